@@ -122,7 +122,7 @@ fn killed_under_record_the_file_says_what_was_off() {
 }
 
 #[test]
-fn nonsense_is_refused_and_says_what_is_needed() {
+fn invalid_budgets_are_refused_with_a_reason() {
     let place = Place::new("budget-nonsense");
     let program = built(&place, Mode::GCC_NOPS);
     for nonsense in ["0%", "-1%", "abc", "300%", "3"] {

@@ -91,7 +91,7 @@ fn every_death_leaves_all_but_what_was_just_being_written() {
 }
 
 #[test]
-fn a_normal_end_leaves_nothing() {
+fn a_normal_end_leaves_no_crash_file() {
     let place = Place::new("crash-ends");
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FINSTRUMENT] {
         let program = program(&place, mode);

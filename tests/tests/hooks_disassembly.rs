@@ -443,7 +443,7 @@ fn every_way_through_every_hook_keeps_every_register() {
 }
 
 #[test]
-fn hooks_use_general_registers_only_and_call_nothing() {
+fn hooks_use_general_registers_only_and_make_no_calls() {
     let mut factory = InstructionInfoFactory::new();
     for file in [RUNTIME_OBJECT, MODULE_OBJECT] {
         let code = hooks(file);

@@ -195,7 +195,7 @@ fn slow_calls_of_a_running_program_are_kept() {
 
 /// Whichever way a client ends, the program is as before.
 #[test]
-fn clients_that_are_killed_leave_nothing() {
+fn killed_clients_leave_no_triggers_behind() {
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
         let place = Place::new("live-triggers-killed");
         let program = program(&place, mode);
@@ -265,7 +265,7 @@ fn asked(place: &Place, words: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_cannot_be_is_said_and_changes_nothing() {
+fn impossible_requests_are_refused_without_effect() {
     let place = Place::new("live-triggers-errors");
     let program = program(&place, Mode::GCC_NOPS);
     let standing = Standing::alone(&program, &["3000", "1"]);

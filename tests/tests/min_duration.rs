@@ -247,7 +247,7 @@ fn the_program_switches_it_on_and_off() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_works() {
+fn invalid_durations_are_refused_with_advice() {
     let place = Place::new("min-duration-refused");
     let program = built(&place, Mode::GCC_NOPS);
     for (options, said) in [

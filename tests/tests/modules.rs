@@ -67,7 +67,7 @@ fn linked_and_loaded() {
 }
 
 #[test]
-fn a_plugin_in_a_host_that_knows_nothing_of_us() {
+fn a_traced_plugin_in_an_untraced_host() {
     let place = Place::new("plugin");
     let host = place.file("host");
     compile(Command::new("g++").args(["-O1", "-o"]).arg(&host).arg(source("host.cpp")));
@@ -85,7 +85,7 @@ fn a_plugin_in_a_host_that_knows_nothing_of_us() {
 }
 
 #[test]
-fn a_traced_library_of_a_program_that_knows_nothing_of_us() {
+fn a_traced_library_of_an_untraced_program() {
     let place = Place::new("needed");
     for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
         let library =

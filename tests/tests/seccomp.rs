@@ -27,7 +27,7 @@ fn refused() {
 
 /// The system calls that the documents name are all that threads make.
 #[test]
-fn nothing_but_what_is_listed() {
+fn only_documented_system_calls_are_made() {
     let place = Place::new("listed");
     for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
         let recording = place.record(&["--ring-size", "256K"], &program(&place, mode), &["list"]);

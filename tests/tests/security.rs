@@ -383,7 +383,7 @@ fn in_sticky_folders_files_are_their_owners() {
 
 /// Another user can read neither a recording nor a program without one.
 #[test]
-fn another_user_reaches_nothing() {
+fn other_users_have_no_access() {
     if !has_other_user() {
         return;
     }

@@ -21,7 +21,7 @@ fn both(count: u64) -> Tally {
 }
 
 #[test]
-fn ten_thousand_signals_a_second_lose_nothing() {
+fn ten_thousand_signals_a_second_lose_no_events() {
     let place = Place::new("storm");
     for mode in MODES {
         let program = place.build(mode, &["-O1", "storm.c", "-pthread"], &format!("storm-{}", mode.label()));

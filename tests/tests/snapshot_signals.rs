@@ -104,7 +104,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn each_signal_writes_one_and_nothing_is_disturbed() {
+fn each_signal_writes_one_snapshot_without_disturbing_the_program() {
     let place = Place::new("signal-each");
     for mode in Mode::ALL {
         let program = program(&place, mode);
@@ -231,7 +231,7 @@ fn the_handler_returns_at_once() {
 }
 
 #[test]
-fn the_programs_own_handler_wins_and_bad_values_are_told() {
+fn the_programs_own_handler_wins_and_bad_values_are_reported() {
     let place = Place::new("signal-own");
     let program = program(&place, Mode::GCC_NOPS);
     let running = Running::start(&place, &program, &["own", "10"], |_| ());

@@ -182,7 +182,7 @@ fn check_snapshot(file: &Path, said: &str, odd: &mut Odd) {
 }
 
 #[test]
-fn nothing_grows_and_nothing_fails() {
+fn no_resource_grows_and_no_run_fails() {
     let seconds =
         std::env::var("EVERYCALL_SOAK_SECONDS").map_or(SECONDS, |text| text.parse().expect("a number"));
     let place = Place::new("soak");

@@ -60,7 +60,7 @@ fn results_stay_right_while_sites_are_switched() {
 /// Sites are NOPs while tracing is off, and a thread that could not notice it still reports the
 /// gap.
 #[test]
-fn a_thread_that_noticed_nothing_has_its_gap() {
+fn a_thread_without_events_meanwhile_has_its_gap() {
     let place = Place::new("switching-phases");
     for mode in MODES {
         let program = program(&place, mode);

@@ -167,7 +167,7 @@ fn no_slow_call_escapes_by_a_tail_call() {
 
 /// Whatever happens after the jump, the call is kept, with its whole time.
 #[test]
-fn nothing_behind_the_jump_hides_a_slow_call() {
+fn calls_after_the_jump_dont_hide_a_slow_call() {
     const ALONE: [&str; 2] = ["handle_thread", "handle_last"];
     for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY, Mode::CLANG19_AFTER_INLINING] {
         let place = Place::new("tail-ways");

@@ -259,7 +259,7 @@ fn exceptions_that_end_the_program_and_those_of_plugins() {
 }
 
 #[test]
-fn types_that_nobody_knows_are_said() {
+fn unknown_exception_types_are_reported() {
     let place = Place::new("throws-unknown");
     let program = program(&place, Mode::GCC_NOPS, &[]);
     let mut command: Command = place.command(everycall());

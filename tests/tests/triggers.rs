@@ -154,7 +154,7 @@ fn the_slowest_calls_stay() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_before_the_program_starts() {
+fn invalid_triggers_are_refused_before_the_program_starts() {
     let place = Place::new("triggers-bad");
     let program = place.build(Mode::GCC_NOPS, &["-O2", "-pthread", "slow.c"], "slow");
     for (options, hint) in [

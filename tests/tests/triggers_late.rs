@@ -59,7 +59,7 @@ fn functions_named_too_late_are_counted() {
 
 /// A recorder that dies doesn't delay the program.
 #[test]
-fn nobody_waits_for_a_dead_recorder() {
+fn programs_dont_wait_for_a_dead_recorder() {
     let place = Place::new("triggers-dead");
     let (program, plugin) = build(&place);
     let mut command: Command = place.command(everycall());

@@ -145,7 +145,7 @@ fn libraries_are_objects_of_their_own() {
 /// Handlers that throw, jump, set errno and registers, fork, are cancelled; threads that patch at
 /// random.
 #[test]
-fn nothing_comes_to_harm() {
+fn xray_patching_harms_no_program() {
     let place = Place::new("xray-harm");
     let times = number_asked("EVERYCALL_TOGGLES").unwrap_or(5_000).to_string();
     for mode in MODES {

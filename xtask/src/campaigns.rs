@@ -18,7 +18,7 @@ const CAMPAIGNS: [Campaign; 4] = [
     Campaign {
         name: "soak",
         option: ("--minutes", 60),
-        runs: &[("soak", "nothing_grows", "EVERYCALL_SOAK_SECONDS", 60.0)],
+        runs: &[("soak", "no_resource_grows", "EVERYCALL_SOAK_SECONDS", 60.0)],
     },
     // Under `record`, half of them for each of the two programs; as many again with crash files.
     Campaign { name: "kills", option: ("--count", 1000), runs: &[("kills", "", "EVERYCALL_KILLS", 0.5)] },

@@ -1,4 +1,4 @@
-//! Prints calls, own time and total time of the functions of a trace, those with most own time first.
+//! Prints calls, own time and total time of the functions of a trace, sorted by own time.
 //!
 //! ```text
 //! $ cargo run --example profile -- app.ect
@@ -6,7 +6,7 @@
 //!            1     1.20 ms     9.31 ms  main  (main.cpp:12)
 //! ```
 //!
-//! It does without the command line of everycall: whatever a Rust program wants to know of a trace, it can ask in this way.
+//! It doesn't use the `everycall` command: a Rust program can get all data of a trace in this way.
 
 use std::error::Error;
 use std::fs::File;
@@ -27,12 +27,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     print_profile(Path::new(&trace), &mut out)
 }
 
-/// Writes a line for each function of the trace at `path`.
+/// Writes one line for each function of the trace at `path`.
 pub fn print_profile(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let opened = open(path)?;
     let trace = Trace::open(&opened.file)?;
     let names = SymbolNames::new(&opened.file, &trace, NameOptions::default());
-    // Pairs entries with exits; the code of the functions says which of them belong together.
+    // Pairs entries with exits; the functions' code decides which of them belong together.
     let profile = Profile::of(&TraceView::new(&trace, &names));
     writeln!(out, "{:>12}{:>12}{:>12}  function", "calls", "own", "total")?;
     for row in profile.top(Order::OwnTime, usize::MAX) {
@@ -49,7 +49,7 @@ pub fn print_profile(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Err
             row.name
         )?;
     }
-    // What is not in these numbers is said, too.
+    // Reports what these numbers lack, too.
     let warnings = opened.warnings.into_iter().chain(trace.warnings().iter().map(ToString::to_string));
     for warning in warnings.chain(names.warnings().iter().map(ToString::to_string)) {
         writeln!(out, "note: {warning}")?;

@@ -1,4 +1,5 @@
-//! What the runtime did to keep its budget (`record --budget`): instants of a thread of its own.
+//! What the runtime did to keep its budget (`record --budget`), from the instants that its budget
+//! thread wrote.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +9,23 @@ use everycall_timeline::{Location, MarkKind, MarkName, TimelineEvent, Trace};
 
 use crate::names::SymbolNames;
 
-/// What was done for the budget.
+/// The actions taken to keep the budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// The budget, in millionths of the program's CPU time.
     pub millionths: u64,
     /// What an event cost by the measurement at the start, in picoseconds.
     pub event_ps: u64,
-    /// The highest cost that was found before functions went off, in millionths.
+    /// The highest cost that was measured before functions were switched off, in millionths.
     pub highest: u64,
-    /// What tracing cost when nothing was left that could go off, in millionths; 0 if the budget could be kept.
+    /// The cost of tracing when no more functions could be switched off, in millionths; 0 if the
+    /// budget was kept.
     pub out_of_reach: u64,
-    /// Functions that were off, or could not go off: those that were off longest first.
+    /// Functions that were switched off, or could not be; those that were off longest come first.
     pub functions: Vec<CostlyFunction>,
 }
 
-/// A function that was off for the budget.
+/// A function that was switched off to keep the budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostlyFunction {
     /// The process, by its index in the trace.
@@ -32,13 +34,14 @@ pub struct CostlyFunction {
     pub name: String,
     /// Where it is.
     pub location: Location,
-    /// When it was off: from, to, in nanoseconds since the origin. Open ends are the recording's.
+    /// Intervals in which it was off, in nanoseconds since the origin. Open ends are those of the
+    /// recording.
     pub off: Vec<(u64, u64)>,
     /// Whether it was off at the end.
     pub is_off: bool,
-    /// The most calls per second of CPU time that it was found to make.
+    /// The highest measured number of calls per second of CPU time.
     pub calls_per_second: u64,
-    /// Its sites couldn't be switched.
+    /// Whether its sites couldn't be switched.
     pub is_stuck: bool,
 }
 
@@ -50,14 +53,14 @@ impl CostlyFunction {
     }
 }
 
-/// The function that an instant's name is about, and what it says: `budget: off `.
+/// The function that an instant's name refers to, and the action: `budget: off `.
 fn function_of(text: &str) -> Option<(&'static str, Function)> {
     [instant::OFF, instant::ON, instant::STUCK]
         .into_iter()
         .find_map(|what| Some((what, Function::parse(text.strip_prefix(what)?)?)))
 }
 
-/// Whether a mark with this name is the runtime's own, about the budget.
+/// Whether a mark with this name was written by the runtime's budget.
 #[must_use]
 pub fn is_of_budget(name: &str) -> bool {
     function_of(name).is_some()
@@ -69,7 +72,7 @@ fn locate(trace: &Trace<'_>, function: Function) -> Option<(usize, Location)> {
     Some((process, trace.locate(process, function.code, u64::MAX)))
 }
 
-/// What was done for the budget; `None` if there was none.
+/// What was done to keep the budget; `None` if there was no budget.
 #[must_use]
 pub fn budget(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<Budget> {
     let mut found = Budget::default();
@@ -132,7 +135,7 @@ pub fn budget(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<Budget> {
     is_any.then_some(found)
 }
 
-/// Names of marks that show their function's name, by number, where they are about functions.
+/// By number, the names of budget marks with their function's name inserted.
 pub(crate) fn named_marks(trace: &Trace<'_>, names: &SymbolNames<'_>) -> BTreeMap<MarkName, String> {
     let all = trace.mark_names().all().iter().zip(0..);
     let named = all.filter_map(|(mark, number)| {

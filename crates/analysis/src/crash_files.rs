@@ -1,7 +1,7 @@
 //! Crash files: the arena of a process, read as if it were a trace.
 //!
-//! While its process runs, a snapshot of that is taken; else the file says all. Either way the trace goes into memory and from
-//! there through the reader, as every other one.
+//! While its process runs, a snapshot is taken; otherwise the file holds everything. In both cases
+//! the trace is made in memory and read by the same reader as every other trace.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -15,15 +15,16 @@ use everycall_format::crash::ENDING;
 use everycall_format::ect;
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 
-/// Bytes gathered before they are written.
+/// Bytes that are buffered before they are written.
 const BUFFER: usize = 256 << 10;
 
-/// A trace made in memory, and what could not be taken, as sentences.
+/// A trace made in memory, and sentences about what could not be included.
 type MadeTrace = (File, Vec<String>);
 
-/// The trace in `file`, with what could not be taken of it, if it is an arena; `None` where it is something else.
+/// The trace in `file`, with sentences about what could not be included, if it is an arena;
+/// otherwise `None`.
 pub(crate) fn trace_of(file: &mut File) -> Result<Option<MadeTrace>, Box<dyn Error + Send + Sync>> {
-    // The arena's magic is the beginning of a trace's.
+    // The arena's magic begins like a trace file's.
     let mut magic = [0; 16];
     let is_arena = file.read_exact(&mut magic).is_ok()
         && magic.starts_with(&ARENA_MAGIC.to_le_bytes())
@@ -49,7 +50,7 @@ pub(crate) fn trace_of(file: &mut File) -> Result<Option<MadeTrace>, Box<dyn Err
     Ok(Some((trace, summary.warnings)))
 }
 
-/// The snapshot of a crash file, with all that is known of its process.
+/// The snapshot in a crash file, with all that is known about its process.
 ///
 /// # Errors
 ///
@@ -75,30 +76,31 @@ pub fn read<'a>(
     Ok((snapshot, crash))
 }
 
-/// Whether clocks read now go on from those of the file.
+/// Whether the system has not been restarted since: clocks read now continue those of the file.
 fn is_of_this_boot(crash: &CrashFacts) -> bool {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     !crash.boot.is_empty() && boot.trim_ascii_end() == crash.boot
 }
 
-/// A crash file that nobody writes any more.
+/// A crash file whose process has ended.
 #[derive(Clone, Debug)]
 pub struct LeftBehind {
     /// The file.
     pub path: PathBuf,
-    /// The process that wrote it, by its number then.
+    /// The id that the process had.
     pub pid: u32,
-    /// The words of the command line, or the name alone.
+    /// The words of the command line, or only the name.
     pub command: Vec<String>,
-    /// When the process wrote last, in nanoseconds since 1970, as far as that is known.
+    /// The time of the process's last event, in nanoseconds since 1970, if known.
     pub last_ns: Option<u64>,
     /// Threads that it holds.
     pub threads: usize,
-    /// Bytes that it takes on the disk.
+    /// Bytes that it occupies on disk.
     pub disk: u64,
 }
 
-/// The crash files in `folder` that nobody writes any more, and sentences that say why others couldn't be read.
+/// The crash files in `folder` whose processes have ended, and sentences that say why others
+/// couldn't be read.
 ///
 /// # Errors
 ///

@@ -3,16 +3,17 @@
 use crate::budget::Budget;
 use crate::profile::FunctionRow;
 
-/// What to leave out, and what that means. Shares are of the program's own time, without hooks.
+/// The functions to leave out, and the effect. Shares are relative to the program's own time,
+/// without hooks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cull {
-    /// What tracing everything costs.
+    /// The cost of tracing everything.
     pub before: f64,
-    /// What tracing costs without the functions below.
+    /// The cost of tracing without the functions below.
     pub after: f64,
-    /// Functions to leave out, those that cost most first.
+    /// Functions to leave out, sorted by cost.
     pub functions: Vec<Culled>,
-    /// Calls in the trace, and own time.
+    /// Number of calls in the trace.
     pub calls: u64,
     /// Own time of all functions, in nanoseconds, with hooks.
     pub own_ns: u64,
@@ -23,20 +24,21 @@ pub struct Cull {
 /// A function to leave out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Culled {
-    /// It, with its sums in the trace.
+    /// The function with its sums in the trace.
     pub row: FunctionRow,
-    /// What it costs.
+    /// Its cost.
     pub share: f64,
 }
 
-/// Chooses functions. `rows` are all functions of a trace, `event_ns` what an event costs, `budget` the share that tracing may cost.
-/// Of functions that were off for a budget (`off`), the calls that they made then count, at the rate that was found.
+/// Chooses functions. `rows` are all functions of a trace, `event_ns` is the cost of an event, and
+/// `budget` the share that tracing may cost. For functions that were switched off to keep a budget
+/// (`off`), the calls while they were off are estimated from the measured rate.
 #[must_use]
 pub fn cull(rows: Vec<FunctionRow>, off: Option<&Budget>, event_ns: f64, budget: f64) -> Cull {
     let calls = rows.iter().map(|row| row.calls).fold(0, u64::saturating_add);
     let own_ns = rows.iter().map(|row| row.own_ns).fold(0, u64::saturating_add);
     let hooks_ns = calls as f64 * 2.0 * event_ns;
-    // Where a trace has hardly anything but hooks, nobody knows what is left without.
+    // In a trace of almost nothing but hooks, the program's own share is unknown.
     let program_ns = (own_ns as f64 - hooks_ns).max(own_ns as f64 / 16.0).max(1.0);
     let share = |row: &FunctionRow| {
         let here = row.calls as f64 * 2.0 * event_ns / program_ns;

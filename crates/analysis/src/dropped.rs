@@ -10,17 +10,19 @@ use crate::names::SymbolNames;
 /// The calls that a recording dropped because they were short.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DroppedCalls {
-    /// Calls that took less, in nanoseconds, were dropped, at the end of the recording; 0 if none were any more.
+    /// Shorter calls were being dropped at the end of the recording, in nanoseconds; 0 if none
+    /// were.
     pub threshold_ns: u64,
-    /// The highest such duration.
+    /// The highest value of this threshold.
     pub highest_ns: u64,
-    /// Calls that were dropped, in all processes, from their beginning on.
+    /// Calls that were dropped in all processes since they started.
     pub calls: u64,
-    /// Calls of these that were dropped in the time that the trace covers.
+    /// Of these, calls that were dropped within the time range of the trace.
     pub within: u64,
-    /// Whether short calls of some functions were recorded, as there was no room to count them.
+    /// Whether short calls of some functions were recorded, because there was no room to count
+    /// them.
     pub is_full: bool,
-    /// The functions, those with the most calls first.
+    /// The functions, sorted by number of calls.
     pub functions: Vec<DroppedFunction>,
 }
 
@@ -38,7 +40,8 @@ pub struct DroppedFunction {
 /// Where a function is, and how many of its calls were dropped.
 type Counted = (Option<Location>, u64);
 
-/// The calls that were dropped; `None` if every call was recorded. Of several snapshots of a process, the last one counts.
+/// The calls that were dropped; `None` if every call was recorded. Only the last snapshot of a
+/// process counts.
 #[must_use]
 pub fn dropped_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<DroppedCalls> {
     let mut of_process = HashMap::new();
@@ -51,7 +54,7 @@ pub fn dropped_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<Dropp
         return None;
     }
     let mut all = DroppedCalls { within: within.unwrap_or(0), ..DroppedCalls::default() };
-    // By module and name; `None` where the code offset makes no sense.
+    // By module and name; `None` if the code offset is invalid.
     let mut functions: HashMap<Option<(usize, String)>, Counted> = HashMap::new();
     for dropped in of_process.into_values() {
         all.threshold_ns = all.threshold_ns.max(dropped.threshold_ns);
@@ -62,7 +65,7 @@ pub fn dropped_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<Dropp
             let location =
                 function.offset.map(|offset| trace.locate(dropped.process, offset, function.ticks));
             let key = location.map(|location| {
-                // One program runs in many processes.
+                // Several processes may run the same program.
                 let module = location.module as usize;
                 let module = trace.modules().get(module).map_or(module, |module| module.same_file);
                 (module, names.function(location).name.into_owned())

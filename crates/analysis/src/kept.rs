@@ -5,51 +5,51 @@ use everycall_timeline::Trace;
 
 use crate::names::SymbolNames;
 
-/// A call that a trigger kept, or a moment that a signal asked for.
+/// A call that a trigger kept, or a snapshot that a signal requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCall {
     /// Its number in the trace, from 1: see [`Selection::KeptCall`](crate::Selection::KeptCall).
     pub number: usize,
     /// Index of the trigger.
     pub trigger: usize,
-    /// Process id; 0 where it isn't known.
+    /// Process id; 0 if unknown.
     pub pid: u32,
     /// Kernel thread id.
     pub tid: u32,
     /// Name of its thread.
     pub thread: String,
-    /// Name of its function, where it is known.
+    /// Name of its function, if known.
     pub function: Option<String>,
-    /// Whether it is a call, and not a moment that a signal asked for.
+    /// Whether it is a call rather than a snapshot requested by a signal.
     pub is_call: bool,
     /// When it began, in nanoseconds since the trace's origin.
     pub start_ns: u64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// The nanoseconds that it had to exceed.
+    /// The threshold that it exceeded, in nanoseconds.
     pub threshold_ns: u64,
     /// Whether it was kept when it was entered.
     pub is_entry: bool,
     /// Whether it was kept when an exception was thrown in it.
     pub is_throw: bool,
-    /// Whether it was left by an exception or a jump.
+    /// Whether it was unwound.
     pub is_unwound: bool,
-    /// Of a call that ended by jumping into another function, where the time behind that counts.
+    /// For a call that ended in a tail call and whose duration includes the time after it.
     pub tail: Option<KeptTail>,
-    /// Events since its entry that were overwritten.
+    /// Number of overwritten events since its entry.
     pub missing: u64,
 }
 
-/// What is known of a kept call's tail call.
+/// What is known about a kept call's tail call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTail {
-    /// [`KeptCall::took_ns`] is the most that the call may have taken: what it jumped to isn't traced.
+    /// Whether [`KeptCall::took_ns`] is an upper bound: the target of the jump isn't traced.
     pub is_at_most: bool,
-    /// How long it took behind its last jump, in nanoseconds; 0 where it had taken too long before.
+    /// Time after its last jump, in nanoseconds; 0 if it had exceeded the threshold before.
     pub behind_ns: u64,
-    /// Where that jump led: a function's name, where that is known.
+    /// Name of that jump's target, if known.
     pub target: Option<String>,
-    /// An event of its thread shows that it has ended; else there was none any more.
+    /// Whether an event of its thread shows its end; otherwise the thread had no further event.
     pub has_next: bool,
 }
 

@@ -32,9 +32,9 @@
 //! ```
 
 #![deny(missing_docs, clippy::missing_errors_doc)]
-// Who prints what is found is somebody else.
+// This library returns its findings; printing them is the caller's task.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod budget;

@@ -1,4 +1,4 @@
-//! Names for the locations of a trace: the modules' symbols, opened when they are first asked for.
+//! Names for the locations of a trace: the modules' symbols, opened on first use.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -23,14 +23,14 @@ use everycall_timeline::{Code, Location, Trace};
 
 use crate::source_notes::{SourceNote, SourceNotes};
 
-/// Inlined calls that are shown of one function; the rest is counted.
+/// Largest number of inlined calls that are shown per function; further ones are counted.
 const INLINED_SHOWN: usize = 16;
-/// Modules' files that a trace holds may take so many bytes of memory, all together, ...
+/// Module files inside a trace may occupy this much memory together, ...
 const IMAGES_BASE: u64 = 128 << 20;
-/// ... and as a multiple of the trace's. Such files become a quarter of their size.
+/// ... or this multiple of the trace's size. Such files are compressed to about a quarter.
 const IMAGES_RATIO: u64 = 16;
 
-/// One function of a trace; equal ids are the same function.
+/// A function of a trace; equal ids denote the same function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FunctionKey {
     /// A function that the module's symbols know.
@@ -39,10 +39,10 @@ pub enum FunctionKey {
     At(Location),
 }
 
-/// A function as its source has it: its clones are the same.
+/// A function as in its source: all of its clones are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionGroup {
-    /// One with a name.
+    /// A function with a name.
     Named {
         /// Its module.
         module: u32,
@@ -50,33 +50,35 @@ pub enum FunctionGroup {
         name: String,
         /// Where it is declared.
         place: Option<(String, Option<u32>)>,
-        /// Itself, where several functions have the name and nothing tells which of them a part belongs to.
+        /// The function itself if several functions have the name and a part can't be assigned to
+        /// one of them.
         alone: Option<FunctionId>,
     },
     /// An address.
     At(Location),
 }
 
-/// How functions are named, and where their binaries and sources are looked for.
+/// How functions are named, and where their binaries and sources are searched.
 #[derive(Clone, Debug, Default)]
 pub struct NameOptions {
-    /// Binaries that were recorded below one folder lie below another.
+    /// Replacements for the folders of binaries.
     pub binary_maps: Vec<PathMap>,
-    /// Sources that were compiled below one folder lie below another.
+    /// Replacements for the folders of sources.
     pub source_maps: Vec<PathMap>,
-    /// Folders with debugging information, laid out like `/usr/lib/debug`, which is asked too, after them.
+    /// Folders with debugging information, laid out like `/usr/lib/debug`, which is searched after
+    /// them.
     pub debug_dirs: Vec<PathBuf>,
-    /// Sources below these folders are allowed, too.
+    /// Sources below these folders are allowed in addition.
     pub source_folders: Vec<PathBuf>,
-    /// Sources are allowed from everywhere, also where they aren't what was compiled.
+    /// Sources are allowed everywhere, even if they aren't what was compiled.
     pub any_source: bool,
-    /// Whole names: no default template arguments are left out.
+    /// Whether names are complete: default template arguments aren't left out.
     pub full_names: bool,
-    /// The calls that were inlined into each function are told.
+    /// Whether the calls that were inlined into each function are included.
     pub inlines: bool,
 }
 
-/// What kept functions of a module from being named in full. `Display` is a sentence with advice.
+/// Why functions of a module could not be named completely. `Display` gives a sentence with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameWarning {
@@ -87,7 +89,7 @@ pub enum NameWarning {
 }
 
 impl NameWarning {
-    /// Whether a [`PathMap`] to the right file mends it.
+    /// Whether a [`PathMap`] to the right file would help.
     #[must_use]
     pub fn is_mended_by_path_map(&self) -> bool {
         matches!(self, NameWarning::Symbols(warning) if warning.is_mended_by_path_map())
@@ -109,26 +111,26 @@ pub struct SymbolNames<'a> {
     modules: &'a [Module],
     options: SymbolOptions,
     maps_paths: bool,
-    /// Whether inlined calls are told.
+    /// Whether inlined calls are included.
     has_inlines: bool,
-    /// Whether names are shown whole.
+    /// Whether names are shown in full.
     has_full_names: bool,
-    /// Real time of the trace's end in nanoseconds since 1970, where it is known.
+    /// Real time of the trace's end in nanoseconds since 1970, if known.
     ended_ns: Option<u64>,
     opened: RefCell<Vec<Option<ModuleSymbols>>>,
     sources: RefCell<SourceFinder>,
     source_notes: RefCell<SourceNotes>,
-    /// By what is shown of a source's path: a module that was built from it.
+    /// By the displayed path of a source: a module that was built from it.
     modules_of_sources: RefCell<HashMap<String, usize>>,
-    /// Paths of sources that are no UTF-8, by what is shown of them.
+    /// Source paths that aren't UTF-8, by their displayed form.
     odd_paths: RefCell<HashMap<String, Arc<Path>>>,
-    /// By their sentences: each is told once.
+    /// By their sentences: each is reported once.
     warnings: RefCell<BTreeMap<String, NameWarning>>,
-    /// Bytes that modules' files which the trace holds may still take.
+    /// Bytes that module files in the trace may still occupy in memory.
     image_bytes_left: Cell<u64>,
 }
 
-/// A module's file on its way into memory.
+/// A module's file that is being read into memory.
 struct Image {
     bytes: Vec<u8>,
     left: u64,
@@ -153,7 +155,7 @@ impl Write for Image {
 }
 
 impl<'a> SymbolNames<'a> {
-    /// The names of `trace`, which was made of `file`.
+    /// The names of `trace`, which was opened from `file`.
     pub fn new(file: &'a TraceFile<'static>, trace: &'a Trace<'_>, wanted: NameOptions) -> SymbolNames<'a> {
         let maps_paths = !wanted.binary_maps.is_empty();
         let mut options = SymbolOptions { binary_maps: wanted.binary_maps, ..SymbolOptions::default() };
@@ -198,7 +200,7 @@ impl<'a> SymbolNames<'a> {
         known.flatten().map_or(FunctionKey::At(location), |id| FunctionKey::Known(location.module, id))
     }
 
-    /// The function at a location as its source has it.
+    /// The function at a location as in its source.
     pub fn group(&self, location: Location) -> FunctionGroup {
         let FunctionKey::Known(module, id) = self.key(location) else { return FunctionGroup::At(location) };
         let FunctionName { name, full_name, file, line, .. } = self.name(location);
@@ -220,13 +222,14 @@ impl<'a> SymbolNames<'a> {
         })?
     }
 
-    /// The C string at a location, without its end, if the module's file has it and programs can't change it there.
+    /// The C string at a location, without its terminator, if it lies in the module's read-only
+    /// data.
     #[must_use]
     pub fn constant_text(&self, location: Location) -> Option<Vec<u8>> {
         self.with_module(location, |symbols| symbols.constant_text(location.image_address))?
     }
 
-    /// How the thunk that holds a location goes on in its function, if it is one and the function's body isn't in it.
+    /// If the location is in a thunk without the function's body: how it continues in its function.
     pub fn leads_on(&self, location: Location) -> Option<Thunk> {
         self.with_module(location, |symbols| {
             let id = symbols.function_at(location.image_address);
@@ -241,7 +244,8 @@ impl<'a> SymbolNames<'a> {
         self.with_module(exit, |symbols| symbols.leave(exit.image_address))?
     }
 
-    /// The name of the function to which the jump at an exit leads; `None` where there is none, or where it leads to an address that it computes.
+    /// The name of the function to which the jump at an exit leads; `None` if there is no jump, or
+    /// if its target is computed.
     #[must_use]
     pub fn jump_target(&self, exit: Location) -> Option<String> {
         match self.leave(exit)? {
@@ -251,7 +255,7 @@ impl<'a> SymbolNames<'a> {
         }
     }
 
-    /// The name of the function at a location, with all that is known of it.
+    /// The name of the function at a location, with everything known about it.
     pub fn name(&self, location: Location) -> FunctionName<'static> {
         let named = self.with_module(location, |symbols| {
             let id = symbols.function_at(location.image_address);
@@ -284,7 +288,7 @@ impl<'a> SymbolNames<'a> {
         }
     }
 
-    /// What kept modules that were looked at so far from being named in full, in the order of their sentences.
+    /// Why modules could not be named completely, for the modules used so far, sorted by sentence.
     #[must_use]
     pub fn warnings(&self) -> Vec<NameWarning> {
         let mut opened = self.opened.borrow_mut();
@@ -323,7 +327,7 @@ impl<'a> SymbolNames<'a> {
         ModuleSymbols::open(&identity, &self.options)
     }
 
-    /// The module's file where the trace holds it.
+    /// The module's file, if the trace contains it.
     fn image(&self, index: u32) -> Option<Arc<[u8]>> {
         if !self.file.has_module_image(index) {
             return None;
@@ -341,7 +345,7 @@ impl<'a> SymbolNames<'a> {
         }
     }
 
-    /// Whether a file without build id is certainly another one than was traced.
+    /// Whether a file without build id certainly differs from the traced one.
     fn was_changed(&self, path: &Path, module: &Module) -> bool {
         let Ok(now) = fs::metadata(path) else { return false };
         if self.maps_paths {
@@ -433,7 +437,7 @@ impl Names for SymbolNames<'_> {
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {
         let odd_paths = self.odd_paths.borrow();
         let path = odd_paths.get(file).map_or(Path::new(file), |path| path);
-        // What isn't at hand isn't shown; the export is whole without it.
+        // Sources that can't be read are left out; the export is complete without them.
         let module = self.modules_of_sources.borrow().get(file).copied();
         let opened = self.opened.borrow();
         let symbols = module.and_then(|index| opened.get(index)?.as_ref());
@@ -445,32 +449,33 @@ impl Names for SymbolNames<'_> {
 }
 
 impl SymbolNames<'_> {
-    /// When what was built from a source was there at the latest: when it was traced, or when its file was written.
+    /// The latest time by which the file built from a source existed: when it was traced, or when
+    /// it was written.
     fn built(&self, source: &str) -> Option<SystemTime> {
         let traced = self.ended_ns.map(|ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns));
         let module = self.modules.get(*self.modules_of_sources.borrow().get(source)?)?;
         let path = Path::new(OsStr::from_bytes(&module.path));
         let mapped = PathMap::apply_all(&self.options.binary_maps, path);
-        // Where another file is there by now, it is younger: that is no harm.
+        // If the file was replaced since, the new one is younger, which does no harm.
         let written = fs::metadata(mapped.as_deref().unwrap_or(path)).and_then(|file| file.modified()).ok();
         written.into_iter().chain(traced).min()
     }
 
-    /// Which sources that were asked for so far could not be shown as they were compiled.
+    /// Which of the requested sources could not be shown as they were compiled.
     #[must_use]
     pub fn source_notes(&self) -> Vec<SourceNote> {
         self.source_notes.borrow().all()
     }
 }
 
-/// What is known of a function beyond its name.
+/// What is known about a function besides its name.
 fn details(symbols: &mut ModuleSymbols, location: Location, has_inlines: bool) -> Details {
     let id = symbols.function_at(location.image_address);
     let (twins, more) = symbols.twins(id);
     let function = symbols.function(id).clone();
     let own = function.shown_name();
     let names = twins.iter().map(|linkage| everycall_symbols::shown_name(linkage));
-    // Other names of one function in the source are none of other functions.
+    // Other names that the source gives to the same function aren't other functions.
     let mut others: Vec<String> = names.filter(|name| *name != own).collect();
     others.dedup();
     let has_others = !others.is_empty();
@@ -490,7 +495,7 @@ fn details(symbols: &mut ModuleSymbols, location: Location, has_inlines: bool) -
     }
 }
 
-/// Keeps so many calls as are shown: the outer ones, which are those that the function's own source names.
+/// Keeps the outermost calls up to the limit: those that the function's own source names.
 fn keep_outer(calls: &mut Vec<InlinedCall>) {
     let mut places: Vec<usize> = (0..calls.len()).collect();
     places.sort_by_key(|&place| calls[place].level);
@@ -536,7 +541,7 @@ mod tests {
             file: None,
             line: None,
         };
-        // Ten calls, in each of them one, and in that another.
+        // Ten calls, each with an inner call, which contains another one.
         let mut calls: Vec<_> = [0, 1, 2].repeat(10).into_iter().enumerate().map(call).collect();
         keep_outer(&mut calls);
         assert_eq!(calls.len(), INLINED_SHOWN);

@@ -16,11 +16,13 @@ use crate::crash_files;
 pub struct Opened {
     /// The trace.
     pub file: TraceFile<'static>,
-    /// What could not be taken from a crash file, as sentences. Damage of a trace file is in its recording.
+    /// What could not be read from a crash file, as sentences. Damage of a trace file is part of
+    /// its recording.
     pub warnings: Vec<String>,
 }
 
-/// Why a path can't be opened as a trace. `Display` says what is wrong; who knows the path adds it.
+/// Why a path can't be opened as a trace. `Display` describes the problem; the caller adds the
+/// path.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -30,7 +32,7 @@ pub enum OpenError {
     NotRegular,
     /// It is a crash file that can't be read as a trace.
     CrashFile(Box<dyn Error + Send + Sync>),
-    /// It is no trace file, or one of a newer version, or can't be read at all.
+    /// It isn't a trace file, has a newer version, or can't be read at all.
     Trace(everycall_reader::Error),
 }
 
@@ -47,7 +49,8 @@ impl fmt::Display for OpenError {
 
 impl Error for OpenError {}
 
-/// Opens a trace file, or a crash file as if it were one: while the process that writes it runs, a snapshot of that is taken.
+/// Opens a trace file, or a crash file as if it were one. If the process that writes the crash file
+/// still runs, takes a snapshot of it.
 ///
 /// # Errors
 ///
@@ -64,29 +67,30 @@ pub fn open(path: &Path) -> Result<Opened, OpenError> {
     Ok(Opened { file: TraceFile::open(file).map_err(OpenError::Trace)?, warnings })
 }
 
-/// Opens a file for reading, without waiting: a FIFO that nobody writes to is opened at once.
+/// Opens a file for reading without waiting: a FIFO without writers is opened at once.
 ///
 /// # Errors
 ///
-/// The system's.
+/// Those of the system.
 pub fn open_for_reading(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
 }
 
-/// Which part of a trace is looked at.
+/// Which part of a trace is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// All but what triggers kept, unless there is nothing but one kept call.
+    /// Everything except kept calls; if the trace holds a single kept call and nothing else, that
+    /// call.
     Recording,
     /// The events that were saved for one kept call, counted from 1.
     KeptCall(usize),
 }
 
-/// Leaves of an opened trace what `selection` says.
+/// Reduces an opened trace to `selection`.
 ///
 /// # Errors
 ///
-/// There is no kept call of that number; the error is how many there are.
+/// There is no kept call with that number; the error is the number of kept calls.
 pub fn select(file: &mut TraceFile<'static>, selection: Selection) -> Result<(), usize> {
     use everycall_reader::Source as _;
 

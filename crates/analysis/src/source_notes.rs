@@ -1,22 +1,22 @@
-//! Source files that couldn't be shown as the program was built from them.
+//! Source files that couldn't be shown as they were compiled.
 
 use std::time::{Duration, SystemTime};
 
 use everycall_symbols::{SourceRefusal, SourceText};
 
-/// Copying a program keeps times to the second on some file systems.
+/// On some file systems, copying a program rounds times to seconds.
 const TOLERANCE: Duration = Duration::from_secs(2);
 
 /// Why a source file is not shown, or may not be what was compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceProblem {
-    /// It isn't there, or can't be read as text.
+    /// It doesn't exist, or can't be read as text.
     Missing,
     /// It lies outside of the allowed folders, or is not the file that was compiled.
     Withheld,
     /// It was changed after the program was built.
     Newer,
-    /// It is not UTF-8; what isn't is replaced by U+FFFD.
+    /// It is not UTF-8; invalid bytes are replaced by U+FFFD.
     NotUtf8,
 }
 
@@ -33,12 +33,13 @@ pub struct SourceNote {
     pub refusal: Option<SourceRefusal>,
 }
 
-/// What was noticed.
+/// The problems found so far.
 #[derive(Debug, Default)]
 pub(crate) struct SourceNotes(Vec<SourceNote>);
 
 impl SourceNotes {
-    /// A file that is shown as `name`; `built`: when what was built from it was there at the latest, where that is known.
+    /// Adds a file that is shown as `name`. `built` is the latest time by which the file built from
+    /// it existed, if known.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -64,7 +65,7 @@ impl SourceNotes {
         }
     }
 
-    /// One for each problem that there is.
+    /// One note for each kind of problem found.
     pub(crate) fn all(&self) -> Vec<SourceNote> {
         let mut notes = self.0.clone();
         notes.sort_by_key(|note| note.problem as u8);

@@ -3,10 +3,11 @@
 use everycall_format::arena::COUNTERS;
 use everycall_timeline::{NamedMarks, ThreadInfo, Trace};
 
-/// What the runtime counted, in all processes; indexed by `everycall_format::arena::counter`.
+/// The runtime's counters, summed over all processes; indexed by
+/// `everycall_format::arena::counter`.
 #[must_use]
 pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
-    // Counts only grow, so a process's last snapshot has all of its.
+    // Counters only grow, so a process's last snapshot contains all of its counts.
     let mut last = vec![None; trace.processes().len()];
     for snapshot in trace.snapshots() {
         if let Some(last) = last.get_mut(snapshot.process) {
@@ -20,13 +21,13 @@ pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
     sums
 }
 
-/// Events of a thread that are known to be missing between others.
+/// Number of a thread's events that are known to be lost.
 #[must_use]
 pub fn lost_events(thread: &ThreadInfo) -> u64 {
     thread.losses.saturating_add(thread.missing)
 }
 
-/// The names of labels, instants, spans and counters, those that occur most first.
+/// The names of labels, instants, spans and counters, sorted by frequency.
 #[must_use]
 pub fn marks_by_count<'t>(trace: &'t Trace<'_>) -> Vec<&'t NamedMarks> {
     let count = |named: &NamedMarks| {

@@ -1,4 +1,4 @@
-//! The timeline of a trace with pairings checked by symbols, as outputs want it.
+//! The timeline of a trace with pairings checked by symbols, in the form that outputs need.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use everycall_timeline::{
 use crate::budget::named_marks;
 use crate::names::SymbolNames;
 
-/// The timeline, whose pairings the symbols may veto, with the jumps that the code tells. Calls that triggers kept have a label that says
-/// so, with the number that `--kept` takes.
+/// The timeline with jumps from the code. Symbols may reject a pairing of entry and exit. Calls
+/// that triggers kept have a label with the number that `--kept` takes.
 pub struct TraceView<'t> {
     trace: &'t Trace<'t>,
     source: TraceSource<'t>,
     names: &'t SymbolNames<'t>,
-    /// By index of a thread in the trace.
+    /// By thread index in the trace.
     kept: Vec<Vec<KeptAt>>,
-    /// Names of marks that are about functions.
+    /// Names of marks that refer to functions.
     named: BTreeMap<MarkName, String>,
     times: export::Times<'t>,
 }
 
 /// The name of the label of kept calls.
 const KEPT: &str = "kept call";
-/// Its number, which no name of the program's has.
+/// Its number, which no name of the program can have.
 const KEPT_NAME: MarkName = MarkName(u32::MAX);
 
-/// Where a kept call begins.
+/// The beginning of a kept call.
 struct KeptAt {
     start_ns: u64,
     location: Location,
@@ -80,7 +80,7 @@ impl<I: Iterator<Item = TimelineEvent>> Iterator for WithKept<'_, I> {
 }
 
 impl<'t> TraceView<'t> {
-    /// A view of `trace` with names from `names`.
+    /// Creates a view of `trace` with names from `names`.
     pub fn new(trace: &'t Trace<'t>, names: &'t SymbolNames<'t>) -> TraceView<'t> {
         let kept = trace.threads().iter().map(|thread| kept_of(trace, thread)).collect();
         TraceView {
@@ -104,7 +104,7 @@ impl<'t> TraceView<'t> {
         self.trace
     }
 
-    /// The names that it is viewed with.
+    /// The names that it uses.
     pub fn names(&self) -> &'t SymbolNames<'t> {
         self.names
     }
@@ -125,7 +125,7 @@ impl<'t> TraceView<'t> {
         self.source.index(thread)
     }
 
-    /// What the trace says of that thread.
+    /// What the trace stores about that thread.
     pub(crate) fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
         self.trace.threads().get(self.trace_index(thread)?)
     }

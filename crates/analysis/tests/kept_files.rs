@@ -1,4 +1,4 @@
-//! Recordings of earlier versions, summed up by the program of `examples/`.
+//! Recordings of earlier versions, summed up by the example program.
 
 use std::path::Path;
 
@@ -17,7 +17,8 @@ fn profile_of(name: &str) -> String {
 fn both_forms_of_a_recording_have_one_profile() {
     let plain = profile_of("v1.0-basic.ect");
     assert_eq!(plain, profile_of("v2.1-compact.ect"));
-    // Its modules are not on this machine: functions are named by their places, and a note says why.
+    // Its modules are not on this machine: functions are named by module and address, and a note
+    // says why.
     let mut lines = plain.lines();
     assert_eq!(lines.next(), Some("       calls         own       total  function"));
     assert!(plain.contains("         351 ") && plain.contains("  app+0x1a00\n"), "{plain}");

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everycall_analysis::{Grouping, Order};
 use everycall_export::{Calendar, Filter, Format, LabelPattern, WallTime, parse_function, parse_ids};
@@ -832,7 +833,7 @@ pub struct ExportArguments {
     ///
     /// Always included are sources below the compiler's working folder or one of its parents, in --map-source targets, and in system
     /// folders such as /usr/include.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub source_folder: Vec<PathBuf>,
     /// Include sources from any folder, even if they changed since compilation
     #[arg(long)]
@@ -973,7 +974,7 @@ pub struct SymbolArguments {
     #[arg(long, value_name = "OLD=NEW", value_parser = path_map())]
     pub map_source: Vec<PathMap>,
     /// Folder with debugging information, laid out like /usr/lib/debug
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub debug_dir: Vec<PathBuf>,
     /// Show full names: `std::vector<int, std::allocator<int> >` instead of `std::vector<int>`
     ///
@@ -1023,6 +1024,18 @@ pub enum Colour {
     Always,
     /// Never.
     Never,
+}
+
+/// A folder that exists: a mistyped one would be ignored silently.
+fn existing_folder() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
+    clap::builder::PathBufValueParser::new().try_map(|folder| match folder.metadata() {
+        Ok(facts) if facts.is_dir() => Ok(folder),
+        Ok(_) => Err("this is not a folder".to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err("this folder doesn't exist".to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    })
 }
 
 /// More memory or larger files than this are mistakes.

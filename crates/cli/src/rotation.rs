@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_from_others() {
+    fn file_names_of_a_series_are_recognized() {
         let number = |output: &str, file: &str| number_in(Path::new(output), OsStr::new(file));
         for count in [1, 42, 9999, 10_000, NUMBER_MAX] {
             let file = name(Path::new("a/app.ect"), count);

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn problems_are_told_with_their_first_file() {
+    fn each_problem_names_its_first_file() {
         let note = |count| SourceNote {
             problem: SourceProblem::Missing,
             count,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everycall_control::resolve;
-use everycall_format::arena::ThreadHeader;
+use everycall_format::arena::{ThreadHeader, counter};
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_live::SessionFacts;
@@ -19,7 +19,7 @@ use crate::output::{Destination, Output};
 use crate::snapshot::default_output;
 use crate::written::{self, Moment};
 
-/// Time between two looks at the program.
+/// Time between two checks of the program.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Time over which events are counted for `--max-rate`.
 const RATE_TIME: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let patterns = if arguments.patterns.is_empty() { &all[..] } else { &arguments.patterns };
     let quiet = arguments.quiet;
     let functions = chosen(patterns, &mut tables, quiet)?;
-    // What begins and ends a stretch has to be recorded as well, and isn't shown for that.
+    // Calls of the `--within` functions must be recorded, too, but don't pass the session's filter.
     let (within, recorded) = match arguments.within.as_slice() {
         [] => (Vec::new(), functions.clone()),
         within => {
@@ -52,7 +52,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let last = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut snapshot =
         everycall_live::take(&program.arena, Some(last)).map_err(|error| program.failed(&error))?;
-    // What only this session wants costs no longer than it has to.
+    // Ends the session now: functions that only it recorded are switched off.
     drop(control);
     let some_threads = !arguments.threads.is_empty();
     if some_threads {
@@ -68,7 +68,10 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         crossing: arguments.crossing,
         some_threads,
     });
-    let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
+    let mut summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
+    // The report says how often others changed the selection: this session did it once.
+    let changes = &mut summary.counters[counter::SELECTIONS];
+    *changes = changes.saturating_sub(1);
     if some_threads && summary.threads.is_empty() {
         say!(
             "everycall: no thread of {program} matches --thread; to list its threads, take a snapshot and run \
@@ -76,7 +79,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         );
     }
     if !quiet {
-        written::print(&summary, &output.path, Moment::Snapshot(Some(last)));
+        written::print(&summary, &output.path, Moment::Session(last));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -47,6 +47,19 @@ pub enum Moment {
     Core,
     /// A moment of a program that runs on; with the nanoseconds before it that were asked for.
     Snapshot(Option<u64>),
+    /// The time of a session of `everycall trace`, in nanoseconds.
+    Session(u64),
+}
+
+impl Moment {
+    /// The nanoseconds before a snapshot that were requested.
+    fn requested_ns(self) -> Option<u64> {
+        match self {
+            Moment::Snapshot(last) => last,
+            Moment::Session(time) => Some(time),
+            Moment::Run | Moment::Core => None,
+        }
+    }
 }
 
 /// Prints the report to standard error.
@@ -170,6 +183,9 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
     children(out, summary)?;
     running(out, summary)?;
     warnings(out, summary)?;
+    if summary.events() == 0 && !summary.is_incomplete {
+        return advice_for_no_events(out, summary, moment);
+    }
     writeln!(out, "  next: everycall replay {file}")?;
     writeln!(
         out,
@@ -240,10 +256,28 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
     Ok(())
 }
 
+/// What helps if the trace has no events: looking at it does not.
+fn advice_for_no_events(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
+    let next = match moment {
+        _ if summary.off => "start without EVERYCALL_START=off, or run `everycall enable PID` meanwhile",
+        Moment::Run => {
+            "check what the program calls: `everycall functions PROGRAM` lists the functions that can be recorded"
+        }
+        Moment::Core => "`everycall functions PROGRAM` lists the functions that can be recorded",
+        Moment::Snapshot(_) => {
+            "repeat the command while the program works, or see which functions are on: everycall functions PID"
+        }
+        Moment::Session(_) => {
+            "record for longer, or choose functions that the program calls: `everycall functions PID` lists them"
+        }
+    };
+    writeln!(out, "  next: {next}")
+}
+
 fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     let mut cut = summary.cut_threads();
-    if let Moment::Snapshot(Some(last_ns)) = moment {
-        // What is older wasn't asked for.
+    if let Some(last_ns) = moment.requested_ns() {
+        // Older events weren't requested.
         cut.retain(|thread| thread.reach_ns < last_ns);
     }
     if summary.off {
@@ -260,7 +294,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     if summary.streamed {
         return stream(out, summary);
     }
-    if let (true, Moment::Snapshot(Some(last_ns))) = (cut.is_empty(), moment) {
+    if let (true, Some(last_ns)) = (cut.is_empty(), moment.requested_ns()) {
         return writeln!(out, "  complete: every thread for the last {}", Duration { ns: last_ns });
     }
     if cut.is_empty() && summary.counters[counter::THREADS_RECYCLED] > 0 {
@@ -282,7 +316,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         match moment {
             Moment::Run => "the program's end",
             Moment::Core => "the core's moment",
-            Moment::Snapshot(_) => "the snapshot",
+            Moment::Snapshot(_) | Moment::Session(_) => "the snapshot",
         },
     )?;
     for ThreadSummary { tid, name, reach_ns, .. } in cut.iter().take(NAMED_MAX) {
@@ -313,7 +347,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
             )
         }
         (Moment::Core, None) => Ok(()),
-        (Moment::Snapshot(_), _) => {
+        (Moment::Snapshot(_) | Moment::Session(_), _) => {
             writeln!(
                 out,
                 "  larger rings reach further back: start the program with {}={}, or record with --ring-size",
@@ -444,6 +478,23 @@ mod tests {
                 && core.contains("EVERYCALL_RING_SIZE=8M, or record --ring-size 8M, would"),
             "{core}"
         );
+    }
+
+    #[test]
+    fn a_trace_without_events_comes_with_advice_that_helps() {
+        let summary = Summary { traced: true, ring_size: 1 << 20, ..Summary::default() };
+        for (moment, advice) in [
+            (Moment::Run, "everycall functions PROGRAM"),
+            (Moment::Core, "everycall functions PROGRAM"),
+            (Moment::Snapshot(None), "everycall functions PID"),
+            (Moment::Session(1_000_000_000), "record for longer"),
+        ] {
+            let shown = text(&summary, Path::new("app.ect"), moment);
+            assert!(shown.contains(advice) && !shown.contains("everycall replay"), "{shown}");
+        }
+        let off = Summary { off: true, ..summary };
+        let shown = text(&off, Path::new("app.ect"), Moment::Run);
+        assert!(shown.contains("everycall enable PID") && !shown.contains("everycall replay"), "{shown}");
     }
 
     #[test]

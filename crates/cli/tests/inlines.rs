@@ -25,7 +25,7 @@ int main(void) {
 "#;
 
 #[test]
-fn inlined_calls_are_told_and_not_timed() {
+fn inlined_calls_are_shown_without_times() {
     for (mode, compiler) in [
         ("nops", "gcc"),
         ("fentry", "gcc"),
@@ -113,7 +113,7 @@ fn large_files_leave_them_out_unless_asked() {
 
 /// Without debugging information there is nothing to tell, and nothing is invented.
 #[test]
-fn without_debugging_information_nothing_is_told() {
+fn no_inlined_calls_without_debugging_information() {
     let here = Workplace::new();
     here.write("header.h", HEADER);
     here.write("app.c", PROGRAM);

@@ -34,7 +34,7 @@ fn ends(here: &Workplace, line: &str, code: i32, outputs: &[&str]) {
 }
 
 #[test]
-fn nothing_depends_on_messages() {
+fn commands_work_with_standard_error_closed() {
     let here = Workplace::new();
     here.write("host.c", HOST);
     here.succeed("cc -- gcc -O1 -g host.c -o host");

@@ -27,7 +27,7 @@ fn build(here: &Workplace) {
 }
 
 #[test]
-fn an_older_trace_stays_where_nothing_is_started() {
+fn an_older_trace_stays_if_the_program_cant_be_started() {
     let here = Workplace::new();
     build(&here);
     here.write("noise", [0, 1, 2, 3]);

@@ -161,3 +161,14 @@ fn the_name_of_a_trace_is_escaped() {
         assert!(!said.contains(&0x1b) && !said.contains(&7), "{:?}", String::from_utf8_lossy(&said));
     }
 }
+
+/// A mistyped folder is reported instead of being ignored.
+#[test]
+fn folders_of_options_must_exist() {
+    let here = Workplace::new();
+    here.write("file", "");
+    for option in ["--source-folder", "--debug-dir"] {
+        here.fail(&format!("export {option} missing app.ect"), 2, &["missing", "doesn't exist"]);
+        here.fail(&format!("export {option} file app.ect"), 2, &["file", "not a folder"]);
+    }
+}

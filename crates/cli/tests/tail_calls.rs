@@ -172,7 +172,7 @@ fn exits_are_what_objdump_says() {
 
 /// Without the file there is no code to ask: exits are exits.
 #[test]
-fn nothing_is_said_where_the_code_is_gone() {
+fn no_tail_calls_are_shown_without_the_code() {
     let here = Workplace::new();
     here.write("jumps.c", PROGRAM);
     here.succeed("cc -- gcc -O2 jumps.c -o jumps");

@@ -73,7 +73,7 @@ fn cut_bytes_give_the_words_before_the_cut() {
 }
 
 #[test]
-fn wrong_counts_are_told() {
+fn wrong_counts_are_errors() {
     let words = calls(&mut Rng::new(4), 300, 26);
     let bytes = encoded(&words);
     for count in 0..words.len() {

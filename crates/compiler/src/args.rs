@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_told_from_objects() {
+    fn sources_are_distinguished_from_objects() {
         for line in ["a.c", "a.o b.cpp", "-x c a.o", "-c -x c++ -", "-xc -", "x.ii"] {
             assert!(read(line).compiles, "{line}");
         }

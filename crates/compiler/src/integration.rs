@@ -250,7 +250,7 @@ mod tests {
 
     /// As on a full disk: the last files can't be written.
     #[test]
-    fn what_fails_leaves_nothing_behind() {
+    fn failed_writes_leave_no_files() {
         let root = std::env::temp_dir().join(format!("everycall-integration-{}", std::process::id()));
         let (kit, folder) = (root.join("kit"), root.join("new/build files"));
         fs::create_dir_all(&kit).unwrap();

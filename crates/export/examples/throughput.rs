@@ -1,10 +1,10 @@
-//! How many timeline events per second each output takes, on one core, and what memory that needs.
+//! Measures how many timeline events per second each output processes on one core, and its memory.
 //!
 //! `cargo run --release -p everycall-export --example throughput [EVENTS] [OUTPUT...]`
 //!
-//! The recording is made up as it is read: 4 threads, 5,000 functions of which few are called often, up to 30
-//! levels, no call without duration. The row `source` is the cost of making it up, which the others contain;
-//! `net` is without it.
+//! The recording is generated while it is read: 4 threads, 5,000 functions of which few are called
+//! often, up to 30 levels, no call without duration. The row `source` is the cost of generating it,
+//! which the other rows include; the column `net` excludes it.
 
 use std::borrow::Cow;
 use std::io;
@@ -64,7 +64,8 @@ impl Source for MadeUp {
             now_ns += 1 + (state >> 59);
             let goes_in = open.len() < LEVELS && (open.is_empty() || state >> 40 & 1 == 0);
             if goes_in && left > open.len() as u64 {
-                // The product of two: some functions are called far more often than others.
+                // The product of two random numbers: some functions are called far more often than
+                // others.
                 let function = ((state >> 20 & 0xffff) * (state >> 44 & 0xffff) * FUNCTIONS) >> 32;
                 let location = Location { module: 0, image_address: 0x1000 + function * 64 };
                 let begin = Begin {
@@ -107,7 +108,7 @@ impl Names for MadeUpNames {
     }
 }
 
-/// Counts bytes and forgets them.
+/// Counts bytes and discards them.
 #[derive(Default)]
 struct Scale(u64);
 

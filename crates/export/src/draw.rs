@@ -1,13 +1,13 @@
-//! Calls as viewers can draw them.
+//! Calls in a form that viewers can draw.
 //!
-//! Viewers nest slices by their times alone, draw slices of no length as points, and (Perfetto, and all that
-//! is built on it) know 512 levels. So here, per thread:
+//! Viewers nest slices by their times only, draw slices of length zero as points, and (Perfetto and
+//! everything based on it) support 512 levels. Therefore, per thread:
 //!
-//! - A slice begins at least 1 ns after the one around it, lasts at least 1 ns, and doesn't end before the
-//!   slices in it. Only stamps that would break this are moved, later and by as little as possible; a slice
-//!   with a moved stamp carries its true times along.
-//! - Calls below [`LEVELS`] levels are added up into one slice per outermost of them, which says how many
-//!   they are.
+//! - A slice begins at least 1 ns after its parent, lasts at least 1 ns, and doesn't end before its
+//!   children. Only time stamps that would violate this are moved, later and by as little as
+//!   possible. A slice with a moved time stamp also carries its true times.
+//! - Calls below [`LEVELS`] levels are merged into one slice per outermost of them, which has their
+//!   number.
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
@@ -16,29 +16,30 @@ use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
 use crate::tails::{Jumps, Tails};
 
-/// How many levels of calls are drawn. Perfetto takes 512, of which the last one shows what lies deeper.
+/// Number of levels that are drawn. Perfetto supports 512, the last of which shows the deeper
+/// calls.
 pub(crate) const LEVELS: usize = 511;
 
-/// What a viewer is told.
+/// The events that a viewer's format gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drawn {
-    /// A slice begins. `what` is none for calls that are too deep to be drawn.
-    /// `is_tail` for tail calls: [`Pen::jumps`].
+    /// A slice begins. `what` is `None` for calls beyond the drawn levels. `is_tail` for tail
+    /// calls: [`Pen::jumps`].
     Begin { what: Option<FunctionId>, at_ns: u64, is_tail: bool },
     /// The innermost slice ends.
     End(Slice),
     /// Something without a duration.
     Point(Point),
-    /// The program said something.
+    /// A mark of the program.
     Mark(Mark),
-    /// Recording was off: a slice without anything in it.
+    /// Recording was off: a slice without children.
     Gap(Gap),
-    /// What isn't traced: a slice without anything in it.
+    /// Untraced code: a slice without children.
     Untraced(UntracedSlice),
 }
 
 impl Drawn {
-    /// When it is drawn; a slice's end is, where it ends.
+    /// The time at which it is drawn: for a slice that ends, its end.
     #[inline]
     pub(crate) fn at_ns(&self) -> u64 {
         match self {
@@ -52,32 +53,32 @@ impl Drawn {
     }
 }
 
-/// A whole slice.
+/// A complete slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
-    /// None for calls that are too deep to be drawn.
+    /// `None` for calls beyond the drawn levels.
     pub(crate) what: Option<FunctionId>,
     /// As drawn.
     pub(crate) start_ns: u64,
     /// As drawn.
     pub(crate) end_ns: u64,
-    /// Begin and duration as they were, if they are drawn otherwise.
+    /// True begin and duration, if they differ from the drawn ones.
     pub(crate) moved: Option<(u64, u64)>,
-    /// It began before the recording reaches back.
+    /// It began before the recorded range.
     pub(crate) start_cut: bool,
-    /// Nobody knows whether the call around it made it.
+    /// Whether it is uncertain that the enclosing call made it.
     pub(crate) caller_unsure: bool,
     pub(crate) how: EndKind,
     /// Whether it has labels: [`Pen::labels`].
     pub(crate) has_labels: bool,
-    /// Whether a jump made or ended it: [`Pen::jumps`].
+    /// Whether a tail call made or ended it: [`Pen::jumps`].
     pub(crate) has_jumps: bool,
-    /// How many calls it stands for; 1 but for calls that are too deep to be drawn.
+    /// Number of calls that it represents: 1 except for calls beyond the drawn levels.
     pub(crate) calls: u64,
 }
 
 impl Slice {
-    /// Whether there is more to say than name and times.
+    /// Whether it has more attributes than name and times.
     #[inline]
     pub(crate) fn has_remarks(&self) -> bool {
         self.start_cut
@@ -95,17 +96,17 @@ impl Slice {
 pub(crate) struct Pen {
     /// Drawn begins of the open slices.
     starts_ns: Vec<u64>,
-    /// The latest stamp drawn.
+    /// The latest time stamp drawn.
     now_ns: u64,
     /// Whether that was a begin.
     just_begun: bool,
-    /// Open calls too deep to be drawn.
+    /// Open calls beyond the drawn levels.
     deep_open: u64,
-    /// Calls in the present deep slice.
+    /// Calls in the current merged slice.
     deep_calls: u64,
     labels: OpenLabels,
     tails: Tails,
-    /// Of the slice that began or ended last.
+    /// The jumps of the slice that began or ended last.
     jumps: Jumps,
 }
 
@@ -174,7 +175,7 @@ impl Pen {
                 };
                 Some(Drawn::End(slice))
             }
-            // It may share its stamp with whatever else is there.
+            // A point may share its time stamp with other events.
             Event::Point(point) => Some(Drawn::Point(Point { at_ns: point.at_ns.max(self.now_ns), ..point })),
             Event::Mark(mark) => {
                 if mark.kind == MarkKind::Label && !self.starts_ns.is_empty() {
@@ -182,7 +183,7 @@ impl Pen {
                 }
                 Some(Drawn::Mark(Mark { at_ns: mark.at_ns.max(self.now_ns), ..mark }))
             }
-            // Inside of calls that aren't drawn, it isn't drawn either.
+            // Not drawn within calls that aren't drawn.
             Event::Gap(_) if self.deep_open > 0 => None,
             Event::Gap(gap) => {
                 let (at_ns, until_ns) = self.stamp_both(gap.at_ns, gap.until_ns);
@@ -196,7 +197,7 @@ impl Pen {
         }
     }
 
-    /// What the slice that was begun or ended last has to do with jumps.
+    /// The jumps of the slice that began or ended last.
     pub(crate) fn jumps(&self) -> &Jumps {
         &self.jumps
     }
@@ -206,12 +207,12 @@ impl Pen {
         self.tails.next_chain()
     }
 
-    /// The labels of the slice that ended last with any.
+    /// The labels of the slice with labels that ended last.
     pub(crate) fn labels(&self) -> &Labels {
         self.labels.ended()
     }
 
-    /// Begin and end of a slice without anything in it.
+    /// Begin and end of a slice without children.
     fn stamp_both(&mut self, at_ns: u64, until_ns: u64) -> (u64, u64) {
         let at_ns = self.stamp(at_ns);
         self.just_begun = true;
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn only_ambiguous_stamps_move() {
-        // Siblings that touch, and a child that ends with its parent, are clear.
+        // Unambiguous: siblings that touch, and a child that ends with its parent.
         let clear = [(true, 0), (true, 5), (false, 9), (true, 9), (false, 20), (false, 20)];
         assert_eq!(draw(&clear), [(5, 9), (9, 20), (0, 20)]);
         let ambiguous =

@@ -5,9 +5,9 @@
 //!                       `-> Pen -> Drawn -> DrawnSink    outputs for viewers: Chrome JSON, Perfetto
 //! ```
 //!
-//! An output is a [`Sink`] or a [`DrawnSink`]: it is told of each thread that has something to show, then of what happens in
-//! it, and puts bytes into its [`Portions`]. Which threads and calls there are, when bytes are handed on, and what is counted
-//! where, is decided here.
+//! An output is a [`Sink`] or a [`DrawnSink`]. It receives each thread that has something to show,
+//! then the thread's events, and appends bytes to its [`Portions`]. The driver decides which
+//! threads and calls are shown, when bytes are written, and what is counted.
 
 use std::io;
 
@@ -19,32 +19,33 @@ use crate::portions::Portions;
 use crate::source::{Source, Thread, process_titles};
 use crate::summary::{MANY_SLICES, Note, Summary};
 
-/// What is known while an output is written.
+/// The state of an export.
 pub(crate) struct Export<'a, S> {
     /// The trace.
     pub(crate) source: &'a S,
-    /// Who knows names and sources.
+    /// Provides names and sources.
     pub(crate) names: &'a dyn Names,
     /// The functions that occurred so far.
     pub(crate) functions: Functions<'a>,
-    /// What was written so far. Threads are counted here; all else by [`Summary::event`] or for viewers.
+    /// Counts of what was written. Threads are counted here; everything else is counted by
+    /// [`Summary::event`] or for viewers.
     pub(crate) summary: Summary,
 }
 
 /// An output of events.
 pub(crate) trait Sink<'o, S: Source> {
-    /// Where its bytes go.
+    /// The buffer for its bytes.
     fn portions(&mut self) -> &mut Portions<'o>;
 
-    /// Before everything else.
+    /// Called first.
     fn begin(&mut self, export: &mut Export<'_, S>) {
         let _ = export;
     }
 
-    /// A thread that has events; they follow. `index` is its place in [`Source::threads`].
+    /// A thread whose events follow. `index` is its position in [`Source::threads`].
     fn thread(&mut self, export: &mut Export<'_, S>, index: usize, thread: &Thread);
 
-    /// Something that happened in the thread.
+    /// An event of the thread.
     fn event(&mut self, export: &mut Export<'_, S>, event: Event);
 
     /// The thread has no more events.
@@ -52,7 +53,7 @@ pub(crate) trait Sink<'o, S: Source> {
         let _ = export;
     }
 
-    /// After everything else.
+    /// Called last.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ pub(crate) trait Sink<'o, S: Source> {
     }
 }
 
-/// Writes what `filter` lets through into `sink`.
+/// Writes what passes `filter` into `sink`.
 pub(crate) fn run<'o, S: Source>(
     source: &S,
     names: &dyn Names,
@@ -103,15 +104,16 @@ pub(crate) fn run<'o, S: Source>(
     Ok(export.summary)
 }
 
-/// An output of what viewers can draw.
+/// An output for viewers.
 pub(crate) trait DrawnSink<'o, S: Source> {
-    /// Where its bytes go.
+    /// The buffer for its bytes.
     fn portions(&mut self) -> &mut Portions<'o>;
 
-    /// Before everything else.
+    /// Called first.
     fn begin(&mut self, export: &mut Export<'_, S>);
 
-    /// A thread that has something to draw, first at `at_ns`. `process` is the title of its process, where this is the first thread of it.
+    /// A thread whose first event to draw is at `at_ns`. `process` is the title of its process if
+    /// this is the process's first thread.
     fn thread(
         &mut self,
         export: &mut Export<'_, S>,
@@ -121,10 +123,10 @@ pub(crate) trait DrawnSink<'o, S: Source> {
         at_ns: u64,
     );
 
-    /// Something to draw in the thread. `pen` has drawn it, and knows labels and jumps of slices.
+    /// An event to draw in the thread. `pen` has the labels and jumps of its slices.
     fn draw(&mut self, export: &mut Export<'_, S>, drawn: &Drawn, pen: &Pen);
 
-    /// After everything else.
+    /// Called last.
     ///
     /// # Errors
     ///
@@ -132,7 +134,7 @@ pub(crate) trait DrawnSink<'o, S: Source> {
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()>;
 }
 
-/// Writes what can be drawn of what `filter` lets through into `sink`.
+/// Draws what passes `filter` into `sink`.
 pub(crate) fn draw<'o, S: Source>(
     source: &S,
     names: &dyn Names,
@@ -145,14 +147,14 @@ pub(crate) fn draw<'o, S: Source>(
     run(source, names, filter, &mut drawing)
 }
 
-/// Draws the events of an output for viewers.
+/// Draws the events for an output.
 struct Drawing<'n, K> {
     sink: K,
     notify: &'n mut dyn FnMut(Note),
-    /// Of processes that have had no thread yet.
+    /// Titles of processes without threads so far.
     titles: Titles,
     pen: Pen,
-    /// The thread, until something of it is drawn.
+    /// The thread, until one of its events is drawn.
     is_new: Option<(usize, Thread)>,
 }
 
@@ -168,7 +170,7 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<'_, K> {
     }
 
     fn thread(&mut self, _: &mut Export<'_, S>, index: usize, thread: &Thread) {
-        // Numbers of chains go on: they are the whole output's.
+        // Numbers of chains are unique in the whole output.
         self.pen = Pen::new(self.pen.next_chain());
         self.is_new = Some((index, thread.clone()));
     }

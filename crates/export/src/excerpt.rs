@@ -1,21 +1,23 @@
-//! What is given of a large source file.
+//! Excerpts of large source files.
 //!
-//! vizviewer's page goes over the whole text of a file each time a slice is selected: about 8 s for each megabyte.
-//! So of a large file only what follows the functions that occurred is given. All lines keep their numbers: what is
-//! left out is an empty line.
+//! The page of vizviewer searches the whole text of a file each time a slice is selected, which
+//! takes about 8 s per megabyte. Of a large file, only the lines of the functions that occurred are
+//! therefore included. All lines keep their numbers: omitted lines are empty.
 
 use std::borrow::Cow;
 
-/// Size of the largest file that is given as a whole, in bytes.
+/// Size of the largest file that is included completely, in bytes.
 const WHOLE_SIZE_MAX: usize = 512 << 10;
-/// Lines of a function that are given: as many as keep the text below that size, the last at any rate.
+/// Number of lines to include per function: the first that keeps the text below that size, or else
+/// the last.
 const LINES: [usize; 6] = [800, 400, 200, 100, 50, 25];
 /// Lines before a function's own, for its comment and its type.
 const LINES_BEFORE: usize = 10;
-/// Stands in the first line of those left out.
+/// Replaces the first of several omitted lines.
 const LEFT_OUT: &str = "// ...\n";
 
-/// The text, or of a large one the lines behind each of `starts`, which are lines counted from 1.
+/// The text; of a large one, only the lines from each of `starts` on, which are line numbers from
+/// 1.
 pub(crate) fn excerpt<'a>(text: Cow<'a, str>, starts: &[u32]) -> Cow<'a, str> {
     if text.len() <= WHOLE_SIZE_MAX {
         return text;

@@ -38,7 +38,8 @@ pub struct Filter {
     pub tids: Vec<u32>,
     /// Begin of the window, in nanoseconds since the trace's origin.
     pub since_ns: Option<u64>,
-    /// End of the window, in nanoseconds since the trace's origin; a call that begins right then is shown.
+    /// End of the window, in nanoseconds since the trace's origin; a call that begins exactly then
+    /// is shown.
     pub until_ns: Option<u64>,
     /// Begin of the window as calendar time, in the place of `since_ns`.
     pub since_wall: Option<WallTime>,
@@ -48,20 +49,21 @@ pub struct Filter {
     pub last_ns: Option<u64>,
     /// Shortest duration, in nanoseconds.
     pub min_duration_ns: u64,
-    /// Pattern for demangled names, whole ones and short ones; it matches anywhere in a name unless anchored.
+    /// Pattern for demangled names, complete ones and short ones; it matches anywhere in a name
+    /// unless anchored.
     pub function: Option<Regex>,
     /// Label that calls carry.
     pub label: Option<LabelPattern>,
-    /// How many levels of nesting.
+    /// Largest number of levels.
     pub depth: Option<u32>,
 }
 
-/// Which labels: `NAME` or `NAME=VALUE`.
+/// A pattern for labels: `NAME` or `NAME=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelPattern {
     /// The whole name.
     pub name: String,
-    /// The value; none for any.
+    /// The value; `None` for any.
     pub value: Option<u64>,
 }
 
@@ -85,11 +87,11 @@ impl FromStr for LabelPattern {
     }
 }
 
-/// Reads a pattern for [`Filter::function`].
+/// Parses a pattern for [`Filter::function`].
 ///
 /// # Errors
 ///
-/// Not a regular expression, or one that would take too much memory.
+/// It isn't a regular expression, or would take too much memory.
 pub fn parse_function(text: &str) -> Result<Regex, ParseError> {
     Regex::new(text).map_err(|error| {
         let error = error.to_string();
@@ -131,7 +133,7 @@ impl Filter {
         }
     }
 
-    /// What is shown of the thread at `index` in `source`.
+    /// The events that are shown of the thread at `index` in `source`.
     pub(crate) fn apply<'s, S: Source>(
         &self,
         source: &'s S,
@@ -143,11 +145,11 @@ impl Filter {
     }
 }
 
-/// The calls of a thread that carry a label, by their place among its begins. A call is begun before it gets
-/// its label, so this takes a pass of its own.
+/// The calls of a thread that carry a label, by their position among its begins. A label is set
+/// after its call has begun, so this needs a pass of its own.
 fn labelled_calls(source: &impl Source, index: usize, label: &LabelPattern) -> Vec<u64> {
     let mut found = Vec::new();
-    // Place, and whether it was found.
+    // Position, and whether it was found.
     let mut open: Vec<(u64, bool)> = Vec::new();
     let mut begins = 0;
     for event in source.events(index) {
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_are_none_are_told_why() {
+    fn invalid_patterns_are_refused_with_a_reason() {
         assert!(parse_function("^ns::f").unwrap().is_match("ns::f(int)"));
         let sentence = parse_function("f(int").unwrap_err().to_string();
         assert!(sentence.contains("`f(int`") && sentence.contains("unclosed group"), "{sentence}");

@@ -1,7 +1,7 @@
-//! The adaptor that lets through what a [`Filter`](crate::filter::Filter) shows of one thread.
+//! The adaptor that passes on what a [`Filter`](crate::filter::Filter) shows of one thread.
 //!
-//! It holds back calls that may yet prove too short or too early: as many as are nested in each other at most, whatever
-//! the length of the trace. What else happens meanwhile waits behind them, up to a limit.
+//! It delays calls that may still turn out too short or too early. Their number is bounded by the
+//! nesting depth, whatever the length of the trace. Other events wait behind them, up to a limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
@@ -14,12 +14,12 @@ use rustc_hash::FxHashSet;
 use crate::names::{FunctionId, Functions};
 use crate::window::Window;
 
-/// So many points wait behind a pending call before equal ones are added up.
+/// Above this number of points behind a pending call, equal ones are merged.
 const PENDING_POINTS_MAX: usize = 1024;
-/// So many labels, spans and gaps wait behind a pending call; further ones are counted.
+/// Largest number of labels, spans and gaps behind a pending call; further ones are counted.
 const PENDING_MARKS_MAX: usize = 4096;
 
-/// What passed: like [`TimelineEvent`], with functions numbered.
+/// An event that passed: like [`TimelineEvent`], with functions numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Begin { function: FunctionId, start_ns: u64, start: Start },
@@ -30,7 +30,7 @@ pub(crate) enum Event {
     Untraced(UntracedSlice),
 }
 
-/// Behind a tail call into what isn't traced: [`everycall_timeline::Untraced`].
+/// Time after a tail call into untraced code: [`everycall_timeline::Untraced`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UntracedSlice {
     pub(crate) function: FunctionId,
@@ -52,22 +52,22 @@ impl Event {
     }
 }
 
-/// What there is to say of a call's begin.
+/// Attributes of a call's begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// It was earlier than the recording reaches back.
+    /// It began before the recorded range.
     pub(crate) cut: bool,
-    /// Nobody knows whether the call around it made it.
+    /// Whether it is uncertain that the enclosing call made it.
     pub(crate) caller_unsure: bool,
     pub(crate) tail: Option<Tail>,
 }
 
-/// That a call was made by a jump out of another one, in whose place it stands.
+/// The tail call that made a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
     /// The function that jumped.
     pub(crate) of: FunctionId,
-    /// Whether it is known to have jumped there, and not elsewhere.
+    /// Whether the target of the jump is known.
     pub(crate) is_sure: bool,
 }
 
@@ -75,20 +75,20 @@ pub(crate) struct Tail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) at_ns: u64,
-    /// How many; none where nobody counted.
+    /// The count; `None` if unknown.
     pub(crate) count: Option<u64>,
     pub(crate) kind: PointKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PointKind {
-    /// Events are missing.
+    /// Events were lost.
     Lost(LossKind),
-    /// An exit that closes no call.
+    /// An orphan exit.
     OrphanExit(FunctionId),
-    /// Marks and gaps that there was no room for.
+    /// Marks and gaps that were omitted because of the limit.
     LeftOut,
-    /// Calls that were dropped while the thread was recorded, as they were short.
+    /// Short calls that were dropped while the thread was recorded.
     Dropped,
 }
 
@@ -98,14 +98,14 @@ struct Open {
     start_ns: u64,
     start: Start,
     state: State,
-    /// Whether a label of it is pending.
+    /// Whether one of its labels is pending.
     labelled: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Hidden,
-    /// Nothing forbids it, but it has yet to last long enough, or into the window.
+    /// Passed so far, but it must still last long enough, or until the window begins.
     Pending,
     Shown,
 }
@@ -133,22 +133,22 @@ pub(crate) struct Filtered<I> {
     ended_in_tree: bool,
     /// Index of the outermost open call that matches the pattern.
     outermost_match: Option<usize>,
-    /// Places of the calls that carry the label; none where every call will do.
+    /// Positions of the calls that carry the label; `None` if no label is required.
     labelled: Option<Peekable<std::vec::IntoIter<u64>>>,
-    /// Begins so far.
+    /// Number of begins so far.
     begins: u64,
     /// Index of the outermost open call that carries the label.
     outermost_label: Option<usize>,
     /// Open spans that began before the window.
     early: BTreeMap<u32, Mark>,
-    /// Open spans whose begin was let through.
+    /// Open spans whose begin was passed on.
     spans: FxHashSet<u32>,
-    /// In the order of time; calls from the outside inwards.
+    /// In the order of time; enclosing calls come first.
     pending: VecDeque<Pending>,
     held_calls: usize,
     held_marks: usize,
     shown: usize,
-    /// An event that must let pending ones come out first.
+    /// An event that waits until pending ones have been passed on.
     waiting: Option<TimelineEvent>,
 }
 
@@ -287,7 +287,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         match state {
             State::Hidden => None,
             State::Pending => {
-                // The innermost of those pending. Points that wait around it stay.
+                // The innermost of the pending calls. Points that wait around it stay.
                 let at = self.pending.iter().rposition(|pending| matches!(pending, Pending::Call(_)));
                 at.map(|at| self.pending.remove(at));
                 self.held_calls -= 1;
@@ -309,7 +309,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         self.outermost_match.zip(self.outermost_label).map(|(by_name, by_label)| by_name.max(by_label))
     }
 
-    /// Forgets the labels of the call that has just been dropped, the innermost one.
+    /// Removes the labels of the innermost call, which was just dropped.
     #[cold]
     fn drop_labels(&mut self) {
         let dropped = self.stack.len();
@@ -358,7 +358,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 if self.pending.is_empty() {
                     return Some(Event::Mark(mark));
                 }
-                // Its begin has gone out or will.
+                // Its begin was passed on or will be.
                 self.held_marks += 1;
                 self.pending.push_back(Pending::Mark(mark));
                 None
@@ -380,7 +380,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         }
     }
 
-    /// Whether what belongs to no call is shown here.
+    /// Whether events outside of calls are shown here.
     fn is_selected(&self) -> bool {
         !self.window.selects || self.outermost().is_some()
     }
@@ -392,7 +392,8 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         self.in_order(Pending::Gap(gap))
     }
 
-    /// What isn't traced is shown where the call that jumped there may be, if it may have taken as long as calls have to.
+    /// Untraced code is shown where the call that jumped to it may be shown, if it may have lasted
+    /// the minimum duration.
     #[cold]
     fn untraced(&mut self, at_ns: u64, until_ns: u64, id: impl FnOnce() -> FunctionId) -> Option<Event> {
         let window = &self.window;
@@ -406,7 +407,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         self.in_order(Pending::Untraced(UntracedSlice { function: id(), at_ns, until_ns }))
     }
 
-    /// Lets a mark or gap through, behind those that are pending.
+    /// Passes on a mark or gap, after pending events.
     fn in_order(&mut self, pending: Pending) -> Option<Event> {
         let (event, at_ns) = match pending {
             Pending::Mark(mark) | Pending::Label(_, mark) => (Event::Mark(mark), mark.at_ns),
@@ -425,13 +426,13 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         None
     }
 
-    /// There is no room for a mark or gap.
+    /// Counts a mark or gap that exceeds the limit.
     #[cold]
     fn left_out(&mut self, at_ns: u64) -> Option<Event> {
         self.postpone_point(Point { at_ns, count: Some(1), kind: PointKind::LeftOut })
     }
 
-    /// The window has come: the spans that are open take their places among what is pending.
+    /// The window has begun: inserts the open spans among the pending events.
     #[cold]
     fn admit_early(&mut self) {
         let mut early = std::mem::take(&mut self.early).into_iter().peekable();
@@ -478,7 +479,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         None
     }
 
-    /// The first of the pending events if at `now_ns` it is known to be shown.
+    /// The first pending event, if it is known at `now_ns` that it is shown.
     fn release(&mut self, now_ns: u64) -> Option<Event> {
         match *self.pending.front()? {
             Pending::Point(point) => {

@@ -1,4 +1,4 @@
-//! Pieces of JSON.
+//! JSON fragments.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ pub(crate) fn put_string(bytes: &mut Vec<u8>, text: &str) {
 
 fn put_escape(bytes: &mut Vec<u8>, character: char) {
     let mut text = String::with_capacity(6);
-    // All that need it lie below U+10000. Writing to a string can't fail.
+    // All such characters are below U+10000. Writing to a string can't fail.
     let _ = write!(text, "\\u{:04x}", character as u32);
     bytes.extend_from_slice(text.as_bytes());
 }
@@ -40,7 +40,7 @@ pub(crate) fn put_number(bytes: &mut Vec<u8>, number: u64) {
     bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends nanoseconds as microseconds with three places: exact.
+/// Appends nanoseconds as microseconds with three decimals: exact.
 #[inline]
 pub(crate) fn put_microseconds(bytes: &mut Vec<u8>, ns: u64) {
     put_number(bytes, ns / 1_000);

@@ -6,9 +6,9 @@ use crate::json::{put_number, put_string};
 use crate::source::Source;
 use crate::text;
 
-/// Labels that are kept of one call; others are counted.
+/// Largest number of labels that are stored per call; further ones are counted.
 const KEPT: usize = 32;
-/// Above this, numbers of JSON lose digits where they are read as doubles.
+/// Larger JSON numbers lose digits if they are read as doubles.
 const EXACT_MAX: u64 = 1 << 53;
 
 /// The labels of one call, each name with its values.
@@ -17,7 +17,7 @@ pub(crate) struct Labels {
     level: usize,
     pub(crate) named: Vec<(MarkName, Vec<Option<u64>>)>,
     kept: usize,
-    /// How many more there were.
+    /// Number of further labels.
     pub(crate) more: u64,
 }
 
@@ -70,7 +70,7 @@ fn put_optional(bytes: &mut Vec<u8>, value: Option<u64>) {
     }
 }
 
-/// Appends a value as a JSON number, or as a string where a number might lose digits.
+/// Appends a value as a JSON number, or as a string if a number could lose digits.
 pub(crate) fn put_value(bytes: &mut Vec<u8>, value: u64) {
     if value > EXACT_MAX {
         put_string(bytes, &value.to_string());
@@ -79,7 +79,7 @@ pub(crate) fn put_value(bytes: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Appends the value of a mark, likewise. JSON has no infinity: such doubles are strings.
+/// Appends the value of a mark in the same way. JSON has no infinity: such doubles are strings.
 pub(crate) fn put_mark_value(bytes: &mut Vec<u8>, mark: &Mark) {
     let value = mark.value.unwrap_or(0);
     match mark.kind {
@@ -100,12 +100,12 @@ pub(crate) fn put_mark_value(bytes: &mut Vec<u8>, mark: &Mark) {
 pub(crate) struct OpenLabels {
     /// Of the calls that have any, outermost first.
     open: Vec<Labels>,
-    /// Those of the call that ended last.
+    /// The labels of the call that ended last.
     ended: Labels,
 }
 
 impl OpenLabels {
-    /// A label of the innermost of `level` open calls.
+    /// Adds a label to the innermost of `level` open calls.
     pub(crate) fn add(&mut self, level: usize, name: MarkName, value: Option<u64>) {
         if self.open.last().is_none_or(|labels| labels.level != level) {
             self.open.push(Labels { level, ..Labels::default() });
@@ -115,7 +115,8 @@ impl OpenLabels {
         }
     }
 
-    /// The innermost of `level` open calls ends. Whether it has labels: see [`OpenLabels::ended`].
+    /// The innermost of `level` open calls ends. Returns whether it has labels: see
+    /// [`OpenLabels::ended`].
     #[inline]
     pub(crate) fn end(&mut self, level: usize) -> bool {
         match self.open.last() {
@@ -127,7 +128,7 @@ impl OpenLabels {
         }
     }
 
-    /// The labels of the call that ended last with any.
+    /// The labels of the call with labels that ended last.
     pub(crate) fn ended(&self) -> &Labels {
         &self.ended
     }

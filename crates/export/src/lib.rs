@@ -6,15 +6,15 @@
 //!        `------- driver ------'    `---> perfetto                  protobuf
 //! ```
 //!
-//! Everything streams: memory holds the open calls of one thread and the functions that occurred, whatever
-//! the length of the trace. Nothing is repaired here: what the timeline says is shown, and what it says is
-//! missing is shown as missing. No files are opened: names and sources come through [`Names`].
+//! Everything is streamed: memory holds the open calls of one thread and the functions that
+//! occurred, whatever the length of the trace. Nothing is repaired here: losses in the timeline are
+//! shown as losses. No files are opened: names and sources are provided by [`Names`].
 
-// Every public item says what it is, in which unit, and when it fails.
+// Every public item is documented, with units and errors.
 #![deny(missing_docs, clippy::missing_errors_doc)]
-// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`: these macros panic if standard error is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod calendar;
@@ -60,12 +60,12 @@ pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::{Times, wall_accuracy};
 
-/// Writes what `filter` lets through to `out`, which need not be buffered. Each note is given to `notify` as
-/// soon as it is known.
+/// Writes what passes `filter` to `out`, which doesn't need to be buffered. Calls `notify` with
+/// each note as soon as it is known.
 ///
 /// # Errors
 ///
-/// What `out` answers, as it is: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
+/// Errors of `out`, unchanged: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
 pub fn export(
     format: Format,
     source: &impl Source,

@@ -1,4 +1,4 @@
-//! Names and places of functions, asked for once each.
+//! Names and places of functions, each looked up once.
 
 use std::borrow::Cow;
 
@@ -6,65 +6,65 @@ use everycall_timeline::Location;
 use regex::Regex;
 use rustc_hash::FxHashMap;
 
-/// What a function is called and where its source lies.
+/// Name and source location of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionName<'a> {
-    /// Demangled, as it is shown.
+    /// The displayed name, demangled.
     pub name: Cow<'a, str>,
-    /// The whole name, where what is shown is a short form of it. Patterns match either.
+    /// The complete name, if the displayed one is a short form. Patterns match either.
     pub full_name: Option<Cow<'a, str>>,
     /// File name of its module.
     pub module: Cow<'a, str>,
-    /// Path of its source file; [`Names::source`] is asked with this text.
+    /// Path of its source file, as [`Names::source`] takes it.
     pub file: Option<Cow<'a, str>>,
     /// Line of its declaration, from 1.
     pub line: Option<u32>,
 }
 
-/// What is known of a function beyond its name and place; it is shown with each of its calls.
+/// Further facts about a function, which are shown with each of its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// The whole name, where the calls have a short one.
+    /// The complete name, if the displayed one is a short form.
     pub full_name: Option<String>,
-    /// The linker's name, where several functions may have the name.
+    /// The linker name, if several functions may have the displayed name.
     pub symbol: Option<String>,
     /// Other functions that have the same code at the same address.
     pub same_code_as: Vec<String>,
-    /// The calls that the compiler inlined there, each before those inlined into it.
+    /// The calls that the compiler inlined into it, each before those inlined into it.
     pub inlined: Vec<Inlined>,
-    /// How many more it inlined.
+    /// Number of further inlined calls.
     pub more_inlined: u64,
 }
 
-/// A call that isn't there: the compiler has put the function's code in its place.
+/// A call that the compiler replaced by the function's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inlined {
-    /// Inlined calls around it.
+    /// Number of enclosing inlined calls.
     pub level: u32,
     /// The function that would have been called.
     pub name: String,
-    /// File name and line of the call, where they are known.
+    /// File name and line of the call, if known.
     pub place: Option<String>,
 }
 
-/// Whoever knows names and sources.
+/// Provides names and sources.
 pub trait Names {
-    /// The function at `location`, which is asked for once, and lies in a module.
+    /// The function at `location`, which lies in a module. Called once per location.
     fn function(&self, location: Location) -> FunctionName<'_>;
 
-    /// More about the function at `location`; asked for functions that are shown.
+    /// Further facts about the function at `location`; called for functions that are shown.
     fn details(&self, location: Location) -> Details {
         let _ = location;
         Details::default()
     }
 
-    /// The name of the function to which the jump at this exit leads; none where that isn't known.
+    /// The name of the function to which the jump at this exit leads; `None` if unknown.
     fn jump_target(&self, exit: Location) -> Option<String> {
         let _ = exit;
         None
     }
 
-    /// The text of a source file, if it is at hand.
+    /// The text of a source file, if it is available.
     fn source(&self, file: &str) -> Option<Cow<'_, str>>;
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Functions<'a> {
     names: &'a dyn Names,
     pattern: Option<&'a Regex>,
     ids: FxHashMap<Location, FunctionId>,
-    /// What jumps led to that isn't traced, by the exits at which they are.
+    /// Untraced targets of jumps, by the exits of these jumps.
     untraced: FxHashMap<Location, FunctionId>,
     functions: Vec<Function>,
 }
@@ -159,14 +159,14 @@ impl<'a> Functions<'a> {
         let file = file.map(Cow::into_owned);
         let (name, module) = (name.into_owned(), module.into_owned());
         let function = Function { name, module, file, line, location, matches };
-        // Each holds a name on the heap: memory ends long before the numbers do.
+        // Each holds a name on the heap: memory is exhausted long before the numbers are.
         let id = FunctionId(u32::try_from(self.functions.len()).unwrap_or(u32::MAX));
         self.functions.push(function);
         self.ids.insert(location, id);
         id
     }
 
-    /// What the jump at `exit` led to, which isn't traced: shown like a function.
+    /// The untraced target of the jump at `exit`, shown like a function.
     #[cold]
     pub(crate) fn untraced(&mut self, exit: Location) -> FunctionId {
         if let Some(&id) = self.untraced.get(&exit) {
@@ -189,7 +189,7 @@ impl<'a> Functions<'a> {
         &self.functions[id.index()]
     }
 
-    /// More about a function.
+    /// Further facts about a function.
     pub(crate) fn details(&self, id: FunctionId) -> Details {
         let location = self.get(id).location;
         match location.module_index() {

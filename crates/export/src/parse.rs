@@ -1,13 +1,13 @@
-//! What options of filters take, read from text.
+//! Parses options of filters.
 
 use std::fmt;
 
-/// A text that should have been a format, a thread number or a pattern, and wasn't.
+/// A text that isn't a valid format, thread number or pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// What was given.
+    /// The given text.
     pub text: String,
-    /// What is wrong and what would be right.
+    /// What is wrong with it and what would be right.
     pub reason: String,
 }
 
@@ -19,11 +19,11 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Reads numbers of threads or processes such as `1234` or `1234,1240`.
+/// Parses numbers of threads or processes such as `1234` or `1234,1240`.
 ///
 /// # Errors
 ///
-/// Not numbers separated by commas.
+/// They aren't numbers separated by commas.
 pub fn parse_ids(text: &str) -> Result<Vec<u32>, ParseError> {
     let parse = |part: &str| {
         part.trim().parse().map_err(|_| ParseError {

@@ -1,10 +1,10 @@
-//! Bytes on their way out, in large portions.
+//! Buffered output in large portions.
 
 use std::io::{self, Write};
 
 const PORTION: usize = 256 << 10;
 
-/// Collects bytes and hands them on when there are many.
+/// Collects bytes and writes them when there are many.
 pub(crate) struct Portions<'a> {
     pub(crate) bytes: Vec<u8>,
     out: &'a mut dyn Write,
@@ -20,7 +20,7 @@ impl<'a> Portions<'a> {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// To be called between items: writes if a portion has come together.
+    /// Called between items: writes if a portion is complete.
     #[inline]
     pub(crate) fn spill(&mut self) -> io::Result<()> {
         if self.bytes.len() >= PORTION { self.write_out() } else { Ok(()) }
@@ -33,7 +33,7 @@ impl<'a> Portions<'a> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining bytes.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.write_out()?;
         self.out.flush()

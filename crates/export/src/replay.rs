@@ -1,4 +1,4 @@
-//! Calls for people: an indented tree per thread.
+//! Calls for users: an indented tree per thread.
 //!
 //! ```text
 //! == thread 4242 worker-1 ==                       of process 4240 app, where there are several
@@ -50,27 +50,27 @@ use crate::text;
 use crate::times::{Length, Moments, Times, wall_accuracy};
 use everycall_units::Count;
 
-/// How many levels are indented.
+/// Largest number of levels that are indented.
 const LEVELS_INDENTED: usize = 16;
-/// The brace of a call that began more lines ago repeats its name.
+/// The closing brace of a call that began more lines above repeats its name.
 const LINES_NEAR: u64 = 20;
-/// A name keeps this much room, whatever stands around it.
+/// Smallest number of columns for a name.
 const NAME_MIN: usize = 16;
 
-/// How a tree looks.
+/// The style of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayStyle {
     /// Colours, by ANSI escape sequences.
     pub colour: bool,
-    /// Columns that a line should keep to; none for whole names.
+    /// Largest line width in columns; `None` for complete names.
     pub width: Option<usize>,
 }
 
-/// Writes what `filter` lets through as an indented tree, thread by thread.
+/// Writes what passes `filter` as an indented tree, thread by thread.
 ///
 /// # Errors
 ///
-/// What `out` answers, as it is: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
+/// Errors of `out`, unchanged: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
 pub fn replay(
     source: &impl Source,
     names: &dyn Names,
@@ -98,10 +98,11 @@ struct Page<'a> {
     moments: Moments<'a>,
     /// By function; empty for those that weren't shown yet.
     labels: Vec<Label>,
-    /// A call whose line waits for what comes next: one without shown calls in it takes one line.
+    /// A call whose line is delayed until the next event: a call without shown callees takes one
+    /// line.
     begun: Option<Begun>,
     stack: Vec<Open>,
-    /// Lines of the thread so far.
+    /// Number of the thread's lines so far.
     lines: u64,
     /// Whether no thread was shown yet.
     is_first: bool,
@@ -141,10 +142,11 @@ enum Ink {
     Mark,
 }
 
-/// What stands above a thread's calls: `thread 4242 worker of process 4240`. `process` is given where there are several.
+/// The heading of a thread: `thread 4242 worker of process 4240`. `process` is given if there are
+/// several.
 fn title(thread: &Thread, process: Option<&Process>) -> String {
     let (mut title, has_name) = match thread.fiber() {
-        // What it is called that has no name.
+        // The default name of a fiber.
         Some(fiber) => (format!("fiber {fiber}"), thread.name != format!("fiber {fiber}")),
         None => (format!("thread {}", thread.tid), true),
     };
@@ -218,7 +220,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
 }
 
 impl Page<'_> {
-    /// Writes the line of the call that began last, now that something happens in it.
+    /// Writes the delayed line of the call that began last.
     fn open(&mut self, functions: &Functions<'_>) {
         if let Some(Begun { function, start_ns, start }) = self.begun.take() {
             self.opening(functions, self.stack.len(), function, start_ns, start);
@@ -278,7 +280,7 @@ impl Page<'_> {
         self.inlined(function, level + 1);
     }
 
-    /// The arrow to a tail call; tells how many columns it takes.
+    /// Writes the arrow of a tail call. Returns its width in columns.
     fn arrow(&mut self, tail: Option<Tail>) -> usize {
         let Some(tail) = tail else { return 0 };
         let arrow = if tail.is_sure { "=> " } else { "=>? " };
@@ -355,7 +357,7 @@ impl Page<'_> {
         self.sink.put(b"\n");
     }
 
-    /// The calls that were inlined into a function, without times: nobody took them.
+    /// Writes the calls that were inlined into a function. They have no times.
     fn inlined(&mut self, function: FunctionId, level: usize) {
         let details = std::mem::take(&mut self.labels[function.index()].details);
         let time_width = self.moments.width();
@@ -378,14 +380,14 @@ impl Page<'_> {
         self.labels[function.index()].details = details;
     }
 
-    /// What is missing, and why.
+    /// Writes what is missing, and why.
     fn remark(&mut self, indent: usize, what: &str, detail: &str) {
         let detail = Shortable::new(visible(detail)).fitting(self.room(indent + what.len() + 8));
         self.ink(Ink::Missing, format_args!("-- {what}: {detail} --"));
         self.sink.put(b"\n");
     }
 
-    /// Time and indentation; tells how many columns they take.
+    /// Writes time and indentation. Returns their width in columns.
     fn line_start(&mut self, level: usize, at_ns: u64) -> usize {
         self.ink_begin(Ink::Faint);
         self.moments.put(&mut self.sink.bytes, at_ns);
@@ -401,8 +403,8 @@ impl Page<'_> {
         used
     }
 
-    /// The function's name, shortened to leave room for `tail` columns; tells how many columns are used
-    /// behind it.
+    /// Writes the function's name, shortened to leave `tail` columns. Returns the number of columns
+    /// used after it.
     fn name(&mut self, functions: &Functions<'_>, id: FunctionId, used: usize, tail: usize) -> usize {
         if self.labels.len() <= id.index() {
             self.labels.resize(id.index() + 1, Label::default());
@@ -418,7 +420,7 @@ impl Page<'_> {
         used + self.labels[id.index()].name.put(&mut self.sink.bytes, room)
     }
 
-    /// File and line at the right edge, where there is room.
+    /// Writes file and line at the right edge, if there is room.
     fn place(&mut self, function: FunctionId, used: usize) {
         let place = std::mem::take(&mut self.labels[function.index()].place);
         if let Some(width) = self.style.width
@@ -480,7 +482,7 @@ impl Page<'_> {
     }
 }
 
-/// What stands behind a call.
+/// The text after a call.
 struct Ending {
     ns: u64,
     duration: String,
@@ -500,7 +502,7 @@ impl Ending {
             EndKind::Returned | EndKind::Jumped | EndKind::Unwound | EndKind::UnwoundLate => "",
         };
         let jumped = how == EndKind::Jumped;
-        // The arrow behind the duration says that it jumped.
+        // The arrow after the duration shows the jump.
         let remarked = if jumped { EndKind::Returned } else { how };
         let remarks = text::remarks(cut, caller_unsure, remarked).collect::<Vec<_>>().join(", ");
         let duration = format!("{bound}{length}");

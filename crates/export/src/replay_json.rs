@@ -45,11 +45,11 @@ use crate::tails::Tails as Jumping;
 use crate::text;
 use crate::times::{JsonMoments, Times};
 
-/// Writes what `filter` lets through as JSON lines, thread by thread.
+/// Writes what passes `filter` as JSON lines, thread by thread.
 ///
 /// # Errors
 ///
-/// What `out` answers, as it is: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
+/// Errors of `out`, unchanged: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
 pub fn replay_json(
     source: &impl Source,
     names: &dyn Names,
@@ -72,7 +72,7 @@ pub fn replay_json(
 struct JsonLines<'o> {
     portions: Portions<'o>,
     tails: Tails,
-    /// How each line of the thread begins.
+    /// The beginning of each line of the thread.
     head: Vec<u8>,
     labels: OpenLabels,
     jumps: Jumping,
@@ -147,7 +147,7 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
     }
 }
 
-/// What is the same in all lines of a thread.
+/// The part that all lines of a thread have in common.
 fn head(thread: &Thread) -> Vec<u8> {
     let mut head = b"{\"pid\":".to_vec();
     put_number(&mut head, thread.pid.into());
@@ -162,7 +162,7 @@ fn head(thread: &Thread) -> Vec<u8> {
     head
 }
 
-/// What is the same in all lines of a function; empty for those that have no line.
+/// The part that all lines of a function have in common; empty for functions without lines so far.
 #[derive(Default)]
 struct Tails(Vec<Vec<u8>>);
 

@@ -1,6 +1,7 @@
-//! Names in less room: the text in their parentheses and angle brackets goes first, then their scopes, then their end.
+//! Shortens names: first the text in their parentheses and angle brackets is removed, then their
+//! scopes, then their end.
 
-/// A text with what is left of it where there is less room.
+/// A text with its shorter forms.
 #[derive(Clone, Default)]
 pub(crate) struct Shortable {
     pub(crate) whole: String,
@@ -19,13 +20,13 @@ impl Shortable {
         Shortable { whole_columns: columns(&whole), elided_columns: columns(&elided), whole, elided }
     }
 
-    /// A text without brackets or scopes that mean anything.
+    /// A text in which brackets and scopes have no meaning.
     pub(crate) fn plain(whole: String) -> Shortable {
         let whole_columns = columns(&whole);
         Shortable { elided: whole.clone(), elided_columns: whole_columns, whole, whole_columns }
     }
 
-    /// Appends what fits into `room` columns; tells how many it takes.
+    /// Appends what fits into `room` columns. Returns its width.
     pub(crate) fn put(&self, bytes: &mut Vec<u8>, room: usize) -> usize {
         if self.whole_columns <= room {
             bytes.extend_from_slice(self.whole.as_bytes());
@@ -35,7 +36,7 @@ impl Shortable {
             bytes.extend_from_slice(self.elided.as_bytes());
             return self.elided_columns;
         }
-        // Scopes go from the outside, the function's own name last.
+        // Removes outer scopes first; the function's own name stays.
         for (at, _) in self.elided.match_indices("::") {
             let own = &self.elided[at..];
             let width = 1 + columns(own);
@@ -59,14 +60,14 @@ impl Shortable {
     }
 }
 
-/// A function's name in at most `width` columns, as `replay` shows it: template and call arguments go first, then outer
-/// scopes.
+/// A function's name in at most `width` columns, as `replay` shows it: template and call arguments
+/// are removed first, then outer scopes.
 #[must_use]
 pub fn shortened_name(name: &str, width: usize) -> String {
     Shortable::new(name.to_owned()).fitting(width)
 }
 
-/// `f<…>(…)` for `f<int>(std::vector<int>)`; what `operator` is called stays.
+/// `f<…>(…)` for `f<int>(std::vector<int>)`; the symbol of an `operator` stays.
 fn elide_brackets(name: &str) -> String {
     let mut short = String::new();
     let mut nesting = 0u32;

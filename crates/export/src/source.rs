@@ -1,4 +1,4 @@
-//! What the outputs ask of a trace.
+//! The interface between traces and outputs.
 
 use everycall_timeline::{Code, FIBERS_FROM, MarkName, TimelineEvent, Trace, WallClock};
 use rustc_hash::FxHashMap;
@@ -10,26 +10,26 @@ use crate::times::Times;
 pub struct Process {
     /// The kernel's number.
     pub pid: u32,
-    /// The kernel's number of its parent; 0 where it isn't known.
+    /// The kernel's number of its parent; 0 if unknown.
     pub parent_pid: u32,
-    /// The program's name, for people.
+    /// The displayed name of the program.
     pub name: String,
-    /// Words of its command line; none where it isn't known.
+    /// Words of its command line; empty if unknown.
     pub command: Vec<String>,
 }
 
-/// A thread as the outputs show it.
+/// A thread as outputs show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its place in [`Source::processes`].
+    /// Its position in [`Source::processes`].
     pub process: usize,
     /// The kernel's number of the process.
     pub pid: u32,
-    /// The kernel's number of the thread; of a fiber [`FIBERS_FROM`] and its number.
+    /// The kernel's number of the thread; for a fiber, [`FIBERS_FROM`] plus its number.
     pub tid: u32,
     /// Its name; empty if unknown.
     pub name: String,
-    /// Short calls that were dropped while it was recorded, in the time that its events cover.
+    /// Short calls that were dropped in the time range of its events.
     pub dropped: u64,
 }
 
@@ -52,10 +52,11 @@ pub trait Source {
     /// The latest time in the trace, in nanoseconds since its origin.
     fn end_ns(&self) -> u64;
 
-    /// The time of the last event, in nanoseconds since the origin: the trace may go on without any.
+    /// The time of the last event, in nanoseconds since the origin: the trace may continue without
+    /// events.
     fn last_event_ns(&self) -> u64;
 
-    /// Real time of the origin, in nanoseconds since 1970, where it is known.
+    /// Real time of the origin, in nanoseconds since 1970, if known.
     fn origin_realtime_ns(&self) -> Option<u64>;
 
     /// In which time its moments are to be shown.
@@ -97,12 +98,13 @@ pub trait Source {
         String::new()
     }
 
-    /// The timeline of the thread with this index in [`Source::threads`]: balanced, and in the order of time.
+    /// The timeline of the thread with this index in [`Source::threads`]: balanced and ordered by
+    /// time.
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent>;
 }
 
-/// A [`Trace`] as the outputs take it: process by process along the family tree; in each, main threads first, then in the order
-/// of their starts.
+/// A [`Trace`] as outputs need it: processes in the order of the process tree; in each, the main
+/// thread first, then by start time.
 pub struct TraceSource<'t> {
     trace: &'t Trace<'t>,
     code: Option<&'t dyn Code>,
@@ -114,7 +116,8 @@ pub struct TraceSource<'t> {
 }
 
 impl<'t> TraceSource<'t> {
-    /// `code` is asked whether an entry and an exit belong together, and for jumps into other functions.
+    /// `code` decides whether an entry and an exit belong together, and finds jumps into other
+    /// functions.
     #[must_use]
     pub fn new(trace: &'t Trace<'t>, code: Option<&'t dyn Code>) -> Self {
         let mut infos: Vec<_> = trace.threads().iter().collect();
@@ -208,7 +211,7 @@ impl Source for TraceSource<'_> {
     }
 }
 
-/// The latest moment that a trace knows of, in nanoseconds since its origin.
+/// The latest time in a trace, in nanoseconds since its origin.
 #[must_use]
 pub fn end_ns(trace: &Trace<'_>) -> u64 {
     let clock = trace.clock();
@@ -231,7 +234,7 @@ fn processes(trace: &Trace<'_>) -> Vec<Process> {
     trace.processes().iter().map(shown).collect()
 }
 
-/// The program's file name: of its module, else as it was called, else the kernel's.
+/// The program's name: the file name of its module, else of its command, else the kernel's name.
 #[must_use]
 pub fn process_name(trace: &Trace<'_>, process: &everycall_timeline::Process) -> String {
     let modules = trace.modules().get(process.modules.clone()).unwrap_or_default();
@@ -241,8 +244,8 @@ pub fn process_name(trace: &Trace<'_>, process: &everycall_timeline::Process) ->
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// What viewers call each process, by process id. Where several programs ran in one, one after the other, it has the
-/// names of all.
+/// The titles of processes in viewers, by process id. If several programs ran in a process, its
+/// title has all of their names.
 pub(crate) fn process_titles(source: &impl Source) -> FxHashMap<u32, String> {
     let mut titles: FxHashMap<u32, Vec<&str>> = FxHashMap::default();
     for process in source.processes() {
@@ -254,5 +257,5 @@ pub(crate) fn process_titles(source: &impl Source) -> FxHashMap<u32, String> {
     titles.into_iter().map(|(pid, names)| (pid, names.join(", "))).collect()
 }
 
-/// Names in one title.
+/// Largest number of names in a title.
 const TITLE_NAMES: usize = 4;

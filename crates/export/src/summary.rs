@@ -1,4 +1,4 @@
-//! What was written, and what people should know about it.
+//! What was written, with notes for users.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use everycall_units::Count;
 use crate::filtered::{Event, PointKind};
 use crate::{draw, text};
 
-/// From this many slices on, an export says how to make it smaller.
+/// From this number of slices on, an export advises how to make it smaller.
 pub const MANY_SLICES: u64 = 2_000_000;
 
-/// Something that people should know about an export. `Display` gives the sentence.
+/// A note for users about an export. `Display` gives the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// There are more slices than viewers handle well. It comes when the number is passed, before the rest is
-    /// written.
+    /// There are more slices than viewers handle well. The note is given when the limit is
+    /// exceeded, before the rest is written.
     ManySlices,
-    /// Calls were nested more deeply than viewers show.
+    /// Calls were nested more deeply than viewers support.
     DeepCalls {
-        /// How many calls were added up into slices that say so.
+        /// Number of calls that were merged into slices that say so.
         calls: u64,
     },
 }
@@ -49,23 +49,23 @@ impl fmt::Display for Note {
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Slices, or calls in the outputs for people.
+    /// Slices, or calls in text outputs.
     pub slices: u64,
-    /// Calls that slices named "deeper calls not shown" stand for.
+    /// Calls that slices named "deeper calls not shown" represent.
     pub deep_calls: u64,
     /// Threads with at least one event.
     pub threads: u64,
-    /// Events known to be missing within what was written, where they were counted.
+    /// Lost events within the written range, as far as they were counted.
     pub lost_events: u64,
-    /// Calls that were dropped while the threads were recorded, as they were short.
+    /// Short calls that were dropped while the threads were recorded.
     pub dropped_calls: u64,
-    /// Exits that closed no call.
+    /// Orphan exits.
     pub orphan_exits: u64,
     /// Labels, instants and spans.
     pub marks: u64,
     /// Times that recording was off.
     pub gaps: u64,
-    /// Slices whose stamps were moved by some nanoseconds so that viewers nest them rightly.
+    /// Slices whose time stamps were moved by some nanoseconds so that viewers nest them correctly.
     pub moved_slices: u64,
 }
 

@@ -1,37 +1,37 @@
-//! Tail calls among what is drawn: who jumped where.
+//! Tail calls among the drawn slices.
 //!
-//! Calls that follow each other by jumps are a chain, and its links are drawn as arrows. A chain has a number of its own in the
-//! whole output.
+//! Calls that follow each other by jumps form a chain, whose links are drawn as arrows. The number
+//! of a chain is unique in the whole output.
 
 use everycall_timeline::EndKind;
 
 use crate::filtered::Tail;
 
-/// What a call has to do with jumps.
+/// The jumps before and after a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Jumps {
-    /// The call out of which a jump made it.
+    /// The call whose jump made it.
     pub(crate) tail: Option<Tail>,
-    /// The chain whose arrow leads to it.
+    /// The chain whose arrow points to it.
     pub(crate) arrives_by: Option<u64>,
-    /// The chain whose arrow may begin at it, where it ended by a jump.
+    /// The chain whose arrow begins at it, if it ended by a jump.
     pub(crate) leaves_by: Option<u64>,
 }
 
 impl Jumps {
-    /// Whether there is anything to say.
+    /// Whether there is any.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.tail.is_some() || self.leaves_by.is_some()
     }
 }
 
-/// The open calls of one thread that jumps made. Calls are named by how many are open with them.
+/// The open calls of one thread that jumps made. Calls are identified by their level.
 #[derive(Debug, Default)]
 pub(crate) struct Tails {
-    /// Of the calls that have any, outermost first.
+    /// For the calls that have any, outermost first.
     open: Vec<(usize, Jumps)>,
-    /// The chain of the call that ended last, by a jump, as long as nothing happened since.
+    /// The chain of the call that ended last by a jump, until the next event.
     jumped: Option<u64>,
     /// Number of the next chain.
     next_chain: u64,
@@ -48,7 +48,7 @@ impl Tails {
         self.next_chain
     }
 
-    /// A call begins; it is the innermost of `level` then. What it has to do with jumps.
+    /// A call begins, as the innermost of `level`. Returns its jumps.
     #[inline]
     pub(crate) fn begin(&mut self, level: usize, tail: Option<Tail>) -> Jumps {
         let chain = self.jumped.take();
@@ -61,7 +61,7 @@ impl Tails {
         jumps
     }
 
-    /// The innermost of `level` calls ends. What it has to do with jumps.
+    /// The innermost of `level` calls ends. Returns its jumps.
     #[inline]
     pub(crate) fn end(&mut self, level: usize, how: EndKind) -> Jumps {
         self.jumped = None;
@@ -84,7 +84,7 @@ impl Tails {
         jumps
     }
 
-    /// Something else happened.
+    /// Another event happened.
     #[inline]
     pub(crate) fn interrupt(&mut self) {
         self.jumped = None;

@@ -1,4 +1,4 @@
-//! A recording made by hand, for the tests.
+//! A hand-made recording for tests.
 
 use std::borrow::Cow;
 
@@ -47,7 +47,7 @@ impl Calls {
         self.events.push(TimelineEvent::End(End { depth, location, start_ns, end_ns, how, start_cut }));
     }
 
-    /// A mark called m0, m1, ...
+    /// A mark named m0, m1, ...
     pub(crate) fn mark(&mut self, at_ns: u64, name: u32, value: Option<u64>, kind: MarkKind) {
         self.events.push(TimelineEvent::Mark(Mark { at_ns, name: MarkName(name), value, kind }));
     }
@@ -61,7 +61,7 @@ impl Calls {
         }));
     }
 
-    /// What the call that ended last jumped to.
+    /// The untraced target of the call that ended last.
     pub(crate) fn untraced(&mut self, at_ns: u64, until_ns: u64) {
         let exit = Location { module: 0, image_address: 0x1000 };
         self.events.push(TimelineEvent::Untraced(Untraced { at_ns, until_ns, exit }));
@@ -130,7 +130,7 @@ impl Source for Calls {
     }
 }
 
-/// Functions called f0, f1, ...
+/// Functions named f0, f1, ...
 pub(crate) struct Numbered;
 
 impl Names for Numbered {

@@ -10,7 +10,7 @@ use crate::shorten::shortened_name;
 use crate::source::Source;
 use everycall_units::Count;
 
-/// What a mark is called in viewers.
+/// The title of a mark in viewers.
 pub(crate) fn mark_title<'t>(source: &'t impl Source, mark: &Mark) -> Cow<'t, str> {
     let what = match mark.kind {
         MarkKind::Throw => "throw",
@@ -34,8 +34,8 @@ pub(crate) fn mark_value(mark: &Mark) -> Option<String> {
     })
 }
 
-/// The type that a name of the C++ ABI stands for, as sources write it; the name as it is where that isn't known, because it was cut for
-/// example. `None` where there is no name.
+/// The source form of a C++ ABI type name; the name itself if it can't be demangled, for example
+/// because it was truncated. `None` if there is no name.
 #[must_use]
 pub fn type_name(mangled: &str) -> Option<String> {
     if mangled.is_empty() {
@@ -47,7 +47,7 @@ pub fn type_name(mangled: &str) -> Option<String> {
 /// Name of slices that stand for calls nested too deeply.
 pub(crate) const DEEPER: &str = "... deeper calls not shown";
 
-/// A point in a few words (`1,234 events lost`), and the reason or the function.
+/// A point in a few words (`1,234 events lost`), and its reason or function.
 pub(crate) fn point<'a>(point: &Point, functions: &'a Functions<'_>) -> (String, &'a str) {
     match point.kind {
         PointKind::Lost(why) => {
@@ -80,7 +80,7 @@ pub(crate) fn point<'a>(point: &Point, functions: &'a Functions<'_>) -> (String,
     }
 }
 
-/// A mark's name as it is shown.
+/// The displayed name of a mark.
 pub(crate) fn mark_name(source: &impl Source, name: MarkName) -> &str {
     match source.mark_name(name) {
         "" => "(no name)",
@@ -88,15 +88,15 @@ pub(crate) fn mark_name(source: &impl Source, name: MarkName) -> &str {
     }
 }
 
-/// The name of the argument with the function of which a call is a tail call.
+/// The key of the argument that names the function which jumped to a call.
 pub(crate) fn tail_key(tail: Tail) -> &'static str {
     if tail.is_sure { "tail_call_of" } else { "possible_tail_call_of" }
 }
 
-/// Columns of a name among details.
+/// Width of a name among details, in columns.
 const DETAIL_WIDTH: usize = 60;
 
-/// The arguments with what is known of a function, as key and text.
+/// The arguments with further facts about a function, as key and text.
 pub(crate) fn details(details: &Details) -> Vec<(&'static str, String)> {
     let mut arguments = Vec::new();
     if let Some(full_name) = &details.full_name {
@@ -143,10 +143,10 @@ fn inlined_calls(calls: &[Inlined], more: u64) -> String {
     text
 }
 
-/// What is remarked of a call that ended by jumping into another function.
+/// The remark for a call that ended by jumping into another function.
 pub(crate) const JUMPED: &str = "ends in a tail call";
 
-/// What is remarked of a call of which nobody knows whether the call around it made it.
+/// The remark for a call of uncertain caller.
 pub(crate) const CALLER_UNSURE: &str = "caller uncertain";
 
 /// Name of slices that stand for times in which nothing was recorded.
@@ -157,7 +157,7 @@ pub(crate) fn gap_name(why: GapKind) -> &'static str {
     }
 }
 
-/// What is remarked of the end of a span that had not begun.
+/// The remark for the end of a span that had not begun.
 pub(crate) const ORPHAN_SPAN_END: &str = "ends without having begun";
 
 /// Why nothing was recorded.
@@ -170,16 +170,16 @@ pub(crate) fn gap_reason(why: GapKind) -> &'static str {
     }
 }
 
-/// The key of what is said of a slice that nobody measured.
+/// The argument's key for a slice without measured duration.
 pub(crate) const NOT_MEASURED: &str = "not_measured";
-/// What is said of one behind a tail call into what isn't traced.
+/// The argument's text for untraced code after a tail call.
 pub(crate) const UNTRACED: &str =
     "a tail call into code that isn't traced, until the thread's next event: it took at most this long";
 
-/// What an argument is called that has the thread which goes on with a suspended stack.
+/// The argument's key for the thread that resumed a suspended stack.
 pub(crate) const RESUMED_BY: &str = "resumed_by";
 
-/// How a span's recording differs from the whole span, one phrase each.
+/// How a span's recording differs from the complete span, one phrase each.
 pub(crate) fn span_remarks(start_cut: bool, how: SpanEndKind) -> impl Iterator<Item = &'static str> {
     let end = match how {
         SpanEndKind::Ended => None,
@@ -189,7 +189,7 @@ pub(crate) fn span_remarks(start_cut: bool, how: SpanEndKind) -> impl Iterator<I
     start_cut.then_some("truncated at start").into_iter().chain(end)
 }
 
-/// What the second part of [`point`] is.
+/// The key for the second part of [`point`].
 pub(crate) fn detail_key(point: &Point) -> &'static str {
     match point.kind {
         PointKind::Lost(_) | PointKind::LeftOut | PointKind::Dropped => "why",
@@ -206,7 +206,7 @@ fn reason(why: LossKind) -> &'static str {
     }
 }
 
-/// How a call's recording differs from the whole call, one phrase each.
+/// How a call's recording differs from the complete call, one phrase each.
 pub(crate) fn remarks(
     start_cut: bool,
     caller_unsure: bool,

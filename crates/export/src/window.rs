@@ -1,4 +1,4 @@
-//! The conditions of a filter on single calls.
+//! The filter's conditions on single calls.
 
 /// The conditions, with `last` resolved.
 #[derive(Clone, Copy, Debug)]
@@ -7,6 +7,6 @@ pub(crate) struct Window {
     pub(crate) until_ns: u64,
     pub(crate) min_duration_ns: u64,
     pub(crate) depth: usize,
-    /// Whether only some calls, with all that they call, are shown.
+    /// Whether only some calls with all of their callees are shown.
     pub(crate) selects: bool,
 }

@@ -1,7 +1,7 @@
-//! Each output of one recording, compared with a file, as memory, through a file and through a pipe.
+//! Compares each output of one recording with a file: as memory, through a file and through a pipe.
 //!
-//! After a change on purpose, look at what `EVERYCALL_BLESS=1 cargo test -p everycall-export --test golden`
-//! changes.
+//! After an intended change, review what `EVERYCALL_BLESS=1 cargo test -p everycall-export --test
+//! golden` changes.
 
 // A test may panic.
 #![allow(clippy::disallowed_methods)]
@@ -219,7 +219,7 @@ fn outputs_are_the_golden_ones() {
 }
 
 #[test]
-fn a_gone_reader_and_a_full_disk_are_told_as_they_are() {
+fn closed_pipes_and_full_disks_are_reported_unchanged() {
     for (name, write) in outputs() {
         let (reader, mut writer) = io::pipe().unwrap();
         drop(reader);

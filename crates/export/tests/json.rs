@@ -21,7 +21,7 @@ fn events<'a>(trace: &'a Value, phase: &'static str) -> impl Iterator<Item = &'a
     trace["traceEvents"].as_array().unwrap().iter().filter(move |event| event["ph"] == phase)
 }
 
-/// Nanoseconds, exact for as long as a double is.
+/// Nanoseconds, exact within the precision of a double.
 fn ns(microseconds: &Value) -> u64 {
     (microseconds.as_f64().unwrap() * 1e3).round() as u64
 }
@@ -35,7 +35,7 @@ fn slices(trace: &Value) -> Vec<(u64, u64, String)> {
     events(trace, "X").map(slice).collect()
 }
 
-/// Whether viewers, who see nothing but times, nest each thread's slices in one way only.
+/// Asserts that each thread's slices can only be nested in one way by their times.
 fn assert_strictly_nested(trace: &Value) {
     let mut slices = slices(trace);
     slices.sort_by_key(|&(start, end, _)| (start, std::cmp::Reverse(end)));

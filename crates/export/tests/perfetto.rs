@@ -1,4 +1,4 @@
-//! The protobuf, read back with messages declared here once more.
+//! Reads the protobuf output with message types that are declared here independently.
 
 mod common;
 
@@ -168,7 +168,7 @@ struct ThreadDescriptor {
 #[derive(Debug, PartialEq)]
 struct Slice {
     tid: i32,
-    /// Number of its track among those of its thread's spans.
+    /// Number of its track among its thread's span tracks.
     lane: Option<u64>,
     name: String,
     start_ns: u64,
@@ -177,14 +177,14 @@ struct Slice {
     arguments: Vec<String>,
 }
 
-/// Sequence by sequence, as the rules of the format say.
+/// Imports a trace sequence by sequence, as the format specifies.
 fn import(bytes: &[u8]) -> Vec<Slice> {
     let trace = Trace::decode(bytes).unwrap();
     let mut threads: HashMap<u64, ThreadDescriptor> = HashMap::new();
     let mut tracks: HashMap<u32, u64> = HashMap::new();
     let mut names: HashMap<(u32, u64), String> = HashMap::new();
     let mut clocks: HashMap<u32, u64> = HashMap::new();
-    // By track of spans: its thread's, and its number.
+    // By span track: its thread's track, and its number.
     let mut lanes: HashMap<u64, (u64, u64)> = HashMap::new();
     let mut open: HashMap<u64, Vec<Slice>> = HashMap::new();
     let mut done = Vec::new();
@@ -351,7 +351,7 @@ fn numbers_of_any_size_come_back() {
             program.begin(function * 1_000, (u64::from(tid) << 40) + (function << 30)).end(1 << 50);
         }
     }
-    // Times that go back are held by the stamps before them.
+    // Times that go back are limited by the time stamps before them.
     let (slices, _) = exported(&program, &Book::default());
     assert_eq!(slices.len(), 199 * 600);
     for (slice, nth) in slices.iter().zip(0..) {
@@ -360,7 +360,7 @@ fn numbers_of_any_size_come_back() {
     }
 }
 
-/// The threads of a process share a counter's track; those of another process have their own.
+/// The threads of a process share a counter track; another process has its own.
 #[test]
 fn counters_are_tracks_of_their_process() {
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! The tree for people and the lines for programs.
+//! The tree and the JSON lines.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn a_terminal_line_keeps_to_its_width() {
 }
 
 #[test]
-fn colours_change_nothing_but_colours() {
+fn colours_dont_change_the_text() {
     let (program, book) = common::everything();
     let style = |colour| ReplayStyle { colour, width: Some(80) };
     let (coloured, _) = shown(&program, &book, &Filter::default(), style(true));
@@ -122,7 +122,7 @@ fn lines_hold_every_call_and_loss() {
         [5, 2, 4, 1, 2]
     );
     assert_eq!(summary, shown(&program, &book, &Filter::default(), ReplayStyle::default()).1);
-    // Times as they were, also where a viewer's would have been moved.
+    // True times, also where a viewer's would have been moved.
     let instant = calls.iter().find(|call| call["dur_ns"] == 0).unwrap();
     assert_eq!((&instant["start_ns"], &instant["depth"]), (&Value::from(1_370), &Value::from(2)));
     let main = calls.iter().find(|call| call["name"] == "main").unwrap();

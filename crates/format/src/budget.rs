@@ -137,7 +137,7 @@ mod tests {
     use std::string::String;
 
     #[test]
-    fn budgets_are_shares_above_nothing() {
+    fn budgets_must_be_above_zero() {
         for (text, budget) in
             [("3%", 30_000), ("0.5%", 5_000), ("100%", 1_000_000), ("0.0001%", 1), ("12.25%", 122_500)]
         {

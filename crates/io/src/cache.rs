@@ -170,7 +170,7 @@ mod tests {
     const OTHER: u32 = 65_533;
 
     #[test]
-    fn nobody_else_can_put_anything_in_its_place() {
+    fn other_users_cant_replace_cached_files() {
         let root = tempfile::tempdir().unwrap();
         let base = root.path().canonicalize().unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn private_is_what_nobody_else_writes_to() {
+    fn folders_writable_by_others_arent_private() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("folder");
         assert!(is_private(&folder).is_err());

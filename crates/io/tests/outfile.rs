@@ -43,7 +43,7 @@ fn a_file_appears_only_when_it_is_whole() {
 }
 
 #[test]
-fn an_output_that_is_given_up_leaves_the_old_file_and_nothing_else() {
+fn an_abandoned_output_leaves_only_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     write(&path, "old");
@@ -89,7 +89,7 @@ fn special_files_are_written_directly() {
 }
 
 #[test]
-fn a_full_device_and_a_gone_reader_are_told_apart() {
+fn full_devices_and_closed_pipes_are_distinguished() {
     let mut out = OutFile::create(Path::new("/dev/full"), MODE_SHARED).unwrap();
     assert_eq!(out.write_all(b"x").unwrap_err().kind(), std::io::ErrorKind::StorageFull);
 

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn titles_are_told_from_words() {
+    fn process_titles_are_distinguished_from_arguments() {
         let words = |line: &[u8]| {
             words_of(line).iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>()
         };

@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_ring_had_and_nobody_could_pin() {
+    fn unpinnable_segments_are_counted_as_lost() {
         let gone = |segment, pinned| {
             missing(&ThreadHeader { segment, ring_segments: 16, ..Default::default() }, pinned)
         };

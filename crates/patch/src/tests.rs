@@ -147,7 +147,7 @@ fn go(
 }
 
 #[test]
-fn every_state_on_every_way_is_whole_instructions_for_everybody() {
+fn every_patching_state_decodes_to_whole_instructions() {
     for (site, compiled) in all() {
         for stores in [Stores::Words, Stores::Bytes] {
             // Forms that a site may have, each with the places where threads may be.

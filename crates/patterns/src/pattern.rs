@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_patterns_are_refused() {
         for (text, reason) in [
             ("", "is empty"),
             ("a & ", "empty condition"),

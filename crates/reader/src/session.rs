@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_or_damaged_narrows_nothing() {
+    fn truncated_or_damaged_sessions_filter_no_events() {
         let record = ect::SessionRecord {
             record_size: ect::SessionRecord::SIZE as u32,
             functions_length: 8,

@@ -343,7 +343,7 @@ fn damage_in_compact_form_costs_its_chunk() {
 }
 
 #[test]
-fn claims_cost_nothing() {
+fn claimed_sizes_allocate_no_memory() {
     // Arrays, texts and chunks that say they are huge.
     let huge = [0xff_u8; 8];
     for kind in [1, 2, 3, 6, 8] {

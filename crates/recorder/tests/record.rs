@@ -300,7 +300,7 @@ fn until_said(child: &mut std::process::Child, line: &str) {
 
 /// Without its recorder the program goes on.
 #[test]
-fn a_killed_recorder_harms_nobody() {
+fn programs_continue_after_their_recorder_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.ect");
     let proof = folder.path().join("proof");

@@ -89,7 +89,7 @@ fn renewing_counts_once() {
 }
 
 #[test]
-fn those_who_died_or_were_away_for_long_take_nothing_from_others() {
+fn dead_or_delayed_grow_requests_dont_affect_others() {
     let memory = Memory::default();
     let pool = memory.pool();
     std::mem::forget(GrowRequest::begin(&pool, now, 10_000));

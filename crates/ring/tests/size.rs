@@ -75,7 +75,7 @@ fn what_is_needed_is_kept_and_no_more() {
 /// Calls that are all as short as two segments never take more than the ring has, though at each
 /// segment's end one is open.
 #[test]
-fn short_calls_after_each_other_take_nothing() {
+fn consecutive_short_calls_dont_grow_the_ring() {
     let memory = Memory::new(LIMIT, 100, WORDS);
     let writer = Writer::new(&memory);
     for number in 1..200 {

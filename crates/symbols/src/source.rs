@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn system_folders_are_told_from_their_neighbours() {
+    fn system_folders_are_distinguished_from_their_neighbours() {
         for (path, is_in) in [
             ("/usr/include/stdio.h", true),
             ("/usr/lib/llvm-19/include/x.h", true),

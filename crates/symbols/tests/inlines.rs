@@ -192,7 +192,7 @@ fn split_units_agree() {
 
 /// Debugging information in a file of its own, compressed; and none at all.
 #[test]
-fn debug_files_agree_and_without_them_nothing_is_said() {
+fn separate_debug_files_give_the_same_inlined_calls() {
     let (workshop, mut symbols) = build("g++ -O2 -g -gz");
     let wanted = told(&mut symbols, &NAMES);
     workshop.run(&["objcopy", "--only-keep-debug", "out", "out.debug"]);

@@ -178,7 +178,7 @@ fn thunks_are_declared_with_the_function_of_their_file() {
 /// What makes a coroutine, and what runs of it, each under one name for every compiler, optimised
 /// or not.
 #[test]
-fn parts_of_coroutines_are_told_apart() {
+fn parts_of_coroutines_are_distinguished() {
     let workshop = Workshop::new();
     std::fs::write(
         workshop.path("a.cpp"),

@@ -6,10 +6,11 @@ const PAGE: usize = 4096;
 const MODULES: usize = 8;
 const CHILDREN: usize = 4;
 const PATHS: usize = 1024;
-/// Functions whose short calls are counted.
+/// Number of functions whose short calls can be counted.
 const DROPPED_FUNCTIONS: usize = 16384;
 
-/// The arena of a process: what its memory would hold now. All rings have the layout of the first.
+/// The arena of a process: the bytes that its memory would hold now. All rings have the layout of
+/// the first.
 #[must_use]
 pub fn arena_image(process: &Process) -> Vec<u8> {
     let (segment_size, capacity) = process
@@ -23,7 +24,7 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     let paths_at = children_at + CHILDREN * 64;
     let table_at = (paths_at + PATHS).next_multiple_of(PAGE);
     let in_rings: usize = process.threads.iter().map(|thread| thread.ring.segments().count()).sum();
-    // One in the pool, one that is being cleared, one that was never taken.
+    // One in the pool, one being cleared, and one that was never used.
     let segments = in_rings + 3;
     let threads_at = (table_at + segments * 40).next_multiple_of(PAGE);
     let stride = (open_capacity * 24).next_multiple_of(PAGE);
@@ -45,7 +46,7 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     bytes.u32(1).u32(process.pid).u32(1).u32(0).u32(0);
     bytes.u32(process.modules.len() as u32).u32(0).u32(process.threads.len() as u32);
     bytes.u32(in_rings as u32 + 2).u32(in_rings as u32).u32((slots * capacity) as u32).u32(0);
-    // The segment behind those of the rings is in the pool.
+    // The segment after those of the rings is in the pool.
     bytes.u64(in_rings as u64 + 1).u64(0).u32(0).u32(0).u64(paths as u64);
     clock_reading(&mut bytes, &process.clock.first().copied().unwrap_or_default());
     bytes.zeros(32 * 8);
@@ -77,7 +78,7 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     }
     bytes.0.resize(size, 0);
     let mut pool = Pool { bytes: &mut bytes.0, table_at, segments_at, segment_size, next: 0 };
-    // Newest first, so that places in the pool aren't numbers.
+    // Newest first, so that positions in the pool differ from segment numbers.
     for (slot, thread) in process.threads.iter().enumerate() {
         let mut numbered: Vec<_> = (thread.ring.first_segment()..).zip(thread.ring.segments()).collect();
         numbered.reverse();
@@ -85,7 +86,7 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
             pool.add(1, slot as u32, number, words);
         }
     }
-    // In the pool: what it held is nobody's any more. Being cleared: the same.
+    // Segments in the pool or being cleared hold old events, which belong to no thread.
     let stale: Vec<u64> = process
         .threads
         .first()
@@ -95,7 +96,7 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     bytes.0
 }
 
-/// Writes segments and their entries, one place after the other.
+/// Writes segments and their entries, one position after the other.
 struct Pool<'a> {
     bytes: &'a mut Vec<u8>,
     table_at: usize,

@@ -1,7 +1,7 @@
-//! Event words in compact form, as the format's page says, without foretelling anything.
+//! Event words in compact form, as docs/format.md specifies it, without predictions.
 
-/// Words in compact form: each with its low half as it is, and the difference in as few bytes as it
-/// takes; more than two of the same are told by their number.
+/// Words in compact form: each with its low half unchanged and the difference in as few bytes as
+/// possible. A run of more than two equal words is stored as its length.
 #[must_use]
 pub fn compact(words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();

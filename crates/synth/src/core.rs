@@ -7,7 +7,7 @@ const PAGE: usize = 4096;
 /// A core of a process, as the kernel writes it.
 #[derive(Clone, Debug, Default)]
 pub struct Core {
-    /// Process id; no note about the process where it is 0.
+    /// Process id; if 0, there is no note about the process.
     pub pid: u32,
     /// Command name.
     pub name: String,
@@ -15,7 +15,7 @@ pub struct Core {
     pub arguments: String,
     /// The signal that ended it.
     pub signal: u16,
-    /// Whether the signal's own information is there, which debuggers leave out.
+    /// Whether the signal's information is included. Debuggers omit it.
     pub is_kernels: bool,
     /// Live threads.
     pub threads: u32,
@@ -26,8 +26,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Adds memory at `address` as kernels dump what is marked in parts: pages of zeros are left
-    /// out, and each run of others is a piece by itself.
+    /// Adds memory at `address` as kernels dump partially dumped memory: pages of zeros are left
+    /// out, and each run of other pages is a piece of its own.
     pub fn add_in_pieces(&mut self, address: u64, bytes: &[u8]) {
         let mut is_open = false;
         for (index, page) in bytes.chunks(PAGE).enumerate() {
@@ -41,7 +41,7 @@ impl Core {
         }
     }
 
-    /// The file.
+    /// The bytes of the file.
     #[must_use]
     pub fn file(&self) -> Vec<u8> {
         let notes = self.notes();

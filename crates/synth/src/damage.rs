@@ -1,9 +1,9 @@
-//! Damage on purpose.
+//! Deliberate damage.
 
 use crate::{Rng, crc32};
 
-/// Spoils `bytes` in one of many ways. Often the checksums of a trace file are made right again
-/// afterwards, so that the damage gets past them.
+/// Damages `bytes` in one of many ways. Often repairs the checksums of a trace file afterwards, so
+/// that the damage gets past them.
 pub fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     for _ in 0..=rng.below(4) {
         let length = bytes.len() as u64;
@@ -42,7 +42,7 @@ pub fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Makes the checksums of everything that looks like a chunk right.
+/// Repairs the checksums of everything that looks like a chunk.
 fn repair_checksums(bytes: &mut [u8]) {
     for at in (0..bytes.len().saturating_sub(32)).step_by(8) {
         if bytes[at..].starts_with(b"ECTc") {

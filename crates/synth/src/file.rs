@@ -7,7 +7,7 @@ use crate::{Bytes, Member, Process, Ring, Thread, clock_reading, compact, module
 pub struct File {
     bytes: Bytes,
     chunks: u32,
-    /// Number of the process that chunks belong to, and of its snapshot.
+    /// Number of the process and of its snapshot, for the chunks that follow.
     process: u32,
     /// Whether events are stored in compact form.
     is_compact: bool,
@@ -30,14 +30,14 @@ impl File {
         File { bytes, chunks: 0, process: 0, is_compact: false }
     }
 
-    /// The whole file of a process with one snapshot, taken at its end, in version 1.0: later files
-    /// say more of processes, see [`File::of_family`].
+    /// The whole file of a process with one snapshot, taken at its end, in version 1.0. Later
+    /// versions store more about processes, see [`File::of_family`].
     #[must_use]
     pub fn of(process: &Process) -> Vec<u8> {
         File::new(1, 0).whole(process)
     }
 
-    /// The same in version 2.1, its events in compact form.
+    /// The same in version 2.1, with events in compact form.
     #[must_use]
     pub fn of_compact(process: &Process) -> Vec<u8> {
         let mut file = File::new(2, 1);
@@ -78,8 +78,8 @@ impl File {
         file.end()
     }
 
-    /// The same as a stream of version 2.2: each process as it was announced while it ran, with
-    /// events of all threads mixed and in compact form, and once more when it had ended.
+    /// The same as a stream of version 2.2: each process as announced while it ran, with the events
+    /// of all threads mixed and in compact form, and once more after its end.
     #[must_use]
     pub fn of_stream(members: &[Member]) -> Vec<u8> {
         let mut file = File::new(2, 2);
@@ -120,7 +120,7 @@ impl File {
         self.member_as(member, 1);
     }
 
-    /// With its ending: 1 it ended, 3 it runs.
+    /// With its ending: 1 for ended, 3 for running.
     fn member_as(&mut self, member: &Member, ending: u32) {
         let process = &member.process;
         let command: Vec<u8> =
@@ -140,7 +140,7 @@ impl File {
         for (index, thread) in process.threads.iter().enumerate() {
             self.thread(process.pid, index as u32, thread);
             let segments: Vec<&[u64]> = thread.ring.segments().collect();
-            // Small chunks, so that a test of damage hits many.
+            // Small chunks, so that damage in a test affects many of them.
             for (place, part) in segments.chunks(2).enumerate() {
                 self.events(index as u32, thread.ring.first_segment() + 2 * place as u64, part);
             }
@@ -213,7 +213,7 @@ impl File {
         self.thread_as(pid, index, thread, true);
     }
 
-    /// Whole, or as it is announced in a stream: without what is known at its end alone.
+    /// Complete, or as announced in a stream: without what is only known at its end.
     fn thread_as(&mut self, pid: u32, index: u32, thread: &Thread, is_whole: bool) {
         let ring = &thread.ring;
         let mut payload = Bytes::default();
@@ -250,7 +250,7 @@ impl File {
         self.chunk(7, &payload.0);
     }
 
-    /// A chunk that says that the file is whole, and the file's bytes.
+    /// Adds the chunk that marks the file as complete. Returns the file's bytes.
     #[must_use]
     pub fn end(mut self) -> Vec<u8> {
         let length = self.bytes.0.len() as u64 + 32 + 16;
@@ -260,14 +260,14 @@ impl File {
         self.bytes.0
     }
 
-    /// The file as it is now, without its end.
+    /// The bytes of the file so far, without its end.
     #[must_use]
     pub fn cut(self) -> Vec<u8> {
         self.bytes.0
     }
 }
 
-/// CRC-32 as zlib has it, by bytes.
+/// CRC-32 as in zlib, computed byte by byte.
 #[must_use]
 pub fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {

@@ -1,8 +1,8 @@
 //! Arenas, core dumps and trace files made from a small description, healthy or hostile, for tests.
 //!
-//! Every number of the format is written out here once more, on purpose: nothing comes from the
-//! format crate, so a layout change that wasn't meant is caught by the tests that read these bytes.
-//! `docs/format.md` is the specification that both follow.
+//! Every number of the format is repeated here on purpose: nothing comes from the format crate, so
+//! tests that read these bytes detect unintended layout changes. `docs/format.md` is the
+//! specification for both.
 
 mod arena;
 mod compact;
@@ -22,7 +22,7 @@ pub use ring::{OpenCall, Ring};
 pub use rng::Rng;
 pub use sample::{basic, callers, cleanups, family, marks, unsure};
 
-/// A traced process, as far as its recording shows it.
+/// A traced process as its recording shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// Process id.
@@ -90,7 +90,7 @@ pub struct Module {
     pub base: u64,
     /// First process address.
     pub start: u64,
-    /// Process address behind the last one.
+    /// End of the address range (exclusive).
     pub end: u64,
     /// First code offset.
     pub code_start: u32,
@@ -132,7 +132,7 @@ impl Bytes {
         self.0.extend(value.to_le_bytes());
         self
     }
-    /// `text`, cut or padded with zeros to `length`.
+    /// `text`, truncated or padded with zeros to `length`.
     pub fn padded(&mut self, text: &[u8], length: usize) -> &mut Bytes {
         let end = self.0.len() + length;
         self.0.extend(&text[..text.len().min(length)]);

@@ -1,35 +1,35 @@
-//! What a thread writes: its ring and its open calls, in slot order.
+//! What a thread writes: its ring and its open calls, oldest first.
 
 use std::collections::VecDeque;
 
 /// A call that has not returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenCall {
-    /// Its entry's word.
+    /// The event word of its entry.
     pub word: u64,
-    /// Upper half of its time.
+    /// Upper half of its time stamp.
     pub ticks_high: u32,
 }
 
-/// A ring, written as the runtime writes it.
+/// A ring, filled as the runtime fills it.
 #[derive(Clone, Debug)]
 pub struct Ring {
     segment_words: usize,
-    /// Segments that are there at once.
+    /// Number of segments that exist at once.
     capacity: usize,
     /// The segments, oldest first; the last one is being written.
     segments: VecDeque<Vec<u64>>,
-    /// Number of the first of them.
+    /// Number of the oldest segment in `segments`.
     first_segment: u64,
     ticks_high: u32,
     open: Vec<OpenCall>,
-    /// Words ever written but segment records and fillers.
+    /// Words ever written, without segment records and fillers.
     pub words_written: u64,
 }
 
 const EXIT: u32 = 0x8000_0000;
 const ESCAPE: u32 = 0x7f00_0000;
-/// The most words that go together.
+/// The largest number of words that must be in one segment.
 const TOGETHER: usize = 8;
 
 impl Ring {
@@ -63,7 +63,7 @@ impl Ring {
         self.segments.push_back(words);
     }
 
-    /// Makes room for `count` words that go together, at `ticks`.
+    /// Makes room for `count` words that must be in one segment, at `ticks`.
     fn make_room(&mut self, count: usize, ticks: u64) {
         let segment_words = self.segment_words;
         let Some(current) = self.segments.back_mut() else { return };
@@ -73,7 +73,7 @@ impl Ring {
         }
     }
 
-    /// Writes words as they are.
+    /// Writes words unchanged.
     pub fn raw(&mut self, words: &[u64], ticks: u64) {
         self.make_room(words.len(), ticks);
         self.words_written += words.len() as u64;
@@ -99,7 +99,8 @@ impl Ring {
         }
     }
 
-    /// An entry or exit; one that is late for its epoch gets a record that says so.
+    /// Writes an entry or exit. If its time stamp is older than the current epoch, a record before
+    /// it says so.
     fn call(&mut self, ticks: u64, low: u32) {
         let high = (ticks >> 32) as u32;
         self.make_room(TOGETHER, ticks.max(u64::from(self.ticks_high) << 32));
@@ -117,36 +118,37 @@ impl Ring {
         self.open.push(OpenCall { word: ticks << 32 | u64::from(offset), ticks_high: (ticks >> 32) as u32 });
     }
 
-    /// The innermost open function is left.
+    /// The innermost open function returns.
     pub fn exit(&mut self, ticks: u64, offset: u32) {
         self.call(ticks, EXIT | offset);
         self.open.pop();
     }
 
-    /// Calls are left without an exit, down to `depth`.
+    /// Calls are unwound, down to `depth`.
     pub fn unwind(&mut self, ticks: u64, depth: usize) {
-        // A segment tells the depth at its beginning, so it has to begin before the depth changes.
+        // A segment records the depth at its beginning, so it must begin before the depth changes.
         self.make_room(TOGETHER, ticks);
         self.open.truncate(depth);
         self.record(ticks, 3, 0, &[depth as u32]);
     }
 
-    /// The same, in a record that also says how many they were.
+    /// The same, in a record that also has the number of calls.
     pub fn unwind_counted(&mut self, ticks: u64, depth: usize) {
         self.unwind_known(ticks, depth, 0);
     }
 
-    /// The same, in a record that says that nobody told of it when it happened.
+    /// The same, in a record for frames that were unwound earlier, without notice to the runtime.
     pub fn unwind_noticed(&mut self, ticks: u64, depth: usize) {
         self.unwind_known(ticks, depth, 1);
     }
 
-    /// The same, where a handler begins in a frame that the calls share: they may go on.
+    /// The same where a handler begins in a frame that several inlined calls share: they may
+    /// continue.
     pub fn unwind_inlined(&mut self, ticks: u64, depth: usize) {
         self.unwind_known(ticks, depth, 2);
     }
 
-    /// The same, where the frame cleans up and makes the next call.
+    /// The same where a cleanup in that frame makes the next call.
     pub fn unwind_inlined_in_cleanup(&mut self, ticks: u64, depth: usize) {
         self.unwind_known(ticks, depth, 3);
     }
@@ -170,7 +172,8 @@ impl Ring {
         Some((self.newest_segment(), place))
     }
 
-    /// Enters a function in a slot that was reserved before; events may have come in between.
+    /// Enters a function in a slot that was reserved before; other events may have been written
+    /// since.
     pub fn fill(&mut self, slot: (u64, usize), ticks: u64, offset: u32) {
         let word = ticks << 32 | u64::from(offset);
         let segment =
@@ -192,7 +195,7 @@ impl Ring {
         self.record(ticks, 6, 2, &[count as u32, (count >> 32) as u32]);
     }
 
-    /// The program says something: class 1 label, 2 instant, 3 begin and 4 end of a span.
+    /// A mark of the program. `class`: 1 label, 2 instant, 3 begin and 4 end of a span.
     pub fn mark(&mut self, ticks: u64, class: u8, name: &str, value: Option<u64>) {
         let number = value.unwrap_or(0);
         let mut payloads = vec![number as u32, (number >> 32) as u32];
@@ -202,14 +205,15 @@ impl Ring {
         self.record(ticks, 10, class | if value.is_some() { 0 } else { 0x80 }, &payloads);
     }
 
-    /// A log line: types of the arguments, the format's address, the arguments' payloads.
+    /// A log line: types of the arguments, address of the format string, payloads of the arguments.
     pub fn log(&mut self, ticks: u64, types: u32, format: u64, arguments: &[u32]) {
         let mut payloads = vec![types, format as u32, (format >> 32) as u32];
         payloads.extend(arguments);
         self.record(ticks, 17, 0, &payloads);
     }
 
-    /// Recording was off between two moments; of the calls open before, `depth` may be open still.
+    /// Recording was off between two times. Of the calls that were open before, up to `depth` may
+    /// still be open.
     pub fn gap(&mut self, from: u64, ticks: u64, why: u8, depth: usize) {
         self.make_room(TOGETHER, ticks);
         let left = self.open.len().saturating_sub(depth) as u32;
@@ -217,23 +221,22 @@ impl Ring {
         self.record(ticks, 12, why, &[from as u32, (from >> 32) as u32, depth as u32, left]);
     }
 
-    /// No thread ran the stack between two moments; then this one goes on with it.
+    /// The stack was suspended between two times; then this thread resumed it.
     pub fn resumed(&mut self, from: u64, ticks: u64, thread: u32) {
         self.resumed_with(from, ticks, thread, 0);
     }
 
-    /// The same, perhaps of another stack in the same memory.
+    /// The same, but it may be another stack in the same memory.
     pub fn resumed_unsurely(&mut self, from: u64, ticks: u64, thread: u32) {
         self.resumed_with(from, ticks, thread, 1);
     }
 
-    /// The next call was made by the instruction whose last byte is at a code offset, or in no
-    /// module.
+    /// The call instruction of the next call ends before a code offset, or lies in no module.
     pub fn caller(&mut self, ticks: u64, offset: Option<u32>) {
         self.record(ticks, 9, 0, offset.as_slice());
     }
 
-    /// The same, by the called function's own code, which was inlined.
+    /// The same where the caller is an inlined copy of the called function.
     pub fn caller_inlined(&mut self, ticks: u64, offset: u32) {
         self.record(ticks, 9, 1, &[offset]);
     }
@@ -250,7 +253,7 @@ impl Ring {
         self.open.push(OpenCall { word, ticks_high: (ticks >> 32) as u32 });
     }
 
-    /// Code outside all modules is left.
+    /// Code outside all modules returns.
     pub fn exit_unknown(&mut self, ticks: u64, address: u64) {
         self.record(ticks, 7, 1, &[address as u32, (address >> 32) as u32]);
         self.open.pop();
@@ -261,13 +264,13 @@ impl Ring {
         self.raw(&[0], ticks);
     }
 
-    /// Calls that are open.
+    /// The calls that are open.
     #[must_use]
     pub fn open_calls(&self) -> &[OpenCall] {
         &self.open
     }
 
-    /// Number of the oldest segment that is there.
+    /// Number of the oldest existing segment.
     #[must_use]
     pub fn first_segment(&self) -> u64 {
         self.first_segment
@@ -279,7 +282,7 @@ impl Ring {
         self.first_segment + self.segments.len() as u64 - 1
     }
 
-    /// The segments that are there, oldest first.
+    /// The existing segments, oldest first.
     pub fn segments(&self) -> impl Iterator<Item = &[u64]> {
         self.segments.iter().map(Vec::as_slice)
     }
@@ -290,7 +293,7 @@ impl Ring {
         self.segment_words
     }
 
-    /// Segments that are there at most.
+    /// Largest number of segments that exist at once.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity

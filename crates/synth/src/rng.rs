@@ -1,4 +1,4 @@
-//! Reproducible chance.
+//! Reproducible random numbers.
 
 /// A small generator of random numbers (xorshift64*): the same for the same seed, on every machine.
 #[derive(Clone, Debug)]

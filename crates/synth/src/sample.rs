@@ -2,9 +2,12 @@
 
 use crate::{Member, Module, Process, Reading, Ring, Thread};
 
-/// Two modules, the second one replaced by another in the same range; a thread with calls,
-/// unwinding, an epoch change, a signal handler that came in between, losses and open calls; one
-/// whose ring has wrapped; one without events.
+/// A recording of three threads and two modules, the second of which is replaced by another one in
+/// the same address range:
+/// - a thread with calls, unwinding, an epoch change, an interrupting signal handler, losses and
+///   open calls;
+/// - a thread whose ring has wrapped;
+/// - a thread without events.
 #[must_use]
 pub fn basic() -> Process {
     const T0: u64 = 0xffff_f000;
@@ -28,8 +31,8 @@ pub fn basic() -> Process {
     main.enter(T0 + 70, 0x3000);
     main.exit(T0 + 80, 0x3004);
     main.enter(T0 + 60, 0x1200);
-    // Another one, in which an exception was thrown and caught; its hook's epoch was over
-    // afterwards.
+    // Another handler, in which an exception was thrown and caught. Its hook's epoch had ended by
+    // then.
     main.enter(T0 + 0x1100, 0x1300);
     main.enter(T0 + 0x1110, 0x1400);
     main.unwind(T0 + 0x1200, 3);
@@ -77,8 +80,8 @@ pub fn basic() -> Process {
     }
 }
 
-/// A process, its forked child, and another program that the child executes: with and without
-/// facts, in an order that recordings may have.
+/// A process, its forked child, and a program that the child executes: with and without facts, in
+/// an order that recordings may have.
 #[must_use]
 pub fn family() -> Vec<Member> {
     let parent = basic();
@@ -90,12 +93,12 @@ pub fn family() -> Vec<Member> {
     other.arguments = vec!["/bin/other".to_owned()];
     other.modules[0].path = "/bin/other".to_owned();
     let member = |number, parent, origin, process| Member { number, parent, origin, process };
-    // The one that lives longest is written last.
+    // The process that lives longest is written last.
     vec![member(1, 0, 2, child), member(2, 1, 3, other), member(0, u32::MAX, 1, parent)]
 }
 
-/// One thread with labels, instants and spans of every kind, and gaps, each with what can happen to
-/// calls; another one whose beginning was overwritten, with a span and calls from before.
+/// Two threads. One has labels, instants and spans of every kind, and gaps with every effect on
+/// calls. The beginning of the other one was overwritten; it has a span and calls from before.
 #[must_use]
 pub fn marks() -> Member {
     const T0: u64 = 0xffff_f000;
@@ -116,14 +119,13 @@ pub fn marks() -> Member {
     main.mark(T0 + 43, 1, "x".repeat(64).as_str(), Some(u64::MAX));
     main.enter(T0 + 50, 0x1300);
     main.enter(T0 + 60, 0x1400);
-    // Off while 0x1400 and 0x1300 returned; the handler of an epoch change is in between.
+    // Recording was off while 0x1400 and 0x1300 returned; an epoch changed in between.
     main.gap(T0 + 70, T0 + 0x1070, 2, 2);
     main.mark(T0 + 0x1080, 4, "never begun", Some(1));
     main.enter(T0 + 0x1090, 0x1500);
     main.gap(T0 + 0x10a0, T0 + 0x10b0, 1, 3);
     main.exit(T0 + 0x10c0, 0x1508);
-    // 0x1200 was open in both gaps, and then left without an exit, or it had returned in one of
-    // them.
+    // 0x1200 was open in both gaps and then unwound, or it returned in one of them.
     main.unwind_counted(T0 + 0x1100, 1);
     main.enter(T0 + 0x1110, 0x1600);
     main.exit(T0 + 0x1120, 0x1608);
@@ -147,8 +149,8 @@ pub fn marks() -> Member {
     Member { number: 0, parent: u32::MAX, origin: 1, process }
 }
 
-/// A thread that was noticed to have left frames, whose stack was suspended, perhaps to be another
-/// one afterwards, and that ends while frames are open.
+/// A thread whose frames were unwound without notice, whose stack was suspended and possibly
+/// replaced by another one, and that ends with open frames.
 #[must_use]
 pub fn unsure() -> Member {
     const T0: u64 = 0xffff_f000;
@@ -180,10 +182,10 @@ pub fn unsure() -> Member {
     alone(main, T0)
 }
 
-/// A thread whose stack is run again four times, perhaps as another one: who makes the next call
-/// isn't said, or is a function that is open, the outer one of two that are, or another one. Then
-/// an exception may have left inlined calls; then it ends, and one of its calls is made by the
-/// function that cleans up.
+/// A thread whose stack is resumed four times, possibly as another stack. The caller of the next
+/// call is unknown, or an open function, or the outer one of two open functions, or another
+/// function. Then an exception may have unwound inlined calls. Then the thread ends, and a function
+/// that cleans up makes one call.
 #[must_use]
 pub fn callers() -> Member {
     const T0: u64 = 0xffff_f000;
@@ -200,8 +202,8 @@ pub fn callers() -> Member {
         main.enter(T0 + at + 32, 0x1200);
         main.exit(T0 + at + 48, 0x1208);
     }
-    // An exception is handled in a frame that two inlined calls share: nobody knows which of them
-    // goes on.
+    // An exception is handled in a frame that two inlined calls share: it is unknown which of them
+    // continues.
     main.enter(T0 + 0x13a0, 0x1500);
     main.enter(T0 + 0x13a8, 0x1600);
     main.caller(T0 + 0x13b0, Some(0x1120));
@@ -223,9 +225,9 @@ pub fn callers() -> Member {
     alone(main, T0)
 }
 
-/// A thread in which an exception gets to a frame that two inlined calls share, which cleans up: it
-/// makes two calls, one of a function that was inlined, too. Then the exception is handled, by the
-/// outer one of the two, and another one leaves all.
+/// A thread in which an exception reaches a frame that two inlined calls share. The frame cleans up
+/// and makes two calls, one of them of a function that was also inlined. Then the outer one of the
+/// two handles the exception, and another exception unwinds everything.
 #[must_use]
 pub fn cleanups() -> Member {
     const T0: u64 = 0xffff_f000;
@@ -252,7 +254,7 @@ pub fn cleanups() -> Member {
     alone(main, T0)
 }
 
-/// A process of the first thread's alone.
+/// A process with only this thread.
 fn alone(ring: Ring, start_ticks: u64) -> Member {
     let mut process = basic();
     process.threads = vec![Thread { tid: 100, name: "app".into(), start_ticks, ring }];

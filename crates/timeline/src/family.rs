@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_strangers_lose_nobody() {
+    fn circular_and_unknown_parents_lose_no_process() {
         assert_eq!(order(&[(Some(1), 1), (Some(0), 2), (Some(9), 3)]), [(2, 0), (0, 0), (1, 1)]);
     }
 }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_range_names_nothing_before_its_module() {
+    fn a_reused_range_gives_no_name_before_its_module_is_loaded() {
         let mut only = module(0x3000, 1, 0x7f00_0000, 20, None);
         let at =
             |only: &Module, ticks| ModuleMap::new(std::slice::from_ref(only)).locate(&mut 0, 0x3010, ticks);

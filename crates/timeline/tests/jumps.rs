@@ -79,7 +79,7 @@ fn jumps_anywhere(function: u32) -> u32 {
 }
 
 #[test]
-fn calls_are_linked_where_nothing_is_between() {
+fn adjacent_calls_are_linked() {
     let mut ring = Ring::new(64, 4096, START);
     let mut at = START;
     let mut next = || {
@@ -134,7 +134,7 @@ fn calls_are_linked_where_nothing_is_between() {
 
 /// A call that was open in a gap: the next call isn't linked to it.
 #[test]
-fn a_jump_behind_a_gap_links_nothing() {
+fn a_jump_after_a_gap_links_no_calls() {
     let mut ring = Ring::new(64, 4096, START);
     ring.enter(START + 10, entry(21));
     ring.gap(START + 20, START + 30, 1, 1);
@@ -162,7 +162,7 @@ fn order_is_that_of_time() {
 
 /// Exits that are only known by their function's address show nothing.
 #[test]
-fn without_code_nothing_is_a_jump() {
+fn without_code_no_exit_is_a_jump() {
     let mut ring = Ring::new(64, 4096, START);
     ring.enter(START + 10, jumps(20));
     ring.exit(START + 20, jumps(20));

@@ -76,7 +76,7 @@ fn a_lost_exit_is_found_by_symbols() {
 }
 
 #[test]
-fn an_exit_that_fits_nothing_closes_nothing() {
+fn an_orphan_exit_closes_no_call() {
     let mut ring = Ring::new(512, 16, START);
     ring.enter(1010, 0x1100);
     ring.exit(1020, 0x1900);

@@ -1,4 +1,5 @@
-//! Which functions of a module triggers name, as the runtime is told: ranges of code offsets with thresholds.
+//! The functions of a module that triggers name, as the runtime receives them: ranges of code
+//! offsets with thresholds.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -28,16 +29,16 @@ pub(crate) struct Range {
     pub rule: u32,
 }
 
-/// [`TriggerSite::flags`] of a trigger's functions.
+/// The [`TriggerSite::flags`] of the functions that a trigger names.
 pub(crate) fn flags_of(trigger: &Trigger) -> u32 {
     let tails = if trigger.counts_tails { 0 } else { site_flags::NO_TAIL };
     tails | if matches!(trigger.condition, Condition::Threw(..)) { site_flags::THREW } else { 0 }
 }
 
-/// What tells modules apart: path and build id.
+/// What identifies a module: path and build id.
 type Key = (Vec<u8>, Vec<u8>);
 
-/// Knows functions by their names.
+/// Finds functions by their names.
 #[derive(Debug)]
 pub struct Functions {
     triggers: Arc<[Trigger]>,
@@ -48,14 +49,15 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Functions for `triggers`, of which there are at most [`everycall_format::trigger::RULES`].
+    /// Finds the functions of `triggers`, of which there are at most
+    /// [`everycall_format::trigger::RULES`].
     #[must_use]
     pub fn new(triggers: Arc<[Trigger]>, rate: Arc<Rate>, outcome: Arc<Outcome>) -> Functions {
         let types = Types::new(&triggers);
         Functions { triggers, rate, outcome, known: HashMap::new(), types }
     }
 
-    /// Looks through a file before it runs: how many of its functions each trigger names.
+    /// Searches a file before it runs. Returns how many of its functions each trigger names.
     pub fn look_at(&mut self, path: &Path) -> Vec<usize> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let build_id = everycall_recorder::build_id_of(&path).unwrap_or_default();
@@ -64,7 +66,8 @@ impl Functions {
         (0..count).map(|rule| ranges.iter().filter(|range| range.rule == rule).count()).collect()
     }
 
-    /// For a trigger that names nothing in `paths`: the names there that are most like its pattern.
+    /// For a trigger that matches nothing in `paths`: the names in them that are most similar to
+    /// its pattern.
     #[must_use]
     pub fn near(trigger: &Trigger, paths: &[PathBuf]) -> Vec<String> {
         let mut names = Vec::new();
@@ -91,7 +94,7 @@ impl Functions {
     }
 }
 
-/// The functions of a file that triggers name, in order and apart.
+/// The functions of a file that triggers name, sorted and without overlaps.
 pub(crate) fn find(triggers: &[Trigger], file: &Path, build_id: &[u8]) -> Vec<Range> {
     let symbols = ModuleSymbols::open(&ModuleIdentity::new(file, build_id), &SymbolOptions::default());
     let mut ranges = Vec::new();
@@ -108,7 +111,8 @@ pub(crate) fn find(triggers: &[Trigger], file: &Path, build_id: &[u8]) -> Vec<Ra
     apart(ranges)
 }
 
-/// Takes what overlaps apart, as the runtime looks for one range: the one that begins later ends the one before it.
+/// Removes overlaps, because the runtime looks up one range: a range ends where the next one
+/// begins.
 fn apart(ranges: Vec<Range>) -> Vec<Range> {
     let mut all: Vec<Range> = Vec::new();
     for range in ranges {
@@ -119,7 +123,7 @@ fn apart(ranges: Vec<Range>) -> Vec<Range> {
         }
         all.push(range);
     }
-    // Of one beginning, all end where the first of them to end does.
+    // Ranges with the same start all end where the shortest of them ends.
     for group in all.chunk_by_mut(|a, b| a.start == b.start) {
         let end = group.iter().map(|range| range.end).min().unwrap_or(0);
         group.iter_mut().for_each(|range| range.end = end);
@@ -129,7 +133,8 @@ fn apart(ranges: Vec<Range>) -> Vec<Range> {
 
 impl FindSites for Functions {
     fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite> {
-        // By its descriptor: the path may lead to another file by now, or be another process's.
+        // Opened by its descriptor: the path may name another file by now, or a file of another
+        // process.
         let opened = file.map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
         let named = PathBuf::from(OsStr::from_bytes(path));
         let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default().to_vec();

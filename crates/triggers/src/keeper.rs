@@ -1,4 +1,5 @@
-//! Takes posted calls and keeps the moment of those that are wanted: a snapshot of the process, as soon as we hear of the call.
+//! Receives the calls that threads post, and keeps those that are wanted: takes a snapshot of the
+//! process as soon as the call is posted.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -21,54 +22,54 @@ use crate::scan::{ScannedProcess, is_scanned};
 use crate::tails;
 use crate::trigger::{Condition, Trigger};
 
-/// Numbers of kept snapshots begin here; those of whole processes are small.
+/// Kept snapshots are numbered from here; snapshots of whole processes have small numbers.
 const FIRST_SNAPSHOT: u32 = 1 << 31;
-/// Time between two looks when nothing rings.
+/// Time between two looks when the doorbell doesn't ring.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same where we look through what threads write.
+/// The same where the events that threads write have to be scanned.
 const SCAN_PAUSE: Duration = Duration::from_millis(1);
-/// Time between two looks at percentiles.
+/// Time between two updates of percentile thresholds.
 const THRESHOLDS_PAUSE: Duration = Duration::from_millis(100);
-/// Time after which a look keeps no more calls of a trigger than may stay: who posts slower and slower calls, because it writes over what is
-/// posted, must not keep us from the program's end.
+/// After this time, one look keeps at most `keep` calls of a trigger. A process that overwrites its
+/// posts with slower and slower calls must not delay the end of the recording.
 const LOOK_MAX: Duration = Duration::from_secs(2);
-/// Nanoseconds of which percentiles are taken.
+/// Percentiles are taken over the calls of this many nanoseconds.
 const PERCENTILE_OF_NS: u64 = 10_000_000_000;
 
-/// What came of one trigger.
+/// The result of one trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// The trigger, as it was written.
+    /// The trigger as the user wrote it.
     pub text: String,
     /// Functions that it names, in all modules.
     pub functions: u64,
-    /// Of these, those whose first calls weren't looked at.
+    /// Of these, functions that were armed late: their first calls weren't compared.
     pub late: u64,
-    /// Functions beside these that it names, and whose calls aren't looked at: there was no room for them.
+    /// Further functions that it names and that couldn't be armed, because there was no room.
     pub not_armed: u64,
     /// Calls that met its condition.
     pub fired: u64,
     /// Of these, those that were kept.
     pub kept: u64,
-    /// Of these, those that were to be kept and couldn't be.
+    /// Of these, calls that should have been kept and couldn't be.
     pub missed: u64,
 }
 
-/// What came of all triggers, for the report at the end.
+/// The results of all triggers, for the report at the end.
 #[derive(Debug, Default)]
 pub struct Outcome(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     tallies: Vec<Tally>,
-    /// Why something could not be kept.
+    /// Why a call could not be kept.
     error: Option<String>,
-    /// Segments that were overwritten before they were looked through.
+    /// Segments that were overwritten before they were scanned.
     missed_segments: u64,
 }
 
 impl Outcome {
-    /// Nothing so far.
+    /// No results so far.
     #[must_use]
     pub fn new(triggers: &[Trigger]) -> Outcome {
         let tally = |trigger: &Trigger| Tally { text: trigger.to_string(), ..Tally::default() };
@@ -79,38 +80,38 @@ impl Outcome {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What came of each trigger.
+    /// The result of each trigger.
     #[must_use]
     pub fn tallies(&self) -> Vec<Tally> {
         self.known().tallies.clone()
     }
 
-    /// Why calls could not be kept, where there was an error.
+    /// The error that kept calls from being saved, if there was one.
     #[must_use]
     pub fn error(&self) -> Option<String> {
         self.known().error.clone()
     }
 
-    /// Segments that were overwritten before entries and percentiles were looked for in them.
+    /// Segments that were overwritten before they were scanned for entries and percentiles.
     #[must_use]
     pub fn missed_segments(&self) -> u64 {
         self.known().missed_segments
     }
 
-    /// Functions were armed in a process: so many of each trigger, without those of them that had no room.
+    /// Counts functions that were armed in a process, by trigger. `left_out` more had no room.
     pub fn armed(&self, counts: &[usize], left_out: u32) {
         let mut known = self.known();
         for (tally, count) in known.tallies.iter_mut().zip(counts) {
             tally.functions = *count as u64;
         }
-        // It isn't said whose they are.
+        // The runtime doesn't say which trigger they belong to.
         if let Some(tally) = known.tallies.iter_mut().max_by_key(|tally| tally.functions) {
             tally.not_armed = u64::from(left_out);
             tally.functions = tally.functions.saturating_sub(u64::from(left_out));
         }
     }
 
-    /// Whether triggers name more functions than these counts say so far.
+    /// Whether triggers name more functions than were counted so far, by these counts.
     #[must_use]
     pub fn names_more(&self, counts: &[usize]) -> bool {
         let known = self.known();
@@ -121,7 +122,8 @@ impl Outcome {
             .any(|(tally, count)| *count as u64 > tally.functions + tally.not_armed)
     }
 
-    /// The same as [`Outcome::armed`] for a process that has loaded more meanwhile: calls before weren't looked at.
+    /// The same as [`Outcome::armed`] for modules that a process loaded later: earlier calls in
+    /// them weren't compared.
     pub fn armed_late(&self, counts: &[usize], left_out: u32) {
         let before: Vec<u64> =
             self.known().tallies.iter().map(|tally| tally.functions + tally.not_armed).collect();
@@ -139,7 +141,7 @@ impl Outcome {
         self.count(sites, |tally| tally.late += 1);
     }
 
-    /// These were found, and had no room.
+    /// Counts functions that were found, but had no room.
     pub(crate) fn not_armed(&self, sites: &[TriggerSite]) {
         self.count(sites, |tally| {
             tally.functions = tally.functions.saturating_sub(1);
@@ -163,38 +165,38 @@ pub struct Keeper {
     triggers: Arc<[Trigger]>,
     rate: Arc<Rate>,
     outcome: Arc<Outcome>,
-    /// Where snapshots wait.
+    /// Folder for the snapshots that wait for the recording's end.
     folder: PathBuf,
     choices: Vec<Choice>,
-    /// By trigger and number in its choice, in the order in which they came.
+    /// Trigger, number in its choice, and snapshot, in the order in which they were taken.
     kept: Vec<(usize, u64, Kept)>,
-    /// How often each trigger fired in each process.
+    /// How often each trigger fired, by process and trigger.
     fired: HashMap<(u32, u32), Fired>,
-    /// Of each process that is there.
+    /// The arenas of the processes that exist.
     arenas: HashMap<u32, Arc<LiveArena>>,
     bells: HashMap<u32, u32>,
-    /// What we look for ourselves, by process.
+    /// Results of scans, by process.
     scans: HashMap<u32, ScannedProcess>,
-    /// Signals that came and entries that were found, by trigger.
+    /// Signals that were received and entries that were found, by trigger.
     noticed: Vec<u64>,
-    /// Segments of threads that are gone which were overwritten before they were looked through.
+    /// Segments of ended threads that were overwritten before they were scanned.
     missed_segments: u64,
     thresholds_due: Instant,
-    /// Calls that were wanted, and could not be kept.
+    /// Calls that were wanted and could not be kept, by trigger.
     failed: Vec<u64>,
     next_snapshot: u32,
     rate_due: Instant,
-    /// From then on, this look keeps no more calls of a trigger than may stay.
+    /// After this instant, the current look keeps at most `keep` calls of a trigger.
     busy_until: Option<Instant>,
-    /// Calls that it has kept so far, by trigger.
+    /// Calls that the current look has kept, by trigger.
     taken: Vec<usize>,
-    /// Calls that are kept at most, of all triggers.
+    /// Largest number of calls to keep, of all triggers together.
     limit: Option<usize>,
-    /// What threads post of earlier calls is of others' triggers.
+    /// Posts of calls that ended before this time belong to triggers of somebody else.
     since: u64,
 }
 
-/// Moments that somebody asks for aren't slow or fast, and none is refused.
+/// Snapshots on request are neither slow nor fast, and none is refused.
 fn policy_of(trigger: &Trigger, policy: Policy) -> Policy {
     match (&trigger.condition, policy.by) {
         (Condition::Entered(_) | Condition::Threw(..), KeepBy::Slowest) => {
@@ -207,7 +209,7 @@ fn policy_of(trigger: &Trigger, policy: Policy) -> Policy {
 }
 
 impl Keeper {
-    /// Keeps calls by `policy`; what is kept waits in files without names in `folder`.
+    /// Keeps calls by `policy`. Snapshots wait in unnamed files in `folder`.
     #[must_use]
     pub fn new(
         triggers: Arc<[Trigger]>,
@@ -241,24 +243,25 @@ impl Keeper {
         }
     }
 
-    /// The arena of process `number` is this, which was attached. Its triggers are ours since `since`, in ticks.
+    /// Adds process `number` with its mapped arena. It has had our triggers since `since`, in
+    /// ticks.
     pub fn know(&mut self, number: u32, arena: Arc<LiveArena>, since: u64) {
         self.arenas.insert(number, arena);
         self.since = since;
     }
 
-    /// Keeps no more than so many calls, of all triggers together.
+    /// Limits how many calls of all triggers together are kept.
     pub fn limit(&mut self, calls: usize) {
         self.limit = Some(calls);
     }
 
-    /// How many calls are kept so far.
+    /// How many calls are kept now.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.kept.iter().map(|(rule, id, _)| (*rule, *id)).collect::<HashSet<_>>().len()
     }
 
-    /// The calls that were posted since the last look, in the order of their ends.
+    /// The calls that were posted since the last look, ordered by their ends.
     fn posted<'w>(
         &mut self,
         processes: &'w [TriggeredProcess],
@@ -275,7 +278,7 @@ impl Keeper {
         posted
     }
 
-    /// Keeps the moment of these processes, if the call is wanted.
+    /// Takes a snapshot of these processes if the call is wanted.
     fn consider(&mut self, call: &TriggeredCall, processes: &[&TriggeredProcess]) {
         let rule = call.rule as usize;
         let took = call.end_ticks.saturating_sub(call.start_ticks);
@@ -318,7 +321,7 @@ impl Keeper {
         self.kept.extend(kept.into_iter().map(|kept| (rule, id, kept)));
     }
 
-    /// A call was wanted and can't be kept.
+    /// Counts a call that was wanted and can't be kept.
     fn fail(&mut self, rule: usize) {
         if let Some(failed) = self.failed.get_mut(rule) {
             *failed = failed.saturating_add(1);
@@ -346,7 +349,7 @@ impl Keeper {
         })
     }
 
-    /// The same of what no thread posts.
+    /// The same as `consider` for calls that the recorder found itself.
     fn notice(&mut self, call: &TriggeredCall, processes: &[&TriggeredProcess]) {
         if let Some(noticed) = self.noticed.get_mut(call.rule as usize) {
             *noticed += 1;
@@ -354,7 +357,7 @@ impl Keeper {
         self.consider(call, processes);
     }
 
-    /// Keeps the moment of all processes, for each trigger that waits for `signal`.
+    /// Takes a snapshot of all processes, for each trigger that waits for `signal`.
     fn signal(&mut self, signal: i32, processes: &[TriggeredProcess]) {
         let now = everycall_recorder::clock::ticks();
         let triggers = Arc::clone(&self.triggers);
@@ -378,7 +381,7 @@ impl Keeper {
         }
     }
 
-    /// Looks for entries, and lets percentiles follow their functions.
+    /// Scans for entries, and updates the thresholds of percentile triggers.
     fn scan(&mut self, processes: &[TriggeredProcess]) {
         if !self.triggers.iter().any(is_scanned) {
             return;
@@ -461,7 +464,7 @@ impl KeepCalls for Keeper {
             self.consider(&call, &[process]);
         }
         for process in processes {
-            // As it was before the look: what was posted since waits for the next one.
+            // The state before the look: what was posted since then waits for the next one.
             if let Some(bell) = self.bells.get(&process.number) {
                 process.triggers.hear(*bell);
             }

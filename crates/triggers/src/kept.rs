@@ -1,5 +1,5 @@
-//! A snapshot that waits for the recording's end, in a file without a name: one that must go makes room at once, and nothing is
-//! left behind whatever ends us.
+//! A snapshot that waits for the end of the recording in an unnamed file. Dropping it frees its
+//! space at once, and no file remains if this process is killed.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom};
@@ -10,7 +10,7 @@ use everycall_format::ect::{CHUNK_ALIGN, ChunkHeader, FileHeader, chunk};
 use everycall_recorder::triggers::WriteChunk;
 use everycall_tracefile::ChunkWriter;
 
-/// Chunks of one process.
+/// The chunks of one process.
 #[derive(Debug)]
 pub(crate) struct Kept {
     process: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Makes one in `folder`, of what `write` writes.
+    /// Creates one in `folder`; `write` writes its chunks.
     pub fn new(
         folder: &Path,
         process: u32,
@@ -31,7 +31,7 @@ impl Kept {
         Ok(Kept { process, file })
     }
 
-    /// Writes its chunks into the trace.
+    /// Copies its chunks into the trace.
     pub fn copy(&mut self, write: &mut WriteChunk<'_>) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(FileHeader::SIZE as u64))?;
         let mut file = BufReader::new(&self.file);

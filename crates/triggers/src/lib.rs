@@ -2,23 +2,23 @@
 //!
 //! ```text
 //! trigger    `handle_request > 20ms`: a pattern and a condition
-//! functions  which functions of a module, as the runtime is told
+//! functions  the functions of a module that triggers name, as the runtime receives them
 //! set        the same in a file, for programs that are started without `record`
-//! thrown     which types of exceptions
+//! thrown     the types of exceptions that triggers name
 //! rate       nanoseconds and ticks, while the clock is still being measured
-//! scan       what we look for ourselves in what threads write: entries, and percentiles
+//! scan       searches the events that threads write: entries, and percentiles
 //! policy     which calls that met the condition are kept
-//! tails      calls that had jumped away and were never heard of again
-//! kept       a snapshot of the moment, waiting in a file for the recording's end
-//! keeper     all of it, while the program runs
+//! tails      tail calls that were still running when their process ended
+//! kept       a snapshot of one call, waiting in a file for the end of the recording
+//! keeper     joins all of these while the program runs
 //! ```
 //!
-//! The traced process decides whether a call met its trigger's condition, exactly and by itself; what is here learns of it, and
-//! decides which of these calls are worth a snapshot.
+//! The traced process decides whether a call met its trigger's condition, exactly and without help.
+//! This crate receives these calls and decides which of them get a snapshot.
 
-// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`: these macros panic if standard error is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 
 use everycall_recorder::Quiet;
 
-/// What decides where there are more than may be kept.
+/// Which calls are kept if more met the condition than may be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepBy {
     /// The slowest ones stay.
@@ -16,7 +16,7 @@ pub enum KeepBy {
 /// How many calls of each trigger are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// At most so many.
+    /// The largest number of calls.
     pub keep: usize,
     /// Which ones.
     pub by: KeepBy,
@@ -31,12 +31,12 @@ struct Kept {
     took: u64,
 }
 
-/// The choice of one trigger. Times are ticks.
+/// The choice for one trigger. Times are in ticks.
 #[derive(Debug)]
 pub(crate) struct Choice {
     policy: Policy,
     kept: Vec<Kept>,
-    /// Until then there is one already: the one that came last.
+    /// A call is already kept for the time until then: the last one.
     until: u64,
     next_id: u64,
 }
@@ -51,7 +51,7 @@ impl Choice {
         self.policy.every_ns
     }
 
-    /// How many calls stay at most.
+    /// The largest number of calls that are kept.
     pub fn most(&self) -> usize {
         self.policy.keep
     }
@@ -64,12 +64,12 @@ impl Choice {
         self.kept.iter().map(|kept| kept.took).min().unwrap_or(0)
     }
 
-    /// The one that the time until [`Choice::until`] belongs to.
+    /// The number of the call that is kept for the time until [`Choice::until`].
     fn current(&self) -> u64 {
         self.kept.iter().max_by_key(|kept| kept.id).map_or(0, |kept| kept.took)
     }
 
-    /// Whether a call is wanted that ended at `end`.
+    /// Whether a call that ended at `end` is wanted.
     pub fn wants(&self, end: u64, took: u64) -> bool {
         let is_late = end >= self.until;
         match self.policy.by {
@@ -80,7 +80,7 @@ impl Choice {
         }
     }
 
-    /// Keeps a call that is wanted: its number, and that of the one that goes for it.
+    /// Keeps a wanted call. Returns its number, and the number of the call that it replaces.
     pub fn keep(&mut self, end: u64, took: u64, every: u64) -> (u64, Option<u64>) {
         let by_id = |kept: &&Kept| kept.id;
         let gone = match self.policy.by {
@@ -99,7 +99,7 @@ impl Choice {
         (id, gone.map(|gone| gone.id))
     }
 
-    /// Which calls needn't be told of.
+    /// Which calls the runtime doesn't need to post.
     pub fn quiet(&self) -> Quiet {
         let full = self.is_full();
         let least = match self.policy.by {
@@ -116,7 +116,8 @@ impl Choice {
 mod tests {
     use super::*;
 
-    /// What is kept of calls (end, took), by how long they took; what isn't posted, as `quiet` says, makes no difference.
+    /// The durations that are kept of calls (end, duration). Calls that `quiet` excludes make no
+    /// difference.
     fn kept(by: KeepBy, keep: usize, every: u64, calls: &[(u64, u64)]) -> Vec<u64> {
         let mut choice = Choice::new(Policy { keep, by, every_ns: 0 });
         let mut took_of = std::collections::BTreeMap::new();
@@ -143,7 +144,7 @@ mod tests {
     fn the_slowest() {
         assert_eq!(kept(KeepBy::Slowest, 9, 0, &CALLS), [5, 9, 7, 6, 8, 1, 20]);
         assert_eq!(kept(KeepBy::Slowest, 3, 0, &CALLS), [9, 8, 20]);
-        // One in ten ticks; of each ten the slowest.
+        // At most one call in ten ticks: the slowest of each ten ticks.
         assert_eq!(kept(KeepBy::Slowest, 9, 10, &CALLS), [9, 6, 8, 20]);
         assert_eq!(kept(KeepBy::Slowest, 2, 10, &CALLS), [9, 20]);
         assert_eq!(kept(KeepBy::Slowest, 1, 10, &CALLS), [20]);

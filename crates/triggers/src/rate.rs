@@ -1,5 +1,5 @@
-//! Ticks for nanoseconds, before a long measurement is there: it is measured for some milliseconds at first, and ever better while
-//! the program runs.
+//! Converts between nanoseconds and ticks before the clock has been measured for long: the first
+//! measurement takes some milliseconds, and is improved while the program runs.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use everycall_format::arena::ClockReading;
 use everycall_recorder::clock;
 
-/// How long is measured at first.
+/// Duration of the first measurement.
 const FIRST: Duration = Duration::from_millis(20);
 
 /// The rate of the counter.
@@ -39,13 +39,13 @@ impl Rate {
         }
     }
 
-    /// The ticks of so many nanoseconds.
+    /// Converts nanoseconds to ticks.
     #[must_use]
     pub fn ticks(&self, nanoseconds: u64) -> u64 {
         scale(nanoseconds, self.ticks.load(Relaxed), self.nanoseconds.load(Relaxed))
     }
 
-    /// The nanoseconds of so many ticks.
+    /// Converts ticks to nanoseconds.
     #[must_use]
     pub fn nanoseconds(&self, ticks: u64) -> u64 {
         scale(ticks, self.nanoseconds.load(Relaxed), self.ticks.load(Relaxed))

@@ -1,5 +1,5 @@
-//! What the recorder itself looks for in what threads write: entries of functions, and how long their calls take, for
-//! thresholds that follow them.
+//! What the recorder itself searches for in the events that threads write: entries of functions,
+//! and the durations of their calls for percentile thresholds.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,17 +10,17 @@ use everycall_recorder::scan::{News, Owner, Scan};
 
 use crate::trigger::{Condition, Trigger};
 
-/// Calls that a function has to have made before its percentiles mean anything.
+/// A function needs this many calls before its percentiles are used.
 const ARMED_AFTER: usize = 1000;
-/// Calls of a function that are remembered at most.
+/// Largest number of calls of a function that are stored.
 const CALLS_MAX: usize = 1 << 16;
-/// Open calls of armed functions that are remembered of a thread.
+/// Largest number of open calls of armed functions that are stored for a thread.
 const OPEN_MAX: usize = 256;
 
-/// How long a function's calls took lately.
+/// The durations of a function's recent calls.
 #[derive(Debug, Default)]
 struct Durations {
-    /// When each ended, and what it took, in ticks; in the order of being seen.
+    /// End and duration of each call in ticks, in the order in which they were found.
     calls: VecDeque<(u64, u64)>,
     count: usize,
 }
@@ -34,7 +34,7 @@ impl Durations {
         self.count = self.count.saturating_add(1);
     }
 
-    /// The percentile of those that ended at `since` or later; `None` before there are enough.
+    /// The percentile of the calls that ended at `since` or later; `None` if there are too few.
     fn percentile(&mut self, percent: f64, since: u64) -> Option<u64> {
         self.calls.retain(|(end, _)| *end >= since);
         if self.count < ARMED_AFTER || self.calls.is_empty() {
@@ -46,28 +46,28 @@ impl Durations {
     }
 }
 
-/// What was found in one process.
+/// Results for one process.
 #[derive(Debug, Default)]
 pub(crate) struct ScannedProcess {
     scan: Scan,
-    /// By the function's first code offset.
+    /// Durations by the function's first code offset.
     durations: HashMap<u32, Durations>,
     /// Open calls by thread: first code offset of the function, and when it was entered.
     open: HashMap<Owner, Vec<(u32, u64)>>,
 }
 
-/// Whether a trigger needs all of this.
+/// Whether a trigger needs this scan.
 pub(crate) fn is_scanned(trigger: &Trigger) -> bool {
     matches!(trigger.condition, Condition::Entered(_) | Condition::Percentile(..))
 }
 
 impl ScannedProcess {
-    /// Segments that were overwritten before they were looked through.
+    /// Segments that were overwritten before they were scanned.
     pub fn missed(&self) -> u64 {
         self.scan.missed
     }
 
-    /// Looks through what is new in a process. The entries that triggers wait for.
+    /// Scans the new events of a process. Returns the entries that triggers wait for.
     pub fn look(&mut self, process: &TriggeredProcess, triggers: &[Trigger]) -> Vec<TriggeredCall> {
         let of = |site: &TriggerSite| triggers.get(site.rule as usize).is_some_and(is_scanned);
         let sites: Vec<TriggerSite> = process.triggers.all_sites().filter(of).collect();
@@ -113,7 +113,7 @@ impl ScannedProcess {
                         let Some(first) = sites_at(&sites, offset).next().map(|site| site.first) else {
                             continue;
                         };
-                        // Those inside it were left without an exit.
+                        // Open calls inside it were unwound.
                         if let Some(place) = calls.iter().rposition(|(of, _)| *of == first) {
                             let took = event.ticks.saturating_sub(calls[place].1);
                             calls.truncate(place);
@@ -128,13 +128,14 @@ impl ScannedProcess {
         entered
     }
 
-    /// The threshold of a function, for the calls that ended at `since` or later; `None` before there are enough.
+    /// The threshold of a function, from the calls that ended at `since` or later; `None` if there
+    /// are too few.
     pub fn threshold(&mut self, first: u32, percent: f64, since: u64) -> Option<u64> {
         self.durations.get_mut(&first)?.percentile(percent, since)
     }
 }
 
-/// The sites, in order, that hold `code`.
+/// Of the sorted `sites`, those that contain `code`.
 fn sites_at(sites: &[TriggerSite], code: u32) -> impl Iterator<Item = &TriggerSite> {
     let first = sites.partition_point(|site| site.end <= code);
     sites[first..].iter().take_while(move |site| site.first <= code)

@@ -1,4 +1,5 @@
-//! The file that tells a program without `record` which functions triggers name ([`everycall_format::site_set`]).
+//! The file that gives a program without `record` the functions that triggers name
+//! ([`everycall_format::site_set`]).
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -16,14 +17,14 @@ use crate::rate::Rate;
 use crate::thrown::Types;
 use crate::trigger::{Condition, Trigger};
 
-/// Why there can be no such file.
+/// Why such a file can't be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetError {
-    /// A trigger needs somebody who looks through what the program writes.
+    /// A trigger needs a recorder that scans events.
     NeedsRecord(String),
     /// A trigger waits for a signal.
     Signal(String),
-    /// A file has nothing that it could be recognised by.
+    /// A file has no build id.
     NoBuildId(PathBuf),
     /// There are more files than fit.
     Modules,
@@ -56,17 +57,17 @@ impl fmt::Display for SetError {
 
 impl std::error::Error for SetError {}
 
-/// Puts a set together.
+/// Builds a set.
 #[derive(Debug)]
 pub struct SetBuilder<'t> {
     triggers: &'t [Trigger],
     policy: Policy,
     memory: u64,
-    /// Of a running process: how many ticks nanoseconds are.
+    /// For a running process: its ticks per nanosecond.
     rate: Option<&'t Rate>,
     modules: Vec<Module>,
     types: Types,
-    /// Of each trigger, functions that had no room.
+    /// By trigger, the functions that had no room.
     left_out: Vec<usize>,
 }
 
@@ -78,12 +79,13 @@ struct Module {
 }
 
 impl<'t> SetBuilder<'t> {
-    /// A set for `triggers`, of which there are at most [`everycall_format::trigger::RULES`], without functions so far. Threads may take
-    /// `memory` bytes beyond their rings.
+    /// An empty set for `triggers`, of which there are at most
+    /// [`everycall_format::trigger::RULES`]. Threads may take `memory` bytes in addition to their
+    /// rings.
     ///
     /// # Errors
     ///
-    /// One of them needs `record`.
+    /// One of the triggers needs `record`.
     pub fn new(triggers: &'t [Trigger], policy: Policy, memory: u64) -> Result<SetBuilder<'t>, SetError> {
         for trigger in triggers {
             match trigger.condition {
@@ -97,7 +99,7 @@ impl<'t> SetBuilder<'t> {
         Ok(SetBuilder { policy, ..SetBuilder::of(triggers, None, memory) })
     }
 
-    /// The same for a running process, where somebody keeps the calls who knows the clock.
+    /// The same for a running process, where a recorder that knows the clock keeps the calls.
     #[must_use]
     pub fn live(triggers: &'t [Trigger], rate: &'t Rate, memory: u64) -> SetBuilder<'t> {
         SetBuilder::of(triggers, Some(rate), memory)
@@ -110,22 +112,23 @@ impl<'t> SetBuilder<'t> {
         SetBuilder { triggers, policy, memory, rate, modules: Vec::new(), types, left_out }
     }
 
-    /// Looks through a file: how many of its functions each trigger names. Where there are more than fit, the first ones are taken.
+    /// Searches a file. Returns how many of its functions each trigger names. If there are more
+    /// than fit, the first ones are taken.
     ///
     /// # Errors
     ///
-    /// It has some and no build id, or there are too many files.
+    /// The file has such functions and no build id, or there are too many files.
     pub fn add(&mut self, path: &Path) -> Result<Vec<usize>, SetError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let build_id = everycall_recorder::build_id_of(&path).unwrap_or_default();
         self.add_file(&path, &build_id)
     }
 
-    /// The same, with the path as it is and a build id that is known.
+    /// The same for a path as it is and a known build id.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`SetBuilder::add`].
     pub fn add_file(&mut self, path: &Path, build_id: &[u8]) -> Result<Vec<usize>, SetError> {
         self.types.add_file(self.triggers, path);
         let mut functions = find(self.triggers, path, build_id);
@@ -151,13 +154,14 @@ impl<'t> SetBuilder<'t> {
         Ok(counts)
     }
 
-    /// Of each trigger, how many of the functions that it names had no room.
+    /// How many of the functions that each trigger names had no room.
     #[must_use]
     pub fn left_out(&self) -> &[usize] {
         &self.left_out
     }
 
-    /// The functions by file: its path, its build id and the functions' addresses, in order and apart.
+    /// The functions by file: path, build id, and the functions' addresses, sorted and without
+    /// overlaps.
     pub fn selected(&self) -> impl Iterator<Item = (&Path, &[u8], Vec<(u64, u64)>)> {
         self.modules.iter().map(|module| {
             let mut ranges: Vec<_> = module.functions.iter().map(|range| (range.start, range.end)).collect();
@@ -166,7 +170,7 @@ impl<'t> SetBuilder<'t> {
         })
     }
 
-    /// The file.
+    /// The bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut texts = Vec::new();
@@ -198,7 +202,7 @@ impl<'t> SetBuilder<'t> {
                     every_ns: self.policy.every_ns,
                     keep: self.policy.keep as u32,
                     by: match self.policy.by {
-                        // Those don't last.
+                        // Throws have no duration by which they could be ordered.
                         KeepBy::Slowest if throws != 0 => keep_by::FIRST,
                         KeepBy::Slowest => keep_by::SLOWEST,
                         KeepBy::First => keep_by::FIRST,
@@ -329,7 +333,7 @@ mod tests {
         assert_eq!(set.sites_of(&modules[1]).count(), 1);
     }
 
-    /// A set with one field changed and checksums that are right.
+    /// A set with one changed field and correct checksums.
     fn changed(at: usize, value: u32) -> Vec<u8> {
         let mut bytes = set();
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());

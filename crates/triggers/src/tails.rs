@@ -1,14 +1,16 @@
-//! Calls that had ended in a tail call when their process was over, and of which nothing shows when what they jumped to had ended: no event followed.
+//! Calls that ended in a tail call and whose target was still running when the process ended: no
+//! event shows how long it took.
 
 use everycall_format::arena::OpenCall;
 use everycall_format::event::EXIT;
 use everycall_format::trigger::{TriggeredCall, call_flags, is_jump, jumped, site_flags};
 use everycall_recorder::TriggeredProcess;
 
-/// Entries of stacks of open calls that are looked through.
+/// Largest number of entries of open-call stacks that are searched.
 const ENTRIES_MAX: usize = 1 << 22;
 
-/// Those of all threads of a process that was over at `over`, in ticks: whoever is over a threshold with the time until then.
+/// Such calls in all threads of a process that ended at `over`, in ticks: those that exceed a
+/// threshold if the time until then counts.
 pub(crate) fn open_at_end(process: &TriggeredProcess, over: u64) -> Vec<TriggeredCall> {
     let sites: Vec<_> =
         process.triggers.all_sites().filter(|site| site.flags & site_flags::NO_TAIL == 0).collect();
@@ -20,7 +22,7 @@ pub(crate) fn open_at_end(process: &TriggeredProcess, over: u64) -> Vec<Triggere
     for slot in 0..process.arena.thread_count() {
         let thread = process.arena.thread(slot);
         let calls = process.arena.open_calls(slot);
-        // Threads may all name the same stack, where somebody has written over that.
+        // In an overwritten arena, all threads may name the same stack.
         let Some(rest) = room.checked_sub(calls.len()) else { break };
         room = rest;
         let end = if thread.end_ticks != 0 { thread.end_ticks.min(over) } else { over };
@@ -44,7 +46,7 @@ pub(crate) fn open_at_end(process: &TriggeredProcess, over: u64) -> Vec<Triggere
                     end_ticks: end,
                     threshold: site.threshold,
                     jump_ticks,
-                    // A call without a stamp began in the thread's newest segment.
+                    // A call without a time stamp began in the thread's newest segment.
                     events_before: call.stamp.into(),
                     events_after: if call.stamp == 0 { 0 } else { u64::MAX },
                     ..TriggeredCall::default()
@@ -59,7 +61,8 @@ fn ticks(entry: &OpenCall) -> u64 {
     u64::from(entry.ticks_high) << 32 | entry.word >> 32
 }
 
-/// The innermost calls that have jumped, one to the other, each with its jump, if no call is open inside what they led to.
+/// The innermost calls that ended in a chain of tail calls, each with its jump, if no call inside
+/// their targets is open.
 fn jumped_last(calls: &[OpenCall]) -> Vec<(&OpenCall, &OpenCall)> {
     let mut rest = calls;
     let mut found = Vec::new();

@@ -1,6 +1,6 @@
-//! Which types of exceptions triggers wait for. The runtime knows a type by the name that the C++ ABI gives it (`St9bad_alloc`), so
-//! the types that a pattern means are looked for beforehand: in the names that a file has of types, and among those of the standard
-//! library.
+//! Which types of exceptions triggers name. The runtime identifies a type by its name in the C++
+//! ABI (`St9bad_alloc`). The types that a pattern matches are therefore found beforehand: among the
+//! type names in a file, and among those of the standard library.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,16 +14,16 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, Section
 
 use crate::trigger::{Condition, Trigger};
 
-/// Symbols of types: of what describes them, and of their names.
+/// Prefixes of symbols of types: for the type information, and for the name.
 const SYMBOLS: [&str; 2] = ["_ZTI", "_ZTS"];
-/// What the name of a type's name begins with, for people.
+/// The prefix of the demangled symbol of a type's name.
 const NAME_OF: &str = "typeinfo name for ";
-/// Longest name that is looked at.
+/// Longer names are ignored.
 const NAME_MAX: usize = 4000;
-/// Bytes of a section with constants that is looked through.
+/// At most this many bytes of a section with constants are searched.
 const SECTION_MAX: u64 = 1 << 30;
 
-/// Types that are thrown without the program's own files knowing them.
+/// Types that may be thrown although no file of the program has their names.
 const STANDARD: [&str; 44] = [
     "St9exception",
     "St9bad_alloc",
@@ -71,13 +71,14 @@ const STANDARD: [&str; 44] = [
     "NSt3__112basic_stringIcNS_11char_traitsIcEENS_9allocatorIcEEEE",
 ];
 
-/// A type's name as the ABI has it, for people; `None` where that is something else.
+/// Demangles a type's name of the ABI; `None` if it isn't one.
 fn shown(name: &str) -> Option<String> {
     let shown = demangle(&format!("_ZTS{name}"));
     shown.strip_prefix(NAME_OF).map(str::to_owned)
 }
 
-/// The names of types that a file has: they need no symbols, as each is a string among the constants.
+/// The names of types in a file. They need no symbols, because each is a string among the
+/// constants.
 pub(crate) fn types_of(file: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let Ok(file) = std::fs::File::open(file) else { return names };
@@ -85,7 +86,7 @@ pub(crate) fn types_of(file: &Path) -> BTreeSet<String> {
     let Ok(elf) = ElfFile64::<Endianness, _>::parse(&cache) else { return names };
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
         let name = symbol.name().unwrap_or_default();
-        // Versions of symbols aren't part of the name.
+        // The version of a symbol isn't part of its name.
         let name = name.split('@').next().unwrap_or_default();
         names.extend(SYMBOLS.iter().filter_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned));
     }
@@ -97,7 +98,7 @@ pub(crate) fn types_of(file: &Path) -> BTreeSet<String> {
     for section in constants {
         let Ok(data) = section.data() else { continue };
         for text in data.split(|byte| *byte == 0) {
-            // Those of types that other files can't see begin with an asterisk.
+            // Names of types with internal linkage begin with an asterisk.
             let text = text.strip_prefix(b"*").unwrap_or(text);
             if may_be_type(text)
                 && let Ok(text) = std::str::from_utf8(text)
@@ -110,14 +111,14 @@ pub(crate) fn types_of(file: &Path) -> BTreeSet<String> {
     names
 }
 
-/// Whether a string may be the name of a class.
+/// Whether a string can be the name of a class.
 fn may_be_type(text: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
     let begins = matches!(text, [b'1'..=b'9', ..] | [b'N' | b'Z', .., b'E'] | [b'Z', ..] | [b'S', b't', ..]);
     begins && (3..=NAME_MAX).contains(&text.len()) && text.iter().all(is_part)
 }
 
-/// The ABI's name of a class that is written without wildcards and template arguments.
+/// The ABI's name of a class whose name has no wildcards and no template arguments.
 fn mangled(text: &str) -> Option<String> {
     let is_name = |part: &&str| {
         part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -136,7 +137,7 @@ fn mangled(text: &str) -> Option<String> {
     })
 }
 
-/// The types that triggers wait for, of those that were found so far.
+/// The types that triggers name, as far as they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     known: BTreeSet<(u64, u32)>,
@@ -144,7 +145,7 @@ pub(crate) struct Types {
 }
 
 impl Types {
-    /// Those of the standard library, and those that need not be looked for.
+    /// The types of the standard library, and types whose ABI name follows from the pattern.
     pub fn new(triggers: &[Trigger]) -> Types {
         let mut types = Types::default();
         for (rule, trigger) in (0..).zip(triggers) {
@@ -153,7 +154,7 @@ impl Types {
             match of {
                 None => types.thrown.any |= 1 << rule,
                 Some(pattern) => {
-                    // Nothing shows a class that only other libraries have.
+                    // A class that only other libraries have is in no file that is searched.
                     types.add_name(rule, mangled(&pattern.to_string()));
                 }
             }
@@ -169,7 +170,7 @@ impl Types {
         }
     }
 
-    /// Looks through names of types. How many each trigger means.
+    /// Searches names of types. Returns how many each trigger matches.
     fn add<'n>(&mut self, triggers: &[Trigger], names: impl Iterator<Item = &'n str>) {
         for name in names {
             let Some(shown) = shown(name) else { continue };
@@ -181,7 +182,7 @@ impl Types {
         }
     }
 
-    /// Looks through a file.
+    /// Searches a file.
     pub fn add_file(&mut self, triggers: &[Trigger], file: &Path) {
         if patterns(triggers).next().is_some() {
             let names = types_of(file);
@@ -189,7 +190,7 @@ impl Types {
         }
     }
 
-    /// What the runtime is told; `None` where no trigger waits for exceptions.
+    /// The types for the runtime; `None` if no trigger waits for exceptions.
     pub fn thrown(&self) -> Option<&Thrown> {
         let Thrown { any, anywhere, types } = &self.thrown;
         (*any != 0 || *anywhere != 0 || !types.is_empty()).then_some(&self.thrown)
@@ -204,8 +205,8 @@ fn patterns(triggers: &[Trigger]) -> impl Iterator<Item = (u32, &Pattern)> {
     })
 }
 
-/// For each trigger that waits for a type which neither these files nor the standard library know: its pattern, and the names there
-/// that are most like it.
+/// For each trigger whose type is neither in these files nor in the standard library: its pattern,
+/// and the most similar names in them.
 #[must_use]
 pub fn unknown_types<'t>(
     triggers: &'t [Trigger],

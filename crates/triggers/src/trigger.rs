@@ -1,4 +1,4 @@
-//! A trigger, as people write it.
+//! A trigger as users write it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use everycall_units::{UNITS_ALLOWED, parse_time};
 
 use everycall_patterns::NamePattern as Pattern;
 
-/// When a moment is kept.
+/// When a call is kept.
 #[derive(Clone, Debug)]
 pub enum Condition {
-    /// A call of a function that the pattern means takes longer than so many nanoseconds.
+    /// A call of a function that the pattern matches takes longer than this many nanoseconds.
     Longer(Pattern, u64),
     /// A call takes longer than this percentile of the function's calls in the last ten seconds.
     Percentile(Pattern, f64),
     /// A function is entered.
     Entered(Pattern),
-    /// An exception is thrown: in a call of a function that the first pattern means, or anywhere; of a type that the second one
-    /// means, or of any.
+    /// An exception is thrown: in a call of a function that the first pattern matches, or anywhere;
+    /// of a type that the second pattern matches, or of any type.
     Threw(Option<Pattern>, Option<Pattern>),
     /// `record` gets this signal.
     Signal(i32),
@@ -27,14 +27,14 @@ pub enum Condition {
 #[derive(Clone, Debug)]
 pub struct Trigger {
     text: String,
-    /// When.
+    /// Its condition.
     pub condition: Condition,
-    /// Whether a call goes on behind its tail calls: `f` counts them, `f-tail` doesn't.
+    /// Whether the duration includes the call's tail calls: `f` includes them, `f-tail` doesn't.
     pub counts_tails: bool,
 }
 
 impl Trigger {
-    /// Which functions; `None` where it isn't about calls.
+    /// The pattern for functions; `None` if the trigger isn't about calls.
     #[must_use]
     pub fn pattern(&self) -> Option<&Pattern> {
         match &self.condition {
@@ -51,7 +51,7 @@ impl Trigger {
 /// Signals that a trigger may wait for: those that `record` does nothing else with.
 const SIGNALS: [(&str, i32); 2] = [("USR1", 10), ("USR2", 12)];
 
-/// A text that should have been a trigger, and wasn't.
+/// A text that is not a valid trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     text: String,
@@ -72,13 +72,15 @@ impl fmt::Display for Trigger {
     }
 }
 
-/// The function's name and whether its calls go on behind their tail calls; `None` where nothing is said about that.
+/// The function's name, and whether its duration includes tail calls; `None` if the text doesn't
+/// say.
 fn split_tail(name: &str) -> (&str, Option<bool>) {
     let split = |ending, counts| Some((name.strip_suffix(ending)?.trim_end(), Some(counts)));
     split("+tail", true).or_else(|| split("-tail", false)).unwrap_or((name, None))
 }
 
-/// The function's name and the type's in a trigger that waits for exceptions: what is before and behind the word `threw`.
+/// The function's and the type's name in a trigger for exceptions: the text before and after the
+/// word `threw`.
 fn split_threw(text: &str) -> Option<(&str, &str)> {
     const WORD: &str = "threw";
     let is_space = |character: Option<char>| character.is_none_or(char::is_whitespace);
@@ -86,11 +88,11 @@ fn split_threw(text: &str) -> Option<(&str, &str)> {
         is_space(text[..*at].chars().next_back()) && is_space(text[at + WORD.len()..].chars().next())
     })?;
     let (function, of) = (text[..at].trim(), text[at + WORD.len()..].trim());
-    // A function of this name.
+    // A function with this name.
     (!of.starts_with('>') && of != "entered").then_some((function, of))
 }
 
-/// What a trigger looks like, for messages.
+/// An example for messages.
 const EXAMPLE: &str = "write a function and a time, as in 'handle_request > 20ms'; or > p99, or entered, or threw std::bad_alloc";
 
 impl FromStr for Trigger {
@@ -137,7 +139,7 @@ impl FromStr for Trigger {
             }
             return trigger(Condition::Entered(pattern_of(name.trim())?));
         }
-        // From behind: `operator>` is a function's name, too.
+        // From the end, because `operator>` is a function's name, too.
         let (pattern, limit) = text.rsplit_once('>').ok_or_else(|| {
             let what = if text.contains('<') {
                 "selects fast calls, but only slow calls can be kept"
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_says_what_would() {
+    fn invalid_triggers_are_refused_with_advice() {
         for (text, hint) in [
             ("handle_request", "has no condition"),
             ("f < 3ms", "selects fast calls"),

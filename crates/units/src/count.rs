@@ -2,10 +2,11 @@
 
 use core::fmt;
 
-/// No program does anything so often: a larger count was overwritten, or the file is damaged.
+/// No program counts this far: a larger value was overwritten, or the file is damaged.
 pub const COUNT_MAX: u64 = 1_000_000_000_000_000;
 
-/// A number with commas between its thousands: `1,234,567`; `damaged` where it can't be right, above [`COUNT_MAX`].
+/// A number with thousands separators: `1,234,567`; `damaged` if it can't be right, above
+/// [`COUNT_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(
     /// The number.

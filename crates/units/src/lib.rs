@@ -1,7 +1,7 @@
-//! Times, sizes and counts: read as people write them, printed as people read them.
+//! Times, sizes and counts: reads them as users write them, and prints them for users.
 //!
-//! The ground of both sides: the runtime reads its variables with it, the command its options, triggers and outputs.
-//! Everything here is exact integer arithmetic without allocation.
+//! Used by both sides: the runtime reads its variables with it, the command its options, triggers
+//! and outputs. Everything here is exact integer arithmetic without allocation.
 //!
 //! - [`time`]: `1.5ms` to nanoseconds, and nanoseconds to `1.50 ms`.
 //! - [`size`]: `64K` to bytes, and bytes to `64 KiB`.

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-/// Reads a size such as `65536`, `64K`, `1M`, `1G` or `1T` (also `KiB`, `MiB`, `KB`, any case), in bytes.
-/// `None` where it is none, or above 16 EiB.
+/// Reads a size such as `65536`, `64K`, `1M`, `1G` or `1T` (also `KiB`, `MiB`, `KB`, any case), in
+/// bytes. `None` if it isn't a size, or exceeds 16 EiB.
 #[must_use]
 pub fn parse_size(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -42,7 +42,7 @@ impl fmt::Display for Size {
             _ => ("TiB", 40),
         };
         let (name, shift) = unit;
-        // Both are exact for what is shown: at most one digit behind the point, and none from 100 on.
+        // `f64` is exact for the digits that are shown: at most one decimal, and none from 100 on.
         let scaled = self.0 as f64 / (1_u64 << shift) as f64;
         let has_fraction = self.0 & ((1_u64 << shift) - 1) != 0;
         let digits = usize::from(scaled < 100.0 && has_fraction);

@@ -1,13 +1,14 @@
-//! Lengths of time: `1.5ms`, `200us`, `2s`, `5m`. Options of the command, triggers and variables all take what is read here.
+//! Lengths of time: `1.5ms`, `200us`, `2s`, `5m`. Options, triggers and variables are all read by
+//! this code.
 
 use core::fmt;
 
-/// Why a text is no time. `Display` says what to write instead, without repeating the text.
+/// Why a text is not a time. `Display` says what to write instead, without repeating the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeError {
     /// It doesn't begin with a number.
     NoNumber,
-    /// What follows the number is no unit.
+    /// The number isn't followed by a unit.
     NoUnit,
     /// It has a fraction of a nanosecond.
     TooFine,
@@ -30,7 +31,7 @@ impl fmt::Display for TimeError {
 
 impl core::error::Error for TimeError {}
 
-/// Units with their nanoseconds. The first of each length is how we write it.
+/// Units with their nanoseconds. The first spelling of each is the one that is printed.
 const UNITS: [(&[&str], u64); 7] = [
     (&["ns", "nsec", "nsecs", "nanosecond", "nanoseconds"], 1),
     // The micro sign, and the Greek letter.
@@ -80,7 +81,7 @@ pub fn parse_time_bytes(text: &[u8]) -> Result<u64, TimeError> {
     });
     let used = fraction.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last.saturating_add(1));
     for digit in fraction.iter().take(used) {
-        // At most 9 days: far from the highest number.
+        // At most 9 days: far below the largest number.
         let ns = u64::from(digit.wrapping_sub(b'0')).saturating_mul(place_ns);
         if place_ns == 0 || ns % 10 != 0 {
             return Err(TimeError::TooFine);
@@ -110,7 +111,7 @@ impl fmt::Display for Duration {
             999_500..999_500_000 => ("ms", 1_000_000),
             _ => ("s", 1_000_000_000),
         };
-        // Rounded before it is compared, so that 999.96 us becomes 1.00 ms and not 1000 us.
+        // Rounds before comparing, so that 999.96 us becomes 1.00 ms and not 1000 us.
         let rounded = |places: u64| ns / places + u64::from(ns % places >= places / 2);
         let hundredths = rounded(unit_ns / 100);
         if hundredths < 1_000 {
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_told_why() {
+    fn invalid_times_are_refused_with_a_reason() {
         for (text, reason) in [
             ("", "not a time"),
             ("ms", "not a time"),

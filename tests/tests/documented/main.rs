@@ -257,7 +257,7 @@ fn name_is_known(scene: &Scene, text: &str) -> Result<(), String> {
 
 /// Who takes a command out of the documents takes it out of the table, too.
 #[test]
-fn the_table_has_nothing_that_is_in_no_document() {
+fn the_table_has_only_commands_of_documents() {
     let all: BTreeSet<String> = all_commands().into_iter().map(|command| command.text).collect();
     let stale: Vec<&str> = TABLE.iter().map(|(text, _)| *text).filter(|text| !all.contains(*text)).collect();
     assert!(stale.is_empty(), "{stale:?}");

@@ -81,7 +81,7 @@ const QUICK: &[(&str, &[&str])] = &[
     ("everycall-tests/slow_stacks", &[]),
     ("everycall-tests/snapshots", &["full_rings", "several_ask"]),
     ("everycall-tests/streaming", &["a_killed_program", "short_threads"]),
-    ("everycall-tests/triggers", &["what_makes_no_sense", "slow_calls_of_every_kind"]),
+    ("everycall-tests/triggers", &["invalid_triggers_are_refused_before", "slow_calls_of_every_kind"]),
 ];
 /// Unit tests of these take long: of those of the runtime, all except random programs and signals
 /// at each instruction.

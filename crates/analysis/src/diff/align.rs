@@ -1,11 +1,12 @@
-//! Which function of one run is which one of another: builds differ in lines, folders and names of programs.
+//! Matches the functions of different runs: lines, folders and program names may differ between
+//! builds.
 
 use std::hash::Hash;
 
 use super::{Aligned, ByKey};
 use crate::profile::{Function, Key, Order, Profile, Sums};
 
-/// A function without what changes between builds: name, module, and file name of its source.
+/// What identifies a function across builds: name, module, and file name of its source.
 type Exact = (String, String, Option<String>);
 
 fn base(path: &str) -> String {
@@ -19,8 +20,9 @@ fn exact(function: &Function) -> Exact {
 
 /// The functions of all runs with their sums by run, the old ones first.
 ///
-/// Functions are the same if they have the name, the module's and the source's file names in common; else, if on each side only one has the
-/// name and the source's file name: programs get other names.
+/// Functions are equal if their name, module and source file name are equal. Otherwise, two
+/// functions are equal if each is the only one on its side with that name and source file name,
+/// because programs get renamed.
 #[must_use]
 pub fn align(old: &[Profile], new: &[Profile]) -> Vec<Aligned> {
     let runs = old.len() + new.len();
@@ -41,7 +43,7 @@ pub fn align(old: &[Profile], new: &[Profile]) -> Vec<Aligned> {
     join(all, old.len())
 }
 
-/// Joins functions that only one side has with those that only the other one has.
+/// Joins functions that only exist on one side with those that only exist on the other.
 fn join(mut all: Vec<Aligned>, old_runs: usize) -> Vec<Aligned> {
     let is_in = |runs: &[Sums]| runs.iter().any(|sums| sums.calls > 0);
     let only = |all: &[Aligned], is_old: bool| {
@@ -70,7 +72,7 @@ fn join(mut all: Vec<Aligned>, old_runs: usize) -> Vec<Aligned> {
     all
 }
 
-/// Those with a key that no other has.
+/// The functions whose key no other function has.
 fn unique<K: Eq + Hash>(all: &[Aligned], which: &[usize], key: impl Fn(&Function) -> K) -> ByKey<K> {
     let mut counts: ByKey<K> = ByKey::default();
     for &index in which {

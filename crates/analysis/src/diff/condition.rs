@@ -4,12 +4,12 @@ use everycall_units::parse_time;
 
 use crate::profile::Order;
 
-/// What a number is compared with.
+/// The limit that a number is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// Its change as a part of the old number: 0.1 for 10 %.
+    /// A relative change of the old number: 0.1 for 10 %.
     Part(f64),
-    /// Its change, in nanoseconds or calls.
+    /// An absolute change, in nanoseconds or calls.
     By(f64),
     /// The new number itself.
     Number(f64),
@@ -27,7 +27,7 @@ pub enum Relation {
 /// A condition on a function's number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
-    /// As it was written.
+    /// The text that the user wrote.
     pub text: String,
     /// Which number.
     pub number: Order,
@@ -39,19 +39,19 @@ pub struct Condition {
     pub limit: Limit,
 }
 
-/// How a condition is written.
+/// The syntax of a condition, for messages.
 pub const SYNTAX: &str = "write NUMBER(FUNCTION) > CHANGE, such as 'p99(handle) > +10%', 'calls(f) > +0%', 'own(f) < -5%' or \
                           'max(handle) > 20ms'; numbers are calls, total, own, avg, min, p50, p90, p99, p99.9, max and throws";
 
 impl Condition {
-    /// Reads one.
+    /// Parses a condition.
     ///
     /// # Errors
     ///
-    /// It isn't one, as a sentence.
+    /// The text isn't a condition; the error is a sentence.
     pub fn parse(text: &str) -> Result<Condition, String> {
         let wrong = |what: &str| format!("`{text}`: {what}; {SYNTAX}");
-        // Names may hold `<`, `>` and parentheses: what is compared with comes last.
+        // Names may contain `<`, `>` and parentheses, so the limit is searched from the end.
         let at = text.rfind(") ").or_else(|| text.rfind(')')).ok_or_else(|| wrong("there is no function"))?;
         let (left, right) = text.split_at(at);
         let (number, function) = left.split_once('(').ok_or_else(|| wrong("there is no function"))?;
@@ -94,13 +94,13 @@ impl Condition {
         Ok(Condition { text: text.to_owned(), number, function, relation, limit })
     }
 
-    /// Whether it says something about a change.
+    /// Whether it compares with the old number.
     #[must_use]
     pub fn is_about_change(&self) -> bool {
         !matches!(self.limit, Limit::Number(_))
     }
 
-    /// Whether it holds for a number that was `old` and is `new`.
+    /// Whether it is true for a number that was `old` and is `new`.
     #[must_use]
     pub fn holds(&self, old: f64, new: f64) -> bool {
         let (value, limit) = match self.limit {

@@ -1,14 +1,19 @@
-//! What changed between runs.
+//! Finds what changed between runs.
 //!
-//! Each run gives one number of calls and one own time per call for each function. Between the old and the new runs these are compared by
-//! Student's t-test of their logarithms, with variances moderated by what is usual among the functions (as in genetics, where few samples of
-//! many genes are compared); over all functions and both numbers together, changes are found by chance with a likelihood of
-//! [`ALPHA`] at most (Holm).
+//! For each function, each run gives a number of calls and an own time per call. The old and the
+//! new runs are compared by Student's t-test of the logarithms. The variances are moderated by the
+//! variance that is typical of all functions, as is done in genetics, where there are few samples
+//! of many genes. The results are corrected for multiple comparisons (Holm): over all functions and
+//! both numbers, the probability of any false finding is at most [`ALPHA`].
 //!
-//! - The own time of a call, not its whole time: a function that became slower makes all its callers slower, and only it is meant.
-//! - Without the slowest calls, 2 of 100: a preemption by another program is no change of a function.
-//! - Relative to all functions of the same run, where there are [`COMMON_MIN`] or more: what makes a whole run slower or longer is no change
-//!   of any one function. It is told as the change of all of them, see [`Diff::common_time`] and [`Diff::common_calls`].
+//! - The own time of calls is compared, not their total time: a slower function makes all of its
+//!   callers slower, and only that function should be reported.
+//! - The slowest 2 of 100 calls are ignored: a preemption by another program is not a change of the
+//!   function.
+//! - If there are at least [`COMMON_MIN`] functions, changes are relative to all functions of the
+//!   same run: what makes the whole run slower or longer is not a change of a single function. It
+//!   is reported as a change of all functions, see [`Diff::common_time`] and
+//!   [`Diff::common_calls`].
 
 mod align;
 mod condition;
@@ -22,11 +27,12 @@ pub use condition::{Condition, Limit, Relation};
 pub use stats::{Difference, holm, quantile, two_sided};
 use stats::{Sample, Usual, moderated, pooled, welch};
 
-/// How likely it is at most that anything is told to have changed where nothing did.
+/// The largest probability of reporting any change where there is none.
 pub const ALPHA: f64 = 0.01;
-/// The slowest calls that don't count, of a hundred.
+/// Of a hundred calls, the number of slowest ones that are ignored.
 const TRIMMED: u64 = 2;
-/// With fewer functions that all runs called, each is compared for itself: their median might be one that changed.
+/// With fewer functions in common, each is compared by itself: the median could be a function that
+/// changed.
 pub const COMMON_MIN: usize = 8;
 
 /// A relative change, such as 0.05 for 5 % more.
@@ -34,11 +40,11 @@ pub const COMMON_MIN: usize = 8;
 pub struct Change {
     /// The measured one.
     pub change: f64,
-    /// 95 of 100 such intervals hold the true one; `None` where there is too little to tell.
+    /// The 95 % confidence interval; `None` if there are too few values.
     pub interval: Option<(f64, f64)>,
-    /// How likely a change of this size is where there is none; `None` with single runs.
+    /// The probability of such a change where there is none; `None` with single runs.
     pub p: Option<f64>,
-    /// Whether it is more than chance, over all functions.
+    /// Whether it is significant, corrected for all functions.
     pub is_found: bool,
 }
 
@@ -53,27 +59,27 @@ impl Change {
 /// One function in the old and the new runs.
 #[derive(Clone, Debug)]
 pub struct DiffRow {
-    /// As the new runs have it, or the old ones where these don't.
+    /// The function as the new runs know it, or the old ones if the new ones lack it.
     pub function: Function,
-    /// All old runs together.
+    /// Sums of all old runs.
     pub old: Sums,
-    /// All new runs together.
+    /// Sums of all new runs.
     pub new: Sums,
-    /// Change of the number of calls in a run, relative to all functions.
+    /// Change of the number of calls per run, relative to all functions.
     pub calls: Option<Change>,
-    /// Change of the own time of a call, relative to all functions.
+    /// Change of the own time per call, relative to all functions.
     pub own: Option<Change>,
 }
 
 impl DiffRow {
-    /// Nanoseconds that a run spends more in the function itself.
+    /// Additional nanoseconds that a new run spends in the function itself.
     #[must_use]
     pub fn more_own_ns(&self, diff: &Diff) -> f64 {
         let per_run = |sums: &Sums, runs: usize| sums.own_ns as f64 / runs.max(1) as f64;
         per_run(&self.new, diff.new_runs) - per_run(&self.old, diff.old_runs)
     }
 
-    /// Whether anything has changed that is more than chance.
+    /// Whether a change is significant.
     #[must_use]
     pub fn is_found(&self) -> bool {
         [self.calls, self.own].iter().flatten().any(|change| change.is_found)
@@ -83,17 +89,18 @@ impl DiffRow {
 /// What changed between runs.
 #[derive(Clone, Debug, Default)]
 pub struct Diff {
-    /// All functions: those with changes that are more than chance first, then by the change of their own time in a run.
+    /// All functions: those with significant changes first, then by the change of their own time
+    /// per run.
     pub rows: Vec<DiffRow>,
     /// Number of old runs.
     pub old_runs: usize,
     /// Number of new runs.
     pub new_runs: usize,
-    /// Functions that both sides have.
+    /// Number of functions that both sides have.
     pub common: usize,
-    /// Change of the own times of all functions, where they were taken as the measure.
+    /// Change of all functions' own times, if it was used as reference.
     pub common_time: Option<Change>,
-    /// Change of the calls of all functions, where they were taken as the measure.
+    /// Change of all functions' calls, if it was used as reference.
     pub common_calls: Option<Change>,
 }
 
@@ -101,12 +108,13 @@ pub struct Diff {
 struct Measured {
     /// Calls.
     calls: Vec<f64>,
-    /// Own nanoseconds of a call, where it was called.
+    /// Own nanoseconds per call, if the function was called.
     own: Vec<Option<f64>>,
 }
 
 impl Diff {
-    /// Compares old runs with new ones. The profiles are by function, [`Profile::with_own_times`].
+    /// Compares old runs with new ones. The profiles must be grouped by function and made by
+    /// [`Profile::with_own_times`].
     #[must_use]
     pub fn of(old: &[Profile], new: &[Profile]) -> Diff {
         let functions = align(old, new);
@@ -145,7 +153,7 @@ impl Diff {
             .iter()
             .map(|of| of.calls.iter().map(|calls| (*calls > 0.0).then(|| calls.ln())).collect())
             .collect();
-        // Times below a nanosecond are told as 0.
+        // Times below a nanosecond are stored as 0.
         let times: Vec<Vec<Option<f64>>> = measured
             .iter()
             .map(|of| of.own.iter().map(|own| own.map(|own| own.max(0.1).ln())).collect())
@@ -185,7 +193,8 @@ impl Diff {
         }
     }
 
-    /// The change between the sides of logarithms by run; `None` where there is one run on either side.
+    /// The change between both sides, from the logarithms of each run; `None` if one side has a
+    /// single run.
     fn change(&self, values: &[f64], usual: Usual) -> Option<Change> {
         let (old, new) = values.split_at(self.old_runs);
         let (old, new) = (Sample::of(old)?, Sample::of(new)?);
@@ -206,7 +215,7 @@ impl Diff {
         pooled(Sample::of(old)?, Sample::of(new)?)
     }
 
-    /// The same of numbers of which some are 0.
+    /// The same for counts, some of which are 0.
     fn change_of_counts(&self, counts: &[f64]) -> Option<Change> {
         let (old, new) = counts.split_at(self.old_runs);
         let (old, new) = (Sample::of(old)?, Sample::of(new)?);
@@ -222,7 +231,8 @@ impl Diff {
         })
     }
 
-    /// With a single run on each side, or none that has the function everywhere: how much calls differ tells how sure their mean is.
+    /// The change from the variance of calls within runs, for single runs, or if no side has the
+    /// function in all of its runs.
     fn within_runs(&self, row: usize) -> Option<Change> {
         let row = &self.rows[row];
         let sample = |sums: &Sums| {
@@ -236,7 +246,7 @@ impl Diff {
             })
         };
         let difference = welch(sample(&row.old)?, sample(&row.new)?)?;
-        // Runs differ by more than their calls tell: no likelihood.
+        // Runs differ by more than the variance of their calls shows: no probability can be given.
         Some(Change { p: None, ..Change::of_logarithms(difference) })
     }
 
@@ -252,7 +262,7 @@ impl Diff {
         });
     }
 
-    /// A number of a function in an average run; of percentiles and the like, in all calls.
+    /// A number of a function in an average run; percentiles and the like are over all calls.
     #[must_use]
     pub fn number(&self, order: Order, sums: &Sums, is_new: bool) -> f64 {
         let runs = if is_new { self.new_runs } else { self.old_runs }.max(1) as f64;
@@ -264,8 +274,8 @@ impl Diff {
     }
 }
 
-/// How far each run is from the others, in all functions: the median, over the functions that all runs have, of their distances from their
-/// means.
+/// How far each run differs from the others: the median distance from the mean, over the functions
+/// that all runs have.
 fn common(values: &[Vec<Option<f64>>], runs: usize) -> Option<Vec<f64>> {
     let whole: Vec<Vec<f64>> = values
         .iter()
@@ -287,7 +297,7 @@ fn common(values: &[Vec<Option<f64>>], runs: usize) -> Option<Vec<f64>> {
     Some((0..runs).map(median).collect())
 }
 
-/// The values relative to the common ones; `None` where any is missing.
+/// The values relative to the common ones; `None` if one is missing.
 fn relative(values: &[Option<f64>], common: Option<&[f64]>) -> Option<Vec<f64>> {
     let values: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
     Some(match common {
@@ -298,7 +308,7 @@ fn relative(values: &[Option<f64>], common: Option<&[f64]>) -> Option<Vec<f64>> 
 
 /// The sums of one function, run by run: the old ones first.
 pub struct Aligned {
-    /// As the last run that has it knows it.
+    /// The function as the last run that has it knows it.
     pub function: Function,
     /// By run.
     pub by_run: Vec<Sums>,

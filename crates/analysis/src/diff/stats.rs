@@ -1,4 +1,5 @@
-//! Student's t: how likely a difference is where there is none, and how far it may be from the measured one.
+//! Student's t-test: the probability of a difference where there is none, and the confidence
+//! interval of a measured one.
 
 /// ln of the gamma function (Lanczos; 15 digits).
 fn ln_gamma(x: f64) -> f64 {
@@ -54,7 +55,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     front * fraction
 }
 
-/// How likely Student's t is at least so far from 0, on either side.
+/// The two-sided p-value of Student's t.
 #[must_use]
 pub fn two_sided(t: f64, degrees: f64) -> f64 {
     if !t.is_finite() {
@@ -63,7 +64,7 @@ pub fn two_sided(t: f64, degrees: f64) -> f64 {
     incomplete_beta(degrees / 2.0, 0.5, degrees / (degrees + t * t))
 }
 
-/// How far from 0 Student's t is with this likelihood at most, on either side.
+/// The two-sided quantile of Student's t.
 #[must_use]
 pub fn quantile(likelihood: f64, degrees: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
@@ -77,7 +78,7 @@ pub fn quantile(likelihood: f64, degrees: f64) -> f64 {
     high
 }
 
-/// The derivatives of [`ln_gamma`], the first and the second.
+/// The first and second derivative of [`ln_gamma`].
 fn polygamma(mut x: f64) -> (f64, f64) {
     let (mut first, mut second) = (0.0, 0.0);
     while x < 10.0 {
@@ -91,7 +92,8 @@ fn polygamma(mut x: f64) -> (f64, f64) {
     (first, second)
 }
 
-/// What the variances of many functions say about the variance of each: a usual one, and how many degrees of freedom it is worth.
+/// What the variances of many functions show about the variance of each: a typical variance, and
+/// its weight in degrees of freedom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usual {
     pub(crate) variance: f64,
@@ -99,15 +101,16 @@ pub(crate) struct Usual {
 }
 
 impl Usual {
-    /// No degree of freedom: each variance stands for itself.
+    /// No degrees of freedom: each variance is used unchanged.
     pub(crate) const NONE: Usual = Usual { variance: 0.0, degrees: 0.0 };
-    /// Fewer variances say nothing of what is usual.
+    /// With fewer variances, no typical one can be estimated.
     const VARIANCES_MIN: usize = 8;
-    /// More are no better.
+    /// More degrees of freedom make no difference.
     const DEGREES_MAX: f64 = 1e4;
 
-    /// Out of variances with so many degrees of freedom each (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2): the more
-    /// alike they are, beyond what chance makes of equal ones, the more the usual one is worth.
+    /// Estimates it from variances with equal degrees of freedom (Smyth 2004, "Linear models and
+    /// empirical Bayes methods", section 6.2). The less they vary beyond chance, the larger the
+    /// weight of the typical variance.
     pub(crate) fn of(variances: &[f64], degrees: f64) -> Usual {
         let logarithms: Vec<f64> = variances.iter().filter(|of| **of > 1e-20).map(|of| of.ln()).collect();
         let count = logarithms.len() as f64;
@@ -132,17 +135,18 @@ impl Usual {
     }
 }
 
-/// The variance of single values on both sides, taken together, with its degrees of freedom.
+/// The pooled variance of single values on both sides, with its degrees of freedom.
 pub(crate) fn pooled(old: Sample, new: Sample) -> Option<(f64, f64)> {
     let squares = |of: Sample| if of.count > 1.0 { of.variance * (of.count - 1.0) } else { 0.0 };
     let degrees = old.count + new.count - 2.0;
     (degrees > 0.0).then(|| ((squares(old) + squares(new)) / degrees, degrees))
 }
 
-/// Student's test with the variance moderated by the usual one; `None` where both sides are single values.
+/// Student's t-test with the variance moderated by the typical one; `None` if both sides are single
+/// values.
 pub(crate) fn moderated(old: Sample, new: Sample, usual: Usual) -> Option<Difference> {
     let (variance, degrees) = pooled(old, new)?;
-    // Exact numbers are exact, whatever others are.
+    // Constant numbers are exact, whatever the other functions' variances are.
     if variance <= 1e-20 {
         return welch(old, new);
     }
@@ -180,15 +184,16 @@ impl Sample {
 /// A difference with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The second mean without the first.
+    /// The second mean minus the first.
     pub difference: f64,
-    /// 95 of 100 such intervals hold the true difference.
+    /// The 95 % confidence interval.
     pub interval: (f64, f64),
-    /// How likely a difference of this size is where there is none.
+    /// The probability of such a difference where there is none.
     pub p: f64,
 }
 
-/// Welch's test. Where one side is a single value, the other side's variance is taken for both; `None` where both are.
+/// Welch's t-test. If one side is a single value, the other side's variance is used for both;
+/// `None` if both are.
 pub(crate) fn welch(old: Sample, new: Sample) -> Option<Difference> {
     let (of_old, of_new, degrees) = match (old.count > 1.0, new.count > 1.0) {
         (true, true) => {
@@ -202,7 +207,7 @@ pub(crate) fn welch(old: Sample, new: Sample) -> Option<Difference> {
     };
     let difference = new.mean - old.mean;
     let error = (of_old + of_new).sqrt();
-    // Rounding: values that are equal but for their last bits.
+    // Rounding: values that differ only in their last bits are equal.
     let is_exact = error <= 1e-12 * old.mean.abs().max(new.mean.abs()).max(1.0);
     if is_exact {
         let p = if difference.abs() <= 1e-9 { 1.0 } else { 0.0 };
@@ -214,8 +219,8 @@ pub(crate) fn welch(old: Sample, new: Sample) -> Option<Difference> {
     Some(Difference { difference, interval: (difference - reach, difference + reach), p })
 }
 
-/// Which of some likelihoods are too small to be chance, all of them taken together (Holm): with no true difference, any at all
-/// is found with this likelihood at most.
+/// Which p-values are significant, corrected for multiple comparisons (Holm): without any true
+/// difference, the probability of a single finding is at most `alpha`.
 #[must_use]
 pub fn holm(likelihoods: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..likelihoods.len()).collect();
@@ -236,7 +241,7 @@ mod tests {
 
     #[test]
     fn t_is_as_in_tables() {
-        // Two-sided likelihoods, from printed tables of Student's t.
+        // Two-sided p-values, from printed tables of Student's t.
         for (t, degrees, likelihood) in [
             (12.706, 1.0, 0.05),
             (4.303, 2.0, 0.05),
@@ -251,7 +256,7 @@ mod tests {
         }
         assert_eq!(two_sided(f64::INFINITY, 3.0), 0.0);
         assert!((two_sided(0.0, 3.0) - 1.0).abs() < 1e-12);
-        // Far out, where corrections for many comparisons look: 2 * pt(-10, 18) of R.
+        // Far from 0, where corrections for many comparisons need it: 2 * pt(-10, 18) in R.
         assert!((two_sided(10.0, 18.0) / 8.9e-9 - 1.0).abs() < 0.02, "{}", two_sided(10.0, 18.0));
     }
 
@@ -282,7 +287,8 @@ mod tests {
 
     #[test]
     fn variances_that_are_alike_are_worth_much_and_others_little() {
-        // Chi-squared values by 18 degrees of freedom, at even distances of likelihood: equal variances.
+        // Quantiles of chi-squared with 18 degrees of freedom at equal steps of probability: equal
+        // variances.
         let alike: Vec<f64> = [9.39, 10.86, 12.86, 14.44, 15.89, 17.34, 18.87, 20.60, 22.76, 25.99, 28.87]
             .iter()
             .map(|of| of / 18.0)

@@ -1,9 +1,9 @@
-//! Comparisons of runs that were made up by seed.
+//! Comparisons of runs that are generated from seeds.
 
 use super::*;
 use crate::profile::{FunctionIdentity, made_up};
 
-/// Numbers that look random, the same each time.
+/// Pseudo-random numbers, the same in each run of the test.
 struct Random(u64);
 
 impl Random {
@@ -36,12 +36,12 @@ const RUNS: usize = 10;
 const SLOWER: usize = 7;
 const MORE_OFTEN: usize = 23;
 
-/// How runs differ for no reason.
+/// The random differences between runs.
 #[derive(Clone, Copy, PartialEq)]
 enum Noise {
-    /// All functions by the same, one percent.
+    /// One percent for each function.
     Even,
-    /// Some by a tenth of a percent, some by ten percent, and one run in twenty of a function by ten times that.
+    /// Between a tenth of a percent and ten percent, and in one run of twenty ten times as much.
     Uneven,
 }
 
@@ -58,8 +58,9 @@ impl Noise {
     }
 }
 
-/// A run on a noisy machine: all of it is slower or faster by some percent and does a little more or less work, each function by some more, calls are
-/// spread widely, and now and then one is preempted for milliseconds.
+/// A run on a noisy machine: the whole run is some percent slower or faster and does slightly more
+/// or less work, each function varies further, durations of calls vary widely, and some calls are
+/// preempted for milliseconds.
 fn run(random: &mut Random, is_changed: bool, noise: Noise) -> Profile {
     let machine = 1.0 + 0.02 * random.normal();
     let work = 1.0 + 0.01 * random.normal();
@@ -70,7 +71,7 @@ fn run(random: &mut Random, is_changed: bool, noise: Noise) -> Profile {
         if is_changed && function == SLOWER {
             mean *= 1.05;
         }
-        // Counts differ a little between runs for themselves, too.
+        // Counts vary slightly between runs, too.
         calls *= 1.0 + 0.2 * noise.of(function, random);
         if is_changed && function == MORE_OFTEN {
             calls *= 1.01;
@@ -85,7 +86,7 @@ fn run(random: &mut Random, is_changed: bool, noise: Noise) -> Profile {
     }))
 }
 
-/// What is found, in so many tries: the names with what changed.
+/// The findings in `count` tries: names with what changed.
 fn tries(count: u64, is_changed: bool, noise: Noise) -> Vec<Vec<String>> {
     (0..count)
         .map(|seed| {
@@ -110,7 +111,7 @@ fn number_of_tries() -> u64 {
 }
 
 #[test]
-fn a_slower_function_and_one_called_more_often_are_found_and_nothing_else() {
+fn only_the_slower_function_and_the_one_called_more_often_are_reported() {
     let count = number_of_tries();
     let expected = vec![format!("calls(f{MORE_OFTEN})"), format!("own(f{SLOWER})")];
     let found = tries(count, true, Noise::Even);
@@ -120,7 +121,7 @@ fn a_slower_function_and_one_called_more_often_are_found_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_changed() {
+fn equal_runs_have_no_significant_change() {
     let count = number_of_tries();
     for noise in [Noise::Even, Noise::Uneven] {
         let found = tries(count, false, noise);
@@ -131,7 +132,7 @@ fn nothing_is_found_where_nothing_changed() {
 }
 
 #[test]
-fn what_changes_in_all_functions_is_told_once() {
+fn a_change_of_all_functions_is_reported_once() {
     let random = &mut Random::new(77);
     let old: Vec<Profile> = (0..RUNS).map(|_| run(random, false, Noise::Even)).collect();
     let all_slower = |random: &mut Random| {
@@ -185,7 +186,7 @@ fn functions_are_found_again_in_another_build() {
     rows.sort_unstable();
     assert_eq!(rows, [("f()", 3, 5), ("g()", 0, 7), ("s()", 1, 0), ("s()", 2, 4)]);
     assert_eq!(diff.common, 2);
-    // With single runs, nothing is called more than chance.
+    // With single runs, no change is significant.
     assert!(diff.rows.iter().all(|row| !row.is_found()));
 }
 

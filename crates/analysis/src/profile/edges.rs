@@ -1,4 +1,4 @@
-//! Who called some functions, and what they called.
+//! The callers and callees of some functions.
 
 use everycall_export::{Filter, Thread};
 use rustc_hash::FxHashMap;
@@ -13,9 +13,9 @@ use crate::view::TraceView;
 /// A caller or callee.
 #[derive(Clone, Debug)]
 pub struct Edge {
-    /// Which function; none for calls whose caller isn't in the trace, or not shown.
+    /// The function; `None` for calls whose caller isn't in the trace, or not shown.
     pub function: Option<FunctionNumber>,
-    /// The call was made by a jump: a tail call.
+    /// Whether a tail call made the call.
     pub is_jump: bool,
     /// The calls that were made in this way.
     pub sums: Sums,
@@ -43,27 +43,27 @@ struct Open {
     function: FunctionNumber,
     is_meant: bool,
     as_callee: Option<u32>,
-    /// Its place among the callers, if it is meant.
+    /// Its position among the callers, if the called function is in focus.
     caller: Option<u32>,
 }
 
-/// The calls of some functions by their callers, and the calls that these made.
+/// The calls of some functions by caller, and the calls that these functions made.
 pub struct Edges<'f> {
     focus: Focus<'f>,
     functions: Functions,
-    /// What is missing in the numbers.
+    /// What the numbers lack.
     pub notes: Notes,
     /// All of their calls.
     pub sums: Sums,
     callers: Rows,
     callees: Rows,
     stack: Vec<Open>,
-    /// Calls of theirs that are open.
+    /// Number of open calls of the functions in focus.
     open: u32,
 }
 
 impl<'f> Edges<'f> {
-    /// Those of the functions in focus.
+    /// Creates it for the functions in focus.
     #[must_use]
     pub fn new(focus: Focus<'f>) -> Edges<'f> {
         Edges {
@@ -98,13 +98,13 @@ impl<'f> Edges<'f> {
         self.focus.has_any()
     }
 
-    /// Those who called them.
+    /// The callers of the functions in focus.
     #[must_use]
     pub fn callers(&self) -> &[Edge] {
         &self.callers.all
     }
 
-    /// Those whom they called.
+    /// The callees of the functions in focus.
     #[must_use]
     pub fn callees(&self) -> &[Edge] {
         &self.callees.all

@@ -1,8 +1,13 @@
-//! What the slow calls of some functions did that the median ones did not.
+//! Compares the slow calls of some functions with the median ones.
 //!
-//! Two passes: the first one learns how long the calls took, the second one sums up, for the slow ones and for those around the median, the
-//! time by function that they called, their own time and the time that their stack was suspended. Only outermost calls count: one within
-//! another call of these functions is a part of it.
+//! Two passes are needed. The first pass measures the durations of the calls. The second pass sums
+//! up, for the slow calls and for those around the median:
+//! - the time in each called function,
+//! - their own time,
+//! - the time in which their stack was suspended.
+//!
+//! Only outermost calls count: a call within another call of these functions is a part of that
+//! call.
 
 use everycall_export::{Filter, Thread};
 use rustc_hash::FxHashMap;
@@ -14,18 +19,18 @@ use super::sketch::Sketch;
 use super::walk::{EndedCall, Visitor, walk};
 use crate::view::TraceView;
 
-/// What some calls did, added up.
+/// Sums over some calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Doings {
     /// How many calls.
     pub calls: u64,
     /// How long they took.
     pub duration_ns: u64,
-    /// Their own time: in them and in what isn't traced, waiting included.
+    /// Their own time: in the functions themselves and in untraced code, including waiting.
     pub own_ns: u64,
-    /// The time that their stacks were suspended: fibers that others ran instead of.
+    /// The time in which their stacks were suspended, because the thread ran another fiber.
     pub suspended_ns: u64,
-    /// By function that they called: nanoseconds and number of calls.
+    /// Time in nanoseconds and number of calls, by called function.
     pub called: FxHashMap<FunctionNumber, (u64, u64)>,
 }
 
@@ -41,24 +46,24 @@ impl Doings {
         }
     }
 
-    /// A sum of them for each call.
+    /// The average per call.
     #[must_use]
     pub fn per_call(&self, sum: u64) -> f64 {
         sum as f64 / self.calls.max(1) as f64
     }
 }
 
-/// What the slow calls did, and what those around the median did.
+/// The sums of the slow calls, and of those around the median.
 pub struct Explanation<'f> {
     focus: Focus<'f>,
     functions: Functions,
-    /// What is missing in the trace.
+    /// What the trace lacks.
     pub notes: Notes,
-    /// How long all calls took.
+    /// The durations of all calls.
     pub times: Sketch,
-    /// The slowest one in a hundred, or the slowest one.
+    /// The slowest percent of the calls, at least one.
     pub slow: Doings,
-    /// Those between the 45th and 55th percentile.
+    /// The calls between the 45th and 55th percentile.
     pub median: Doings,
     is_second: bool,
     stack: Vec<bool>,
@@ -69,7 +74,7 @@ pub struct Explanation<'f> {
 }
 
 impl<'f> Explanation<'f> {
-    /// Of the functions in focus.
+    /// Creates it for the functions in focus.
     #[must_use]
     pub fn new(focus: Focus<'f>) -> Explanation<'f> {
         Explanation {
@@ -87,7 +92,8 @@ impl<'f> Explanation<'f> {
         }
     }
 
-    /// The first pass over a trace: all of them come before [`Explanation::second`].
+    /// The first pass over a trace. The first passes over all traces come before
+    /// [`Explanation::second`].
     pub fn first(&mut self, view: &TraceView<'_>, filter: &Filter) {
         self.pass(view, filter);
     }
@@ -98,7 +104,7 @@ impl<'f> Explanation<'f> {
             self.is_second = true;
             let times = &self.times;
             let at = |of| times.percentile(of).unwrap_or(0);
-            // The middle of a bucket may be this much above the values in it.
+            // The middle of a bucket may exceed the values in it by this much.
             let (below, above) = (|ns: u64| ns - ns / 64, |ns: u64| ns.saturating_add(ns / 64));
             let slow = below(at(9_900)).min(times.max().unwrap_or(0));
             self.bounds = [below(at(4_500)), above(at(5_500)), slow];

@@ -1,16 +1,16 @@
-//! The functions that a question is about.
+//! The functions that a query is about.
 
 use super::functions::{Function, FunctionNumber, Functions};
 
-/// The functions that a question is about, found as they occur.
+/// The functions that a query is about, found when they first occur.
 pub struct Focus<'f> {
     is_meant: &'f dyn Fn(&Function) -> bool,
-    /// By number; those that occurred.
+    /// By function number, for functions that occurred.
     known: Vec<Option<bool>>,
 }
 
 impl<'f> Focus<'f> {
-    /// Those of which `is_meant` says so.
+    /// The functions for which `is_meant` returns true.
     #[must_use]
     pub fn new(is_meant: &'f dyn Fn(&Function) -> bool) -> Focus<'f> {
         Focus { is_meant, known: Vec::new() }

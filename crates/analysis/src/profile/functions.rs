@@ -13,48 +13,49 @@ use crate::view::TraceView;
 /// Number of a function in [`Functions`].
 pub type FunctionNumber = u32;
 
-/// A function as its source has it, in whichever trace: clones of it, such as what compilers make of one constructor, are the same.
+/// A function as in its source, whatever the trace: its clones, such as the copies that compilers
+/// make of a constructor, are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionIdentity {
-    /// The whole demangled name.
+    /// The complete demangled name.
     pub name: String,
-    /// File name of its module; its path where two modules of a trace have the file name.
+    /// File name of its module; the path if two modules of a trace have the same file name.
     pub module: String,
     /// Source file.
     pub file: Option<String>,
     /// Line of its declaration.
     pub line: Option<u32>,
-    /// Tells functions from each other of which nothing else is known.
+    /// Distinguishes functions about which nothing else is known.
     pub part: Option<u64>,
 }
 
 /// A function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// What tells it from others.
+    /// What distinguishes it from other functions.
     pub identity: FunctionIdentity,
-    /// Its name as it is shown.
+    /// The displayed name.
     pub name: String,
-    /// The linker's names of what was called: more than one where there are clones.
+    /// The linker names of the called code: several if there are clones.
     pub symbols: BTreeSet<String>,
     /// The lowest location at which it was entered.
     lowest: Option<Location>,
 }
 
 impl Function {
-    /// One that is known by its identity alone.
+    /// A function of which only the identity is known.
     #[must_use]
     pub fn of(identity: FunctionIdentity) -> Function {
         Function { name: identity.name.clone(), identity, ..Function::default() }
     }
 
-    /// For sorting where all else is the same.
+    /// A sort key for functions that are otherwise equal.
     pub(crate) fn order(&self) -> (Option<Location>, &FunctionIdentity) {
         (self.lowest, &self.identity)
     }
 }
 
-/// Functions, each once.
+/// A set of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Functions {
     all: Vec<Function>,
@@ -62,7 +63,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// All of them, by number.
+    /// All functions, by number.
     #[must_use]
     pub fn all(&self) -> &[Function] {
         &self.all
@@ -94,17 +95,17 @@ impl Functions {
     }
 }
 
-/// What is at a location.
+/// The function at a location.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) function: FunctionNumber,
-    /// How it goes on in its function, if it is a thunk of it.
+    /// If it is a thunk: how it continues in its function.
     pub(crate) thunk: Option<Thunk>,
     /// Whether the filter's pattern matches its name.
     pub(crate) matches: bool,
 }
 
-/// Who knows what is at a location.
+/// Finds the function at a location.
 pub(crate) trait PlaceOf {
     fn get(&mut self, location: Location, functions: &mut Functions) -> Place;
 }
@@ -113,19 +114,19 @@ pub(crate) trait PlaceOf {
 pub(crate) struct Places<'a> {
     names: &'a SymbolNames<'a>,
     pattern: Option<&'a Regex>,
-    /// By index of a module: what its functions' identities have.
+    /// By module index: the module name in the identity of its functions.
     modules: Vec<String>,
     groups: FxHashMap<FunctionGroup, FunctionNumber>,
     places: FxHashMap<Location, Place>,
-    /// Those that were asked for last, each at one place.
+    /// A cache of recent lookups, with one entry per slot.
     recent: Vec<(Location, Place)>,
 }
 
-/// How many recent ones are kept: a power of two.
+/// Size of the cache: a power of two.
 const RECENT: usize = 1 << 11;
 
 fn recent_index(location: Location) -> usize {
-    // Functions are aligned to 16 bytes, mostly.
+    // Most functions are aligned to 16 bytes.
     let mixed = (location.image_address >> 4) ^ (location.image_address >> 15) ^ u64::from(location.module);
     mixed as usize % RECENT
 }

@@ -1,8 +1,8 @@
-//! By what calls are grouped.
+//! The criteria by which calls are grouped.
 
 use super::functions::{FunctionNumber, Functions};
 
-/// By what calls are grouped.
+/// The criterion by which calls are grouped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
     /// The function that was called.
@@ -10,15 +10,15 @@ pub enum Grouping {
     Function,
     /// The thread or fiber.
     Thread,
-    /// The process: one program's run in it.
+    /// The process: one execution of a program in it.
     Process,
     /// The program or library of the function.
     Module,
     /// The source file of the function.
     File,
-    /// The value of the label of this name at the innermost call around that has it.
+    /// The value of this label at the innermost enclosing call that has it.
     Label(String),
-    /// The functions of all calls around, and that of the call itself.
+    /// The functions of all enclosing calls and of the call itself.
     Path,
 }
 
@@ -53,17 +53,17 @@ pub enum Key {
     File(Option<String>),
     /// Value of a label.
     Label {
-        /// Whether any call around has it.
+        /// Whether an enclosing call has the label.
         is_set: bool,
-        /// Its value, where it was given one.
+        /// Its value, if it was given one.
         value: Option<u64>,
     },
-    /// Their path, from the outside inwards. None: paths beyond [`super::PATHS_MAX`].
+    /// The path, outermost function first. Empty: paths beyond [`super::PATHS_MAX`].
     Path(Vec<FunctionNumber>),
 }
 
 impl Key {
-    /// For people.
+    /// The displayed name.
     #[must_use]
     pub fn shown(&self, functions: &Functions) -> String {
         let name = |number: FunctionNumber| {

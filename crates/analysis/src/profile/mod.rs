@@ -1,13 +1,13 @@
-//! Every number about calls: by function, thread, process, module, source file, label and path.
+//! All numbers about calls: by function, thread, process, module, source file, label and path.
 //!
 //! ```text
-//! walk       TraceView + Filter -> begins and ends of functions' calls, with own times: the one way through a trace
+//! walk       TraceView + Filter -> begins and ends of functions' calls, with own times: shared by all profiles
 //! functions  names and places, the same over several traces
-//! sums       what is added up of calls;  sketch: their durations, with percentiles within 1 %
-//! table      sums by group;  group: by what;  tree: by path
-//! focus      the functions of a question: edges (callers and callees), slowest, explain
-//! counted    calls that were counted and not recorded
-//! notes      what is missing in the numbers
+//! sums       the sums of calls;  sketch: their durations, with percentiles within 1 %
+//! table      sums by group;  group: the criteria;  tree: by path
+//! focus      the functions of a query: edges (callers and callees), slowest, explain
+//! counted    calls that were counted, but not recorded
+//! notes      what the numbers lack
 //! stored     profiles in files
 //! ```
 
@@ -43,12 +43,13 @@ pub use sums::Sums;
 use table::{Cells, Table};
 pub use tree::{Node, PATHS_MAX, ROOT, Tree};
 
-/// What one function did: clones of it, such as what compilers make of one constructor, are the same function.
+/// The sums of one function. Its clones, such as the copies that compilers make of a constructor,
+/// are included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionRow {
     /// Demangled name.
     pub name: String,
-    /// The linker's names of what was called: more than one where there are clones.
+    /// The linker names of the called code: several if there are clones.
     pub symbols: Vec<String>,
     /// File name of its module.
     pub module: String,
@@ -56,25 +57,27 @@ pub struct FunctionRow {
     pub file: Option<String>,
     /// Line of its declaration.
     pub line: Option<u32>,
-    /// Calls in the trace, cut ones included. A thunk and the function that it goes on in are one.
+    /// Number of calls in the trace, including truncated ones. A thunk and the function that it
+    /// continues in are one call.
     pub calls: u64,
-    /// Nanoseconds in it and what it called, as far as they are in the trace; calls within a call of the same
-    /// function add nothing.
+    /// Nanoseconds in it and its callees, as far as they are in the trace. Calls within a call of
+    /// the same function add nothing.
     pub total_ns: u64,
-    /// Nanoseconds in it without what it called.
+    /// Nanoseconds in it without its callees.
     pub own_ns: u64,
-    /// The time behind its tail calls into code that isn't traced, at most: until each thread's next event. Not part of the other times.
+    /// Upper bound of the time after its tail calls into untraced code: until each thread's next
+    /// event. Not part of the other times.
     pub tail_at_most_ns: u64,
 }
 
-/// By what groups are ordered, the largest first.
+/// The number by which groups are sorted, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Number of calls.
     Calls,
     /// Nanoseconds in the function itself.
     OwnTime,
-    /// Nanoseconds in the function and what it called.
+    /// Nanoseconds in the function and its callees.
     TotalTime,
     /// Mean of the calls' durations.
     Average,
@@ -82,14 +85,14 @@ pub enum Order {
     Min,
     /// The longest call.
     Max,
-    /// A percentile of the calls' durations, in ten thousandths.
+    /// A percentile of the durations, in ten thousandths.
     Percentile(u32),
     /// Calls that were unwound.
     Unwound,
 }
 
 impl Order {
-    /// What each is called.
+    /// The names of the numbers.
     pub const NAMED: [(&'static str, Order); 11] = [
         ("calls", Order::Calls),
         ("total", Order::TotalTime),
@@ -104,7 +107,8 @@ impl Order {
         ("throws", Order::Unwound),
     ];
 
-    /// The one that is called so; `self` and `average`, as other tools say, are `own` and `avg`.
+    /// The number with this name. `self` and `average`, as other tools call them, mean `own` and
+    /// `avg`.
     #[must_use]
     pub fn parse(name: &str) -> Option<Order> {
         let name = match name {
@@ -116,19 +120,19 @@ impl Order {
         Order::NAMED.iter().find(|(known, _)| *known == name).map(|(_, order)| *order)
     }
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         Order::NAMED.iter().find(|(_, order)| *order == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether the number is one of nanoseconds.
+    /// Whether the number is a time in nanoseconds.
     #[must_use]
     pub fn is_time(self) -> bool {
         !matches!(self, Order::Calls | Order::Unwound)
     }
 
-    /// The number of a group that counts.
+    /// This number of a group.
     #[must_use]
     pub fn number(self, sums: &Sums) -> u64 {
         match self {
@@ -144,7 +148,7 @@ impl Order {
     }
 }
 
-/// Calls by groups, of one or several traces.
+/// Calls by group, of one or several traces.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     grouping: Grouping,
@@ -156,7 +160,7 @@ pub struct Profile {
     pub calls: u64,
     /// Calls that were unwound: left by an exception, longjmp or the end of their thread.
     pub unwound: u64,
-    /// What is missing in the numbers.
+    /// What the numbers lack.
     pub notes: Notes,
 }
 
@@ -178,22 +182,22 @@ impl Profile {
         profile
     }
 
-    /// One without calls.
+    /// An empty profile.
     #[must_use]
     pub fn by(grouping: Grouping) -> Profile {
         let tree = (grouping == Grouping::Path).then(Tree::default);
         Profile { grouping, tree, ..Profile::default() }
     }
 
-    /// The same, with the distribution of own times, which takes a little longer.
+    /// The same with the distribution of own times, which takes slightly longer.
     #[must_use]
     pub fn with_own_times(mut self) -> Profile {
         self.cells.has_own_times = true;
         self
     }
 
-    /// The same, with the time of calls that end in a tail call going on until what they jumped to has ended; at most, where that isn't traced.
-    /// By path it doesn't.
+    /// The same where the duration of a call that ends in a tail call includes its target's; an
+    /// upper bound if the target isn't traced. Doesn't apply to groups by path.
     #[must_use]
     pub fn with_tails(mut self) -> Profile {
         self.cells.follows_tails = true;
@@ -223,7 +227,7 @@ impl Profile {
         self.settle();
     }
 
-    /// Adds another one that is grouped likewise, by function.
+    /// Adds another profile with the same grouping, by function.
     pub fn add(&mut self, other: &Profile) {
         for cell in &other.cells.all {
             let key = match &cell.key {
@@ -240,7 +244,7 @@ impl Profile {
         self.settle();
     }
 
-    /// Brings what follows from the rest up to date.
+    /// Updates the derived numbers.
     fn settle(&mut self) {
         if let Some(tree) = &self.tree {
             let mut cells = Cells::default();
@@ -287,7 +291,7 @@ impl Profile {
         since
     }
 
-    /// By what it is grouped.
+    /// The criterion by which it is grouped.
     #[must_use]
     pub fn grouping(&self) -> &Grouping {
         &self.grouping
@@ -299,7 +303,7 @@ impl Profile {
         &self.functions
     }
 
-    /// The tree, where it is grouped by path.
+    /// The tree, if it is grouped by path.
     #[must_use]
     pub fn tree(&self) -> Option<&Tree> {
         self.tree.as_ref()
@@ -311,7 +315,7 @@ impl Profile {
         self.cells.all.len()
     }
 
-    /// The groups with calls, in this order, which is the same each time.
+    /// The groups with calls, sorted by `order`. The result is deterministic.
     #[must_use]
     pub fn rows(&self, order: Order) -> Vec<Row<'_>> {
         let cells = self.cells.all.iter().filter(|cell| cell.sums.calls > 0 || cell.sums.own_ns > 0);
@@ -329,7 +333,8 @@ impl Profile {
         rows
     }
 
-    /// The first `count` functions in this order, with their names; those whose number is 0 are left out.
+    /// The first `count` functions in this order, with their names; functions whose number is 0 are
+    /// left out.
     #[must_use]
     pub fn top(&self, order: Order, count: usize) -> Vec<FunctionRow> {
         let rows = self.rows(order).into_iter().filter(|row| order.number(row.sums) > 0);
@@ -353,7 +358,7 @@ impl Profile {
     }
 }
 
-/// A profile of calls that never were: functions with the durations of their calls, which call nothing.
+/// A profile for tests: functions with the durations of their calls, which make no calls.
 #[cfg(test)]
 pub(crate) fn made_up(functions: impl IntoIterator<Item = (FunctionIdentity, Vec<u64>)>) -> Profile {
     let mut profile = Profile::by(Grouping::Function).with_own_times();

@@ -1,20 +1,20 @@
-//! What is not in the numbers of a profile.
+//! What the numbers of a profile lack.
 
 use everycall_export::Thread;
 use everycall_timeline::{Gap, GapKind, ThreadInfo};
 
-/// What is missing in the traces that a profile was made of.
+/// What the traces of a profile lack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Events that are missing, as far as somebody counted.
+    /// Lost events, as far as they were counted.
     pub lost: u64,
-    /// Places at which nobody knows how many are missing.
+    /// Number of losses of unknown size.
     pub losses_uncounted: u64,
     /// Exits whose entry is not in the trace.
     pub orphan_exits: u64,
-    /// Calls beyond the depth limit: they are in no other number.
+    /// Calls beyond the depth limit: no other number includes them.
     pub too_deep: u64,
-    /// Short calls that were dropped while this was recorded: they are in no other number.
+    /// Short calls that were dropped while recording: no other number includes them.
     pub dropped_short: u64,
     /// Calls that were counted and not recorded, and that are in no other number, as they can't be
     /// filtered or grouped as was asked for.
@@ -25,7 +25,7 @@ pub struct Notes {
     pub beginning_overwritten: u64,
     /// Times that recording was off in a thread.
     pub gaps: u64,
-    /// By index of a thread in the trace that was added last: exits of thunks, which have no entry.
+    /// By thread index in the trace that was added last: exits of thunks, which have no entry.
     pub thunk_exits: Vec<u64>,
 }
 
@@ -39,14 +39,14 @@ impl Notes {
         self.gaps += u64::from(gap.why != GapKind::Suspended);
     }
 
-    /// Adds those of another run.
+    /// Adds the notes of another run.
     pub fn add(&mut self, other: &Notes) {
         for (sum, more) in self.numbers_mut().into_iter().zip(other.numbers()) {
             *sum = sum.saturating_add(more);
         }
     }
 
-    /// What the numbers are called in outputs for programs.
+    /// The names of the numbers in machine-readable outputs.
     pub const NAMES: [&'static str; 9] = [
         "lost_events",
         "losses_not_counted",

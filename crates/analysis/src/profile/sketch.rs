@@ -1,18 +1,20 @@
-//! Many values in little memory: their percentiles within 1 %.
+//! Distributions in little memory, with percentiles within 1 %.
 //!
-//! Up to [`FEW`] values are kept as they are, so their percentiles are exact. More are counted in buckets, [`PER_OCTAVE`] for each power of
-//! two, as in an HDR histogram: values below 128 have buckets of their own, a larger value is at most 1/128 (0.79 %) from the middle
-//! of its bucket. Sketches are added by adding their buckets: the sum is the same in whichever order values come.
+//! Up to [`FEW`] values are stored, so their percentiles are exact. More values are counted in
+//! buckets, [`PER_OCTAVE`] for each power of two, as in an HDR histogram. Values below 128 have
+//! buckets of their own; a larger value differs by at most 1/128 (0.79 %) from the middle of its
+//! bucket. Sketches are added by adding their buckets, so the result doesn't depend on the order of
+//! values.
 
-/// Values that are kept as they are.
+/// Largest number of values that are stored exactly.
 const FEW: usize = 32;
-/// Buckets per power of two, as a power of two.
+/// Binary logarithm of the number of buckets per power of two.
 const PRECISION: u32 = 6;
 /// Buckets per power of two.
 const PER_OCTAVE: usize = 1 << PRECISION;
-/// Buckets come so many at a time.
+/// Number of buckets that are allocated at a time.
 const AT_ONCE: usize = 16;
-/// No value has a bucket beyond it.
+/// Number of buckets: enough for every value.
 const BUCKETS: usize = (64 - PRECISION as usize + 1) * PER_OCTAVE;
 
 /// The distribution of values, such as the durations of a function's calls in nanoseconds.
@@ -22,11 +24,11 @@ pub struct Sketch {
     sum: u64,
     min: u64,
     max: u64,
-    /// All values, as long as there are few.
+    /// All values, while there are few.
     few: Vec<u64>,
-    /// Number of the first bucket that there is.
+    /// Number of the first allocated bucket.
     first: usize,
-    /// From that bucket on; none as long as there are few values.
+    /// The counts from that bucket on; empty while there are few values.
     buckets: Vec<u64>,
 }
 
@@ -39,7 +41,7 @@ fn bucket(value: u64) -> usize {
     ((shift as usize) << PRECISION) + (value >> shift) as usize
 }
 
-/// The value that stands for those of a bucket.
+/// The value that represents a bucket.
 fn middle(bucket: usize) -> u64 {
     if bucket < 2 * PER_OCTAVE {
         return bucket as u64;
@@ -67,7 +69,7 @@ impl Sketch {
         self.put(bucket(value), 1);
     }
 
-    /// Adds all values of another one.
+    /// Adds all values of another sketch.
     pub fn add(&mut self, other: &Sketch) {
         if other.count == 0 {
             return;
@@ -86,7 +88,7 @@ impl Sketch {
         counted.for_each(|(index, count)| self.put(other.first + index, *count));
     }
 
-    /// From now on there are buckets.
+    /// Converts stored values to buckets.
     #[cold]
     fn spill(&mut self) {
         for value in std::mem::take(&mut self.few) {
@@ -123,7 +125,7 @@ impl Sketch {
         self.buckets[bucket - self.first] += count;
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -135,25 +137,26 @@ impl Sketch {
         self.sum
     }
 
-    /// Their mean, rounded down; none of no values.
+    /// Their mean, rounded down; `None` without values.
     #[must_use]
     pub fn average(&self) -> Option<u64> {
         self.sum.checked_div(self.count)
     }
 
-    /// The least one, exactly.
+    /// The smallest value, exactly.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The largest one, exactly.
+    /// The largest value, exactly.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The least value that at least `ten_thousandths` of 10,000 of all values don't exceed (nearest rank): 9,990 for p99.9. Within 1 %.
+    /// The percentile by nearest rank: the smallest value that at least `ten_thousandths` of 10,000
+    /// values don't exceed, such as 9,990 for p99.9. Within 1 %.
     #[must_use]
     pub fn percentile(&self, ten_thousandths: u32) -> Option<u64> {
         let rank = (u128::from(self.count) * u128::from(ten_thousandths)).div_ceil(10_000).max(1);
@@ -167,7 +170,8 @@ impl Sketch {
         self.max()
     }
 
-    /// All values with their numbers, in order: as they are where they are few, else the middles of buckets.
+    /// All values with their counts, sorted: exact values if there are few, otherwise the middles
+    /// of buckets.
     pub fn values(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut few: Vec<_> = self.few.iter().map(|value| (*value, 1)).collect();
         few.sort_unstable();
@@ -177,7 +181,8 @@ impl Sketch {
         few.into_iter().chain(buckets)
     }
 
-    /// How many values lie in each power of two: (lowest value, number), in order, empty ones left out.
+    /// The number of values in each power of two, as (lowest value, count), sorted, without empty
+    /// ones.
     #[must_use]
     pub fn octaves(&self) -> Vec<(u64, u64)> {
         let mut octaves: Vec<(u64, u64)> = Vec::new();
@@ -191,8 +196,8 @@ impl Sketch {
         octaves
     }
 
-    /// The mean without the largest values, of which this takes `per_hundred` out of a hundred, rounded down: one preemption by another
-    /// program doesn't move it.
+    /// The mean without the largest `per_hundred` of a hundred values, rounded down: a single
+    /// preemption by another program doesn't affect it.
     #[must_use]
     pub fn trimmed_mean(&self, per_hundred: u64) -> Option<f64> {
         if self.count == 0 {
@@ -210,7 +215,7 @@ impl Sketch {
         Some(sum.max(0.0) / kept as f64)
     }
 
-    /// Standard deviation, from the values as they are kept.
+    /// Standard deviation, from the stored values or buckets.
     #[must_use]
     pub fn deviation(&self) -> Option<f64> {
         if self.count < 2 {
@@ -222,7 +227,7 @@ impl Sketch {
         Some((squares / (self.count - 1) as f64).sqrt())
     }
 
-    /// Its parts, to be stored.
+    /// Its parts, for storing it.
     pub(crate) fn parts(&self) -> SketchParts {
         let counted = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         SketchParts {
@@ -234,7 +239,7 @@ impl Sketch {
         }
     }
 
-    /// Out of stored parts; `None` where they contradict each other.
+    /// Creates it from stored parts; `None` if they contradict each other.
     pub(crate) fn from_parts(parts: &SketchParts) -> Option<Sketch> {
         if parts.few.len() > FEW || !parts.few.is_empty() && !parts.buckets.is_empty() {
             return None;
@@ -256,7 +261,7 @@ impl Sketch {
     }
 }
 
-/// What a [`Sketch`] is stored as.
+/// The stored form of a [`Sketch`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SketchParts {
     pub(crate) sum: u64,
@@ -271,7 +276,7 @@ pub(crate) struct SketchParts {
 mod tests {
     use super::*;
 
-    /// Numbers that look random, the same each time.
+    /// Pseudo-random numbers, the same in each run of the test.
     fn random(seed: u64) -> impl Iterator<Item = u64> {
         let mut state = seed.wrapping_mul(2).wrapping_add(1);
         std::iter::repeat_with(move || {
@@ -349,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_make_the_same_sketch_and_nonsense_makes_none() {
+    fn sketches_survive_storing_and_invalid_parts_are_refused() {
         for size in [0, 1, 32, 33, 1_000] {
             let mut sketch = Sketch::default();
             random(3).take(size).for_each(|value| sketch.record(value >> 25));

@@ -12,7 +12,8 @@ use super::notes::Notes;
 use super::walk::{EndedCall, Visitor, walk};
 use crate::view::TraceView;
 
-/// A call, where it is and how it ended. Ordered by duration, then the later ones first.
+/// A call, where it is and how it ended. Sorted by duration; of equal durations, later calls come
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCall {
     /// Its function.
@@ -25,24 +26,25 @@ pub struct SlowCall {
     pub tid: u32,
     /// The thread's name.
     pub thread: String,
-    /// Calls around it.
+    /// Number of enclosing calls.
     pub depth: u32,
     /// In nanoseconds since the trace's origin.
     pub start_ns: u64,
     /// In nanoseconds since the trace's origin.
     pub end_ns: u64,
-    /// Nanoseconds in it without what it called.
+    /// Nanoseconds in it without its callees.
     pub own_ns: u64,
     /// How it ended.
     pub how: EndKind,
-    /// It began earlier than that.
+    /// Whether it began before the recorded range.
     pub start_cut: bool,
-    /// It took this time at least or at most, or may be several calls: its entry or exit isn't known.
+    /// Whether its duration is a bound, or it may be several calls, because its entry or exit isn't
+    /// known.
     pub is_uncertain: bool,
 }
 
 impl SlowCall {
-    /// How long it took, as far as it was recorded.
+    /// Its duration, as far as it was recorded.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
@@ -71,7 +73,7 @@ pub struct Slowest<'f> {
     focus: Focus<'f>,
     limit: usize,
     functions: Functions,
-    /// What is missing in the trace.
+    /// What the trace lacks.
     pub notes: Notes,
     traces: usize,
     thread: Option<Thread>,
@@ -79,7 +81,7 @@ pub struct Slowest<'f> {
 }
 
 impl<'f> Slowest<'f> {
-    /// At most `limit` of the functions in focus.
+    /// Keeps at most `limit` calls of the functions in focus.
     #[must_use]
     pub fn new(focus: Focus<'f>, limit: usize) -> Slowest<'f> {
         Slowest {
@@ -114,7 +116,7 @@ impl<'f> Slowest<'f> {
         self.focus.has_any()
     }
 
-    /// The calls, the slowest one first.
+    /// The calls, slowest first.
     #[must_use]
     pub fn calls(&self) -> Vec<&SlowCall> {
         let mut calls: Vec<_> = self.kept.iter().map(|kept| &kept.0).collect();
@@ -133,7 +135,7 @@ impl Visitor for Slowest<'_> {
     }
 
     fn end(&mut self, call: &EndedCall) {
-        // It has begun, so it is known whether it is meant.
+        // The call has begun, so its function was looked up.
         if !call.is_shown || !call.counts || !self.focus.has(call.function, &Functions::default()) {
             return;
         }

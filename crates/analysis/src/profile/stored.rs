@@ -1,4 +1,4 @@
-//! Profiles in files: what `everycall merge` writes. docs/report.md describes the form.
+//! Profiles in files, as `everycall merge` writes them. docs/report.md describes the format.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use super::sketch::{Sketch, SketchParts};
 use super::sums::Sums;
 use super::{Order, Profile};
 
-/// How such a file begins.
+/// The beginning of such a file.
 pub const BEGIN: &[u8] = b"{\"everycall_profile\":";
-/// Its version; readers refuse newer ones.
+/// Version of the format; readers refuse newer ones.
 pub const VERSION: u64 = 1;
 
-/// A run in such a file: its functions, by function.
+/// A run in such a file, with its profile by function.
 #[derive(Clone, Debug, Default)]
 pub struct StoredRun {
-    /// What is told of the run, for people and programs; it isn't looked into.
+    /// Facts about the run, for users and programs; they are copied unchanged.
     pub about: Map<String, Value>,
     /// Its calls.
     pub profile: Profile,
 }
 
-/// Why a file can't be read as profiles. `Display` says what is wrong.
+/// Why a file can't be read as profiles. `Display` describes the problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredError {
-    /// It is of a newer version.
+    /// It has a newer version.
     Newer(u64),
-    /// It is damaged: where.
+    /// It is damaged at this place.
     Damaged(String),
 }
 
@@ -49,15 +49,16 @@ impl fmt::Display for StoredError {
 
 impl std::error::Error for StoredError {}
 
-/// The file's text: one line.
+/// The text of the file: one line.
 #[must_use]
 pub fn write(runs: &[StoredRun]) -> String {
-    // Not one object for all: its order would be that of names, and the version comes first.
+    // Not serialized as one object, because members would be sorted by name and the version must
+    // come first.
     let runs: Vec<String> = runs.iter().map(|run| stored(run).to_string()).collect();
     format!("{}{VERSION},\"runs\":[{}]}}\n", String::from_utf8_lossy(BEGIN), runs.join(","))
 }
 
-/// Reads the text of a file.
+/// Parses the text of a file.
 ///
 /// # Errors
 ///
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_newer_or_nonsense_is_refused() {
+    fn truncated_newer_and_invalid_files_are_refused() {
         let text = write(&[run()]);
         for length in (0..text.len() - 1).step_by(37) {
             assert!(matches!(read(&text.as_bytes()[..length]), Err(StoredError::Damaged(_))), "{length}");

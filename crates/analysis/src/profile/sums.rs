@@ -1,4 +1,4 @@
-//! What is summed up of calls: of a function, a thread, a path or whatever they are grouped by.
+//! The sums of the calls of a function, a thread, a path or another group.
 
 use everycall_timeline::EndKind;
 
@@ -8,37 +8,42 @@ use super::walk::{EndedCall, WithTail};
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Calls, truncated ones included. A thunk and the function that it goes on in are one.
+    /// Number of calls, including truncated ones. A thunk and the function that it continues in are
+    /// one call.
     pub calls: u64,
-    /// Of these, calls that were unwound: left by an exception, longjmp or the end of their thread.
+    /// Of these, calls that were unwound: by an exception, `longjmp` or the end of their thread.
     pub unwound: u64,
-    /// Of these, calls whose entry or exit is not in the trace, or which may be several because recording was off meanwhile: their times are as
-    /// far as they were recorded.
+    /// Of these, truncated calls, and calls that may be several because recording was off
+    /// meanwhile. Their times are included as far as they were recorded.
     pub truncated: u64,
-    /// Of these, calls that were unwound and whose end isn't known exactly: they took at most the time that is counted.
+    /// Of these, calls that were unwound at an unknown time: their time is an upper bound.
     pub ended_earlier: u64,
-    /// Of these, calls that ended in a tail call: what they jumped to isn't in their time, unless that was asked for, see
-    /// [`Profile::with_tails`](super::Profile::with_tails).
+    /// Of these, calls that ended in a tail call. Their times exclude the tail call unless it was
+    /// requested, see [`Profile::with_tails`](super::Profile::with_tails).
     pub tail_calls: u64,
-    /// Of these, calls that took at most the time that is counted: with their tail calls, into what isn't traced or not known.
+    /// Of these, calls whose time is an upper bound, because their tail calls' targets aren't
+    /// traced or not known.
     pub at_most: u64,
-    /// Of these, calls that were counted and not recorded: nothing else is known of them.
+    /// Of these, calls that were counted, but not recorded: nothing else is known about them.
     pub untimed: u64,
-    /// Nanoseconds in the calls and what they called; calls within another call of the same group add nothing.
+    /// Nanoseconds in the calls and their callees. Calls within another call of the same group add
+    /// nothing.
     pub total_ns: u64,
-    /// Nanoseconds in the calls without what they called.
+    /// Nanoseconds in the calls without their callees.
     pub own_ns: u64,
-    /// The time behind their tail calls into code that isn't traced, at most: until each thread's next event. Not part of the other times.
+    /// Upper bound of the time after tail calls into untraced code: until each thread's next event.
+    /// Not part of the other times.
     pub untraced_at_most_ns: u64,
-    /// How long each call took of which that is known: those that aren't truncated and whose end is known.
+    /// The durations of the calls whose duration is known: those that aren't truncated and whose
+    /// end is known.
     pub times: Sketch,
-    /// How long each of these took without what it called; empty unless it was asked for, see
+    /// The own times of these calls; empty unless requested, see
     /// [`Profile::with_own_times`](super::Profile::with_own_times).
     pub own_times: Sketch,
 }
 
 impl Sums {
-    /// Adds a call. `is_outermost`: no call of the same group is around it.
+    /// Adds a call. `is_outermost`: it isn't within another call of the same group.
     #[inline]
     pub(crate) fn add_call(&mut self, call: &EndedCall, is_outermost: bool, has_own_times: bool) {
         let duration = call.duration_ns();
@@ -72,7 +77,7 @@ impl Sums {
         }
     }
 
-    /// A call that went on behind a tail call has ended.
+    /// Adds the duration of a call including its tail calls.
     pub(crate) fn add_tail(&mut self, call: &WithTail, is_outermost: bool) {
         if is_outermost {
             self.total_ns = self.total_ns.saturating_add(call.duration_ns);
@@ -85,7 +90,7 @@ impl Sums {
         }
     }
 
-    /// A call of which it isn't known how long it took.
+    /// Adds a call of unknown duration.
     #[cold]
     fn add_truncated(&mut self, how: EndKind) {
         match how {
@@ -105,7 +110,7 @@ impl Sums {
         }
     }
 
-    /// Adds those of another run.
+    /// Adds the sums of another run.
     pub fn add(&mut self, other: &Sums) {
         for (sum, more) in self.numbers_mut().into_iter().zip(other.numbers()) {
             *sum = sum.saturating_add(more);
@@ -114,7 +119,7 @@ impl Sums {
         self.own_times.add(&other.own_times);
     }
 
-    /// All numbers but the sketches, in a fixed order: see [`Sums::NAMES`].
+    /// All numbers except the sketches, in the order of [`Sums::NAMES`].
     pub(crate) fn numbers(&self) -> [u64; 10] {
         let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
         let untraced_ns = self.untraced_at_most_ns;
@@ -147,7 +152,7 @@ impl Sums {
         ]
     }
 
-    /// What the numbers are called in outputs for programs.
+    /// The names of the numbers in machine-readable outputs.
     pub const NAMES: [&'static str; 10] = [
         "calls",
         "unwound",

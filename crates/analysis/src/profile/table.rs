@@ -8,7 +8,7 @@ use super::group::{Grouping, Key};
 use super::sums::Sums;
 use super::walk::{EndedCall, Visitor, WithTail};
 
-/// A group's place among [`Cells`].
+/// Index of a group in [`Cells`].
 type Place = u32;
 
 /// A group of calls.
@@ -16,11 +16,11 @@ type Place = u32;
 pub(crate) struct Cell {
     pub(crate) key: Key,
     pub(crate) sums: Sums,
-    /// Calls of it that are open in the thread at hand.
+    /// Number of its open calls in the current thread.
     open: u32,
 }
 
-/// Groups, each once.
+/// A set of groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cells {
     pub(crate) all: Vec<Cell>,
@@ -57,7 +57,7 @@ impl Cells {
     #[inline]
     pub(crate) fn end(&mut self, place: Place, call: &EndedCall) {
         let cell = &mut self.all[place as usize];
-        // One that goes on behind a tail call is still open.
+        // A call that continues in a tail call is still open.
         cell.open -= u32::from(!call.goes_on);
         if call.is_shown {
             cell.sums.add_call(call, cell.open == 0, self.has_own_times);
@@ -65,13 +65,13 @@ impl Cells {
     }
 }
 
-/// How the group of a call is found.
+/// How the group of a call is determined.
 pub(crate) enum By {
-    /// By its function, with the number of the place + 1 of those that are known.
+    /// By its function. Stores index + 1 of the group of known functions.
     Function(Vec<Place>),
-    /// All of a thread are of one group.
+    /// All calls of a thread belong to one group.
     Thread(Place),
-    /// By the label that is in force where the call begins.
+    /// By the value of the label when the call begins.
     Label(Option<Option<u64>>),
 }
 

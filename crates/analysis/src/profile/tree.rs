@@ -1,7 +1,8 @@
 //! The calling-context tree: one node for each path of calls that occurred.
 //!
-//! A call of a function that is on its path already belongs to the node there: recursion makes no path longer, so there are no more
-//! nodes than paths without repetition.
+//! A call of a function that is already on its path belongs to the existing node. Recursion
+//! therefore doesn't lengthen paths, and the number of nodes is bounded by the number of paths
+//! without repetition.
 
 use rustc_hash::FxHashMap;
 
@@ -9,10 +10,10 @@ use super::functions::{FunctionNumber, Functions};
 use super::sums::Sums;
 use super::walk::{EndedCall, Visitor};
 
-/// Paths that have nodes of their own; calls on others are in [`Tree::further`].
+/// Largest number of paths with nodes; calls on other paths are in [`Tree::further`].
 pub const PATHS_MAX: usize = 1 << 18;
 
-/// The node that isn't a call: where threads begin.
+/// The root node, which isn't a call: threads begin there.
 pub const ROOT: usize = 0;
 
 /// A path of calls.
@@ -31,7 +32,7 @@ pub struct Node {
 #[derive(Clone, Debug)]
 pub struct Tree {
     nodes: Vec<Node>,
-    /// By node and function that is called there.
+    /// Child nodes by node and called function.
     edges: FxHashMap<(u32, FunctionNumber), u32>,
     /// Nodes of the open calls.
     stack: Vec<u32>,
@@ -41,7 +42,7 @@ pub struct Tree {
     further_open: u32,
 }
 
-/// No node: the call is among [`Tree::further`].
+/// Not a node: the call is counted in [`Tree::further`].
 const FURTHER: u32 = u32::MAX;
 
 impl Default for Tree {
@@ -63,7 +64,7 @@ impl Tree {
         }
     }
 
-    /// All nodes; parents come before their children, the first one is [`ROOT`].
+    /// All nodes. Parents come before their children; the first one is [`ROOT`].
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
     use everycall_timeline::EndKind;
 
-    /// Calls by their functions: each goes on until the next `0`.
+    /// A tree of calls given by function number; `0` ends the innermost call.
     fn tree(calls: &[FunctionNumber], limit: usize) -> Tree {
         let mut tree = Tree::with_limit(limit);
         let mut open = Vec::new();

@@ -1,7 +1,8 @@
-//! The one way through a trace that all profiles share: which calls pass the filter, which function each is of, how long it took itself.
+//! The traversal of a trace that all profiles share: which calls pass the filter, their functions
+//! and own times.
 //!
-//! Memory holds the open calls of one thread and the functions that occurred. Only with a label asked for it also holds one number for
-//! each call that has the label.
+//! Memory holds the open calls of one thread and the functions that occurred. If a label was
+//! requested, it also holds one number for each call with the label.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -16,37 +17,37 @@ use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
 use super::notes::Notes;
 use crate::view::TraceView;
 
-/// A call that ends and passes the filter, as far as its function, its label and its depth go.
+/// A call that ends and passes the filter's conditions on function, label and depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedCall {
     pub(crate) function: FunctionNumber,
-    /// Calls around it.
+    /// Number of enclosing calls.
     pub(crate) depth: u32,
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
-    /// Without what it called and without the time that its stack was suspended.
+    /// Time without callees and without the time in which its stack was suspended.
     pub(crate) own_ns: u64,
-    /// The time in it, but not in what it called, that its stack was suspended.
+    /// Time in it, but not in its callees, in which its stack was suspended.
     pub(crate) suspended_ns: u64,
-    /// What the thunk took that led to it by a jump, and which is one call with it.
+    /// Duration of the thunk that jumped to it and counts as the same call.
     pub(crate) thunk_ns: u64,
     pub(crate) how: EndKind,
     pub(crate) start_cut: bool,
-    /// Whether it passes the filter's times, too.
+    /// Whether it also passes the filter's conditions on times.
     pub(crate) is_shown: bool,
-    /// Whether it is a call, and not a thunk's other half.
+    /// Whether it counts as a call, rather than as the second half of a thunk.
     pub(crate) counts: bool,
-    /// It goes on behind a tail call: [`Visitor::tail_ended`] follows.
+    /// Whether it continues in a tail call: [`Visitor::tail_ended`] follows.
     pub(crate) goes_on: bool,
 }
 
-/// How long a call took with its tail calls.
+/// The duration of a call including its tail calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WithTail {
     pub(crate) duration_ns: u64,
-    /// What it jumped to isn't traced, or not known: it took no longer.
+    /// Whether the duration is an upper bound, because the jump's target isn't traced or not known.
     pub(crate) is_at_most: bool,
-    /// It isn't known when what it jumped to ended.
+    /// Whether the end of the jump's target is unknown.
     pub(crate) is_truncated: bool,
     pub(crate) is_shown: bool,
 }
@@ -57,52 +58,54 @@ impl EndedCall {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Whether it is known how long it took.
+    /// Whether its duration is known.
     pub(crate) fn is_timed(&self) -> bool {
         !self.start_cut && matches!(self.how, EndKind::Returned | EndKind::Jumped | EndKind::Unwound)
     }
 }
 
-/// Who is told of calls. Begins and ends nest, thread by thread.
+/// Receives the calls. Begins and ends nest within each thread.
 pub(crate) trait Visitor {
-    /// Calls of a thread follow.
+    /// The calls of a thread follow.
     fn thread(&mut self, thread: &Thread) {
         let _ = thread;
     }
 
-    /// A call begins. `from`: the function whose call jumped there.
+    /// A call begins. `from` is the function whose call jumped to it.
     fn begin(&mut self, function: FunctionNumber, from: Option<FunctionNumber>, functions: &Functions);
 
     /// The innermost call ends.
     fn end(&mut self, call: &EndedCall);
 
-    /// Before each begin, where a label was asked for: its value at the innermost call that has it, the one that begins included.
+    /// If a label was requested, called before each begin: its value at the innermost call that has
+    /// it, including the one that begins.
     fn label(&mut self, in_force: Option<Option<u64>>) {
         let _ = in_force;
     }
 
-    /// Whether calls go on until what they jumped to has ended.
+    /// Whether the duration of calls includes their tail calls.
     fn follows_tails(&self) -> bool {
         false
     }
 
-    /// By what [`Visitor::tail_ended`] tells the call that ended last.
+    /// The value that [`Visitor::tail_ended`] receives for the call that ended last.
     fn token(&self) -> u32 {
         0
     }
 
-    /// A call that went on has ended.
+    /// The tail call of a call has ended.
     fn tail_ended(&mut self, token: u32, call: &WithTail) {
         let _ = (token, call);
     }
 
-    /// The call of this function that ended last jumped to what isn't traced, which took this time at most.
+    /// The call of this function that ended last jumped to untraced code, where it spent at most
+    /// this time.
     fn untraced(&mut self, function: FunctionNumber, at_most_ns: u64) {
         let _ = (function, at_most_ns);
     }
 }
 
-/// The conditions of a filter on single calls.
+/// The filter's conditions on single calls.
 struct Window {
     since_ns: u64,
     until_ns: u64,
@@ -136,28 +139,28 @@ impl Window {
 struct Open {
     place: Place,
     location: everycall_timeline::Location,
-    /// Nanoseconds of the calls in it.
+    /// Nanoseconds of its callees.
     inner_ns: u64,
-    /// Whether a thunk around it led to it, which counts as this call.
+    /// Whether an enclosing thunk jumped to it, and counts as this call.
     is_led_to: bool,
-    /// Whether the visitor was told of it.
+    /// Whether the visitor received it.
     is_within: bool,
     rare: Option<Box<Rare>>,
 }
 
-/// What most calls don't have.
+/// Rarely needed fields.
 #[derive(Default)]
 struct Rare {
     suspended_ns: u64,
-    /// What the thunk before it took, and whether that passed the filter.
+    /// Duration of the thunk before it, and whether that passed the filter.
     thunk: Option<(u64, bool)>,
-    /// The value of the label that the visitor wants.
+    /// Value of the requested label.
     label: Option<Option<u64>>,
-    /// The calls that jumped there, one after the other.
+    /// The chain of calls that jumped to it.
     waiting: VecDeque<Waiting>,
 }
 
-/// A call that ended in a tail call, and goes on until what it jumped to has ended.
+/// A call that ended in a tail call and continues until its target ends.
 struct Waiting {
     token: u32,
     start_ns: u64,
@@ -167,7 +170,8 @@ struct Waiting {
     is_at_most: bool,
 }
 
-/// So many calls wait for one: of a longer chain of jumps, it isn't known when the first ones ended.
+/// Largest number of calls that wait for one. In a longer chain of jumps, the ends of the first
+/// ones are unknown.
 const WAITING_MAX: usize = 1_000;
 
 /// The call that ended last.
@@ -177,13 +181,14 @@ struct Before {
     is_within: bool,
 }
 
-/// A thunk that ended by a jump: it counts as the call that it leads to, if that follows.
+/// A thunk that ended in a jump. It counts as its target's call if that follows.
 struct Pending {
     call: EndedCall,
     is_within: bool,
 }
 
-/// Goes through the calls of `view` that pass `filter`. With `by_label`, the visitor is told of the values of that label.
+/// Traverses the calls of `view` that pass `filter`. With `by_label`, the visitor receives the
+/// values of that label.
 pub(crate) fn walk(
     view: &TraceView<'_>,
     filter: &Filter,
@@ -231,21 +236,21 @@ struct Walker<'w, P, V> {
     window: &'w Window,
     /// Whether the filter has a pattern.
     by_name: bool,
-    /// Places of the calls with the filter's label; none where every call will do.
+    /// Positions of the calls with the filter's label; `None` if no label is required.
     labelled: Option<Labelled>,
-    /// The same of the label whose values the visitor wants.
+    /// The same for the label that the visitor requested.
     values: Option<Labelled>,
-    /// Begins so far.
+    /// Number of begins so far.
     begins: u64,
     outermost_match: Option<usize>,
     outermost_label: Option<usize>,
     stack: Vec<Open>,
     before: Option<Before>,
     pending: Option<Pending>,
-    /// The calls that end in the tail call that comes next.
+    /// The calls that end in the next tail call.
     jumped: VecDeque<Waiting>,
     follows_tails: bool,
-    /// Whether there is anything in `pending` or `jumped`.
+    /// Whether `pending` or `jumped` is in use.
     has_loose_end: bool,
     functions: &'w mut Functions,
     places: &'w mut P,
@@ -280,7 +285,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         }
     }
 
-    /// Goes through all events of a thread.
+    /// Processes all events of a thread.
     fn walk(&mut self, events: impl Iterator<Item = TimelineEvent>, notes: &mut Notes) {
         for event in events {
             match event {
@@ -333,7 +338,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         self.stack.push(Open { place, location, inner_ns: 0, is_led_to, is_within, rare });
     }
 
-    /// What a call that begins has to do with the one that ended right before it.
+    /// Connects a call that begins with the one that ended right before it.
     #[cold]
     fn tie(&mut self, begin: &Begin, place: Place) -> Option<Box<Rare>> {
         self.has_loose_end = false;
@@ -343,7 +348,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         is_rare.then(|| Box::new(Rare { thunk, waiting, ..Rare::default() }))
     }
 
-    /// The call that ended last has nothing to do with what comes now.
+    /// The call that ended last isn't connected with the next event.
     #[cold]
     fn untie(&mut self) {
         self.has_loose_end = false;
@@ -353,7 +358,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         self.tails_end(None, false);
     }
 
-    /// Whether a call that begins passes the filter's pattern and label, or is in one that does.
+    /// Whether a call that begins passes the filter's pattern and label, or is within a call that
+    /// does.
     fn is_selected(&mut self, place: Place, index: usize) -> bool {
         if place.matches && self.outermost_match.is_none() {
             self.outermost_match = Some(index);
@@ -425,7 +431,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             goes_on: false,
         };
         if thunk_shown {
-            // The one that was counted as nothing yet.
+            // The thunk's call, which was not counted yet.
             call.thunk_ns = thunk_ns;
         }
         if place.thunk == Some(Thunk::This) && end.how == EndKind::Jumped && call.counts {
@@ -454,7 +460,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         }
     }
 
-    /// A call begins behind a tail call: those that wait for it, if it is what that led to.
+    /// A call begins after a tail call: takes over the calls that wait for it, if it is the jump's
+    /// target.
     #[cold]
     fn arrive(&mut self, tail_call: TailCall) -> VecDeque<Waiting> {
         if tail_call == TailCall::No {
@@ -465,7 +472,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         waiting
     }
 
-    /// What calls jumped to has ended.
+    /// The target of a tail call has ended.
     #[cold]
     fn tail_ends(&mut self, waiting: VecDeque<Waiting>, end: &End) {
         self.jumped = waiting;
@@ -478,7 +485,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         self.tails_end(Some(end.end_ns), is_truncated);
     }
 
-    /// What the calls that wait jumped to has ended then, or it isn't known when, and they end where they jumped.
+    /// Ends the calls that wait for a tail call's target: at `end_ns`, or where they jumped if the
+    /// end is unknown.
     fn tails_end(&mut self, end_ns: Option<u64>, is_truncated: bool) {
         while let Some(call) = self.jumped.pop_front() {
             let end_ns = end_ns.unwrap_or(call.end_ns);
@@ -498,7 +506,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         );
     }
 
-    /// What came of a thunk that jumped: a call of its function is one call with it. What it took then.
+    /// Resolves a thunk that jumped: a following call of its function is the same call. Returns the
+    /// thunk's duration in that case.
     #[cold]
     fn end_thunk(&mut self, begin: &Begin, place: Place) -> Option<(u64, bool)> {
         let pending = self.pending.as_ref()?;
@@ -515,12 +524,12 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         Some((call.duration_ns(), call.is_shown))
     }
 
-    /// A thunk is a call of its own: the function that it leads to wasn't called after it.
+    /// Counts a thunk as a call of its own, because its function's call didn't follow.
     #[cold]
     fn count_thunk(&mut self) {
         let Some(Pending { call, is_within }) = self.pending.take() else { return };
         if is_within {
-            // Its time was counted.
+            // Its time was counted already.
             let start_ns = call.end_ns;
             let thunk_ns = call.duration_ns();
             self.visitor.begin(call.function, None, self.functions);
@@ -533,7 +542,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         if gap.why == GapKind::Suspended
             && let Some(open) = self.stack.last_mut()
         {
-            // Its thread ran something else meanwhile.
+            // Its thread ran another stack meanwhile.
             let suspended_ns = &mut open.rare.get_or_insert_default().suspended_ns;
             *suspended_ns = suspended_ns.saturating_add(gap.until_ns.saturating_sub(gap.at_ns));
         }
@@ -553,15 +562,15 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
     }
 }
 
-/// The calls of a thread that carry a label, by their place among its begins, with the first value of it. A call is begun before it gets
-/// its label, so this takes a pass of its own.
+/// The calls of a thread that carry a label, by their position among its begins, with the label's
+/// first value. A label is set after its call has begun, so this needs a pass of its own.
 fn labelled_calls(
     view: &TraceView<'_>,
     index: usize,
     wanted: impl Fn(&str, Option<u64>) -> bool,
 ) -> Vec<(u64, Option<u64>)> {
     let mut found = Vec::new();
-    // Place, and whether it was found.
+    // Position, and whether it was found.
     let mut open: Vec<(u64, bool)> = Vec::new();
     let mut begins = 0;
     for event in view.events(index) {
@@ -596,7 +605,7 @@ mod tests {
     use crate::profile::sums::Sums;
     use crate::profile::table::{Cells, Table};
 
-    /// Functions by the tens of their addresses.
+    /// Functions at multiples of ten in the address space.
     struct ByTens<'t>(&'t dyn Fn(u64) -> Option<Thunk>);
 
     impl PlaceOf for ByTens<'_> {
@@ -632,7 +641,7 @@ mod tests {
         sums_of(Cells::default(), events, filter, thunk, name)
     }
 
-    /// The same, with tail calls.
+    /// The same including tail calls.
     fn sums_with_tails(events: &[TimelineEvent], name: &str) -> Sums {
         let mut cells = Cells::default();
         cells.follows_tails = true;
@@ -745,11 +754,11 @@ mod tests {
         assert_eq!((one.times.count(), one.times.max()), (1, Some(10)));
         let two = sums(&jumped(TailCall::Perhaps), &NOTHING, &first, "1");
         assert_eq!((two.calls, two.total_ns, two.own_ns, two.times.min()), (2, 10, 10, Some(2)));
-        // Nothing follows the thunk.
+        // No event follows the thunk.
         let alone = [begin(20, 0), begin(11, 1), end_by(11, 1, 3, EndKind::Jumped), end(20, 0, 5)];
         let alone = sums(&alone, &NOTHING, &first, "1");
         assert_eq!((alone.calls, alone.total_ns, alone.own_ns, alone.times.max()), (1, 2, 2, Some(2)));
-        // It has to do with the result.
+        // A thunk that adjusts the result.
         let around = |address: u64| (address == 11).then_some(Thunk::Result);
         let events = [begin(11, 0), begin(10, 2), end(10, 2, 8), end(11, 0, 10)];
         let inside = sums(&events, &NOTHING, &around, "1");
@@ -758,7 +767,7 @@ mod tests {
     }
 
     #[test]
-    fn suspended_time_is_nobodys_own() {
+    fn suspended_time_is_not_own_time() {
         let gap = Gap { at_ns: 20, until_ns: 50, why: GapKind::Suspended, resumed_by: None };
         let events = [begin(10, 0), TimelineEvent::Gap(gap), end(10, 0, 100)];
         let sum = sums(&events, &NOTHING, &|_| None, "1");
@@ -784,7 +793,7 @@ mod tests {
     #[test]
     fn with_tail_calls_a_call_goes_on_until_what_it_jumped_to_ends() {
         let jump = |address, start_ns, end_ns| end_by(address, start_ns, end_ns, EndKind::Jumped);
-        // 1 jumps to 2, which calls 1 and jumps to 3; then 1 jumps to what isn't traced.
+        // 1 jumps to 2, which calls 1 and jumps to 3; then 1 jumps to untraced code.
         let events = [
             begin(90, 0),
             begin(10, 10),
@@ -801,18 +810,18 @@ mod tests {
             end(90, 0, 200),
         ];
         let one = sums_with_tails(&events, "1");
-        // The call in the first one's tail is within it.
+        // The call in the first call's tail is within it.
         assert_eq!((one.calls, one.total_ns, one.own_ns, one.tail_calls), (3, 60 + 50, 10 + 5 + 3, 2));
         assert_eq!((one.times.count(), one.times.sum(), one.at_most), (3, 60 + 5 + 50, 1));
         let two = sums_with_tails(&events, "2");
         assert_eq!((two.calls, two.total_ns, two.own_ns, two.times.max()), (1, 50, 15, Some(50)));
         assert_eq!(sums_with_tails(&events, "3").total_ns, 30);
         assert_eq!(sums_with_tails(&events, "9").own_ns, 200 - 10 - 20 - 30 - 3);
-        // Without: what `replay` shows.
+        // Without tail calls: as `replay` shows them.
         let slices = sums(&events, &NOTHING, &|_| None, "1");
         assert_eq!((slices.total_ns, slices.times.sum(), slices.untraced_at_most_ns), (18, 18, 47));
 
-        // Nothing is known of what follows the jump, or of its end.
+        // The target of the jump, and its end, are unknown.
         let lost = [begin(10, 0), jump(10, 0, 5), begin(20, 9), end(20, 9, 12)];
         assert_eq!(sums_with_tails(&lost, "1").total_ns, 5);
         let cut = [

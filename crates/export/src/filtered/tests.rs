@@ -1,4 +1,4 @@
-//! Against a model that looks at whole calls and spans.
+//! Compares the filter with a model that examines whole calls and spans.
 
 use super::*;
 use crate::filter::{Filter, LabelPattern};
@@ -7,7 +7,7 @@ use crate::testing::Calls;
 use everycall_timeline::{Loss, SpanEndKind};
 use regex::Regex;
 
-/// A small generator, so that a failure comes back with its seed.
+/// A small random number generator, so that a failure can be repeated by its seed.
 struct Dice(u64);
 
 impl Dice {
@@ -83,14 +83,14 @@ fn random_filter(dice: &mut Dice) -> Filter {
     }
 }
 
-/// Function, begin and end of calls; everything else that is shown.
+/// Function, begin and end of calls; all other shown events.
 #[derive(Debug, Default, PartialEq)]
 struct Shown {
     calls: Vec<(u64, u64, u64)>,
     others: Vec<TimelineEvent>,
 }
 
-/// A whole call, by looking at everything.
+/// A complete call, with all that is known about it.
 struct Whole {
     begin: usize,
     end: usize,
@@ -98,7 +98,7 @@ struct Whole {
     labelled: bool,
 }
 
-/// What the conditions in the table of [`crate::filter`] let through, found by looking at whole calls and spans.
+/// What the conditions in the table of [`crate::filter`] show, computed from whole calls and spans.
 fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
     let since_ns =
         filter.since_ns.unwrap_or(0).max(filter.last_ns.map_or(0, |last| trace_end_ns.saturating_sub(last)));
@@ -127,13 +127,13 @@ fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
             _ => {}
         }
     }
-    // The calls around a place, outermost first.
+    // The calls around a position, outermost first.
     let around = |place: usize| {
         let around: Vec<&Whole> =
             wholes.iter().filter(|call| call.begin < place && place < call.end).collect();
         around
     };
-    // Calls from the outermost of both kinds inwards.
+    // Calls from the outermost match of both kinds inwards.
     let inside = |calls: &[&Whole]| {
         let first = |is: &dyn Fn(&Whole) -> bool| calls.iter().position(|call| is(call));
         let (by_name, by_label) = (first(&|call| call.matches), first(&|call| call.labelled));
@@ -234,7 +234,7 @@ fn filters_agree_with_looking_at_whole_calls() {
         }
         assert!(open.is_empty(), "seed {seed}: balance");
         let mut expected = expected(&calls, &filter, trace_end_ns);
-        // What happens at the same time may come in any order where some of it was pending.
+        // Events at the same time may be in any order if some of them were pending.
         for shown in [&mut shown, &mut expected] {
             shown.others.sort_by_key(|event| (event.at_ns(), format!("{event:?}")));
         }
@@ -257,7 +257,7 @@ fn labels_of_pending_calls_are_bounded_and_none_is_forgotten() {
             _ => 0,
         });
         assert_eq!(marks, if shown { PENDING_MARKS_MAX } else { 0 });
-        // Nobody knows any more whose they were.
+        // The call that they belonged to is not known any more.
         assert_eq!(left_out.sum::<u64>(), 50_000 - PENDING_MARKS_MAX as u64);
     }
 }
@@ -279,7 +279,7 @@ fn many_losses_behind_a_pending_call_are_added_up_and_none_is_forgotten() {
     assert_eq!(sum, 200_000);
 }
 
-/// What isn't traced is shown with the call that jumped there, and by its own duration.
+/// Untraced code is shown with the call that jumped to it, and by its own duration.
 #[test]
 fn what_is_not_traced_is_filtered_like_the_call_before_it() {
     let mut calls = Calls::default();

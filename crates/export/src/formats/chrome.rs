@@ -57,9 +57,9 @@ pub(crate) struct Chrome<'o> {
     with_sources: bool,
     titles: Titles,
     is_first: bool,
-    /// The thread, and its place among all.
+    /// The thread, and its position among all threads.
     thread: (Thread, usize),
-    /// How each slice of the thread begins.
+    /// The beginning of each slice of the thread.
     prefix: Vec<u8>,
 }
 
@@ -119,7 +119,7 @@ impl<'o, S: Source> DrawnSink<'o, S> for Chrome<'o> {
     #[inline]
     fn draw(&mut self, export: &mut Export<'_, S>, drawn: &Drawn, pen: &Pen) {
         if matches!(drawn, Drawn::Begin { .. }) {
-            // A slice is written when it ends.
+            // A slice is written at its end.
             return;
         }
         let Chrome { titles, prefix, thread: (thread, index), .. } = self;
@@ -165,11 +165,11 @@ impl<'o, S: Source> DrawnSink<'o, S> for Chrome<'o> {
 /// Slice names, as JSON.
 #[derive(Default)]
 struct Titles {
-    /// By function; empty for those that are named nowhere.
+    /// By function; empty for functions whose name wasn't written.
     json: Vec<Vec<u8>>,
-    /// By function: members of `args` that are the same for all of its slices.
+    /// By function: members of `args` that all of its slices have in common.
     details: Vec<Vec<u8>>,
-    /// Which file a plain slice name stands for.
+    /// The file that a plain slice name refers to.
     files: FxHashMap<String, Option<String>>,
 }
 
@@ -211,13 +211,13 @@ impl Titles {
         }
     }
 
-    /// What is known of a function that was named before, as members of an object.
+    /// Further facts about a function whose name was written, as members of an object.
     #[inline]
     fn details(&self, id: FunctionId) -> &[u8] {
         self.details.get(id.index()).map_or(&[], Vec::as_slice)
     }
 
-    /// The functions that have a slice, with their slice names.
+    /// The functions with slices, and their slice names.
     fn used<'a>(&'a self, functions: &'a Functions<'_>) -> impl Iterator<Item = (&'a Function, &'a [u8])> {
         functions
             .iter()
@@ -304,7 +304,7 @@ impl<'a> Members<'a> {
         Members { bytes, next: b'{' }
     }
 
-    /// Begins a member; its value is to be written behind it.
+    /// Begins a member; its value must be appended next.
     fn key(&mut self, name: &str) -> &mut Vec<u8> {
         self.bytes.push(std::mem::replace(&mut self.next, b','));
         put_string(self.bytes, name);
@@ -312,7 +312,7 @@ impl<'a> Members<'a> {
         self.bytes
     }
 
-    /// Adds members that are written already.
+    /// Appends members that are already JSON.
     fn ready(&mut self, written: &[u8]) {
         if !written.is_empty() {
             self.bytes.push(std::mem::replace(&mut self.next, b','));
@@ -327,7 +327,7 @@ impl<'a> Members<'a> {
                 self.bytes.push(std::mem::replace(&mut self.next, b','));
             }
             self.bytes.extend_from_slice(std::mem::replace(&mut separator, b", "));
-            // None of them needs an escape.
+            // Remarks need no escaping.
             self.bytes.extend_from_slice(remark.as_bytes());
         }
         if separator.len() == 2 {
@@ -359,7 +359,8 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     bytes.extend_from_slice(b",\"cat\":");
     put_string(bytes, category);
     if let Some(span) = number {
-        // Numbers of spans are those of one thread. A local one lets viewers show them with their process.
+        // Numbers of spans are unique within a thread. A local id lets viewers show them with their
+        // process.
         bytes.extend_from_slice(b",\"id2\":{\"local\":");
         put_string(bytes, &format!("{index:x}.{span:x}"));
         bytes.push(b'}');
@@ -378,7 +379,7 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
             if mark.value.is_some() {
                 let value = members.key("value");
                 match mark.kind {
-                    // Viewers draw numbers only, as doubles.
+                    // Viewers only draw numbers, as doubles.
                     MarkKind::Counter => {
                         let number = mark.value.unwrap_or(0).cast_signed();
                         value.extend_from_slice(number.to_string().as_bytes());
@@ -399,7 +400,7 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     bytes.push(b'}');
 }
 
-/// The arrows from and to a slice: a chain of tail calls is one flow.
+/// The arrows to and from a slice: a chain of tail calls is one flow.
 fn put_arrows(bytes: &mut Vec<u8>, jumps: &Jumps) {
     let Some(chain) = jumps.arrives_by.or(jumps.leaves_by) else { return };
     bytes.extend_from_slice(b",\"bind_id\":\"0x");

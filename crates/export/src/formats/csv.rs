@@ -1,4 +1,5 @@
-//! Comma-separated values (RFC 4180, with plain newlines): a header, then a line for each call, written when it ends.
+//! Comma-separated values (RFC 4180, with plain newlines): a header, then a line for each call,
+//! written when it ends.
 //!
 //! ```text
 //! kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks
@@ -9,10 +10,12 @@
 //! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin. In their place are `start_realtime_ns`, which
 //!   counts from 1970, or `start_ticks` and `duration_ticks`, if asked for.
 //! - `depth` counts the shown calls around the call.
-//! - `remarks` are those of the other outputs, such as `truncated at end` or `unwound`, with `; ` between them.
-//! - Other kinds of lines: `lost`, `orphan exit` and `left out` (`value` is how many, empty where nobody counted), `label`,
-//!   `instant`, `throw`, `catch`, `span`, `orphan span end` (the name in the column of functions, `value` what it was given),
-//!   `not recorded` and `suspended`. Whoever wants calls alone selects those of kind `call`.
+//! - `remarks` are those of the other outputs, such as `truncated at end` or `unwound`, separated
+//!   by `; `.
+//! - Other kinds of lines: `lost`, `orphan exit` and `left out` (`value` is the count, empty if
+//!   unknown), `label`, `instant`, `throw`, `catch`, `span`, `orphan span end` (the name is in the
+//!   function column, `value` is its value), `not recorded` and `suspended`. To get only calls,
+//!   select lines of kind `call`.
 
 use std::io::Write;
 
@@ -34,7 +37,7 @@ pub(crate) struct Csv<'o> {
     portions: Portions<'o>,
     /// `,pid,tid,thread,` of the thread.
     thread: Vec<u8>,
-    /// By function: `,function,module,file,line,`; empty for those that had no line yet.
+    /// By function: `,function,module,file,line,`; empty for functions without lines so far.
     functions: Vec<Vec<u8>>,
     /// Open calls of the thread.
     depth: u64,
@@ -45,7 +48,7 @@ impl<'o> Csv<'o> {
         Csv { portions: Portions::new(out), thread: Vec::new(), functions: Vec::new(), depth: 0 }
     }
 
-    /// All up to the times.
+    /// Everything before the times.
     fn head(&mut self, kind: &str) -> &mut Vec<u8> {
         let bytes = &mut self.portions.bytes;
         bytes.extend_from_slice(kind.as_bytes());
@@ -108,7 +111,7 @@ impl<'o> Csv<'o> {
             MarkKind::Log => ("log", None),
             MarkKind::OrphanSpanEnd => ("orphan span end", None),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
-            // Its end has all of it.
+            // The line of its end includes it.
             MarkKind::SpanBegin { .. } => return,
         };
         let start_ns = start.map_or(mark.at_ns, |(start_ns, ..)| start_ns);
@@ -195,7 +198,7 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
     }
 }
 
-/// The columns of a function where there is none.
+/// Empty function columns.
 const NO_FUNCTION: &[u8] = b",,,,,";
 
 fn put_function(bytes: &mut Vec<u8>, function: &Function) {
@@ -237,7 +240,7 @@ fn put_remarks<'t>(bytes: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) 
     bytes.push(b'\n');
 }
 
-/// A text, in quotes where it must be.
+/// A text, quoted if necessary.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     if !text.contains([',', '"', '\n', '\r']) {
         return bytes.extend_from_slice(text.as_bytes());

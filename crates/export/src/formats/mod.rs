@@ -1,7 +1,8 @@
-//! What `everycall export` writes: one module for each format.
+//! The formats that `everycall export` writes: one module for each.
 //!
-//! A new one is a module with a [`Sink`](crate::driver::Sink) or a [`DrawnSink`](crate::driver::DrawnSink), a line in each item
-//! of this file, and its golden file in `tests/golden.rs`. The command, its help and its messages read what stands here.
+//! A new format needs a module with a [`Sink`](crate::driver::Sink) or a
+//! [`DrawnSink`](crate::driver::DrawnSink), a line in each item of this file, and its golden file
+//! in `tests/golden.rs`. The command, its help and its messages use the tables below.
 
 mod chrome;
 mod csv;
@@ -19,42 +20,43 @@ use crate::parse::ParseError;
 use crate::source::Source;
 use crate::summary::{Note, Summary};
 
-/// What `export` can write.
+/// A format that `export` can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Chrome JSON, with source code for vizviewer's panel.
     Vizviewer,
     /// Chrome JSON alone.
     Chrome,
-    /// Perfetto's own.
+    /// Perfetto's native format.
     Perfetto,
-    /// Comma-separated values, a line for each call.
+    /// Comma-separated values, one line per call.
     Csv,
 }
 
-/// What there is to know of a format.
+/// Facts about a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FormatFacts {
-    /// As written on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// What it is, in a few words.
     pub description: &'static str,
-    /// Ending of its files, without the dot.
+    /// File name extension, without the dot.
     pub ending: &'static str,
-    /// How to look at a file of it; `{}` stands for the file's path.
+    /// How to view such a file; `{}` stands for the file's path.
     pub viewer: &'static str,
-    /// Whether it holds source code, which isn't for everybody.
+    /// Whether it contains source code, which may be confidential.
     pub has_sources: bool,
-    /// Whether each slice repeats which calls were inlined into its function, so that these make large files much larger.
+    /// Whether each slice repeats the calls that were inlined into its function, which makes large
+    /// files much larger.
     pub repeats_inlined_calls: bool,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 4] = [Format::Vizviewer, Format::Chrome, Format::Perfetto, Format::Csv];
 
-    /// What there is to know of it.
+    /// The facts about it.
     #[must_use]
     pub fn facts(self) -> FormatFacts {
         match self {
@@ -94,7 +96,7 @@ impl Format {
     }
 }
 
-/// Writes what `filter` lets through of `source` in a format.
+/// Writes what passes `filter` of `source` in a format.
 pub(crate) fn write(
     format: Format,
     source: &impl Source,

@@ -52,13 +52,13 @@ use self::parts::{
 
 const CLOCK_REALTIME: u64 = 1;
 const CLOCK_BOOTTIME: u64 = 6;
-/// The first of the numbers for clocks of one sequence's own.
+/// The smallest clock number that is local to a sequence.
 const CLOCK_OWN: u64 = 64;
 const SEQUENCE_FIRST: u64 = 2;
-/// Number of [`text::DEEPER`]; functions come behind it.
+/// Number of [`text::DEEPER`]; numbers of functions follow.
 const NAME_DEEPER: u64 = 1;
 
-/// The first of the numbers of counters' tracks.
+/// The smallest number of a counter track.
 const COUNTERS: u64 = 1 << 63;
 
 /// The output.
@@ -127,7 +127,7 @@ impl<'o, S: Source> DrawnSink<'o, S> for Perfetto<'o> {
     }
 
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
-        // Nothing at all would be no trace to Perfetto.
+        // Perfetto doesn't accept an empty file as a trace.
         if !self.any_process {
             let first = export.source.processes().first();
             let (pid, name) = first.map_or((0, ""), |first| (first.pid, &first.name));
@@ -143,13 +143,13 @@ struct Track {
     sequence: u64,
     /// The sequence's field, encoded.
     sequence_field: Vec<u8>,
-    /// Stamp of the packet before.
+    /// Time stamp of the previous packet.
     now_ns: u64,
-    /// By number of a name: the last sequence that has it.
+    /// By number of a name: the last sequence that defined it.
     named_in: Vec<u64>,
     details: DetailTexts,
     lanes: Lanes,
-    /// Of the thread's process.
+    /// Process of the thread.
     pid: u32,
     /// Numbers of the counters' tracks.
     counters: FxHashMap<(u32, MarkName), u64>,
@@ -158,7 +158,7 @@ struct Track {
 /// The tracks of a thread's spans, by number.
 #[derive(Default)]
 struct Lanes {
-    /// Those that were begun.
+    /// Number of tracks that were begun.
     count: u64,
     free: BTreeSet<u64>,
     /// By number of an open span.
@@ -207,7 +207,7 @@ impl Track {
         });
     }
 
-    /// Distinct from those of processes, which are their numbers.
+    /// Differs from those of processes, which are their numbers.
     fn uuid(&self) -> u64 {
         self.sequence | 1 << 32
     }
@@ -234,7 +234,7 @@ impl Track {
         }
     }
 
-    /// The name with this number and what goes with it, which the sequence has from now on.
+    /// Defines the name with this number in the sequence, with its attributes.
     fn first_use(&mut self, number: u64, what: Option<FunctionId>, functions: &Functions<'_>) -> Vec<u8> {
         self.named_in.resize(self.named_in.len().max(number as usize + 1), 0);
         self.named_in[number as usize] = self.sequence;
@@ -269,7 +269,7 @@ impl Track {
         });
     }
 
-    /// Interned data in a packet of its own, if there is any.
+    /// Writes interned data in a packet of its own, if there is any.
     fn put_interned(&self, bytes: &mut Vec<u8>, interned: &[u8]) {
         if !interned.is_empty() {
             put_packet(bytes, |packet| {
@@ -279,7 +279,7 @@ impl Track {
         }
     }
 
-    /// The begin of a call that a jump made, with the arrow to it.
+    /// Writes the begin of a call that a jump made, with the arrow to it.
     fn put_tail_call(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -460,7 +460,7 @@ impl Track {
         });
     }
 
-    /// A value of a counter, on the track that all threads of the process share.
+    /// Writes a value of a counter to the track that all threads of the process share.
     fn put_counter(&mut self, bytes: &mut Vec<u8>, mark: &Mark, source: &impl Source) {
         let name = text::mark_name(source, mark.name);
         let next = self.counters.len() as u64;
@@ -490,7 +490,7 @@ impl Track {
         });
     }
 
-    /// The track for a span that begins: the first one that is free.
+    /// The track for a span that begins: the first free one.
     fn take_lane(&mut self, bytes: &mut Vec<u8>, span: u32) -> u64 {
         let lane = self.lanes.free.pop_first().unwrap_or_else(|| {
             let lane = self.lanes.count;
@@ -510,7 +510,7 @@ impl Track {
         self.lane_uuid(lane)
     }
 
-    /// Distinct from those of threads and processes.
+    /// Differs from those of threads and processes.
     fn lane_uuid(&self, lane: u64) -> u64 {
         self.sequence | (2 + lane) << 32
     }
@@ -524,7 +524,7 @@ impl Track {
         });
     }
 
-    /// Begins a packet of less than 128 bytes in place.
+    /// Writes a packet of less than 128 bytes in place.
     #[inline]
     fn open_small(&mut self, bytes: &mut Vec<u8>, at_ns: u64) -> usize {
         let delta_ns = self.advance(at_ns);

@@ -1,4 +1,4 @@
-//! Just enough of the protobuf encoding to write messages, no schema and no reading.
+//! The part of the protobuf encoding that writing messages needs: no schema and no reading.
 
 /// Appends fields to a message.
 pub(crate) trait Message {
@@ -11,7 +11,7 @@ pub(crate) trait Message {
         self.bytes(field, value.as_bytes());
     }
 
-    /// A message within the message. Its length must be known first, so it is built apart.
+    /// Appends a nested message. Its length comes first, so it is built separately.
     fn message(&mut self, field: u32, build: impl FnOnce(&mut Vec<u8>)) {
         let mut inner = Vec::new();
         build(&mut inner);

@@ -1,4 +1,4 @@
-//! Recordings made by hand.
+//! Hand-made recordings.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use everycall_export::{
     LossKind, Mark, MarkKind, MarkName, Names, Process, Source, SpanEndKind, TailCall, Thread, TimelineEvent,
 };
 
-/// A program whose calls are given one by one.
+/// A program whose calls are added one by one.
 pub struct Program {
     pub processes: Vec<Process>,
     pub threads: Vec<Thread>,
@@ -37,7 +37,7 @@ impl Default for Program {
 }
 
 impl Program {
-    /// Threads from here on are of another process.
+    /// Later threads belong to another process.
     #[allow(dead_code, reason = "not every test file has several processes")]
     pub fn process(&mut self, pid: u32, parent_pid: u32, command: &[&str]) -> &mut Self {
         let name = command[0].rsplit('/').next().unwrap().to_owned();
@@ -67,7 +67,7 @@ impl Program {
         self.begin_how(function, start_ns, false, tail_call)
     }
 
-    /// A call of which nobody knows who made it.
+    /// A call of unknown caller.
     #[allow(dead_code, reason = "not every test file has what is unsure")]
     pub fn begin_unsure(&mut self, function: u64, start_ns: u64) -> &mut Self {
         self.begin(function, start_ns);
@@ -128,7 +128,7 @@ impl Program {
         self.mark(at_ns, name, value, MarkKind::SpanBegin { span, cut })
     }
 
-    /// Ends the first one of this name.
+    /// Ends the first open span with this name.
     pub fn span_end(&mut self, at_ns: u64, name: &str, how: SpanEndKind) -> &mut Self {
         let at = self.spans.iter().position(|span| span.2 == name).expect("an open span");
         let (span, start_ns, name, value, start_cut) = self.spans.remove(at);
@@ -139,7 +139,7 @@ impl Program {
         self.push(TimelineEvent::Gap(Gap { at_ns, until_ns, why, resumed_by: None }))
     }
 
-    /// A suspended stack that a thread goes on with.
+    /// A suspended stack that a thread resumes.
     #[allow(dead_code, reason = "not every test file has stacks that are suspended")]
     pub fn suspended(&mut self, at_ns: u64, until_ns: u64, thread: u32) -> &mut Self {
         let why = GapKind::Suspended;
@@ -186,7 +186,7 @@ impl Source for Program {
     }
 }
 
-/// Functions by address: name, file, line. Others are called f and their number.
+/// Functions by address: name, file, line. Other functions are named f and their number.
 #[derive(Default)]
 pub struct Book {
     pub functions: BTreeMap<u64, (String, Option<String>, Option<u32>)>,
@@ -236,7 +236,7 @@ impl Names for Book {
     }
 }
 
-/// Threads with one of everything that an output may have to show.
+/// Threads with at least one of everything that outputs show.
 pub fn everything() -> (Program, Book) {
     let mut program = Program { realtime_ns: Some(1_700_000_000_000_000_000), ..Program::default() };
     program
@@ -341,7 +341,7 @@ pub fn family() -> Program {
     program
 }
 
-/// A thread with tail calls: a chain of three, one whose target isn't known, one into a function that isn't traced.
+/// A thread with tail calls: a chain of three, one of unknown target, one into untraced code.
 #[allow(dead_code, reason = "not every test file has tail calls")]
 pub fn jumps() -> (Program, Book) {
     let mut program = Program::default();
@@ -370,7 +370,7 @@ pub fn jumps() -> (Program, Book) {
     (program, everything().1)
 }
 
-/// A thread's own stack and a fiber's, with what isn't known of some of their calls.
+/// A thread's own stack and a fiber's, with calls about which facts are unknown.
 #[allow(dead_code, reason = "not every test file has what is unsure")]
 pub fn unsure() -> (Program, Book) {
     let mut program = Program::default();
@@ -399,7 +399,7 @@ pub fn unsure() -> (Program, Book) {
     (program, everything().1)
 }
 
-/// Calls of functions of which more is known than their names, in two threads.
+/// Calls in two threads, of functions with further facts besides their names.
 #[allow(dead_code, reason = "not every test file has details")]
 pub fn details() -> (Program, Book) {
     let mut program = Program::default();

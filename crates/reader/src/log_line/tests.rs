@@ -165,7 +165,7 @@ fn records_are_read_as_documented() {
 }
 
 #[test]
-fn nonsense_hurts_nobody() {
+fn hostile_log_records_are_decoded_without_panic() {
     let mut random = 1_u64;
     let mut next = || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -275,7 +275,7 @@ mod tests {
 
     /// The traced program may write anything anywhere.
     #[test]
-    fn nonsense_is_read_without_harm() {
+    fn overwritten_memory_is_read_without_panic() {
         let arena = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing).unwrap().arena().unwrap();
         let layout = *arena.layout();
         let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)

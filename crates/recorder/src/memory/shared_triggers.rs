@@ -247,7 +247,7 @@ mod tests {
 
     /// Calls may be posted faster than each look ends: then the process never finds that all was heard.
     #[test]
-    fn whoever_keeps_calls_is_known_to_be_there_though_never_done() {
+    fn a_keeper_that_never_catches_up_counts_as_alive() {
         let arena =
             Capacity::find(RING_SIZE_MIN, None, Some(1 << 20), Unrecorded::Nothing).unwrap().arena().unwrap();
         let triggers = SharedTriggers::map(&arena).unwrap().unwrap();

@@ -334,7 +334,7 @@ mod tests {
 
     /// Programs may write any number in the place of their own.
     #[test]
-    fn nobody_waits_for_the_end_of_strangers() {
+    fn the_end_of_foreign_processes_isnt_awaited() {
         let (tell, told) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let waits = move || {

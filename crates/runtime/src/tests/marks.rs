@@ -3,7 +3,7 @@
 use crate::features::marks::{Change, Marks, PATCHED, UNWANTED, Whole, is_on};
 
 #[test]
-fn a_site_is_on_when_nobody_wants_it_off_or_a_handler_wants_it() {
+fn a_site_is_on_unless_switched_off_or_if_a_handler_needs_it() {
     let on_in = |marks, all_on, is_handled| is_on(marks, Whole { is_on: all_on, is_handled });
     for (marks, on, off, handled_while_off) in [
         (0, true, false, false),

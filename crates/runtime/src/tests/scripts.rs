@@ -103,7 +103,7 @@ fn recursion_beyond_the_capacity_comes_back() {
 }
 
 #[test]
-fn jumps_out_of_deep_recursion_leave_nothing() {
+fn jumps_out_of_deep_recursion_leave_no_open_calls() {
     for depth in [CAPACITY - 2, CAPACITY + 500] {
         let mut machine = Machine::new(0, &[]);
         machine.catch(|machine| {

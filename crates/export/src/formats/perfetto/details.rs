@@ -1,4 +1,5 @@
-//! What is the same for all slices of a function: written once in each sequence, and named by numbers in each slice.
+//! The attributes that all slices of a function have in common: written once in each sequence, and
+//! referred to by numbers in each slice.
 
 use crate::filtered::Tail;
 use crate::formats::protobuf::Message;
@@ -8,13 +9,13 @@ use crate::text;
 use super::fields::{annotation, event, interned};
 use super::packets::{close_small, open_small, put_entry};
 
-/// Texts that one function may have.
+/// Largest number of texts per function.
 const TEXTS_MAX: usize = 5;
-/// Which of them is its name, for calls that it jumps to.
+/// Index of its name among them, for calls that it jumps to.
 const TEXT_NAME: usize = TEXTS_MAX - 1;
-/// Number of the remark that a call ends in a tail call; texts of functions come behind it.
+/// Number of the remark that a call ends in a tail call; numbers of functions' texts follow.
 const TEXT_JUMPED: u64 = 1;
-/// Names of annotations; their numbers are their places, from 1.
+/// Names of annotations; their numbers are their positions, from 1.
 const KEYS: [&str; 7] = [
     "remark",
     "tail_call_of",
@@ -31,11 +32,11 @@ const KEY_PERHAPS: u64 = 3;
 /// The texts of functions that have occurred.
 #[derive(Default)]
 pub(super) struct DetailTexts {
-    /// By function; none for those that weren't asked for yet.
+    /// By function; `None` for functions that weren't looked up yet.
     functions: Vec<Option<OfFunction>>,
-    /// The last sequence that has the texts of jumps.
+    /// The last sequence that defined the texts for jumps.
     jumps_in: u64,
-    /// By function: the last sequence that has its name as that of a call that jumped.
+    /// By function: the last sequence that defined its name as that of a call that jumped.
     jumpers_in: Vec<u64>,
 }
 
@@ -46,7 +47,7 @@ struct OfFunction {
 }
 
 impl DetailTexts {
-    /// What a slice's begin carries; nothing for functions that weren't written to any sequence.
+    /// The attributes of a slice's begin; empty for functions that weren't written to any sequence.
     #[inline]
     pub(super) fn annotations(&self, what: Option<FunctionId>) -> &[u8] {
         match what.and_then(|function| self.functions.get(function.index())) {
@@ -70,7 +71,8 @@ impl DetailTexts {
         }
     }
 
-    /// Writes into interned data what tells of a jump out of this function, as far as the sequence doesn't have it.
+    /// Writes the texts for a jump out of this function into interned data, unless the sequence has
+    /// them.
     pub(super) fn put_jumps(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -88,7 +90,7 @@ impl DetailTexts {
         }
     }
 
-    /// Writes into interned data what tells of jumps, unless the sequence has it.
+    /// Writes the texts for jumps into interned data, unless the sequence has them.
     #[inline]
     pub(super) fn put_jumped(&mut self, bytes: &mut Vec<u8>, sequence: u64) {
         if std::mem::replace(&mut self.jumps_in, sequence) != sequence {

@@ -1,4 +1,4 @@
-//! Field numbers, as in `protos/perfetto/trace` in Perfetto's sources: they are stable.
+//! Field numbers, as in `protos/perfetto/trace` of Perfetto's sources, which never change.
 
 /// Fields of `Trace` and `TracePacket`.
 pub(super) mod packet {
@@ -12,7 +12,7 @@ pub(super) mod packet {
     pub(in crate::formats::perfetto) const SEQUENCE_FLAGS: u32 = 13;
     pub(in crate::formats::perfetto) const DEFAULTS: u32 = 59;
     pub(in crate::formats::perfetto) const TRACK: u32 = 60;
-    /// Of `SEQUENCE_FLAGS`: numbers of names begin anew.
+    /// Value of `SEQUENCE_FLAGS`: interned numbers are reset.
     pub(in crate::formats::perfetto) const STATE_CLEARED: u64 = 1;
 }
 
@@ -44,7 +44,7 @@ pub(super) mod annotation {
     pub(in crate::formats::perfetto) const STRING_NUMBER: u32 = 17;
 }
 
-/// Fields of `InternedData`, whose entries are numbers and texts alike.
+/// Fields of `InternedData`, whose entries are pairs of number and text.
 pub(super) mod interned {
     pub(in crate::formats::perfetto) const EVENT_NAME: u32 = 2;
     pub(in crate::formats::perfetto) const ANNOTATION_NAME: u32 = 3;

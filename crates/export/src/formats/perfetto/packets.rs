@@ -1,13 +1,13 @@
-//! Parts that packets are made of.
+//! Parts of packets.
 
 use crate::formats::protobuf::Message;
 
 use super::fields::packet;
 
-/// The sequence of what belongs to no thread.
+/// The sequence for everything outside of threads.
 pub(super) const SEQUENCE_PROCESS: u64 = 1;
 
-/// Begins a message of less than 128 bytes; tells where its content begins.
+/// Begins a message of less than 128 bytes. Returns the position of its content.
 #[inline]
 pub(super) fn open_small(bytes: &mut Vec<u8>, field: u32) -> usize {
     bytes.varint(u64::from(field) << 3 | 2);
@@ -22,7 +22,7 @@ pub(super) fn close_small(bytes: &mut [u8], start: usize) {
     bytes[start - 1] = length as u8;
 }
 
-/// A text that is known by its number from here on.
+/// Defines the number of a text.
 pub(super) fn put_entry(interned: &mut Vec<u8>, field: u32, number: u64, text: &str) {
     interned.message(field, |entry| {
         entry.number(1, number);

@@ -1,4 +1,4 @@
-//! Messages within packets that several kinds of packets share.
+//! Nested messages that several kinds of packets have in common.
 
 use crate::formats::protobuf::Message;
 use crate::labels::Labels;
@@ -8,7 +8,7 @@ use crate::text;
 use super::fields::{annotation, event, packet};
 use super::packets::{SEQUENCE_PROCESS, put_packet};
 
-/// The process tree, where there is more than one process.
+/// The process tree, if there is more than one process.
 pub(super) fn put_family(bytes: &mut Vec<u8>, processes: &[Process]) {
     if processes.len() < 2 {
         return;
@@ -65,10 +65,10 @@ pub(super) fn put_remarks<'t>(event: &mut Vec<u8>, remarks: impl Iterator<Item =
     }
 }
 
-/// The value of an annotation; an empty text where there is none.
+/// The value of an annotation; an empty text if there is none.
 pub(super) fn put_value(annotation: &mut Vec<u8>, value: Option<u64>) {
     match value {
-        // Trace processors keep numbers with a sign.
+        // Trace processors store signed numbers.
         Some(value) if i64::try_from(value).is_err() => {
             annotation.text(annotation::STRING, &value.to_string())
         }
