@@ -352,6 +352,25 @@ fn programs_are_followed_from_their_first_call_to_their_last() {
 }
 
 #[test]
+fn short_threads_are_shown_or_counted() {
+    let place = Place::new("follow-short-threads");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "short_threads.c", "-pthread"], "short_threads");
+    for threads in [8, 12_000] {
+        let mut command = Command::new(everycall());
+        command.args(["follow", "leaf", "middle", "--"]).arg(&program).arg(threads.to_string());
+        let text = successful(&mut command);
+        let shown = text.lines().filter(|line| line.contains(" leaf #")).count();
+        let missed = |line: &str| -> usize {
+            let count = line.split("... calls of ").nth(1).and_then(|rest| rest.split(' ').next());
+            count.map_or(0, |count| count.replace(',', "").parse().unwrap())
+        };
+        let missed: usize = text.lines().map(missed).sum();
+        assert_eq!(shown + missed, threads, "{missed} missed");
+        followed(&text.lines().filter(|line| !line.contains("... ")).collect::<Vec<_>>().join("\n"));
+    }
+}
+
+#[test]
 fn a_killed_programs_last_calls_are_shown() {
     let place = Place::new("follow-program-killed");
     let program = program(&place, Mode::GCC_NOPS);

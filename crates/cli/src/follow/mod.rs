@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use everycall_analysis::{NameOptions, SymbolNames};
+use everycall_format::arena::thread_state;
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_live::{Control, Follower, RingOwner, Written, write_kept};
@@ -162,6 +163,8 @@ enum What {
     Event(RingOwner, TimelineEvent, String),
     /// Output of the program.
     Said(Said),
+    /// So many threads ended before they were read.
+    Missed(u64),
 }
 
 /// Why a round ends.
@@ -296,6 +299,10 @@ impl<'a> Session<'a> {
             }
             self.written.push((written, open_calls(open.iter().copied())));
         });
+        let missed = follower.take_missed();
+        if missed > 0 {
+            self.queue.push(Happened { at: everycall_live::now_ticks(), what: What::Missed(missed) });
+        }
     }
 
     /// Makes events of what was read.
@@ -380,6 +387,7 @@ impl<'a> Session<'a> {
         for Happened { what, at } in self.queue.drain(..count) {
             match what {
                 What::Event(owner, event, said) => self.page.event(owner, &event, &said, trace, names),
+                What::Missed(count) => self.page.missed(at, count),
                 What::Said(said) => self.page.said(at, said.is_error, &said.bytes),
             }
         }
@@ -466,7 +474,9 @@ impl<'a> Session<'a> {
 /// What a thread's lines begin with.
 fn title(follower: &Follower<'_>, owner: RingOwner) -> String {
     let Some(header) = follower.header(owner) else { return "[?]".to_owned() };
-    let name = follower.name(owner).unwrap_or_default();
+    // The kernel knows the names of those that live.
+    let lives = header.state == thread_state::USED;
+    let name = if lives { follower.name(owner).unwrap_or_default() } else { header.name };
     let name = clean(&String::from_utf8_lossy(until_nul(&name)));
     let number = if header.fiber == 0 { header.tid.to_string() } else { format!("fiber {}", header.fiber) };
     if name.is_empty() { format!("[{number}]") } else { format!("[{number} {name}]") }
