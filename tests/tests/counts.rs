@@ -185,6 +185,18 @@ fn what_makes_no_sense_is_refused() {
     let said = refused(&["count", &standing.pid.to_string()]);
     assert!(said.contains("EVERYCALL_COUNT=calls"), "{said}");
     let _ = standing.end();
+    // What needs recorded calls says that there are none.
+    let standing = counted.standing();
+    let pid = &standing.pid.to_string();
+    for verb in [
+        &["trace", "-o", "none.ect", "--for", "1s", pid, "leaf"][..],
+        &["trigger", "-o", "none.ect", pid, "leaf > 1ms"],
+        &["follow", pid, "leaf"],
+    ] {
+        let said = refused(verb);
+        assert!(said.contains("everycall count") && !place.file("none.ect").exists(), "{verb:?}: {said}");
+    }
+    let _ = standing.end();
     // A variable with an invalid value causes a message, and has no effect.
     let mut command = place.command(&counted.program);
     let output = command.env("EVERYCALL_COUNT", "times").arg(&counted.library).output().expect("it starts");

@@ -148,6 +148,17 @@ impl Program {
         Failure::new(exit_code::FAILED, format!("process {}: {reason}", self.pid))
     }
 
+    /// The same for a verb that needs recorded calls.
+    pub fn connect_to_record(&self) -> Result<Control, Failure> {
+        if self.arena.is_counting() {
+            return Err(self.failed(&format_args!(
+                "it counts its calls and doesn't record them; `everycall count {}` reads the counts",
+                self.pid
+            )));
+        }
+        self.connect()
+    }
+
     pub fn connect(&self) -> Result<Control, Failure> {
         Control::connect(&self.arena, PATIENCE).map_err(|error| self.failed(&error))
     }

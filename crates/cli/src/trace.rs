@@ -41,7 +41,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     };
     let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
     let file = Output::create(&output)?;
-    let mut control = program.connect()?;
+    let mut control = program.connect_to_record()?;
     let name = arguments.name.clone().unwrap_or_else(|| patterns.join(" "));
     control.open(&name, &recorded).map_err(|error| program.failed(&error))?;
     let start_ticks = everycall_live::now_ticks();

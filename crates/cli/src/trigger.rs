@@ -64,7 +64,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     let since = clock::read();
     // From here on they end the wait, not us.
     let signals = Signals::begin();
-    let mut control = program.connect()?;
+    let mut control = program.connect_to_record()?;
     let area = arm(&program, &mut control, &triggers, &found)?;
     let armed = Arc::new(program.armed(area.area)?);
     let outcome = Arc::new(Outcome::new(&triggers));

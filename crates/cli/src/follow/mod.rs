@@ -67,7 +67,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
     // Its segments are those before the session begins.
     let mut follower =
         Follower::begin(&arena, false, settled_words).map_err(|error| program.failed(&error))?;
-    let mut control = program.connect()?;
+    let mut control = program.connect_to_record()?;
     let since = everycall_live::now_ticks();
     let reply = session(&program, &mut control, arguments, &set)?;
     if !arguments.quiet {
