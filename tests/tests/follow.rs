@@ -352,6 +352,62 @@ fn programs_are_followed_from_their_first_call_to_their_last() {
 }
 
 #[test]
+fn short_threads_are_shown_or_counted() {
+    let place = Place::new("follow-short-threads");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "short_threads.c", "-pthread"], "short_threads");
+    for threads in [8, 12_000] {
+        let mut command = Command::new(everycall());
+        command.args(["follow", "leaf", "middle", "--"]).arg(&program).arg(threads.to_string());
+        let text = successful(&mut command);
+        let shown = text.lines().filter(|line| line.contains(" leaf #")).count();
+        let missed = |line: &str| -> usize {
+            let count = line.split("... calls of ").nth(1).and_then(|rest| rest.split(' ').next());
+            count.map_or(0, |count| count.replace(',', "").parse().unwrap())
+        };
+        let missed: usize = text.lines().map(missed).sum();
+        assert_eq!(shown + missed, threads, "{missed} missed");
+        followed(&text.lines().filter(|line| !line.contains("... ")).collect::<Vec<_>>().join("\n"));
+    }
+}
+
+#[test]
+fn a_killed_programs_last_calls_are_shown() {
+    let place = Place::new("follow-program-killed");
+    let program = program(&place, Mode::GCC_NOPS);
+    let mut child =
+        Command::new(&program).arg("alone").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let mut input = child.stdin.take().unwrap();
+    let output = File::create(place.path().join("out.txt")).unwrap();
+    let errors = File::create(place.path().join("err.txt")).unwrap();
+    let mut follow = Command::new(everycall())
+        .args(["follow", &pid.to_string(), "round_of", "slow", "leaf"])
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .unwrap();
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).unwrap();
+    wait::until("a call that waits", || {
+        use std::io::Write as _;
+        let _ = input.write_all(b"\n");
+        std::thread::sleep(Duration::from_millis(20));
+        let text = read("out.txt");
+        text.lines().last().is_some_and(|line| line.contains("leaf(int) #")) && text.contains("slow(int) #")
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(follow.wait().unwrap().success());
+    let text = read("out.txt");
+    followed(&text);
+    assert!(read("err.txt").contains("has ended"));
+    let last: Vec<&str> = text.lines().rev().take(2).collect();
+    // It was in one of its pauses, or between two rounds.
+    let is_cut = last.iter().all(|line| line.contains("} ") && line.contains("truncated at end"));
+    assert!(is_cut || last[0].contains("} round_of"), "{text}");
+}
+
+#[test]
 fn wrong_input_is_explained() {
     let place = Place::new("follow-wrong");
     let program = program(&place, Mode::GCC_NOPS);

@@ -427,8 +427,9 @@ pub struct FollowArguments {
     /// In which time moments are shown; trace: since this command began
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Wall)]
     pub clock: Clock,
-    /// Read commands from standard input: `LEVEL PATTERN` changes what is shown, `quit` ends [default: on a terminal]
-    #[arg(long)]
+    /// Read commands from standard input: `LEVEL PATTERN` changes what is shown, `quit` ends [default: on a terminal, unless
+    /// a program is started, whose input it is]
+    #[arg(long, conflicts_with = "command")]
     pub commands: bool,
     /// Print no messages
     #[arg(short, long)]

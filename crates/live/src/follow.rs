@@ -4,7 +4,7 @@
 //! of the current one. A segment is pinned only while it is copied. Events that a thread overwrites
 //! before they are copied are lost, with a count.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,11 @@ pub struct Follower<'a> {
     headers: HashMap<RingOwner, ThreadHeader>,
     settled: Settled,
     words: Vec<u64>,
+    /// By slot: the generation that comes next.
+    next: HashMap<u32, u32>,
+    from_start: bool,
+    /// Threads that ended before all that they had written was read.
+    missed: u64,
 }
 
 /// How many of the words of a segment were written before a time in ticks.
@@ -91,6 +96,9 @@ impl<'a> Follower<'a> {
             headers: HashMap::new(),
             settled,
             words: Vec::new(),
+            next: HashMap::new(),
+            from_start,
+            missed: 0,
         };
         if from_start {
             return Ok(follower);
@@ -100,6 +108,7 @@ impl<'a> Follower<'a> {
             follower.threads.insert(owner, Reading { is_over: true, ..Reading::at(0) });
         }
         for (owner, header) in follower.current() {
+            follower.next.insert(owner.0, owner.1.saturating_add(1));
             if header.state == thread_state::USED {
                 follower.threads.insert(owner, Reading::at(header.segment));
             }
@@ -123,6 +132,17 @@ impl<'a> Follower<'a> {
         let age = nanoseconds_since(&self.arena.layout().start, &clock::read(), header.start_ticks);
         let names = ThreadNames::of(self.arena.process());
         Some(names.new_name(header.tid, age, &header.name).unwrap_or(header.name))
+    }
+
+    /// How many threads have ended, since this was last asked, before all that they had written was read.
+    pub fn take_missed(&mut self) -> u64 {
+        std::mem::take(&mut self.missed)
+    }
+
+    /// Whether everything that a thread has written was read, and it writes no more.
+    #[must_use]
+    pub fn is_over(&self, owner: RingOwner) -> bool {
+        self.threads.get(&owner).is_none_or(|reading| reading.is_over)
     }
 
     /// How many threads have rings now.
@@ -169,6 +189,18 @@ impl<'a> Follower<'a> {
             self.threads.entry(*owner).or_insert_with(|| Reading::at(0));
         }
         let mut segments = None;
+        for (slot, generation) in current.keys() {
+            let next = self.next.entry(*slot).or_insert(if self.from_start { 0 } else { *generation });
+            let passed = *next..*generation;
+            *next = (*next).max(generation.saturating_add(1));
+            if !passed.is_empty() {
+                let segments = segments.get_or_insert_with(|| self.segments());
+                let is_read = |owner: &&RingOwner| owner.0 == *slot && passed.contains(&owner.1);
+                let there: HashSet<&RingOwner> =
+                    segments.keys().filter(is_read).chain(self.threads.keys().filter(is_read)).collect();
+                self.missed += u64::from(passed.end - passed.start).saturating_sub(there.len() as u64);
+            }
+        }
         let owners: Vec<RingOwner> = self.threads.keys().copied().collect();
         for owner in owners {
             let Some(mut reading) = self.threads.get(&owner).cloned().filter(|reading| !reading.is_over)
@@ -188,16 +220,26 @@ impl<'a> Follower<'a> {
                 }
             }
             // Another thread has the slot, and nothing is left to read.
+            let was_over = reading.is_over;
             reading.is_over = reading.is_over
                 || header.is_none()
                     && own
                         .range(reading.number..)
                         .next()
                         .is_none_or(|(number, _)| *number == reading.number && reading.done > 0);
+            // Its last segments were taken before they were read.
+            let last = self.headers.get(&owner).map_or(0, |header| header.segment);
+            let is_whole = reading.number > last || reading.number == last && reading.done > 0;
+            if reading.is_over && !was_over && header.is_none() && !is_whole {
+                self.missed += 1;
+            }
             self.threads.insert(owner, reading);
         }
-        // Threads that began and ended since the last read, and whose slots were reused.
         if let Some(segments) = segments {
+            self.threads.retain(|owner, reading| {
+                !reading.is_over || current.contains_key(owner) || segments.contains_key(owner)
+            });
+            // Threads that began and ended since the last look, and whose slots are others'.
             for owner in segments.into_keys() {
                 self.threads.entry(owner).or_insert_with(|| Reading::at(0));
             }

@@ -111,14 +111,7 @@ impl<'t> LiveThread<'t> {
         }
         if let (false, Some(first)) = (self.has_begun, steps.first()) {
             self.has_begun = true;
-            let mut cursor = 0;
-            let listed: Vec<ListedCall> = open
-                .iter()
-                .map(|call| ListedCall {
-                    ticks: call.ticks,
-                    location: call.offset.map(|offset| self.modules.locate(&mut cursor, offset, call.ticks)),
-                })
-                .collect();
+            let listed = self.listed(open);
             self.pairing.begin(first.ticks, &listed, Cuts::default(), out);
         }
         for step in steps.drain(..) {
@@ -133,19 +126,26 @@ impl<'t> LiveThread<'t> {
 
     /// Segments with this many events were lost; `open` are the calls that are open now.
     pub fn lose(&mut self, count: u64, open: &[OpenCall], out: &mut Vec<TimelineEvent>) {
-        let mut cursor = 0;
-        let listed: Vec<ListedCall> = open
-            .iter()
-            .map(|call| ListedCall {
-                ticks: call.ticks,
-                location: call.offset.map(|offset| self.modules.locate(&mut cursor, offset, call.ticks)),
-            })
-            .collect();
+        let listed = self.listed(open);
         self.pairing.gap(&listed, Some(count), out);
         self.finish_step(out);
         self.depth.forget();
         // Calls that began in the gap and are open are listed.
         self.has_begun = false;
+    }
+
+    /// It writes no more, and `open` are the calls that it has left open: the others had ended.
+    pub fn finish(&mut self, open: &[OpenCall], out: &mut Vec<TimelineEvent>) {
+        let listed = self.listed(open);
+        self.pairing.finish(listed, 0, None, false);
+        self.finish_step(out);
+    }
+
+    fn listed(&self, open: &[OpenCall]) -> Vec<ListedCall> {
+        let mut cursor = 0;
+        let mut location =
+            |call: &OpenCall| call.offset.map(|offset| self.modules.locate(&mut cursor, offset, call.ticks));
+        open.iter().map(|call| ListedCall { ticks: call.ticks, location: location(call) }).collect()
     }
 
     fn finish_step(&mut self, out: &mut Vec<TimelineEvent>) {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, TraceFile};
 use everycall_synth::{File, Process, Ring, Rng, arena_image};
-use everycall_timeline::{EndKind, Location, PairingStats, TimelineEvent, Trace};
+use everycall_timeline::{EndKind, LiveThread, Location, PairingStats, TimelineEvent, Trace};
 
 /// Something that a thread did, in slot order.
 #[derive(Clone, Debug)]
@@ -147,13 +148,19 @@ enum Seen {
 /// The timeline of the only thread, its strict nesting checked.
 fn seen(trace: &Trace<'_>, checked: bool) -> (Vec<Seen>, PairingStats) {
     let same = |entry: Location, exit: Location| Some(entry == exit);
-    let origin = trace.clock().origin_ticks();
     let mut events =
         if checked { trace.thread_events_checked(0, Some(&same)) } else { trace.thread_events(0) };
+    let seen = strict(trace, events.by_ref());
+    (seen, events.stats())
+}
+
+/// Events, their strict nesting checked.
+fn strict(trace: &Trace<'_>, events: impl Iterator<Item = TimelineEvent>) -> Vec<Seen> {
+    let origin = trace.clock().origin_ticks();
     let mut stack = Vec::new();
     let mut now = 0;
     let mut seen = Vec::new();
-    for event in events.by_ref() {
+    for event in events {
         assert!(event.at_ns() >= now, "{event:?} at {now}");
         now = event.at_ns();
         match event {
@@ -182,7 +189,7 @@ fn seen(trace: &Trace<'_>, checked: bool) -> (Vec<Seen>, PairingStats) {
         }
     }
     assert!(stack.is_empty(), "every begin has its end");
-    (seen, events.stats())
+    seen
 }
 
 /// What the operations mean, all of them being there.
@@ -246,6 +253,56 @@ fn a_ring_that_held_everything_gives_the_whole_tree() {
                 PairingStats { calls, unwound, depth_disagreements, ..PairingStats::default() }
             );
         }
+    }
+}
+
+#[test]
+fn a_ring_that_is_read_meanwhile_gives_the_whole_tree() {
+    for seed in 1..300 {
+        let mut program = Program::new(seed, 128, 4096, 400);
+        // What an interrupted hook writes after its handler has no place before what was read already.
+        program.handlers = 2;
+        let program = program.run();
+        let process = program.process();
+        let bytes = File::of(&process);
+        let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+        let same = |entry: Location, exit: Location| Some(entry == exit);
+        let mut rng = Rng::new(seed);
+        let mut thread = LiveThread::new(&trace, 0, Some(&same), None);
+        let mut events = Vec::new();
+        for words in program.ring.segments() {
+            let written = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+            let words = &words[..written];
+            let mut done = 0;
+            for event in Events::new(words) {
+                let at = event.slot as usize;
+                if at > done && rng.one_in(5) {
+                    thread.read(&words[..at], done, &[], &mut events);
+                    done = at;
+                    if rng.one_in(3) {
+                        // The modules of the process have changed.
+                        thread = LiveThread::new(&trace, 0, Some(&same), Some(thread.carry()));
+                    }
+                }
+            }
+            thread.read(words, done, &[], &mut events);
+        }
+        thread.finish(&[], &mut events);
+        // Here nobody knows when the trace ends, and what was open then.
+        let all = |seen: Vec<Seen>| -> Vec<Seen> {
+            let at_end = |seen: &Seen| match *seen {
+                Seen::End { offset, start, end, how: EndKind::Returned | EndKind::Unwound, cut: false } => {
+                    Seen::End { offset, start, end, how: EndKind::Returned, cut: false }
+                }
+                Seen::End { offset, start, .. } => {
+                    Seen::End { offset, start, end: 0, how: EndKind::TruncatedAtEnd, cut: false }
+                }
+                begin @ Seen::Begin { .. } => begin,
+            };
+            seen.iter().map(at_end).collect()
+        };
+        let wanted = expected(&program, process.end_ticks);
+        assert_eq!(all(strict(&trace, events.into_iter())), all(wanted), "seed {seed}");
     }
 }
 

@@ -18,10 +18,11 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use everycall_analysis::{NameOptions, SymbolNames};
+use everycall_format::arena::thread_state;
 use everycall_format::until_nul;
 use everycall_io::say;
-use everycall_live::{Control, Follower, RingOwner, write_kept};
-use everycall_reader::{TraceFile, open_calls};
+use everycall_live::{Control, Follower, RingOwner, Written, write_kept};
+use everycall_reader::{OpenCall, TraceFile, open_calls};
 use everycall_recorder::clock;
 use everycall_timeline::{LiveCarry, LiveThread, TimelineEvent, Trace, settled_words};
 use everycall_units::{Count, Several};
@@ -134,6 +135,8 @@ struct Session<'a> {
     page: Page,
     /// State of the threads when the modules change.
     carried: HashMap<RingOwner, LiveCarry>,
+    /// Words that were read and not decoded yet, with the calls that were open.
+    written: Vec<(Written, Vec<OpenCall>)>,
     /// Events that aren't shown yet, and the time of each thread's last one.
     queue: Vec<Happened>,
     latest: HashMap<RingOwner, u64>,
@@ -144,6 +147,9 @@ struct Session<'a> {
     /// Events that the process had written when the session began.
     events: u64,
 }
+
+/// Threads whose rings are read.
+type Threads<'t> = HashMap<RingOwner, LiveThread<'t>>;
 
 /// Something to show.
 struct Happened {
@@ -157,6 +163,8 @@ enum What {
     Event(RingOwner, TimelineEvent, String),
     /// Output of the program.
     Said(Said),
+    /// So many threads ended before they were read.
+    Missed(u64),
 }
 
 /// Why a round ends.
@@ -183,9 +191,15 @@ impl<'a> Session<'a> {
             control,
             page: Page::new(levels, arguments.clock, width(), first, (since, shown_since)),
             carried: HashMap::new(),
+            written: Vec::new(),
             queue: Vec::new(),
             latest: HashMap::new(),
-            commands: Commands::begin(arguments.commands),
+            commands: if arguments.command.is_empty() {
+                Commands::begin(arguments.commands)
+            } else {
+                // It is the program's input.
+                Commands(None)
+            },
             outputs: None,
             begin: Instant::now(),
             events: if since == 0 { 0 } else { program.arena.events_written() },
@@ -232,21 +246,23 @@ impl<'a> Session<'a> {
         let trace = Trace::open_in_ticks(&file).map_err(|error| failed(&error))?;
         let names = SymbolNames::new(&file, &trace, NameOptions::default());
         self.page.forget_names();
-        let mut threads: HashMap<RingOwner, LiveThread<'_>> = HashMap::new();
+        let mut threads = Threads::new();
         let mut looks = 0_u32;
         let over = loop {
             let has_ended = self.program.has_ended();
             let now = everycall_live::now_ticks();
-            let new_modules = self.program.module_count() != modules;
             self.listen(has_ended);
-            self.look(follower, &trace, &names, &mut threads);
+            self.look(follower);
+            // What was read may have happened in modules that were loaded since.
+            if self.program.module_count() != modules {
+                break Over::Modules;
+            }
+            self.pair(&trace, &names, &mut threads);
             looks += 1;
             if looks.is_multiple_of(LOOKS_EACH) {
                 self.page.read_clock();
             }
-            if new_modules && !has_ended {
-                break Over::Modules;
-            }
+            self.finish(follower, has_ended, (&trace, &names), &mut threads);
             if has_ended {
                 break Over::Because("has ended".to_owned());
             }
@@ -260,7 +276,8 @@ impl<'a> Session<'a> {
             }
             if Session::pause(signals) {
                 // Events written so far belong to these modules.
-                self.look(follower, &trace, &names, &mut threads);
+                self.look(follower);
+                self.pair(&trace, &names, &mut threads);
                 break Over::Because("is no longer followed: interrupted".to_owned());
             }
         };
@@ -269,46 +286,89 @@ impl<'a> Session<'a> {
             Over::Because(_) => None,
             Over::Modules => Some(everycall_live::now_ticks()),
         })?;
-        self.carried = threads.iter().map(|(owner, thread)| (*owner, thread.carry())).collect();
+        self.carried.extend(threads.iter().map(|(owner, thread)| (*owner, thread.carry())));
         Ok(over)
     }
 
     /// Reads new events.
-    fn look<'t>(
-        &mut self,
-        follower: &mut Follower<'_>,
-        trace: &'t Trace<'_>,
-        names: &'t SymbolNames<'_>,
-        threads: &mut HashMap<RingOwner, LiveThread<'t>>,
-    ) {
-        let mut events = Vec::new();
+    fn look(&mut self, follower: &mut Follower<'_>) {
         follower.look(&mut |follower, open, written| {
+            self.page.has_titles |= follower.thread_count() > 1;
+            if !self.page.has_title(written.owner) {
+                self.page.set_title(written.owner, title(follower, written.owner));
+            }
+            self.written.push((written, open_calls(open.iter().copied())));
+        });
+        let missed = follower.take_missed();
+        if missed > 0 {
+            self.queue.push(Happened { at: everycall_live::now_ticks(), what: What::Missed(missed) });
+        }
+    }
+
+    /// Makes events of what was read.
+    fn pair<'t>(&mut self, trace: &'t Trace<'_>, names: &'t SymbolNames<'_>, threads: &mut Threads<'t>) {
+        let mut events = Vec::new();
+        for (written, open) in std::mem::take(&mut self.written) {
             let owner = written.owner;
             let carried = &mut self.carried;
             let thread = threads
                 .entry(owner)
                 .or_insert_with(|| LiveThread::new(trace, 0, Some(names), carried.remove(&owner)));
-            let open = open_calls(open.iter().copied());
             if let Some(count) = written.lost {
                 thread.lose(count, &open, &mut events);
             }
             thread.read(&written.words, written.done, &open, &mut events);
-            self.page.has_titles |= follower.thread_count() > 1;
-            if !self.page.has_title(owner) {
-                self.page.set_title(owner, title(follower, owner));
+            self.queue(owner, thread, names, &mut events);
+        }
+    }
+
+    /// Threads that have ended, or all of them, write no more.
+    fn finish<'t>(
+        &mut self,
+        follower: &Follower<'_>,
+        all: bool,
+        (trace, names): (&'t Trace<'_>, &'t SymbolNames<'_>),
+        threads: &mut Threads<'t>,
+    ) {
+        let mut events = Vec::new();
+        if all {
+            // Those that did nothing since the modules have changed.
+            for (owner, carry) in self.carried.drain() {
+                threads.entry(owner).or_insert_with(|| LiveThread::new(trace, 0, Some(names), Some(carry)));
             }
-            for event in events.drain(..) {
-                let said = match &event {
-                    TimelineEvent::Mark(mark) => {
-                        thread.mark_text(mark, |location| names.constant_text(location))
-                    }
-                    _ => String::new(),
-                };
-                let latest = self.latest.entry(owner).or_default();
-                *latest = event.at_ns().max(*latest);
-                self.queue.push(Happened { at: *latest, what: What::Event(owner, event, said) });
-            }
-        });
+        }
+        let owners: Vec<RingOwner> = threads.keys().copied().collect();
+        for owner in owners.into_iter().filter(|owner| all || follower.is_over(*owner)) {
+            let Some(mut thread) = threads.remove(&owner) else { continue };
+            let open = open_calls(follower.open_calls(owner).into_iter());
+            thread.finish(&open, &mut events);
+            self.queue(owner, &thread, names, &mut events);
+        }
+        self.carried.retain(|owner, _| !follower.is_over(*owner));
+        let is_waiting = |owner: RingOwner| {
+            self.queue.iter().any(|happened| matches!(happened.what, What::Event(of, ..) if of == owner))
+        };
+        let gone = |owner: RingOwner| follower.is_over(owner) && !is_waiting(owner);
+        self.latest.retain(|owner, _| !gone(*owner));
+        self.page.forget_threads(&gone);
+    }
+
+    fn queue(
+        &mut self,
+        owner: RingOwner,
+        thread: &LiveThread<'_>,
+        names: &SymbolNames<'_>,
+        events: &mut Vec<TimelineEvent>,
+    ) {
+        for event in events.drain(..) {
+            let said = match &event {
+                TimelineEvent::Mark(mark) => thread.mark_text(mark, |location| names.constant_text(location)),
+                _ => String::new(),
+            };
+            let latest = self.latest.entry(owner).or_default();
+            *latest = event.at_ns().max(*latest);
+            self.queue.push(Happened { at: *latest, what: What::Event(owner, event, said) });
+        }
     }
 
     /// Reads the program's output.
@@ -327,6 +387,7 @@ impl<'a> Session<'a> {
         for Happened { what, at } in self.queue.drain(..count) {
             match what {
                 What::Event(owner, event, said) => self.page.event(owner, &event, &said, trace, names),
+                What::Missed(count) => self.page.missed(at, count),
                 What::Said(said) => self.page.said(at, said.is_error, &said.bytes),
             }
         }
@@ -413,7 +474,9 @@ impl<'a> Session<'a> {
 /// The beginning of a thread's lines.
 fn title(follower: &Follower<'_>, owner: RingOwner) -> String {
     let Some(header) = follower.header(owner) else { return "[?]".to_owned() };
-    let name = follower.name(owner).unwrap_or_default();
+    // The kernel knows the names of those that live.
+    let lives = header.state == thread_state::USED;
+    let name = if lives { follower.name(owner).unwrap_or_default() } else { header.name };
     let name = clean(&String::from_utf8_lossy(until_nul(&name)));
     let number = if header.fiber == 0 { header.tid.to_string() } else { format!("fiber {}", header.fiber) };
     if name.is_empty() { format!("[{number}]") } else { format!("[{number} {name}]") }

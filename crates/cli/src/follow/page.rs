@@ -19,7 +19,7 @@ use everycall_format::arena::ClockReading;
 use everycall_live::RingOwner;
 use everycall_recorder::clock;
 use everycall_timeline::{Clock, EndKind, Location, Mark, MarkKind, TailCall, TimelineEvent, Trace};
-use everycall_units::{Count, Duration};
+use everycall_units::{Count, Duration, Several};
 
 use super::levels::Levels;
 use crate::arguments::Clock as Shown;
@@ -139,6 +139,11 @@ impl Page {
         self.names.clear();
     }
 
+    /// Removes threads that have ended.
+    pub fn forget_threads(&mut self, is_gone: &dyn Fn(RingOwner) -> bool) {
+        self.threads.retain(|owner, thread| thread.is_pending || !is_gone(*owner));
+    }
+
     /// Sets a thread's title.
     pub fn set_title(&mut self, owner: RingOwner, title: String) {
         self.threads.entry(owner).or_default().title = title;
@@ -244,6 +249,14 @@ impl Page {
             rest
         };
         self.unfinished[usize::from(is_error)] = (at, rest.to_vec());
+    }
+
+    /// Threads that ended before they were read.
+    pub fn missed(&mut self, at: u64, count: u64) {
+        let threads = Several(count, "thread", "threads");
+        let text =
+            format!("{}  ... calls of {threads} lost, which ended before they were read", self.moment(at));
+        self.lines.push(Line { at, text });
     }
 
     fn said_line(&mut self, at: u64, is_error: bool, bytes: &[u8]) {
