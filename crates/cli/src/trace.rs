@@ -52,6 +52,8 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let last = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut snapshot =
         everycall_live::take(&program.arena, Some(last)).map_err(|error| program.failed(&error))?;
+    // The report says how often others changed the selection: so far, this session did it once.
+    let others = program.arena.header().counters[counter::SELECTIONS].saturating_sub(1);
     // Ends the session now: functions that only it recorded are switched off.
     drop(control);
     let some_threads = !arguments.threads.is_empty();
@@ -69,9 +71,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         some_threads,
     });
     let mut summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
-    // The report says how often others changed the selection: this session did it once.
-    let changes = &mut summary.counters[counter::SELECTIONS];
-    *changes = changes.saturating_sub(1);
+    summary.counters[counter::SELECTIONS] = others;
     if some_threads && summary.threads.is_empty() {
         say!(
             "everycall: no thread of {program} matches --thread; to list its threads, take a snapshot and run \
