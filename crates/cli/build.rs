@@ -1,8 +1,8 @@
 //! Links the command at a fixed address.
 //!
-//! Compilers are called through it thousands of times in a build, and gcc calls it once more as the
-//! assembler step. Most of what its start would take else is the dynamic linker, which writes
-//! 15,000 addresses into 75 pages: 0.2 ms each time.
+//! A build runs it thousands of times in front of compilers, and gcc runs it again as the assembler
+//! step. Otherwise, the dynamic linker would take most of its start: it writes 15,000 addresses
+//! into 75 pages, 0.2 ms each time.
 
 use std::env;
 

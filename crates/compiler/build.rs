@@ -1,7 +1,7 @@
-//! Gives the crate an identity made from its sources.
+//! Computes the crate's identity from its sources.
 //!
-//! The folder that holds the assembler step is named by it, so that a compiler cache, which hashes the
-//! folder's path as a part of the command line, never takes the objects of one version for another's.
+//! The folder of the assembler step has it in its name. A compiler cache hashes the folder's path
+//! as a part of the command line, so it never takes objects of one version for another's.
 
 use std::path::Path;
 

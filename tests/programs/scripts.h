@@ -140,7 +140,8 @@ UNTRACED static unsigned random_below(unsigned limit) {
     return static_cast<unsigned>(seed >> 33) % limit;
 }
 
-// Where stacks in local variables were that nobody told the end of: one in exactly the same place could be taken for the same one, begun anew.
+// Places of stacks in local variables whose end was not registered: a new stack in exactly the
+// same place could be taken for the old one, used again.
 static struct { const char *low, *high; } untold[1 << 16];
 static int untold_count;
 
@@ -169,7 +170,7 @@ UNTRACED static bool is_local_within(const char* low, const char* high) {
 UNTRACED static size_t room_left() {
     return static_cast<char*>(__builtin_frame_address(0)) - current->low;
 }
-// Where nobody has told of the running stack, what happens in a large frame is taken for another one's.
+// If the running stack isn't registered, calls in a large frame are taken for those of another stack.
 UNTRACED static bool has_large_frames() { return current->is_told || current - stacks < THREADS; }
 // Of bytes for a stack in a local variable of the call that runs, so many; 0 for none.
 UNTRACED static size_t local_size() {

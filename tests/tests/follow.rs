@@ -218,11 +218,11 @@ fn levels_say_how_much_is_shown_and_change_meanwhile() {
     assert!(!text.contains('['), "one thread needs no name: {text}");
     // From now on something else.
     let input = following.child.stdin.as_mut().unwrap();
-    input.write_all(b"0 catcher\n2 slow\nnonsense\n1 hiden\n").unwrap();
+    input.write_all(b"0 catcher\n2 slow\nunknown\n1 hiden\n").unwrap();
     wait::until("the commands", || following.messages().contains("hiden"));
     let messages = following.messages();
     assert!(
-        messages.contains("`nonsense`: write a level") && messages.contains("there is hidden"),
+        messages.contains("`unknown`: write a level") && messages.contains("there is hidden"),
         "{messages}"
     );
     let before = following.text().len();

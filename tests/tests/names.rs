@@ -119,7 +119,7 @@ fn command_lines_are_there_to_their_ends() {
     check(Path::new(&own), &program, &words, "its own");
     // With a command line that isn't changed, and that `record` reads from the kernel while the
     // process runs.
-    let program = place.build(Mode::GCC_NOPS, &["-O1", "family.c", "-pthread"], "family");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "process_tree.c", "-pthread"], "process_tree");
     let words = [&["fork", long.as_str()][..], &many].concat();
     let recording = place.record(&["-q"], &program, &words);
     let trace = recording.trace();

@@ -252,7 +252,7 @@ fn the_programs_own_handler_wins_and_bad_values_are_reported() {
         assert_eq!(output.stdout, b"ready\ndone\n");
         String::from_utf8(output.stderr).unwrap()
     };
-    for bad in ["", "KILL", "SEGV", "11", "33", "NONSENSE", "65"] {
+    for bad in ["", "KILL", "SEGV", "11", "33", "UNKNOWN", "65"] {
         let said = run(bad, "");
         assert!(
             said.contains(&format!("EVERYCALL_SNAPSHOT_SIGNAL={bad} isn't understood; allowed is USR1")),

@@ -17,6 +17,8 @@ mod demo;
 mod packages;
 mod step;
 mod test;
+#[cfg(test)]
+mod words;
 
 use std::process::ExitCode;
 

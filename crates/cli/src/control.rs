@@ -22,7 +22,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{lines, print};
 
-/// How long a process may take to notice that somebody wants to control it.
+/// How long a process may take to notice a client.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `enable` and `disable`.
@@ -132,7 +132,7 @@ impl std::fmt::Display for Program {
 }
 
 impl Program {
-    /// Reaches process `pid`.
+    /// Connects to process `pid`.
     pub fn attach(pid: u32) -> Result<Program, Failure> {
         let arena = everycall_live::attach(pid)
             .map_err(|error| Failure::new(exit_code::FAILED, format!("process {pid}: {error}")))?;
@@ -205,11 +205,11 @@ impl Program {
         Ok(tables)
     }
 
-    /// The functions of one module, if its file is still the one that was loaded.
+    /// The functions of one module, if its file is still the loaded one.
     fn table(&self, module: &ModuleEntry, path: &[u8]) -> Result<FunctionTable, String> {
         use std::os::unix::ffi::OsStrExt;
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        // In a container, other files have these names than here.
+        // In a container, these paths name other files than here.
         let mut inside = PathBuf::from(format!("/proc/{}/root", self.pid));
         inside.push(path.strip_prefix("/").unwrap_or(path));
         let table = FunctionTable::open(&inside)

@@ -17,9 +17,9 @@ use crate::info::signal_name;
 use crate::output::{Destination, Output};
 use crate::written::{self, Moment};
 
-/// How long the counter's rate is measured, to find out whether it is still the one of the core.
+/// How long the counter's rate is measured, to decide whether it is still the core's counter.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How much the two rates may differ: a few times what such a short measurement is wrong by.
+/// Largest relative difference of the two rates: a few times the error of such a short measurement.
 const RATE_DIFFERENCE: f64 = 1e-4;
 
 /// Runs the verb.
@@ -56,7 +56,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
         })?;
         snapshot.set_executable(exe.as_os_str().as_bytes());
     }
-    // Crash files tell themselves.
+    // Crash files contain all readings themselves.
     let readings = snapshot.start().filter(|_| crash.is_none()).map_or(vec![], readings_of_this_boot);
     if readings.is_empty() && crash.is_none() {
         snapshot.add_warning(
@@ -88,7 +88,7 @@ fn default_output(core: &Path) -> PathBuf {
     name.into()
 }
 
-/// What the core is of.
+/// The process of the core.
 fn describe(process: &ProcessFacts) -> String {
     let state = match process.signal {
         Some(signal) if process.has_ended => format!("ended by signal {signal}{}", signal_name(signal)),
@@ -99,9 +99,9 @@ fn describe(process: &ProcessFacts) -> String {
     format!("core of {}, {state}, with {threads}", process.describe())
 }
 
-/// Readings of all clocks now, where they are the same clocks as those of `start`: then they tell
-/// exactly how fast the counter ran meanwhile. The sign is that this rate is the one that is
-/// measured now; the counter of another machine, or that of an earlier boot, began at another time.
+/// Readings of all clocks now, if they are the clocks of `start`: then they give the exact rate of
+/// the counter since. They are if the rate equals the one that is measured now. The counter of
+/// another machine or boot began at another time.
 fn readings_of_this_boot(start: ClockReading) -> Vec<ClockReading> {
     let first = everycall_recorder::clock::read();
     std::thread::sleep(PAUSE);

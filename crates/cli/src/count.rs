@@ -73,12 +73,12 @@ fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Ru
     print_table(profile, runs, arguments.format, arguments.limit)
 }
 
-/// What `record` has to do.
+/// The options of `record` for this.
 fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
         output: Some(path.to_owned()),
         only_counts: true,
-        // Nothing but marks of the program gets into the rings.
+        // The rings only receive marks of the program.
         ring_size: Some(64 << 10),
         functions: arguments.functions.clone(),
         preload: arguments.preload,

@@ -1,8 +1,8 @@
-//! What the runtime's counters mean, for people.
+//! The meanings of the runtime's counters.
 
 use everycall_format::arena::counter;
 
-/// By number; what is not done is said first, then why.
+/// By number: first what is missing, then why.
 const MEANINGS: [&str; counter::COUNT] = [
     "threads not recorded: no free ring",
     "rings of ended threads reused for new threads; the calls in them are lost",
@@ -26,7 +26,7 @@ const MEANINGS: [&str; counter::COUNT] = [
     "sites off at the end because their functions are not selected; their calls are missing",
 ];
 
-/// What the counter with this number counts; `None` for one that this version doesn't know.
+/// The meaning of the counter with this number; `None` if this version doesn't know it.
 pub fn meaning(number: usize) -> Option<&'static str> {
     MEANINGS.get(number).copied()
 }

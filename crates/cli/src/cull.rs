@@ -1,4 +1,4 @@
-//! `everycall cull`: says from a trace which functions to leave out of the build, and writes the list.
+//! `everycall cull`: finds the functions of a trace to leave out of the build, and writes the list.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::{Destination, print};
 use crate::traces;
 
-/// What an event costs where neither the trace nor an option says so: `docs/benchmarks.md`.
+/// The cost of an event if neither the trace nor an option gives it: `docs/benchmarks.md`.
 const EVENT_NS: f64 = 10.0;
 /// Functions that are shown; the list has all.
 const LISTED: usize = 30;
@@ -107,7 +107,7 @@ fn list(culled: &Cull, budget: f64) -> String {
     );
     for function in &culled.functions {
         let row = &function.row;
-        // A name with an end of line would be two lines.
+        // A name with a line break would become two lines.
         let name = row.name.replace(['\n', '\r'], " ");
         let _ = writeln!(
             text,
@@ -122,7 +122,7 @@ fn list(culled: &Cull, budget: f64) -> String {
     text
 }
 
-/// Whether a linker name stands for itself as a pattern.
+/// Whether a linker name, used as a pattern, matches only itself.
 fn is_plain(symbol: &str) -> bool {
     !symbol.is_empty() && symbol.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.$".contains(&byte))
 }

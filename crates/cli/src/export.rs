@@ -1,4 +1,4 @@
-//! `everycall export`: the trace goes through the filter into a file.
+//! `everycall export`: writes the filtered trace into a file.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use crate::output::{BUFFER, Destination};
 use crate::source_notes;
 use crate::traces;
 
-/// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each
-/// one repeats it.
+/// Up to this number of calls, slices in JSON include inlined calls by default: each slice repeats
+/// them.
 const JSON_INLINES_MAX: u64 = 1_000_000;
 
 /// Runs the verb.
@@ -55,7 +55,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let names = SymbolNames::new(&file, &trace, options);
     let view = TraceView::new(&trace, &names).with_times(times);
     traces::warn(&trace, &arguments.trace);
-    // What a program was built from isn't for everybody.
+    // Source code may be confidential.
     let mode = if facts.has_sources && !arguments.shared { MODE_PRIVATE } else { MODE_SHARED };
     let out = destination.open(mode)?;
     let output = &destination.path;
@@ -100,7 +100,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Calls that a trace holds.
+/// Number of calls in a trace.
 fn calls(trace: &Trace<'_>) -> u64 {
     trace.threads().iter().map(|thread| thread.entries).sum()
 }

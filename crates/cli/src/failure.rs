@@ -1,4 +1,4 @@
-//! A failure as people see it: one sentence, and an exit code.
+//! A failure: one sentence and an exit code.
 
 use std::fmt;
 use std::io;
@@ -11,13 +11,13 @@ use everycall_recorder::RecordError;
 
 use crate::exit_code;
 
-/// Why a verb didn't do what it was asked for.
+/// Why a verb failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What is, what was expected, and what to do.
+    /// What is wrong, what was expected, and what to do.
     sentence: String,
     code: u8,
-    /// The reader at the other end of a pipe has gone: nothing to tell.
+    /// Whether to print nothing, because the reader of a pipe has closed it.
     quiet: bool,
 }
 
@@ -63,12 +63,12 @@ impl Failure {
         if self.quiet { self } else { Failure { code, ..self } }
     }
 
-    /// Whether there is nothing to tell.
+    /// Whether it prints nothing.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Says what happened, and gives the exit code.
+    /// Prints the sentence. Returns the exit code.
     pub fn report(&self) -> ExitCode {
         if self.quiet {
             return exit_code::closed_pipe();

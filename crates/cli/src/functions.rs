@@ -1,4 +1,4 @@
-//! `everycall functions`: what can be recorded, and what is.
+//! `everycall functions`: which functions can be recorded, and which are on.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The functions of a process or a file, and what is recorded of a process.
+/// The functions of a process or a file and, for a process, which are recorded.
 fn tables(of: &str) -> Result<(Vec<FunctionTable>, Option<Selection>), Failure> {
     if let Ok(pid) = of.parse::<u32>()
         && !Path::new(of).exists()

@@ -12,9 +12,9 @@
 //! output    where outputs may stand;  memory: where there is none left
 //! ```
 
-// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`: these macros panic if standard error is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arguments;
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
                 }
                 return ExitCode::from(exit_code::USAGE);
             }
-            // Help goes to standard output and is no failure; a pager may close early.
+            // Help goes to standard output and is not a failure; a pager may close early.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to type instead, where another tool's verb was typed.
+/// The command to use instead of another tool's verb.
 fn verb_hint(error: &clap::Error) -> Option<&'static str> {
     match error.get(ContextKind::InvalidSubcommand)? {
         ContextValue::String(verb) => other_verbs::hint(verb),
@@ -100,7 +100,7 @@ fn verb_hint(error: &clap::Error) -> Option<&'static str> {
     }
 }
 
-/// Calls that a compiler makes, or that become one: they happen thousands of times in a build.
+/// Handles compiler calls first, because a build makes thousands of them.
 fn compiler_call(called_as: &OsString, mut words: Vec<OsString>) -> Option<ExitCode> {
     let name = Path::new(called_as).file_name()?;
     if everycall_compiler::is_assembler_name(name) {
@@ -166,7 +166,7 @@ fn integrate(folder: &Path) -> Result<ExitCode, Failure> {
             ),
         )
     })?;
-    // Build systems read these lines in folders of their own.
+    // Build systems read these lines in other folders.
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let folder = folder.display();
     say!(

@@ -1,4 +1,4 @@
-//! `everycall man` and `everycall completions`: made from the same texts as `--help`.
+//! `everycall man` and `everycall completions`, generated from the same texts as `--help`.
 
 use std::io;
 use std::path::Path;
@@ -58,10 +58,10 @@ struct Page {
 /// The command's page, then one for each verb.
 fn pages() -> Vec<Page> {
     let command = Arguments::command().disable_help_subcommand(true);
-    // NAME is one line, which indexes of pages show; the examples stand below DESCRIPTION.
+    // NAME is a single line, which page indexes show; the examples are placed below DESCRIPTION.
     let mut command = command.about(SUMMARY).long_about(EXAMPLES);
     command.build();
-    // Building has named each verb's page: `everycall-record`.
+    // `build` has named each verb's page: `everycall-record`.
     let verbs: Vec<Command> = command.get_subcommands().cloned().collect();
     let named = |verb: &Command| format!("everycall-{}", verb.get_name());
     let verbs = verbs.into_iter().map(|verb| page(&named(&verb), verb));
@@ -81,7 +81,7 @@ fn page(name: &str, command: Command) -> Page {
 mod tests {
     use super::*;
 
-    /// Text of a page without the marks of its language.
+    /// The text of a page without roff markup.
     fn plain(text: &str) -> String {
         text.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "").replace("\\fI", "")
     }

@@ -1,20 +1,18 @@
-//! What happens where there is no memory left: a sentence and an exit code, as for any other
-//! failure.
+//! Handles exhausted memory: a sentence and an exit code, as for any other failure.
 //!
-//! Rust's library aborts where memory that it can't do without isn't to be had. Allocations of
-//! sizes that come from outside are asked for in ways that may fail; for all others, the abort
-//! becomes an exit here.
+//! Rust's library aborts if an infallible allocation fails. Allocations whose size comes from
+//! outside are fallible; for all others, the abort becomes an exit here.
 //!
 //! # Safety
 //!
-//! The allocator hands everything on to the system's. The handler of SIGABRT calls only what is
-//! async-signal-safe.
+//! The allocator forwards everything to the system's allocator. The handler of SIGABRT only calls
+//! async-signal-safe functions.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// The system's allocator, which notes that it has failed.
+/// The system's allocator, which records failures.
 struct Noting;
 
 #[global_allocator]
@@ -33,7 +31,7 @@ fn note(address: *mut u8) -> *mut u8 {
     address
 }
 
-// SAFETY: everything is handed on, and what comes back is given back as it is.
+// SAFETY: all calls are forwarded, with unchanged arguments and results.
 unsafe impl GlobalAlloc for Noting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as for this function.
@@ -57,7 +55,7 @@ unsafe impl GlobalAlloc for Noting {
 }
 
 extern "C" fn on_abort(_signal: libc::c_int) {
-    // An abort for another reason stays one: the handler was installed for one signal.
+    // Other aborts stay aborts: the handler is removed after the first signal.
     if HAS_FAILED.load(Ordering::Relaxed) {
         // SAFETY: both are async-signal-safe; the sentence is static.
         unsafe {
@@ -67,8 +65,8 @@ extern "C" fn on_abort(_signal: libc::c_int) {
     }
 }
 
-/// From now on, where there is no memory left, this process exits with `exit_code`. Programs that
-/// are started don't inherit it.
+/// From now on, this process exits with `exit_code` if memory is exhausted. Programs that it starts
+/// don't inherit this.
 pub fn exit_where_none_is_left(exit_code: u8) {
     EXIT_CODE.store(exit_code.into(), Ordering::Relaxed);
     // SAFETY: all zero is a valid action; the handler is async-signal-safe.

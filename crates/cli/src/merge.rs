@@ -1,4 +1,4 @@
-//! `everycall merge`: what several runs did, in one file.
+//! `everycall merge`: the profiles of several runs in one file.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `--only` and `--not`: which functions are recorded from the start on.
+//! `--only` and `--not`: which functions are recorded from the start.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,11 +18,11 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::program;
 
-/// A selection in a file of ours that has no name.
+/// A selection in an unnamed file.
 pub struct OpenSelection(File);
 
 impl OpenSelection {
-    /// Of a site set.
+    /// A selection with these bytes of a site set.
     pub fn new(bytes: &[u8]) -> Result<OpenSelection, Failure> {
         let keep = || -> std::io::Result<File> {
             let file = memfd_create("everycall-selection", MemfdFlags::CLOEXEC)?;
@@ -37,13 +37,13 @@ impl OpenSelection {
         keep().map(OpenSelection).map_err(failed)
     }
 
-    /// By which the program finds it.
+    /// The path at which the program opens it.
     pub fn path(&self) -> OsString {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
 }
 
-/// What the program reads at its start. `None` where it records everything.
+/// The selection that the program reads at its start. `None` if it records everything.
 pub fn prepare(arguments: &RecordArguments) -> Result<Option<OpenSelection>, Failure> {
     if arguments.functions.only.is_empty() && arguments.functions.not.is_empty() {
         return Ok(None);
@@ -61,8 +61,8 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<OpenSelection>, Fai
     OpenSelection::new(&bytes).map(Some)
 }
 
-/// What the options select in these files, as a site set. `brings_more`: other files may be loaded
-/// later.
+/// The functions that the options select in these files, as a site set. `brings_more`: other files
+/// may be loaded later.
 pub fn resolved(arguments: &OnlyArguments, files: &[PathBuf], brings_more: bool) -> Result<Vec<u8>, Failure> {
     let mut tables = Vec::new();
     for file in files {

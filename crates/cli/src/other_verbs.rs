@@ -51,6 +51,6 @@ mod tests {
             let named = hint.split("`everycall ").nth(1).and_then(|rest| rest.split([' ', '`']).next());
             assert!(known.iter().any(|name| Some(name.as_str()) == named), "{hint}");
         }
-        assert_eq!(hint("nonsense"), None);
+        assert_eq!(hint("unknown"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Outputs of verbs: where they may stand, and the traces that a verb takes and writes.
+//! Outputs of verbs: their paths, and the traces that a verb reads and writes.
 
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
@@ -17,17 +17,17 @@ pub const BUFFER: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub struct Destination {
     pub path: PathBuf,
-    /// Whether the user has named it: else no link is followed there.
+    /// Whether the user named it: otherwise, links there aren't followed.
     is_chosen: bool,
 }
 
 impl Destination {
-    /// The one that was asked for, or `default`.
+    /// The output that the user named, or `default`.
     pub fn new(asked: Option<&Path>, default: impl FnOnce() -> PathBuf) -> Destination {
         Destination { path: asked.map_or_else(default, Path::to_owned), is_chosen: asked.is_some() }
     }
 
-    /// One that nobody has chosen.
+    /// An output that the user didn't name.
     pub fn by_default(path: PathBuf) -> Destination {
         Destination { path, is_chosen: false }
     }
@@ -38,7 +38,7 @@ impl Destination {
         create(&self.path, mode)
     }
 
-    /// That it isn't `input`, which would be gone then.
+    /// Fails if it is `input`, which would be overwritten.
     pub fn is_not(&self, input: &Path) -> Result<(), Failure> {
         match (identity(&self.path), identity(input)) {
             (Some(output), Some(input)) if output == input => Err(Failure::new(
@@ -53,7 +53,7 @@ impl Destination {
     }
 }
 
-/// A table as text: columns are aligned at the right, but for these, and the last one.
+/// A table as text. Columns are right-aligned, except for `at_the_left` and the last one.
 pub fn lines<const N: usize>(rows: &[[String; N]], at_the_left: &[usize]) -> String {
     let mut text = String::new();
     for row in rows {
@@ -72,8 +72,7 @@ pub fn lines<const N: usize>(rows: &[[String; N]], at_the_left: &[usize]) -> Str
     text
 }
 
-/// What tells the file that `path` leads to from all others: its device and inode. `None` where it
-/// is no regular file.
+/// Identifies the file that `path` leads to: device and inode. `None` if it isn't a regular file.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()))
 }
@@ -84,19 +83,19 @@ pub fn print(text: &str) -> Result<(), Failure> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::writing_to_stdout)
 }
 
-/// An output to be: nothing is under its name until all of it is written.
+/// An output that appears under its name only when it is complete.
 pub struct Output<'a> {
     path: &'a Path,
     file: OutFile,
 }
 
 impl Output<'_> {
-    /// Makes the file, for its owner alone.
+    /// Creates the file with access for its owner only.
     pub fn create(destination: &Destination) -> Result<Output<'_>, Failure> {
         Ok(Output { path: &destination.path, file: destination.open(MODE_PRIVATE)? })
     }
 
-    /// Lets `write` write it, and gives it its name.
+    /// Calls `write` to write it, and then gives it its name.
     pub fn write(
         self,
         write: impl FnOnce(&mut BufWriter<OutFile>) -> io::Result<Summary>,

@@ -337,7 +337,7 @@ mod tests {
             run_path(b"$ORIGIN/../lib::/opt/x", Some(Path::new("/app/bin"))),
             [PathBuf::from("/app/bin/../lib"), PathBuf::from("/opt/x")]
         );
-        // All of its libraries are the system's.
+        // All of its libraries are system libraries.
         assert_eq!(needed(&std::env::current_exe().unwrap()).unwrap(), Vec::<PathBuf>::new());
     }
 }

@@ -1,5 +1,5 @@
-//! The line that tells how far `record --stream` is. On a terminal alone: the program's own output
-//! isn't to be disturbed where somebody keeps it.
+//! The progress line of `record --stream`. Only on a terminal, because the program's own output
+//! must not be mixed with it in a file.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use everycall_recorder::Progress;
 use everycall_units::{Count, Size};
 
-/// What is told of the progress, if anybody sees it.
+/// The callback that prints the progress line; `None` if standard error isn't a terminal.
 pub fn line(quiet: bool) -> Option<Box<dyn FnMut(Progress)>> {
     if quiet || !stderr().is_terminal() {
         return None;

@@ -1,4 +1,4 @@
-//! `everycall record`: looks at the program, runs it, writes its trace, and ends as it did.
+//! `everycall record`: examines the program, runs it, writes its trace, and exits with its status.
 
 use std::ffi::OsString;
 use std::fs;
@@ -29,7 +29,7 @@ use crate::rotation::{self, Files};
 use crate::written::Moment;
 use crate::{only, progress, triggers, written};
 
-/// Bytes of events that may wait to be written, unless told otherwise.
+/// Default memory for events that wait to be written, in bytes.
 const STREAM_MEMORY: u64 = 256 << 20;
 
 /// Runs the verb.
@@ -39,13 +39,13 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let destination =
         Destination::new(arguments.output.as_deref(), || default_output(arguments.command.first()));
     let (mut launch, carries_runtime) = prepare(&arguments)?;
-    // It stays open for as long as processes of the program may start.
+    // Stays open as long as processes of the program may start.
     let only = only::prepare(&arguments)?;
     launch.environment.extend(only.as_ref().map(|only| (env::ONLY, only.path())));
     launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
-    // Before the program starts: nobody wants to find out after an hour that there is no place for
-    // the trace.
+    // Before the program starts, so that an unwritable output is reported at once rather than after
+    // an hour.
     let mut files = rotation::is_wanted(&arguments).then(|| Files::find(&arguments, &destination.path));
     let destination = files.as_ref().map_or(destination, |files| Destination::by_default(files.newest()));
     spare_programs(&destination.path, &arguments.command)?;
@@ -68,8 +68,8 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         file.stream(progress::line(quiet));
     }
     let running = start(recorder, &launch)?;
-    // From now on it can be read at any time. An older trace is gone only now that there is another
-    // one.
+    // From now on the file can be read at any time. The older trace is only replaced now that a new
+    // one exists.
     let mut is_there = false;
     if arguments.stream {
         file.with_output(|file| Ok(file.get_mut().publish().map(|()| is_there = true)?));
@@ -114,14 +114,14 @@ fn unrecorded(arguments: &RecordArguments) -> Result<Unrecorded, Failure> {
     let Some(nanoseconds) = arguments.min_duration.filter(|nanoseconds| *nanoseconds > 0) else {
         return Ok(Unrecorded::Nothing);
     };
-    // Whoever looks for entries and percentiles doesn't see the calls that are dropped.
+    // Triggers on entries and percentiles need every call of their functions.
     triggers::refuse_short(&arguments.triggers.trigger)?;
     let ticks = Rate::measure().ticks(nanoseconds).clamp(1, TICKS_MAX);
     Ok(Unrecorded::Short(MinDuration { nanoseconds, ticks }))
 }
 
-/// Refuses an output that would take the place of the program, or of another one that the command
-/// line names (`env ./app`).
+/// Refuses an output that would overwrite the program, or another program on the command line (`env
+/// ./app`).
 fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
     let Some(there) = identity(output) else { return Ok(()) };
     let is_output = |path: &Path| identity(path) == Some(there);
@@ -141,7 +141,7 @@ fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
     ))
 }
 
-/// What is started, and whether it carries the runtime; or why it isn't.
+/// The command to start, and whether the program has the runtime; or why it can't be started.
 fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
     let Some((program, rest)) = arguments.command.split_first() else {
         return Err(Failure::new(exit_code::USAGE, "name the program to record"));
@@ -250,7 +250,7 @@ fn write(
     Ok(summary)
 }
 
-/// The trace is lost, whatever became of the program.
+/// Reports that the trace could not be written, whatever the program's status is.
 fn not_written(failure: &Failure, status: ExitStatus) -> ExitCode {
     let ended = match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with {code}"),
@@ -264,7 +264,7 @@ fn not_written(failure: &Failure, status: ExitStatus) -> ExitCode {
     ExitCode::from(exit_code::NOT_RECORDED)
 }
 
-/// Ends this process as the program ended.
+/// Ends this process in the same way as the program ended.
 pub fn end_as(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal() {
         die_of(signal);

@@ -1,4 +1,4 @@
-//! `everycall replay`: the trace goes through the filter onto a page.
+//! `everycall replay`: prints the filtered trace as a tree.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `everycall resolve`: finds the functions that triggers name, and writes them for programs that
-//! are started without `record`.
+//! `everycall resolve`: finds the functions that triggers name, and writes them to a file for
+//! programs that are started without `record`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -116,18 +116,18 @@ fn select(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is looked through.
+/// The files that are searched.
 struct Objects {
     traced: Vec<PathBuf>,
-    /// Whether any of it loads libraries.
+    /// Whether one of them loads libraries.
     loads: bool,
 }
 
-/// The files with traced functions that are named, and the libraries of their own.
+/// The named files with traced functions, and their own libraries.
 fn objects(files: &[PathBuf]) -> Result<Objects, Failure> {
     let mut objects = Objects { traced: Vec::new(), loads: false };
     for file in files {
-        // A program that is to be started is a name; this is a file.
+        // A program to be started would be looked up in PATH; this is a file.
         let file = if file.components().count() == 1 && file.is_file() {
             Path::new(".").join(file)
         } else {

@@ -1,7 +1,7 @@
-//! The files that `record --stream` goes through: `app.0001.ect`, `app.0002.ect`, ...
+//! The series of files of `record --stream`: `app.0001.ect`, `app.0002.ect`, ...
 //!
-//! Those of earlier runs under this name are older ones of the same row: the first new one comes
-//! after them, so that none of them is overwritten, and `--keep-files` counts them, too.
+//! Files of earlier runs with this name belong to the series. The first new file gets the next
+//! number, so that no file is overwritten, and `--keep-files` counts the older ones, too.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -15,17 +15,17 @@ use everycall_recorder::Rotation;
 
 use crate::arguments::RecordArguments;
 
-/// Bytes of a file unless something else is asked for.
+/// Default size of a file, in bytes.
 const SIZE: u64 = 1 << 30;
-/// Numbers above this aren't ours.
+/// Files with larger numbers don't belong to a series.
 const NUMBER_MAX: u32 = 1_000_000_000;
 
-/// Whether there is to be more than one file.
+/// Whether the options request several files.
 pub fn is_wanted(arguments: &RecordArguments) -> bool {
     arguments.file_size.is_some() || arguments.file_age.is_some() || arguments.keep_files.is_some()
 }
 
-/// The name of file `number`, from 1, of a trace that `output` names.
+/// The path of file `number`, from 1, in the series of `output`.
 fn name(output: &Path, number: u32) -> PathBuf {
     let mut name = output.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{number:04}"));
@@ -36,20 +36,20 @@ fn name(output: &Path, number: u32) -> PathBuf {
     output.with_file_name(name)
 }
 
-/// A row of files.
+/// A series of files.
 #[derive(Clone, Debug)]
 pub struct Files {
     output: PathBuf,
-    /// The number of the newest one.
+    /// The number of the newest file.
     newest: Rc<Cell<u32>>,
-    /// How many of them stay.
+    /// The number of files to keep.
     kept: Option<u32>,
-    /// Numbers of older ones that are there, ascending.
+    /// Numbers of existing older files, ascending.
     older: Vec<u32>,
 }
 
 impl Files {
-    /// The row that `output` names; its next file is the newest one.
+    /// The series of `output`; its next file is the newest one.
     pub fn find(arguments: &RecordArguments, output: &Path) -> Files {
         let mut older: Vec<u32> = std::fs::read_dir(folder_of(output))
             .into_iter()
@@ -66,17 +66,17 @@ impl Files {
         name(&self.output, self.newest.get())
     }
 
-    /// Deletes what is older than the files that are to stay.
+    /// Deletes files that exceed the number to keep.
     pub fn delete_older(&mut self) {
         let Some(gone) = self.kept.and_then(|kept| self.newest.get().checked_sub(kept)) else { return };
         let count = self.older.partition_point(|number| *number <= gone);
         for number in self.older.drain(..count) {
-            // Whoever moved it away has it.
+            // The file may have been moved away.
             let _ = std::fs::remove_file(name(&self.output, number));
         }
     }
 
-    /// How a trace goes on after its first file, with buffers of `buffer` bytes.
+    /// How the trace continues after its first file, with buffers of `buffer` bytes.
     pub fn rotation(&self, arguments: &RecordArguments, buffer: usize) -> Rotation<BufWriter<OutFile>> {
         let mut files = self.clone();
         let next = move |file: &mut BufWriter<OutFile>| -> io::Result<()> {
@@ -98,7 +98,7 @@ impl Files {
     }
 }
 
-/// The number of the file `file` of the row that `output` names.
+/// The number of `file` in the series of `output`.
 fn number_in(output: &Path, file: &OsStr) -> Option<u32> {
     let file = file.as_encoded_bytes();
     let rest = file.strip_prefix(output.file_stem()?.as_encoded_bytes())?.strip_prefix(b".")?;
@@ -108,7 +108,7 @@ fn number_in(output: &Path, file: &OsStr) -> Option<u32> {
     };
     let number =
         std::str::from_utf8(digits).ok()?.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number))?;
-    // As we write it: no sign, no other zeros.
+    // Only in the form that we write: no sign, no extra zeros.
     (format!("{number:04}").as_bytes() == digits).then_some(number)
 }
 

@@ -1,4 +1,4 @@
-//! `everycall snapshot`: the trace of a program that runs on.
+//! `everycall snapshot`: the trace of a running program.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
     while let Some(pid) = pids.next() {
         match snapshot(*pid, arguments) {
             Ok(()) => {}
-            // One failure doesn't stop the others.
+            // A failure for one process doesn't stop the others.
             Err(failure) if pids.peek().is_some() => result = failure.report(),
             Err(failure) => return Err(failure),
         }
@@ -44,7 +44,7 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
         programs => failed(&recorder(programs)),
     })?;
     let output = Destination::new(arguments.output.as_deref(), || default_output(arena.process()));
-    // Before anything is held: it stays held while we wait for the disk.
+    // Created before segments are pinned, because they stay pinned while we wait for the disk.
     let file = Output::create(&output)?;
     let snapshot = everycall_live::take(&arena, arguments.last).map_err(|error| failed(&error))?;
     let [pinned_in, cpu] = [snapshot.nanoseconds_to_pin(), snapshot.cpu_nanoseconds_to_pin()];
@@ -66,14 +66,14 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The programs that process `pid` records, if it does so.
+/// The programs that process `pid` records, if it is a recorder.
 fn recorded_by(pid: u32) -> Vec<u32> {
     let (listed, _) = everycall_live::list();
     let recorded = listed.iter().filter(|listed| listed.reached == Reached::Recorder(pid));
     recorded.map(|listed| listed.process.pid).collect()
 }
 
-/// That a process isn't a program that is traced, but records one.
+/// The message that a process isn't traced, but is a recorder.
 fn recorder(programs: &[u32]) -> String {
     let shown: Vec<String> = programs.iter().map(u32::to_string).collect();
     let shown = shown.join(" ");

@@ -1,4 +1,4 @@
-//! What `export` says of source files that it couldn't show as the program was built from them.
+//! Messages of `export` about source files that it couldn't show as they were compiled.
 
 use everycall_analysis::{SourceNote, SourceProblem};
 use everycall_symbols::SourceRefusal;

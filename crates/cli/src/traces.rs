@@ -1,4 +1,4 @@
-//! What all verbs that read traces share: opening one, and saying what is damaged, missing or
+//! Shared by all verbs that read traces: opening a trace, and reporting what is damaged, missing or
 //! empty.
 
 use std::io;
@@ -13,12 +13,12 @@ use everycall_timeline::Trace;
 use crate::arguments::{Clock, SymbolArguments};
 use crate::failure::Failure;
 
-/// Sentences about symbols that are shown; the rest is counted.
+/// Largest number of messages about symbols; further ones are counted.
 const WARNINGS_SHOWN: usize = 10;
 
 /// Opens a trace file or a crash file.
 pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
-    // Whoever reads a trace writes something next.
+    // Every reader of a trace writes an output afterwards.
     everycall_recorder::outlive_size_limit();
     let opened = everycall_analysis::open(path).map_err(|error| {
         let advice = match &error {
@@ -37,8 +37,7 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     Ok(opened.file)
 }
 
-/// Leaves the moment of kept call `number` in a file, counted from 1; without a number, the
-/// recording.
+/// Reduces the file to kept call `number`, counted from 1; without a number, to the recording.
 pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path) -> Result<(), Failure> {
     let selection = number.map_or(Selection::Recording, Selection::KeptCall);
     everycall_analysis::select(file, selection).map_err(|count| {
@@ -63,7 +62,7 @@ pub fn trace_by<'a>(file: &'a TraceFile<'static>, path: &Path, clock: Clock) -> 
     }
 }
 
-/// In which times a trace's moments are shown.
+/// How times in a trace are shown.
 pub fn times<'t>(
     trace: &'t Trace<'_>,
     path: &Path,
@@ -91,7 +90,7 @@ fn no_wall(path: &Path) -> Failure {
     )
 }
 
-/// How names are to be given and found.
+/// The options for names.
 pub fn name_options(arguments: &SymbolArguments) -> NameOptions {
     NameOptions {
         binary_maps: arguments.map_path.clone(),
@@ -102,7 +101,7 @@ pub fn name_options(arguments: &SymbolArguments) -> NameOptions {
     }
 }
 
-/// Says what is damaged or missing in a trace.
+/// Reports what is damaged or missing in a trace.
 pub fn warn(trace: &Trace<'_>, path: &Path) {
     for warning in trace.warnings() {
         say!("everycall: {}: {warning}", path.display());

@@ -29,11 +29,11 @@ use crate::written;
 
 /// The process's number in the file.
 const PROCESS: u32 = 0;
-/// Time between two looks at the process and its modules.
+/// Time between two checks of the process and its modules.
 const PROCESS_PAUSE: Duration = Duration::from_millis(50);
-/// Time between two looks at what threads have posted, at most.
+/// Longest time between two checks for posted calls.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
-/// Bytes of a session's name that are the triggers' texts.
+/// Bytes of a session's name for the triggers' texts.
 const NAME_MAX: usize = 32;
 
 /// Runs the verb.
@@ -62,7 +62,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
     let file = Output::create(&output)?;
     let since = clock::read();
-    // From here on they end the wait, not us.
+    // From here on, signals end the wait instead of this process.
     let signals = Signals::begin();
     let mut control = program.connect_to_record()?;
     let area = arm(&program, &mut control, &triggers, &found)?;
@@ -144,16 +144,16 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the triggers name in a process.
+/// The functions of a process that the triggers name.
 struct Found {
-    /// For the process: a set of functions.
+    /// As a set for the process.
     set: Vec<u8>,
-    /// The same functions as a selection: they have to be recorded.
+    /// As a selection, because they must be recorded.
     selection: Vec<Module>,
-    /// Of each trigger, how many functions it names.
+    /// By trigger, the number of functions that it names.
     counts: Vec<usize>,
     files: Vec<PathBuf>,
-    /// Modules that the process had loaded so far.
+    /// Number of modules that the process had loaded.
     modules: u64,
 }
 
@@ -190,7 +190,7 @@ impl Functions<'_> {
     }
 }
 
-/// Has the process record and arm the functions.
+/// Makes the process record and arm the functions.
 fn arm(
     program: &Program,
     control: &mut Control,
@@ -209,7 +209,7 @@ fn arm(
     control.arm(&found.set).map_err(failed)
 }
 
-/// What `everycall sessions` shows.
+/// The session's name in `everycall sessions`.
 fn name_of(triggers: &[Trigger]) -> String {
     let texts: Vec<String> = triggers.iter().map(ToString::to_string).collect();
     let mut text = texts.join(", ");
@@ -218,9 +218,9 @@ fn name_of(triggers: &[Trigger]) -> String {
     format!("trigger {text}")
 }
 
-/// Modules were loaded since: arms the functions in these, too.
+/// Arms functions in modules that were loaded since.
 fn arm_more(functions: &mut Functions<'_>, program: &Program, control: &mut Control, outcome: &Outcome) {
-    // A module that can't be read leaves the others as they are.
+    // If a module can't be read, the others stay as they are.
     let Ok(found) = functions.find(program) else { return };
     if outcome.names_more(&found.counts)
         && let Ok(area) = arm(program, control, functions.triggers, &found)
@@ -260,13 +260,13 @@ impl Signals {
         };
         let waiter = std::thread::Builder::new().name("signals".to_owned()).spawn(wait);
         if !is_blocked || waiter.is_err() {
-            // They end us; the process notices that.
+            // They end this process, which the traced process detects.
             let _ = set.thread_unblock();
         }
         Signals { set, received }
     }
 
-    /// Waits; whether one came.
+    /// Waits for at most `time`. Returns whether a signal came.
     pub fn wait(&self, time: Duration) -> bool {
         match self.received.recv_timeout(time) {
             Ok(()) => true,
@@ -278,7 +278,7 @@ impl Signals {
         }
     }
 
-    /// From here on they end us.
+    /// From here on, signals end this process.
     pub fn end(self) {
         let _ = self.set.thread_unblock();
     }

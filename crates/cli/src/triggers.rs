@@ -1,5 +1,5 @@
-//! Triggers of `record`, `resolve` and `trigger`: what is made of the options, and whether the program has
-//! the functions that they name.
+//! Triggers of `record`, `resolve` and `trigger`: evaluates the options, and checks that the
+//! program has the functions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +17,14 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::program;
 
-/// Calls of each trigger that are kept, unless told otherwise.
+/// Default number of calls to keep per trigger.
 const KEEP: u32 = 20;
-/// Nanoseconds in which at most one is kept.
+/// Default interval in which at most one call is kept, in nanoseconds.
 const KEEP_EVERY: u64 = 1_000_000_000;
-/// Bytes for the events of calls that may be kept.
+/// Default memory for events of calls that may be kept, in bytes.
 const MEMORY: u64 = 64 << 20;
 
-/// What the recorder does for the options' triggers, and where the outcome will be. `None` where
-/// there are no triggers.
+/// The recorder's part of the triggers, and the place of their results. `None` without triggers.
 pub fn prepare(
     arguments: &RecordArguments,
     output: &Path,
@@ -53,7 +52,7 @@ pub fn prepare(
     Ok(Some((Triggers { memory, signals, sites: Box::new(functions), keep: Box::new(keeper) }, outcome)))
 }
 
-/// The triggers of the options; `None` where there are none.
+/// The triggers of the options; `None` if there are none.
 pub fn triggers_of(arguments: &TriggerArguments) -> Result<Option<Arc<[Trigger]>>, Failure> {
     if arguments.trigger.is_empty() { Ok(None) } else { checked(&arguments.trigger).map(Some) }
 }
@@ -71,7 +70,7 @@ pub fn checked(triggers: &[Trigger]) -> Result<Arc<[Trigger]>, Failure> {
     }
 }
 
-/// Refuses triggers that need every call of their functions, where short calls are dropped.
+/// Refuses triggers that need every call of their functions if short calls are dropped.
 pub fn refuse_short(triggers: &[Trigger]) -> Result<(), Failure> {
     let is_seen =
         |condition: &Condition| !matches!(condition, Condition::Entered(_) | Condition::Percentile(..));
@@ -88,7 +87,7 @@ pub fn refuse_short(triggers: &[Trigger]) -> Result<(), Failure> {
     }
 }
 
-/// Which calls stay where there are more.
+/// Which calls are kept if there are more.
 pub fn policy(arguments: &KeepArguments) -> Policy {
     Policy {
         keep: arguments.keep.unwrap_or(KEEP) as usize,
@@ -101,13 +100,13 @@ pub fn policy(arguments: &KeepArguments) -> Policy {
     }
 }
 
-/// Bytes for the events of calls that may be kept.
+/// Memory for events of calls that may be kept, in bytes.
 pub fn memory(arguments: &KeepArguments) -> u64 {
     arguments.trigger_memory.unwrap_or(MEMORY)
 }
 
-/// Looks for the functions before the program runs. A pattern that names none is an error, unless
-/// the program may still load or start what has one.
+/// Searches the program's functions before it runs. A pattern without matches is an error, unless
+/// the program may load or start a file that has one.
 fn look_at_program(
     arguments: &RecordArguments,
     triggers: &[Trigger],
@@ -133,7 +132,7 @@ fn look_at_program(
     Ok(())
 }
 
-/// Says which types of exceptions nobody in these files knows.
+/// Reports types of exceptions that no file has.
 pub fn say_unknown_types(triggers: &[Trigger], files: &[PathBuf]) {
     for (pattern, near) in unknown_types(triggers, files) {
         let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
@@ -150,7 +149,7 @@ pub fn say_unknown_types(triggers: &[Trigger], files: &[PathBuf]) {
     }
 }
 
-/// That a trigger names nothing, and what is there.
+/// The message for a trigger without matches, with similar names.
 pub fn nothing_found(trigger: &Trigger, objects: &[PathBuf]) -> String {
     let shown: Vec<String> = objects.iter().map(|object| object.display().to_string()).collect();
     let near = Functions::near(trigger, objects);

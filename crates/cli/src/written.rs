@@ -1,4 +1,4 @@
-//! What `record`, `core` and `snapshot` say at their end.
+//! The reports at the end of `record`, `core`, `snapshot` and `trace`.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write};
@@ -13,10 +13,10 @@ use everycall_units::{Count, Duration, OptionSize, Several, Size};
 
 use crate::counters;
 
-/// Threads and children that are named one by one.
+/// Largest number of threads and children that are listed.
 const NAMED_MAX: usize = 4;
 
-/// Prints to standard error that nothing was traced of a program that carries the runtime.
+/// Reports to standard error that a program with the runtime recorded nothing.
 pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Path) {
     let mut text = format!(
         "everycall: nothing was traced, though {} contains everycall's runtime: {why}; {} contains no calls\n",

@@ -1,4 +1,4 @@
-//! Every kind of bad input ends in a sentence that names the thing, an exit code, and no partial
+//! Every kind of bad input causes a message that names the input, an exit code, and no partial
 //! file.
 
 mod common;
@@ -28,7 +28,7 @@ fn programs_that_cant_be_traced() {
     assert!(!here.files().iter().any(|name| name.contains("ect")), "{:?}", here.files());
 }
 
-/// Sites without a runtime stay off; linking through the prefix helps.
+/// Sites without a runtime stay off; the message advises to link through the prefix.
 #[test]
 fn programs_linked_without_the_runtime() {
     let here = Workplace::new();
@@ -42,13 +42,13 @@ fn programs_linked_without_the_runtime() {
     );
 }
 
-/// These carry the runtime: to build them through the prefix again would not help.
+/// These already have the runtime: building them through the prefix again would not help.
 #[test]
 fn programs_that_never_come_to_the_runtime() {
     let here = Workplace::new();
     here.write(
         "bare.c",
-        // What the C library's own beginning brings along, and what stands in for it.
+        // Brings the C library's start code, and a replacement for it.
         "static int twice(int x) { return 2 * x; }\n\
          void _init(void) {}\n\
          void _fini(void) {}\n\
@@ -82,8 +82,8 @@ fn compilers_and_modes() {
     here.fail("cc -- ./plain.c x", 126, &["./plain.c", "is not executable"]);
     here.fail("cc -- ./ x", 126, &["is not executable"]);
     here.fail("cc --mode xray -- gcc plain.c", 2, &["xray", "gcc"]);
-    here.fail("cc --mode nonsense -- gcc plain.c", 2, &["nonsense", "nops"]);
-    // What the compiler says is its own.
+    here.fail("cc --mode invalid -- gcc plain.c", 2, &["invalid", "nops"]);
+    // The compiler's diagnostics are unchanged.
     here.write("wrong.c", "int main(void) { return }\n");
     let ours = here.run("cc -- gcc -c wrong.c");
     let plain = here.shell("gcc -c wrong.c");
@@ -99,7 +99,7 @@ fn outputs_that_cant_be_written() {
     here.fail("record -o nowhere/app.ect -- ./app", 125, &["nowhere/app.ect", "folder must exist"]);
     here.fail("record -o /proc/app.ect -- ./app", 125, &["/proc/app.ect"]);
     here.fail("record -o . -- ./app", 125, &["name a file in it"]);
-    // Nothing runs for a name that no file can have.
+    // No program is started if the output's name is impossible.
     for output in ["sub/", "sub/.", "nowhere/sub/"] {
         let line = format!("record -o {output} -- ./app 9");
         let outcome = here.run(&line);
@@ -110,7 +110,7 @@ fn outputs_that_cant_be_written() {
     here.fail("export -o /dev/full app.ect", 1, &["/dev/full", "free some space"]);
     let replay = here.shell("$EVERYCALL replay app.ect > /dev/full");
     is_failure("replay", &replay, 1, &["standard output", "free some space"]);
-    // The program has run by then, and its own end is told.
+    // The program has run by then, and its own exit code is kept.
     here.fail(
         "record -o /dev/full -- ./app 9",
         125,
@@ -119,7 +119,7 @@ fn outputs_that_cant_be_written() {
     assert_eq!(here.files(), ["app", "app.cpp", "app.ect"]);
 }
 
-/// `record -o app ./app` is a slip of the hand that must not cost the program.
+/// `record -o app ./app` is a typing error that must not overwrite the program.
 #[test]
 fn outputs_that_are_the_program() {
     let here = Workplace::new();
@@ -149,7 +149,7 @@ fn outputs_that_are_the_program() {
     }
     assert_eq!(here.read("app"), before);
     assert_eq!(here.files(), ["app", "app.cpp", "bin", "link", "script"]);
-    // What is there otherwise, is replaced as ever, be it an argument or not.
+    // Other existing files are replaced as usual, whether or not they are arguments.
     here.write("old.ect", "old");
     here.succeed("record -q -o old.ect -- env ./app 0 old.ect");
     assert_ne!(here.read("old.ect"), b"old");
@@ -223,7 +223,7 @@ fn damaged_traces() {
         is_told(&outcome, &["cut"]);
         is_told(&here.run("replay cut.ect"), &["cut"]);
     }
-    // A flipped bit here and there: told, or harmless, and never a panic.
+    // A flipped bit in various places is reported or harmless, and never causes a panic.
     for at in (0..whole.len()).step_by(whole.len() / 60 + 1) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x40;
@@ -234,7 +234,7 @@ fn damaged_traces() {
     }
 }
 
-/// A failure with a sentence, or a success that says what was missing.
+/// The command fails with a message, or succeeds and reports what was missing.
 fn is_told(outcome: &Outcome, words: &[&str]) {
     assert!(matches!(outcome.code, Some(0 | 1)), "{outcome:?}");
     assert!(!outcome.stderr.contains("panicked"), "{outcome:?}");
@@ -258,13 +258,13 @@ fn binaries_without_their_information() {
     let changed = here.succeed("replay app.ect");
     assert!(changed.stderr.contains("is not the file that was traced"), "{changed:?}");
     assert!(changed.stdout.contains("app+0x") && !changed.stdout.contains("leaf"), "{changed:?}");
-    // A copy elsewhere is as good.
+    // A copy elsewhere is accepted.
     let kept = here.path("kept");
     let map = format!("{}={}", here.path("").display(), kept.display());
     let mapped = here.succeed(&format!("replay --map-path {map} app.ect"));
     assert!(mapped.stdout.contains("shop::leaf(int)"), "{mapped:?}");
-    here.fail("replay --map-path nonsense app.ect", 2, &["OLD=NEW"]);
-    // Stripped, and gone.
+    here.fail("replay --map-path invalid app.ect", 2, &["OLD=NEW"]);
+    // Stripped, and removed.
     assert_eq!(here.shell("rm app && strip kept/app").code, Some(0));
     let stripped = here.succeed(&format!("replay --map-path {map} app.ect"));
     assert!(stripped.stdout.contains("app+0x"), "{stripped:?}");
@@ -299,7 +299,7 @@ fn names_and_sources_that_are_no_utf8() {
     assert!(json["file_info"]["files"].to_string().contains("int main"), "{json}");
 }
 
-/// A page without sources, or with others than the program was built from, says so.
+/// If sources are missing or changed since the build, the export says so.
 #[test]
 fn sources_that_are_not_what_was_built() {
     let here = Workplace::new();
@@ -322,7 +322,7 @@ fn sources_that_are_not_what_was_built() {
         assert!(missing.stderr.contains(words), "no {words:?} in {missing:?}");
     }
     assert_eq!(missing.stderr.matches("app.cpp").count(), 1, "{missing:?}");
-    // Where no sources are shown, none is missed.
+    // A format without sources doesn't report missing ones.
     let chrome = here.succeed("export -f chrome -o app.json app.ect");
     assert!(!chrome.stderr.contains("source"), "{chrome:?}");
 }
@@ -336,9 +336,9 @@ fn options_that_make_no_sense() {
         ("replay --since yesterday t.ect", "yesterday"),
         ("replay --function ( t.ect", "regular expression"),
         ("replay --tid main t.ect", "thread or process number"),
-        ("export -f nonsense t.ect", "vizviewer, chrome, perfetto, csv"),
+        ("export -f invalid t.ect", "vizviewer, chrome, perfetto, csv"),
         ("replay --depth 0 t.ect", "--depth"),
-        ("nonsense", "nonsense"),
+        ("invalid", "invalid"),
         ("snapshot app", "write a process id; `everycall ps` lists"),
         ("record --bogus -- ./app", "--bogus is not an option"),
         ("record -o t.ect -x ./app", "-x is not an option"),
@@ -353,7 +353,7 @@ fn files_that_one_may_not_read() {
     let path = here.write("secret.ect", "x");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
     let outcome = here.run("info secret.ect");
-    // Root may read everything.
+    // Root can read everything.
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.stderr.contains("secret.ect"), "{outcome:?}");
 }

@@ -1,4 +1,4 @@
-//! Snapshots from outside: in gdb, from cores. They have the calls that `record` has.
+//! Snapshots from gdb and from cores contain the same calls as `record`.
 
 mod common;
 
@@ -51,7 +51,7 @@ fn build(here: &Workplace, options: &str) {
     here.succeed(&format!("cc {options} -pthread crash.cpp -o crash"));
 }
 
-/// Each call's thread, depth, function, and whether it was left otherwise than by returning.
+/// Each call's thread, depth, function, and whether it was unwound.
 fn calls(here: &Workplace, trace: &str) -> Vec<(String, u64, String, String)> {
     let text = here.succeed(&format!("replay --format json {trace}")).stdout;
     let call = |line: &str| {
@@ -61,7 +61,7 @@ fn calls(here: &Workplace, trace: &str) -> Vec<(String, u64, String, String)> {
     };
     // The other lines are marks: jumps, ends of threads.
     let mut calls: Vec<_> = text.lines().filter(|line| line.contains("\"depth\":")).map(call).collect();
-    // Threads run side by side.
+    // Threads run concurrently.
     calls.sort_by(|one, other| one.0.cmp(&other.0));
     calls
 }
@@ -69,7 +69,7 @@ fn calls(here: &Workplace, trace: &str) -> Vec<(String, u64, String, String)> {
 /// Everything that was written of one thread: name, generation, segments, open calls.
 type Written = (String, u32, Vec<(u64, Vec<u64>)>, Vec<OpenCall>);
 
-/// What a trace holds, to the last bit.
+/// Everything that a trace contains, exactly.
 fn written(here: &Workplace, trace: &str) -> Vec<Written> {
     let file = TraceFile::open(here.read(trace)).unwrap();
     let mut all = Vec::new();
@@ -85,7 +85,7 @@ fn written(here: &Workplace, trace: &str) -> Vec<Written> {
     all
 }
 
-/// Runs a line of shell that leaves a core, which is named `core` then.
+/// Runs a shell line that leaves a core, which is then named `core`.
 fn leave_core(here: &Workplace, line: &str) {
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
     assert!(
@@ -97,8 +97,7 @@ fn leave_core(here: &Workplace, line: &str) {
     assert!(here.path("core").exists(), "{line} left no core: {:?}", here.files());
 }
 
-/// The same run, seen by `record` and in its core: each event, each open call, module and thread is
-/// the same.
+/// The same run, by `record` and from its core: events, open calls, modules and threads are equal.
 #[test]
 fn a_core_holds_what_record_sees_in_every_mode() {
     let modes = [
@@ -143,8 +142,7 @@ fn a_core_holds_what_record_sees_in_every_mode() {
     }
 }
 
-/// What was overwritten is as much missing in the core as in the recording, and what is left is the
-/// same.
+/// Overwritten events are missing from the core as from the recording, and the rest is equal.
 #[test]
 fn rings_that_were_overwritten_are_the_same() {
     let here = Workplace::new();
@@ -173,7 +171,7 @@ fn cores_grow_by_what_was_recorded() {
     let here = Workplace::new();
     build(&here, "-- g++ -O1 -g");
     leave_core(&here, "./crash");
-    // Not what reads as zeros without being there.
+    // Size on disk, without holes.
     let size = |path: &Path| std::fs::metadata(path).unwrap().blocks() * 512;
     let traced = size(&here.path("core"));
     assert_eq!(here.shell("g++ -O1 -g -pthread crash.cpp -o crash").code, Some(0));
@@ -210,7 +208,7 @@ int main() {
     let functions: Vec<_> = calls(&here, "core.ect").into_iter().map(|call| call.2).collect();
     assert_eq!(functions.iter().filter(|name| *name == "plugged").count(), 3, "{functions:?}");
 
-    // Its file may be elsewhere.
+    // The program's file may be at another path.
     assert_eq!(here.shell("mv host moved").code, Some(0));
     here.succeed("core -q --exe moved -o moved.ect core");
     assert!(calls(&here, "moved.ect").iter().any(|call| call.2 == "main"));
@@ -231,7 +229,7 @@ fn cut_cores_and_cores_without_our_memory_say_so() {
 
     leave_core(&here, "./crash");
     let core = here.read("core");
-    // Memory begins at pages of the file; elsewhere there may be copies of the header.
+    // Memory begins at page boundaries of the file; other places may hold copies of the header.
     let mut pages = (0..core.len()).step_by(4096);
     let at = pages.rfind(|at| core[*at..].starts_with(b"everycal\x04\0\0\0")).unwrap();
     here.write("headers", &core[..500]);
@@ -244,7 +242,7 @@ fn cut_cores_and_cores_without_our_memory_say_so() {
     assert!(!said.contains("complete: every thread"), "{said}");
     here.succeed("replay late.ect");
 
-    // The kernel's own way to cut: it stops within the file, whose holes don't count.
+    // The kernel's own truncation: it stops within the file, and doesn't count holes.
     leave_core(&here, "ulimit -c 100; ./crash");
     let said = here.run("core -o tiny.ect core").stderr;
     assert!(said.contains("is truncated") && said.contains("ulimit -c unlimited"), "{said}");
@@ -284,7 +282,7 @@ fn a_snapshot_in_gdb_has_the_calls_of_record() {
     assert_eq!(here.shell("$EVERYCALL record -q -o record.ect -- ./crash; true").code, Some(0));
     let script = here.succeed("gdb-script").stdout;
     here.write("everycall.py", script);
-    // Each by itself: gdb goes on after one that fails.
+    // As separate commands: gdb continues after one that fails.
     let lines = "-ex 'source everycall.py' -ex 'everycall snapshot early.ect' -ex run -ex 'everycall snapshot' \
                  -ex 'everycall snapshot nowhere/x.ect' -ex 'everycall snapshot live.ect'";
     let said = here.shell(&format!("gdb -nx -q -batch {lines} ./crash"));

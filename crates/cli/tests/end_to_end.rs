@@ -97,7 +97,7 @@ fn filters_leave_out_what_they_say() {
     assert!(none.stderr.contains("no call"), "{none:?}");
 }
 
-/// A ring that is too small says so, and how large it should have been.
+/// A ring that is too small is reported, with the size that would have been enough.
 #[test]
 fn the_ring_size_that_is_named_holds_everything() {
     let here = Workplace::new();
@@ -109,7 +109,7 @@ fn the_ring_size_that_is_named_holds_everything() {
     assert!(enough.contains("complete: every thread"), "{enough}");
     let info: Value = serde_json::from_str(&here.succeed("info --format json enough.ect").stdout).unwrap();
     assert_eq!(info["calls"], 30_001);
-    // What was overwritten isn't there, but main's beginning is known all the same.
+    // Overwritten events are missing, but main's beginning is known.
     let info: Value = serde_json::from_str(&here.succeed("info --format json small.ect").stdout).unwrap();
     assert!(info["calls"].as_u64().unwrap() < 5_000);
     assert_eq!(info["threads"][0]["beginning_overwritten"], true);
@@ -130,7 +130,7 @@ fn a_crash_is_recorded_and_passed_on() {
     assert!(calls[0]["remarks"].to_string().contains("truncated at end"), "{calls:?}");
 }
 
-/// A plugin in a host that knows nothing of everycall, and in its child.
+/// A plugin in an untraced host, and in its child.
 #[test]
 fn plugins_in_a_plain_host_and_children() {
     let here = Workplace::new();
@@ -170,7 +170,8 @@ fn plugins_in_a_plain_host_and_children() {
         .output();
     let odd = String::from_utf8_lossy(&odd.unwrap().stderr).into_owned();
     assert!(odd.contains("a b/") && odd.contains("XDG_CACHE_HOME"), "{odd}");
-    // The plugin changes afterwards: what was loaded is kept, or refused, never misnamed.
+    // The plugin changes afterwards: the loaded version is kept or refused, never replaced by the
+    // new one.
     let calls = lines(&here.succeed("replay --format json host.ect").stdout);
     assert_eq!(calls_by_name(&calls)["inner"], 10 + 3);
     here.write("plugin.c", "int other(void) { return 0; }\nint plugin(int n) { return other() + n; }\nint inner_2(void) { return 2; }\n");
@@ -183,7 +184,7 @@ fn plugins_in_a_plain_host_and_children() {
     assert!(changed.stdout.contains("plugin.so+0x") && !changed.stdout.contains("inner"), "{changed:?}");
 }
 
-/// Deleted while the program runs, as a just-in-time compiler or an update does it.
+/// Deleted while the program runs, as just-in-time compilers and updates do.
 #[test]
 fn files_deleted_during_the_run_keep_their_names() {
     let here = Workplace::new();
@@ -197,7 +198,7 @@ fn files_deleted_during_the_run_keep_their_names() {
     );
     here.succeed("cc -- gcc -O1 -g -shared -fPIC plugin.c -o built.so");
     here.succeed("cc -- gcc -O1 -g host.c -o host -ldl");
-    // A program waits 10 ms for its recorder to look. Where that gets no CPU for so long, the file
+    // A program waits 10 ms for its recorder. If the recorder gets no CPU for that long, the file
     // is gone, and the trace says so.
     let is_named = (0..50).any(|_| {
         assert_eq!(here.shell("cp built.so plugin.so").code, Some(0));
@@ -263,7 +264,7 @@ fn a_closed_pipe_is_a_quiet_end() {
         "info app.ect",
         "--help",
     ] {
-        // The reader is gone before the first byte.
+        // The reader closes the pipe before the first byte.
         let outcome =
             here.shell(&format!("$EVERYCALL {verb} | (exec <&-; sleep 0.3); exit ${{PIPESTATUS[0]}}"));
         assert_eq!((outcome.code, &*outcome.stderr), (Some(0), ""), "{verb}: {outcome:?}");

@@ -50,7 +50,7 @@ fn inlined_calls_are_shown_without_times() {
         assert!(lines[at - 1].contains("user  "), "{compiler} {mode}: {tree}");
         assert_eq!(lines[at..at + 3], wanted, "{compiler} {mode}: {tree}");
         assert_eq!(lines.iter().filter(|line| **line == wanted[0]).count(), 3, "below each call");
-        // They are no calls.
+        // They are not calls.
         assert_eq!(lines.iter().filter(|line| line.contains(" ms  ") && line.contains("quarter")).count(), 0);
         let indent = |name: &str| {
             let line = tree.lines().find(|line| line.contains(name)).unwrap();
@@ -88,7 +88,7 @@ fn inlined_calls_are_shown_without_times() {
     }
 }
 
-/// Each slice in JSON repeats what was inlined: large traces leave it out, and say so.
+/// In JSON, each slice would repeat the inlined calls: large traces leave them out, and say so.
 #[test]
 fn large_files_leave_them_out_unless_asked() {
     let here = Workplace::new();

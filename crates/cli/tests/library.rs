@@ -29,7 +29,7 @@ fn a_program_of_its_own_names_functions_and_sums_up_their_time() {
         assert_eq!(count, function["calls"].to_string(), "{row}");
         calls += function["calls"].as_u64().unwrap();
         let name = function["name"].as_str().unwrap();
-        // Functions of templates are shown whole in JSON.
+        // JSON has complete names of template functions.
         assert!(name.contains('<') || row.contains(name), "{row}: {name}");
     }
     assert_eq!(calls, info["calls"].as_u64().unwrap());

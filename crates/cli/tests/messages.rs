@@ -1,11 +1,11 @@
-//! Where nobody can read messages, everything else is as ever: the traced program, the outputs, the
-//! exit codes.
+//! If standard error can't be written, everything else is unchanged: the traced program, the
+//! outputs, the exit codes.
 
 mod common;
 
 use common::Workplace;
 
-/// Ways to a standard error that takes nothing: a full disk, and a pipe whose reader has gone.
+/// Kinds of unwritable standard error: a full disk, and a closed pipe.
 const WAYS: [(&str, &str); 2] =
     [("full", "exec 2>/dev/full"), ("gone", "exec 3> >(exec true); wait $!; exec 2>&3")];
 
@@ -20,8 +20,8 @@ int main(int count, char** words) {
 }
 "#;
 
-/// Runs a line of everycall's with a standard error of each kind. All of `outputs` are there
-/// afterwards, or none.
+/// Runs an everycall command with a standard error of each kind. Afterwards, either all of
+/// `outputs` exist, or none.
 fn ends(here: &Workplace, line: &str, code: i32, outputs: &[&str]) {
     for (kind, way) in WAYS {
         let outcome = here.shell(&format!("{way}; exec $EVERYCALL {line}"));

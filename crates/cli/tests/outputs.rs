@@ -1,5 +1,5 @@
-//! What stands under outputs' names, where nothing is started, where somebody else was there
-//! before, and where files follow each other.
+//! The files under outputs' names if no program is started, if another file existed before, and in
+//! series.
 
 mod common;
 
@@ -70,7 +70,7 @@ fn a_stream_can_be_read_while_the_program_runs() {
         assert!(std::time::Instant::now() < deadline, "no trace while the program runs");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // It isn't what one wants to ask, and says whom to ask.
+    // A recorder is not traced itself; the message names the traced processes.
     let asked = here.run(&format!("snapshot {}", record.id()));
     is_failure(
         "snapshot of record",
@@ -109,8 +109,8 @@ fn rotation_that_makes_no_sense_is_refused() {
     assert_eq!(here.files(), ["loop", "loop.c", "o.0001.ect"]);
 }
 
-/// Files are no larger than was asked for, but for a little; and those of runs before are older
-/// ones of the same row.
+/// Files exceed the requested size only slightly, and files of earlier runs belong to the same
+/// series.
 #[test]
 fn files_have_their_size_and_follow_those_of_earlier_runs() {
     let here = Workplace::new();
@@ -127,7 +127,7 @@ fn files_have_their_size_and_follow_those_of_earlier_runs() {
         let size = here.read(file).len();
         assert!(size < 200 << 10, "{file}: {size} bytes");
     }
-    // Each says which part of the run it is.
+    // Each file says which part of the run it contains.
     let covers = |file: &str| {
         let page = here.succeed(&format!("info {file}")).stdout;
         page.lines().find(|line| line.starts_with("covers")).unwrap().to_owned()
@@ -140,13 +140,13 @@ fn files_have_their_size_and_follow_those_of_earlier_runs() {
     let first = here.read("o.0001.ect");
     here.write("o.0003.ect.old", "another");
     here.write("o.77.ect", "another");
-    // Nothing is overwritten: the next one comes after them.
+    // No file is overwritten: the next number follows.
     let more = rotated("", 10);
     assert_eq!(more.len(), all.len() + 3);
     assert_eq!(here.read("o.0001.ect"), first);
     let next = format!("o.{:04}.ect", all.len() + 1);
     assert!(here.succeed(&format!("info {next}")).stdout.contains(" of 3 functions"));
-    // A gap is no matter.
+    // Gaps in the numbers are harmless.
     std::fs::remove_file(here.path("o.0002.ect")).unwrap();
     let kept = rotated("--keep-files 3", 10);
     let wanted: Vec<String> = (all.len()..all.len() + 3).map(|number| format!("o.{number:04}.ect")).collect();
@@ -171,13 +171,13 @@ fn default_names_follow_no_link() {
         if !line.starts_with("core") {
             here.fail(line, code, &[name, "symbolic link", "-o"]);
         } else {
-            // What it is given is no core, and that is said first.
+            // The input isn't a core, which is reported first.
             here.fail(line, code, &[]);
         }
         assert_eq!(here.read("victim"), b"precious");
         std::fs::remove_file(here.path(name)).unwrap();
     }
-    // One's own is followed where it was asked for.
+    // A link of the same user is followed if the user named it.
     std::os::unix::fs::symlink("target.ect", here.path("mine.ect")).unwrap();
     here.succeed("record -q -o mine.ect -- ./loop");
     here.succeed("record -q --stream -o mine.ect -- ./loop");

@@ -1,5 +1,5 @@
-//! Which sources get into an export, and who may read it; names as people write them; hints for
-//! other tools' verbs.
+//! Which sources an export contains, and who may read it; short names; hints for other tools'
+//! verbs.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn outputs_with_sources_are_for_their_owner() {
     assert_eq!(mode(&here, "chrome.json") & 0o044, 0o044);
 }
 
-/// A program says that it was made of somebody's private file.
+/// A program claims to be compiled from another user's private file.
 #[test]
 fn files_that_were_not_compiled_are_left_out() {
     let here = Workplace::new();
@@ -66,7 +66,7 @@ fn files_that_were_not_compiled_are_left_out() {
     }
 }
 
-/// clang writes checksums: a file that was replaced since isn't taken for the source.
+/// clang writes checksums: a file that was replaced since isn't shown.
 #[test]
 fn another_file_than_was_compiled_is_left_out() {
     let here = Workplace::new();

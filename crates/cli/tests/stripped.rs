@@ -1,12 +1,12 @@
-//! Traces of programs and libraries whose symbols are gone.
+//! Traces of stripped programs and libraries.
 
 mod common;
 
 use common::Workplace;
 use serde_json::Value;
 
-/// gcc puts the handlers, and what leads to a cold function, into parts of their own, which return
-/// by themselves.
+/// gcc moves handlers, and the way to a cold function, into separate parts, which return by
+/// themselves.
 const LIBRARY: &str = r#"
 #define N __attribute__((noinline))
 #define KEEP __asm__ volatile("" ::: "memory")
@@ -47,7 +47,7 @@ fn calls(here: &Workplace) -> Vec<(u64, String, String)> {
     lines.lines().filter_map(call).collect()
 }
 
-/// The calls as [`calls`] has them, without names.
+/// The calls of [`calls`] without names.
 fn shapes(calls: &[(u64, String, String)]) -> Vec<(u64, &str)> {
     calls.iter().map(|(depth, _, remarks)| (*depth, &**remarks)).collect()
 }

@@ -8,7 +8,7 @@ use common::Workplace;
 use everycall_symbols::{Leave, ModuleIdentity, ModuleSymbols, SymbolOptions};
 use serde_json::Value;
 
-/// Compilers with the modes in which exits tell where they are.
+/// Compilers with the modes whose exits have code locations.
 const MODES: [(&str, &str); 4] =
     [("gcc", "nops"), ("gcc", "fentry"), ("clang-19", "xray"), ("clang-22", "xray")];
 
@@ -49,7 +49,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// What `replay` shows, without times: one line per begin or end.
+/// The output of `replay` without times: one line per begin or end.
 fn tree(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| line.contains(" ms  "));
     let words = |line: &str| {
@@ -63,7 +63,7 @@ fn tree(text: &str) -> Vec<String> {
     lines.map(words).collect()
 }
 
-/// The compiler, where it is there.
+/// The compiler, if it is installed.
 fn is_there(compiler: &str) -> bool {
     Command::new(compiler).arg("--version").output().is_ok_and(|output| output.status.success())
 }
@@ -104,7 +104,7 @@ fn tail_calls_are_shown_as_such_in_all_outputs() {
     }
 }
 
-/// A million steps are a million calls, all at one depth.
+/// A million steps are a million calls at the same depth.
 #[test]
 fn a_million_steps_cost_no_depth() {
     let here = Workplace::new();
@@ -117,7 +117,7 @@ fn a_million_steps_cost_no_depth() {
     assert_eq!(lines.lines().filter(|line| line.contains("\"tail_call_of\":")).count(), 1_000_000);
 }
 
-/// objdump sees each call of the exit hook, and the instruction behind it.
+/// objdump shows each call of the exit hook, and the instruction after it.
 #[test]
 fn exits_are_what_objdump_says() {
     let here = Workplace::new();
@@ -170,7 +170,7 @@ fn exits_are_what_objdump_says() {
     assert!(exits.0 > 30 && exits.1 > 30, "{exits:?}");
 }
 
-/// Without the file there is no code to ask: exits are exits.
+/// Without the file, no code shows the jumps: exits are plain exits.
 #[test]
 fn no_tail_calls_are_shown_without_the_code() {
     let here = Workplace::new();
@@ -182,7 +182,7 @@ fn no_tail_calls_are_shown_without_the_code() {
     assert!(tree.contains("jumps+0x") && !tree.contains("=>"), "{tree}");
 }
 
-/// Modes in which the exit comes behind the call have no tail calls.
+/// Modes whose exits come after the call have no tail calls.
 #[test]
 fn modes_with_the_hook_last_nest_every_call() {
     for (compiler, mode) in [("gcc", "finstrument"), ("clang-19", "after-inlining")] {

@@ -32,7 +32,7 @@ int main() {
 }
 "#;
 
-/// The calls of each function, as `info` tells, and as the events add up to.
+/// The calls of each function as `info` counts them, and as the events add up.
 #[test]
 fn statistics_are_those_of_functions_in_the_source() {
     for command in [
@@ -60,7 +60,7 @@ fn statistics_are_those_of_functions_in_the_source() {
         let calls: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         for row in rows {
             let of: Vec<&Value> = calls.iter().filter(|call| call["name"] == row["name"]).collect();
-            // A thunk that goes on in its function is one call with it.
+            // A thunk that continues in its function is one call with it.
             let led_to = of.iter().filter(|call| call["tail_call_of"] == row["name"]).count();
             assert_eq!(row["calls"], of.len() - led_to, "{command}: {row}");
             let symbols = row["symbols"].as_array().unwrap();
@@ -79,7 +79,7 @@ fn statistics_are_those_of_functions_in_the_source() {
         if command.contains("-O0") {
             let row = rows.iter().find(|row| row["name"] == "D::~D()").unwrap();
             assert_eq!(row["symbols"], serde_json::json!(["_ZN1DD0Ev", "_ZN1DD1Ev"]), "{row}");
-            // The deleting destructor calls the other one: that's no time twice.
+            // The deleting destructor calls the other one: its time isn't counted twice.
             let sum: u64 = calls
                 .iter()
                 .filter(|call| call["name"] == "D::~D()" && call["symbol"] == "_ZN1DD1Ev")
@@ -109,7 +109,7 @@ N void straight(C* c) { sink += c->g(1); sink += c->self() == c; delete c; }
 int main() { for (int i = 0; i < 5; i++) { through(new C); straight(new C); } }
 "#;
 
-/// Whether the function's body is in the thunk, or the thunk goes on in the function.
+/// Both kinds of thunks: with a copy of the function's body, and continuing in the function.
 #[test]
 fn thunks_are_calls_of_the_function_that_they_lead_to() {
     for (command, size) in [

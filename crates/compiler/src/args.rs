@@ -1,7 +1,7 @@
-//! What an invocation of gcc or clang will do, read from its arguments.
+//! What an invocation of gcc or clang does, derived from its arguments.
 //!
-//! Only as much is understood as decides what the prefix adds. Whatever isn't recognised is the compiler's business:
-//! nothing is removed, reordered or refused here.
+//! Only the arguments that affect the prefix are evaluated. Unknown arguments are left to the
+//! compiler: none is removed, reordered or refused here.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -9,60 +9,60 @@ use std::path::PathBuf;
 
 use crate::response;
 
-/// What the compiler driver was asked for.
+/// The request to the compiler driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invocation {
     /// How far it goes.
     pub stage: Stage,
-    /// A source that isn't assembler is among the inputs.
+    /// Whether a source other than assembler is among the inputs.
     pub compiles: bool,
-    /// The user said anything of debug information: what there is of it is the user's choice.
+    /// Whether the user chose options for debug information, which are then kept.
     pub debug_chosen: bool,
     /// The linker named by `-fuse-ld=`, or the path of one (`--ld-path=`).
     pub linker: Option<String>,
-    /// Libraries are linked into the result.
+    /// Whether libraries are linked statically.
     pub is_static: bool,
-    /// All of them, the C library too.
+    /// Whether all libraries are linked statically, including the C library.
     pub has_static_libc: bool,
-    /// The compiler's own libraries are left out, or others are taken in their place.
+    /// Whether the compiler's own libraries are left out or replaced.
     pub without_libraries: bool,
-    /// Libraries of another system root are taken.
+    /// Whether the libraries of another system root are used.
     pub other_root: bool,
-    /// The C++ library is LLVM's.
+    /// Whether the C++ library is LLVM's.
     pub is_libcxx: bool,
-    /// Stacks are split: libgcc's code for that refers to C's personality routine.
+    /// Whether stacks are split: libgcc's code for that refers to C's personality routine.
     pub splits_stacks: bool,
-    /// Code is made by the linker.
+    /// Whether the linker generates the code.
     pub optimises_at_link: bool,
-    /// Exceptions are switched off.
+    /// Whether exceptions are disabled.
     pub without_exceptions: bool,
-    /// The C++ library is named among the libraries.
+    /// Whether the C++ library is among the libraries.
     pub names_cxx_library: bool,
-    /// Boost.Context's library is named among them.
+    /// Whether Boost.Context is among the libraries.
     pub names_boost_context: bool,
-    /// XRay's handlers are to be called for this shared object, too.
+    /// Whether XRay's handlers should be called for this shared object, too.
     pub shares_xray: bool,
-    /// XRay's instrumentation is asked for by the user.
+    /// Whether the user requested XRay's instrumentation.
     pub asks_for_xray: bool,
     /// Functions that the user wraps at the link.
     pub wrapped: Vec<String>,
-    /// Files that are linked as they are.
+    /// Files that are linked unchanged.
     pub linked: Vec<PathBuf>,
     /// Libraries that are linked.
     pub libraries: Vec<String>,
-    /// Where they are looked for, before the system's folders.
+    /// Folders that are searched for them before the system's.
     pub library_folders: Vec<PathBuf>,
-    /// Options that keep one mode or another from working.
+    /// Options that are incompatible with some modes.
     pub obstacles: Vec<Obstacle>,
 }
 
 /// How far an invocation goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// Answers a question, preprocesses or checks: no object code comes of it.
+    /// Answers a query, preprocesses or checks: produces no object code.
     #[default]
     NoCode,
-    /// Makes assembler text, objects or a precompiled header.
+    /// Produces assembler text, objects or a precompiled header.
     Compile,
     /// Joins objects into an object.
     LinkRelocatable,
@@ -72,7 +72,7 @@ pub enum Stage {
     LinkExecutable,
 }
 
-/// An option that some mode can't live with.
+/// An option that is incompatible with some mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// Code for another machine than x86-64.
@@ -81,7 +81,7 @@ pub enum Obstacle {
     LargeModel,
     /// gcc mixes two assembler syntaxes when asked for hook calls.
     IntelSyntax,
-    /// The option claims the very hooks that the mode needs.
+    /// The option uses the hooks that the mode needs.
     ClaimsHooks(String),
 }
 
@@ -170,7 +170,7 @@ const TAKE_NEXT: &[&str] = &[
     "-working-directory",
 ];
 
-/// Options that end in an answer on standard output. Those ending in `=` or `-` are prefixes.
+/// Options that query the compiler. Those ending in `=` or `-` are prefixes.
 const QUERIES: &[&str] = &[
     "--version",
     "-dumpversion",
@@ -202,7 +202,7 @@ const NO_CODE: &[&str] = &[
     "-emit-interface-stubs",
 ];
 
-/// Options by which the user takes gcc's entry and exit hooks for something else.
+/// Options by which the user uses gcc's entry and exit hooks for another purpose.
 const CLAIM_HOOKS: &[&str] = &[
     "-pg",
     "-p",
@@ -317,7 +317,7 @@ impl Scan {
         } else if is_one_of(arg, CLAIM_HOOKS) && arg != "-minstrument-return=call" {
             self.obstacle(Obstacle::ClaimsHooks(arg.to_owned()));
         } else if arg.starts_with("-g") && !arg.starts_with("-gcc-toolchain") {
-            // Also those that say how it is written alone: `-gsplit-dwarf` makes a file of it, where there is any.
+            // Includes options for its form: `-gsplit-dwarf` puts debug information into a file.
             self.found.debug_chosen = true;
         }
     }
@@ -349,14 +349,14 @@ impl Scan {
 
     fn linker_args<'a>(&mut self, args: impl Iterator<Item = &'a str>) {
         self.inputs += 1;
-        // The linker reads response files of its own.
+        // The linker expands response files itself.
         let args: Vec<OsString> = args.map(OsString::from).collect();
         let args: Vec<String> =
             response::expand(&args).iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
         let mut args = args.iter().map(String::as_str).peekable();
         while let Some(arg) = args.next() {
             if let Some(name) = arg.strip_prefix("--wrap").or(arg.strip_prefix("-wrap")) {
-                // Where the name is in the next -Xlinker, all may be.
+                // If the name is in the next -Xlinker, every name is possible.
                 let name = name.strip_prefix('=').map(str::to_owned);
                 let name = name.or_else(|| args.peek().map(|name| (*name).to_owned()));
                 self.found.wrapped.push(name.unwrap_or_else(|| "*".to_owned()));

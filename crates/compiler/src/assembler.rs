@@ -38,13 +38,13 @@ use real::Assembler;
 
 pub use rewriter::rewrite;
 
-/// As large as a pipe's buffer is at first: more would only wait in it.
+/// The initial size of a pipe's buffer: larger chunks would only wait in it.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Texts up to here are rewritten in less time than it takes to start a process.
+/// Rewriting texts up to this size takes less time than starting a process.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// How the compiler prefix tells the step which functions to leave out: a file of rules.
+/// The option by which the compiler prefix passes the functions to leave out: a file of rules.
 pub(crate) const LIST_ARGUMENT: &str = "--everycall-list=";
 
 /// Whether a program name is the one under which gcc runs the assembler step.
@@ -66,7 +66,7 @@ fn run(step: Step, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()
     }
 }
 
-/// Does what `as ARGS` does, with the text rewritten by the step that belongs to `called_as`.
+/// Does the work of `as ARGS` on text rewritten by the step that `called_as` selects.
 pub fn as_main(called_as: &OsStr, args: Vec<OsString>) -> ExitCode {
     let Some(assembler) = Assembler::find() else {
         say!("everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package");
@@ -126,13 +126,13 @@ fn assemble(step: Step, assembler: &Assembler, args: &[OsString]) -> io::Result<
     }
 }
 
-/// The file's text; where it can't be read, the real assembler will say so.
+/// The file's text; if it can't be read, the real assembler reports it.
 fn read_text(name: &OsStr) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     File::open(name).and_then(|mut file| file.read_to_end(&mut text)).ok().map(|_| text)
 }
 
-/// The rewritten text as a file that has no name.
+/// The rewritten text in an unnamed file.
 fn in_memory(step: Step, text: &[u8], name: &OsStr) -> io::Result<File> {
     let file = rustix::fs::memfd_create("everycall", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut out = BufWriter::with_capacity(CHUNK_BYTES, File::from(file));
@@ -163,7 +163,7 @@ fn feed(
     if let Err(error) = written
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        // Half a text must not become an object that looks whole.
+        // An incomplete text must not become an object that seems complete.
         child.kill()?;
         child.wait()?;
         return Err(error);
@@ -171,7 +171,7 @@ fn feed(
     child.wait()
 }
 
-/// Makes diagnostics name the file that gcc handed over.
+/// Makes diagnostics name the file that gcc passed.
 fn line_marker(pipe: &mut dyn Write, name: Option<&OsStr>) -> io::Result<()> {
     match name.and_then(OsStr::to_str) {
         Some(name) if !name.contains(['"', '\\', '\n']) => writeln!(pipe, "# 1 \"{name}\""),
@@ -179,10 +179,10 @@ fn line_marker(pipe: &mut dyn Write, name: Option<&OsStr>) -> io::Result<()> {
     }
 }
 
-/// Ends as the child ended, by a signal if it was one.
+/// Ends in the same way as the child, by a signal if the child did.
 fn mirror(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal().and_then(rustix::process::Signal::from_named_raw) {
-        // Without a core of this program beside the assembler's own.
+        // Prevents a core of this process in addition to the assembler's.
         let limit = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, limit);
         let _ = rustix::process::kill_process(rustix::process::getpid(), signal);

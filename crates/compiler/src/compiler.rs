@@ -1,4 +1,4 @@
-//! Which compiler a command runs: its family, seen from its name where that tells, and where it lies.
+//! Which compiler a command runs: its family and its path.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,12 +6,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The two kinds of compilers that the prefix knows.
+/// The two kinds of compilers that the prefix supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// gcc, g++ and their versioned and target-prefixed names.
     Gcc,
-    /// clang, clang++ and likewise.
+    /// clang, clang++ and their versioned and target-prefixed names.
     Clang,
 }
 
@@ -25,10 +25,10 @@ impl Family {
     }
 }
 
-/// Programs that stand before a compiler and run it, or give its result from a store.
+/// Programs that run a compiler, or return its result from a cache.
 const LAUNCHERS: [&str; 5] = ["ccache", "sccache", "distcc", "icecc", "buildcache"];
 
-/// A command line taken apart: `[launcher...] compiler arguments...`.
+/// The parts of a command line: `[launcher...] compiler arguments...`.
 pub struct CommandLine {
     /// Launchers with their own options, as given.
     pub launchers: Vec<OsString>,
@@ -65,7 +65,7 @@ fn is_launcher(word: &OsStr) -> bool {
     Path::new(word).file_name().is_some_and(|name| LAUNCHERS.iter().any(|launcher| name == *launcher))
 }
 
-/// The family that a compiler's name tells, such as `x86_64-linux-gnu-g++-12` or `clang++-19`.
+/// The family of a compiler by its name, such as `x86_64-linux-gnu-g++-12` or `clang++-19`.
 pub fn family_of_name(name: &OsStr) -> Option<Family> {
     let name = name.to_str()?;
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
@@ -77,14 +77,14 @@ pub fn family_of_name(name: &OsStr) -> Option<Family> {
     }
 }
 
-/// Whether a compiler links the C++ library without being told: its name says so.
+/// Whether a compiler links the C++ library by default, according to its name.
 pub fn links_cxx(compiler: &Path) -> bool {
     compiler.file_name().and_then(OsStr::to_str).is_some_and(|name| {
         name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-').ends_with("++")
     })
 }
 
-/// The family of a compiler: by its name, by what its name is a link to (`cc`), else by asking it.
+/// The family of a compiler: by its name, by the target of a link (`cc`), or by asking it.
 pub fn family_of(compiler: &Path) -> Option<Family> {
     let by_name = |path: &Path| path.file_name().and_then(family_of_name);
     by_name(compiler)
@@ -92,7 +92,7 @@ pub fn family_of(compiler: &Path) -> Option<Family> {
         .or_else(|| family_of_answer(compiler))
 }
 
-/// Asks for the version, as wrappers of compilers (`mpicc`) pass the question on.
+/// Asks for the version, because wrappers of compilers (`mpicc`) pass that on.
 fn family_of_answer(compiler: &Path) -> Option<Family> {
     let answer = Command::new(compiler).arg("-v").stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&answer.stderr);

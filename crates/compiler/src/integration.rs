@@ -28,8 +28,9 @@ const PRELOADED_LIBRARY: &str = "libeverycall.so";
 const HEADERS: [&str; 4] =
     ["everycall.h", "compat/funtrace.h", "compat/xray/xray_interface.h", "compat/xray/xray_log_interface.h"];
 
-/// Writes the pkg-config modules and the CMake package into `folder`; `program` is what `as` will be a link to. They are made beside
-/// their places first: where that fails, as on a full disk, what was there before is still whole, and nothing else is.
+/// Writes the pkg-config modules and the CMake package into `folder`; `as` becomes a link to
+/// `program`. New files are written beside their final places first. If that fails, for example on
+/// a full disk, the previous files are unchanged and no new ones remain.
 ///
 /// # Errors
 ///
@@ -41,7 +42,7 @@ pub fn write_integration(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Res
     let written = write_files(&draft, program, kit).and_then(|()| put_in_place(&draft, folder));
     let _ = fs::remove_dir_all(&draft);
     if written.is_err() {
-        // Only what is empty goes.
+        // Removes only empty folders.
         made.iter().for_each(|part| drop(fs::remove_dir(part)));
     }
     written
@@ -88,7 +89,7 @@ fn write_files(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
     write(&lib, "cmake/everycall/everycall-config-version.cmake", &cmake_version())
 }
 
-/// Moves what lies in `draft`, folder by folder, over what lies in `folder`.
+/// Moves the contents of `draft`, folder by folder, over those of `folder`.
 fn put_in_place(draft: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder).map_err(|error| named(folder, &error))?;
     for entry in fs::read_dir(draft)? {
@@ -115,7 +116,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Options of a mode; those with a file in them name it relative to `tools`.
+/// Options of a mode; files in them are relative to `tools`.
 fn compile_options(mode: Mode, tools: &str) -> Vec<String> {
     let family = if mode.works_with(Family::Clang) { Family::Clang } else { Family::Gcc };
     let mut options = driver_options(mode, tools);
@@ -124,7 +125,7 @@ fn compile_options(mode: Mode, tools: &str) -> Vec<String> {
     options
 }
 
-/// What link-time optimisation needs on the link line too.
+/// Options that link-time optimisation also needs on the link line.
 fn driver_options(mode: Mode, tools: &str) -> Vec<String> {
     let mut options = Vec::new();
     if mode.needs_specs() {
@@ -144,7 +145,7 @@ fn link_options(is_module: bool) -> (Vec<String>, &'static str) {
     }
 }
 
-/// XRay's interface, which has to stand behind the program's objects.
+/// XRay's interface, which must follow the program's objects.
 fn xray_archive(mode: Mode, is_module: bool) -> Option<String> {
     let name = if is_module { XRAY_ARCHIVE.to_owned() } else { for_executable(XRAY_ARCHIVE) };
     (mode == Mode::Xray).then_some(name)
@@ -248,7 +249,7 @@ fn cmake_version() -> String {
 mod tests {
     use super::*;
 
-    /// As on a full disk: the last files can't be written.
+    /// Simulates a full disk: the last files can't be written.
     #[test]
     fn failed_writes_leave_no_files() {
         let root = std::env::temp_dir().join(format!("everycall-integration-{}", std::process::id()));
@@ -269,7 +270,7 @@ mod tests {
         let object = folder.join("lib/everycall").join(RUNTIME_OBJECT);
         assert_eq!(fs::read(&object).unwrap(), b"runtime");
 
-        // What is there stays whole, and is replaced by the next one.
+        // The existing files stay unchanged, and the next call replaces them.
         fs::write(kit.join(RUNTIME_OBJECT), "another").unwrap();
         fs::remove_file(kit.join(MODULE_OBJECT)).unwrap();
         integrate().unwrap_err();

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Gives the kit's folder, and unpacks it first if need be. Called only when something is compiled or linked.
+/// Returns the kit's folder, and unpacks it first if necessary. Called only when something is
+/// compiled or linked.
 pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
 
 /// The kit's object for executables: the runtime and the hooks.

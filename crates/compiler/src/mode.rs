@@ -1,4 +1,4 @@
-//! The ways in which a compiler can be told to call hooks, and what each asks of the command line.
+//! The ways in which compilers insert hooks, and the options that each needs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,12 +46,12 @@ impl Mode {
         }
     }
 
-    /// Whether calls are reported that are inlined.
+    /// Whether inlined calls are reported.
     pub fn reports_inlined(self) -> bool {
         self == Mode::Finstrument
     }
 
-    /// Whether compilers of this family can do it.
+    /// Whether compilers of this family support it.
     pub fn works_with(self, family: Family) -> bool {
         match self {
             Mode::Nops | Mode::Fentry => family == Family::Gcc,
@@ -102,7 +102,7 @@ impl Mode {
     }
 }
 
-/// What the assembler step does with a text.
+/// What the assembler step does to a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Hook calls become sites; unwind information at exits is completed.

@@ -1,4 +1,4 @@
-//! What can't be traced, or not in a mode: the prefix refuses it, and says what to do instead.
+//! What can't be traced at all or in a mode: the prefix refuses it and gives advice.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn other_family(mode: Mode, family: Family) -> Option<String> {
     Some(format!("{family} does not support mode {mode}; its modes are {modes}"))
 }
 
-/// Machines that names of cross-compilers begin with.
+/// Target prefixes of cross-compilers' names.
 const OTHER_MACHINES: [&str; 12] = [
     "aarch64",
     "arm",

@@ -64,7 +64,7 @@ arguments do the same.
 /// The option that names a mode among a compiler's arguments.
 const MODE_ARGUMENT: &[u8] = b"--everycall-mode=";
 
-/// Those that choose functions.
+/// The options that select functions.
 const ONLY_ARGUMENT: &[u8] = b"--everycall-only=";
 const NOT_ARGUMENT: &[u8] = b"--everycall-not=";
 
@@ -76,7 +76,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Takes those out of a compiler's arguments.
+    /// Removes these options from a compiler's arguments.
     fn take(&mut self, args: &mut Vec<OsString>) {
         for (prefix, patterns) in [(ONLY_ARGUMENT, &mut self.only), (NOT_ARGUMENT, &mut self.not)] {
             let taken = args.extract_if(.., |arg| arg.as_bytes().starts_with(prefix));
@@ -86,7 +86,7 @@ impl Chosen {
         }
     }
 
-    /// What they select; none if nothing is left out.
+    /// The resulting selection; `None` if no function is left out.
     fn selection(&self) -> Result<Option<Selection>, Failure> {
         if self.only.is_empty() && self.not.is_empty() {
             return Ok(None);
@@ -136,7 +136,8 @@ pub fn named_compiler_main(argv0: &OsStr, args: Vec<OsString>, kit: Kit<'_>) -> 
     finish(&name.to_string_lossy(), run(None, Chosen::default(), command, kit))
 }
 
-/// Whether a program name is one of ours for a compiler, such as `everycall-gcc` or `everycall-clang++-19`.
+/// Whether a program name is one of our compiler names, such as `everycall-gcc` or
+/// `everycall-clang++-19`.
 pub fn is_compiler_name(name: &OsStr) -> bool {
     plain_name(name).is_some()
 }
@@ -192,7 +193,7 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
     Ok(Request::Run { mode, chosen, command: Vec::new() })
 }
 
-/// Why no compiler runs: a sentence for the user and the exit code that goes with it.
+/// Why no compiler is run: a message and its exit code.
 struct Failure {
     sentence: String,
     code: u8,
@@ -210,7 +211,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What nothing can come out of but a failure: success replaces this program.
+/// The success type of functions that only return on failure: success replaces this program.
 enum Never {}
 
 fn finish(who: &str, result: Result<Never, Failure>) -> ExitCode {
@@ -243,7 +244,7 @@ fn run(
     execute(line, path, ours)
 }
 
-/// Takes the mode out of a compiler's arguments; the last word counts.
+/// Removes the mode from a compiler's arguments; the last one counts.
 fn take_mode(args: &mut Vec<OsString>) -> Result<Option<Mode>, Failure> {
     let mut mode = None;
     for arg in args.extract_if(.., |arg| arg.as_bytes().starts_with(MODE_ARGUMENT)) {
@@ -270,12 +271,12 @@ fn not_found(compiler: &OsStr) -> Failure {
     }
 }
 
-/// What is added to a command line.
+/// The arguments that are added to a command line.
 #[derive(Default)]
 struct Options {
     /// Before the user's arguments.
     before: Vec<OsString>,
-    /// Behind them: the linker looks into archives for what was referred to before.
+    /// After them: the linker searches archives for earlier references.
     behind: Vec<OsString>,
 }
 
@@ -305,7 +306,7 @@ fn options(
     }
 
     let mut before = toolbox_options(mode)?;
-    // clang's links run no assembler, unless they compile.
+    // clang doesn't run an assembler to link, unless it also compiles.
     if let Some(selection) = selection.filter(|_| family == Family::Gcc || invocation.compiles) {
         let list = Toolbox::open()?.list(&selection.to_text())?;
         before.extend(["-Xassembler".into(), joined(LIST_ARGUMENT, list)]);
@@ -363,7 +364,7 @@ fn header_options(kit: Kit<'_>) -> Vec<OsString> {
     folders.into_iter().flat_map(|folder| ["-idirafter".into(), folder.into_os_string()]).collect()
 }
 
-/// The least debug information that has functions and lines.
+/// The smallest amount of debug information with functions and lines.
 fn line_information(family: Family) -> &'static str {
     match family {
         Family::Gcc => "-g1",
@@ -415,7 +416,7 @@ fn execute(line: CommandLine, compiler: PathBuf, ours: Options) -> Result<Never,
     let mut command = match launchers.next() {
         None => {
             let mut command = Command::new(&compiler);
-            // clang reads its own name to know what it is.
+            // clang determines its driver mode from its name.
             command.arg0(&line.compiler);
             command
         }

@@ -1,17 +1,17 @@
-//! Response files: `@FILE` arguments, read as the compilers read them.
+//! Response files: `@FILE` arguments, read as compilers read them.
 //!
-//! Only for our own look at the arguments; the compiler gets what the user wrote.
+//! Only for the prefix's own evaluation; the compiler gets the original arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// Response files may name response files; a loop of them ends here, as the compilers end it with an error.
+/// Limit for nested response files. Compilers report a loop as an error.
 const DEPTH_MAX: usize = 16;
-/// All arguments together; far above any real command, and a bound for memory.
+/// Limit for all arguments together: far above any real command, to bound memory.
 const ARGS_MAX: usize = 1 << 20;
 
-/// The arguments with every readable `@FILE` replaced by what stands in it.
+/// The arguments with every readable `@FILE` replaced by its contents.
 pub fn expand(args: &[OsString]) -> Vec<OsString> {
     let mut all = Vec::with_capacity(args.len());
     for arg in args {

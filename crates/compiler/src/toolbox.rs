@@ -109,7 +109,8 @@ impl Toolbox {
     }
 }
 
-/// Made from this crate's sources and the program's path: two installations never share a folder.
+/// Computed from this crate's sources and the program's path: two installations never share a
+/// folder.
 fn identity(program: &Path) -> u64 {
     let sources = env!("EVERYCALL_COMPILER_SOURCES").bytes();
     sources
@@ -117,7 +118,7 @@ fn identity(program: &Path) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Where the folder may lie, best first. A build service's user often has no home that can be written.
+/// Candidate folders, best first. Users of build services often have no writable home.
 fn roots() -> impl Iterator<Item = PathBuf> {
     everycall_io::cache::user_folder()
         .filter(|root| survives_makefiles(root))
@@ -156,15 +157,15 @@ fn ensure(folder: &Path, program: &Path) -> io::Result<()> {
         fs::DirBuilder::new().mode(0o700).create(&draft).and_then(|()| fill(&draft, program)).and_then(
             |()| {
                 match fs::rename(&draft, folder) {
-                    // Another call was faster.
+                    // Another process was faster.
                     Err(_) if is_complete(folder, program) => Ok(()),
-                    // Something incomplete is in the way: somebody tidied up half of it.
+                    // An incomplete folder is in the way: something deleted a part of it.
                     Err(_) => fs::remove_dir_all(folder).and_then(|()| fs::rename(&draft, folder)),
                     Ok(()) => Ok(()),
                 }
             },
         );
-    // A draft that was renamed is gone already; else nothing may be left behind.
+    // A renamed draft doesn't exist any more; otherwise it is removed.
     let _ = fs::remove_dir_all(&draft);
     made
 }
@@ -180,7 +181,7 @@ fn is_complete(folder: &Path, program: &Path) -> bool {
 
 fn fill(folder: &Path, program: &Path) -> io::Result<()> {
     let exits = folder.join(EXITS_FOLDER);
-    // Writable for the owner alone, whatever the umask is.
+    // Writable for the owner only, whatever the umask is.
     match fs::DirBuilder::new().mode(0o755).create(&exits) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}

@@ -68,7 +68,7 @@ const EXCEPTIONS: Wrapper = Wrapper {
     ],
 };
 
-/// In C++, too: with link-time optimisation, gcc lets it do for functions that only clean up.
+/// Also in C++: with link-time optimisation, gcc uses it for functions that only clean up.
 const CLEANUPS: Wrapper =
     Wrapper { object: CLEANUPS_ARCHIVE, always: &[], others: &[("__gcc_personality_v0", "libgcc_eh.a")] };
 
@@ -103,7 +103,7 @@ fn names_clang(file: &Path) -> io::Result<bool> {
     loop {
         let read = file.read(&mut bytes[kept..])?;
         let seen = &bytes[..kept + read];
-        // The members of a thin archive lie in other files.
+        // The members of a thin archive are in other files.
         if is_first && seen.starts_with(b"!<thin>\n") || memchr::memmem::find(seen, NAME).is_some() {
             return Ok(true);
         }
@@ -151,7 +151,7 @@ pub fn options(
     options
 }
 
-/// Options of a link that have to stand behind the objects.
+/// Options of a link that must follow the objects.
 pub fn archives(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
     // lld takes an object that defines a wrapper out of its archive even without a reference. C programs
     // would then need the unwinder's library.
@@ -167,7 +167,7 @@ fn is_cxx(invocation: &Invocation, compiler: &Path) -> bool {
     compiler::links_cxx(compiler) || invocation.names_cxx_library
 }
 
-/// The one of the two forms of an object that is for this link.
+/// The form of an object that fits this link.
 pub(crate) fn object_of(name: &str, invocation: &Invocation, kit: &Path) -> PathBuf {
     match invocation.stage {
         Stage::LinkShared => kit.join(name),
@@ -178,7 +178,7 @@ pub(crate) fn object_of(name: &str, invocation: &Invocation, kit: &Path) -> Path
 fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
     let object = object_of(wrapper.object, invocation, kit);
     let functions = || wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
-    // What the user wraps stays the user's.
+    // Functions that the user wraps are left to the user.
     let is_taken = |name: &String| name == "*" || functions().any(|function| function == name);
     if invocation.wrapped.iter().any(is_taken) || !object.exists() {
         return Vec::new();
@@ -208,9 +208,9 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
     vec![text.into(), "-Xlinker".into(), object.into_os_string()]
 }
 
-/// Those functions that the libraries of a static link are certain to have.
+/// The functions that the libraries of a static link certainly have.
 fn offered(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path) -> Vec<&'static str> {
-    // Both C++ libraries may be installed, one is linked.
+    // Both C++ libraries may be installed, but only one is linked.
     let is_linked = |library: &str| match invocation.is_libcxx {
         true => library != "libstdc++.a",
         false => !library.starts_with("libc++"),
@@ -358,7 +358,7 @@ mod tests {
             boost.contains(&for_executable(BOOST_CONTEXT_OBJECT)) && !cxx.contains("make_fcontext"),
             "{boost}"
         );
-        // Of a static library it has to be certain.
+        // For a static library, it must be certain.
         let musl = options_of("a.o -static", "musl-gcc");
         assert!(!musl.contains("longjmp_chk"), "{musl}");
         for line in ["a.o -static", "a.o -static --sysroot=/"] {

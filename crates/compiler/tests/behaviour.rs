@@ -1,4 +1,4 @@
-//! The prefix behaves as the compiler does: files, diagnostics, exit codes, queries, caches, time.
+//! The prefix behaves like the compiler: files, diagnostics, exit codes, queries, caches, time.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn lab() -> Lab {
     lab
 }
 
-/// Every (compiler, mode) that works.
+/// Every supported pair of compiler and mode.
 fn pairs() -> Vec<(String, &'static str)> {
     let mut pairs: Vec<_> = ["nops", "fentry", "finstrument"].map(|mode| ("gcc".to_owned(), mode)).into();
     for version in CLANGS {
@@ -75,7 +75,8 @@ fn dependency_files_and_outputs_are_the_compilers_own() {
                 seen.push(files);
             }
             if mode == "xray" && line.contains("-gsplit-dwarf") {
-                // Where its assembler is another program, clang splits off debug information that isn't there, too.
+                // With an external assembler, clang splits off debug information even if there is
+                // none.
                 seen.iter_mut().for_each(|files| drop(files.remove("one.dwo")));
             }
             assert_eq!(seen[0], seen[1], "{compiler} {line}, mode {mode}");
@@ -115,7 +116,7 @@ fn diagnostics_and_exit_codes_are_the_compilers_own() {
             let ours = lab.output(&format!("everycall cc --mode {mode} -- {compiler} {line}"));
             assert_eq!(plain.status, ours.status, "{compiler} {line}");
             if mode == "xray" && line.contains("no/such/folder") {
-                // Said by the assembler, which here is another process of clang's.
+                // Reported by the assembler, which is another clang process here.
                 assert!(text(&ours.stderr).contains("unable to open output file 'no/such/folder/x.o'"));
                 continue;
             }
@@ -264,7 +265,7 @@ fn commands_of_every_shape_link_and_run() {
         lab.sh(&format!("{prefix} joined.o -o app"));
         assert_eq!(lab.sh("./app"), "5\n");
         assert!(sites(&lab, "app", mode) >= expected);
-        // Objects that nobody traced.
+        // Untraced objects.
         lab.sh(&format!("{compiler} -c one.c -o plain.o"));
         lab.sh(&format!("{prefix} plain.o -o app"));
         assert_eq!(lab.sh("./app"), "5\n");
@@ -330,7 +331,7 @@ fn compiler_caches_in_front_and_behind() {
         compile("");
         assert_eq!((hits(), lab.read("two.o") == first), (2, true));
         assert!(lab.sh("objdump -h two.o").contains("everycall_sites"));
-        // An object compiled without the prefix is never taken for one with it, nor the other way.
+        // A cache never confuses objects compiled with and without the prefix.
         lab.sh("ccache gcc -O2 -c two.c");
         assert!(!lab.sh("objdump -h two.o").contains("everycall_sites"));
         lab.sh("everycall-gcc -O2 two.o one.c -o app");
@@ -346,11 +347,12 @@ fn the_environment_changes_no_object_code() {
     let mut command = lab.command("everycall-gcc -O2 -c one.c -o second.o");
     lab.ok(command.envs(names.map(|name| (name, "fentry"))));
     assert_eq!(lab.read("first.o"), lab.read("second.o"));
-    // Without any home, the assembler step lies elsewhere; the object is the same.
+    // Without a home folder, the assembler step is elsewhere; the object is the same.
     let mut command = lab.command("env -u XDG_CACHE_HOME -u HOME everycall-gcc -O2 -c one.c -o third.o");
     lab.ok(&mut command);
     assert_eq!(lab.read("first.o"), lab.read("third.o"));
-    // gcc's parallel link-time optimisation can't name a folder with spaces; ours lies elsewhere then too.
+    // gcc's parallel link-time optimisation can't use folders with spaces; ours is elsewhere then,
+    // too.
     let spaced = lab.work().join("it's a home");
     let mut shell = lab.command("env");
     shell
@@ -383,7 +385,7 @@ fn a_killed_assembler_ends_the_step_by_the_same_signal() {
     let lab = lab();
     fs::create_dir(lab.work().join("fake")).unwrap();
     std::os::unix::fs::symlink(lab.bin().join("everycall"), lab.work().join("as")).unwrap();
-    // The assembler takes the step's place, or is its child.
+    // The assembler replaces the step, or is its child.
     for functions in [3, 3000] {
         lab.write("many.c", &functions_in_c(functions));
         lab.sh("everycall-gcc -O2 -S many.c");

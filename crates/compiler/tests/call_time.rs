@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use support::{CLANGS, Lab};
 
 const MORE_MAX: Duration = Duration::from_millis(5);
-/// Where clang is started once more, as its own assembler.
+/// Additional time where clang is started again as its own assembler.
 const ANOTHER_CLANG_MAX: Duration = Duration::from_millis(60);
 
-/// How much longer the second command takes than the first, run in turn: the difference of the least times or the
-/// median difference of neighbours, whichever is less, as load on the machine spoils now one, now the other. An excess
-/// is believed only after it has stayed for many rounds.
+/// How much longer the second command takes than the first, alternating: the smaller of the
+/// difference of the minimum times and the median difference of neighbours, because load on the
+/// machine affects both. An excess counts only if it persists for many rounds.
 fn more(lab: &Lab, lines: [&str; 2], most: Duration) -> Duration {
     let mut pairs: Vec<[Duration; 2]> = Vec::new();
     let mut more = Duration::MAX;

@@ -1,6 +1,8 @@
-//! Every function has its hooks, in every mode and under every build flag that changes what a compiler or linker does.
+//! Every function has its hooks, in every mode and with every build flag that changes what a
+//! compiler or linker does.
 //!
-//! By default a slice of the matrix runs; all of it with `EVERYCALL_TEST_MATRIX=all` (about 20 minutes).
+//! By default a part of the matrix runs; all of it with `EVERYCALL_TEST_MATRIX=all` (about 20
+//! minutes).
 
 // A test may panic.
 #![allow(clippy::disallowed_methods)]
@@ -134,7 +136,7 @@ fn check(lab: &Lab, case: &Case) {
     assert!(printed.ends_with("106 42400 42400\n"), "{printed}");
     check_counts(case, &String::from_utf8(lab.read("counts")).unwrap(), &images);
 
-    // Objects with sites don't need anything of ours.
+    // Objects with sites don't refer to our symbols.
     if matches!(*mode, "nops" | "xray") && *variant != "-flto" {
         link(&plain, "plain");
         assert_eq!(lab.sh("./plain"), printed);

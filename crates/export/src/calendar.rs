@@ -1,4 +1,4 @@
-//! Calendar time: how moments are shown as it, and how it is read.
+//! Calendar time: displaying and parsing it.
 
 use std::fmt::Write as _;
 
@@ -20,17 +20,18 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
-/// A calendar time that was asked for.
+/// A requested calendar time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WallTime {
     /// Nanoseconds since 1970.
     At(u64),
-    /// A time of day: on the day on which the trace begins, or a later one on which the trace has it.
+    /// A time of day: on the day on which the trace begins, or on the first later day on which the
+    /// trace contains it.
     OfDay(civil::Time, Calendar),
 }
 
 impl Calendar {
-    /// The zone of this machine, or that in the variable `TZ`.
+    /// The time zone of this machine, or that in the variable `TZ`.
     #[must_use]
     pub fn local() -> Calendar {
         Calendar { zone: TimeZone::system() }
@@ -42,7 +43,8 @@ impl Calendar {
         Calendar { zone: TimeZone::UTC }
     }
 
-    /// Reads `2026-11-23T10:00:00.123456Z`, `2026-11-23T11:00:00+01:00`, or of this zone `2026-11-23 11:00` and `11:00:00.5`.
+    /// Parses `2026-11-23T10:00:00.123456Z`, `2026-11-23T11:00:00+01:00`, or in this zone
+    /// `2026-11-23 11:00` and `11:00:00.5`.
     ///
     /// # Errors
     ///
@@ -57,7 +59,7 @@ impl Calendar {
         if let Ok(time) = text.parse::<Timestamp>() {
             return at(time);
         }
-        // What has a date is a time of day as well.
+        // A text with a date can also be parsed as a time of day.
         let has_date = text.parse::<civil::DateTime>();
         if let (Err(_), Ok(time)) = (&has_date, text.parse::<civil::Time>()) {
             return Ok(WallTime::OfDay(time, self.clone()));
@@ -123,7 +125,8 @@ fn offset(offset: Offset) -> String {
 }
 
 impl WallTime {
-    /// When it was, in nanoseconds since the origin of `source`; `None` if that doesn't know calendar time.
+    /// Converts it to nanoseconds since the origin of `source`; `None` if that doesn't know
+    /// calendar time.
     #[must_use]
     pub fn ns(&self, source: &impl Source) -> Option<u64> {
         let (time, calendar) = match self {
@@ -145,13 +148,13 @@ impl WallTime {
     }
 }
 
-/// Shows moments of one trace in a column: as little of the date as tells them apart.
+/// Displays times of one trace in a column, with as little of the date as necessary.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     calendar: Calendar,
     has_date: bool,
     has_offset: bool,
-    /// One word, as programs read it, instead of columns.
+    /// As one word for programs, instead of columns.
     is_one_word: bool,
     /// Begin of the quarter of an hour that was shown last, in nanoseconds since 1970; its date and offset.
     quarter: u64,
@@ -161,7 +164,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// A column for moments between two.
+    /// A column for times between two times.
     pub(crate) fn new(calendar: &Calendar, begin: u64, end: u64) -> Column {
         let (first, last) = (calendar.zoned(begin), calendar.zoned(end));
         let differ = |a: Option<civil::Date>, b: Option<civil::Date>| a != b;
@@ -179,17 +182,17 @@ impl Column {
         }
     }
 
-    /// Date, time and offset of each moment, as [`Calendar::stamp`].
+    /// Date, time and offset of each time, as [`Calendar::stamp`].
     pub(crate) fn stamps(calendar: &Calendar) -> Column {
         Column { has_date: true, has_offset: true, is_one_word: true, ..Column::new(calendar, 0, 0) }
     }
 
-    /// Characters of a moment.
+    /// Width of a time in characters.
     pub(crate) fn width(&self) -> usize {
         18 + if self.has_date { 11 } else { 0 } + if self.has_offset { 6 } else { 0 }
     }
 
-    /// Appends a moment, given in nanoseconds since 1970.
+    /// Appends a time, given in nanoseconds since 1970.
     pub(crate) fn put(&mut self, bytes: &mut Vec<u8>, realtime_ns: u64) {
         let quarter = realtime_ns - realtime_ns % QUARTER;
         if quarter != self.quarter {
@@ -212,7 +215,7 @@ impl Column {
         for (number, separator) in [(seconds / 3600, b':'), (seconds / 60 % 60, b':'), (seconds % 60, b'.')] {
             bytes.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8, separator]);
         }
-        // A leading one keeps the zeros of the places.
+        // A leading one keeps the zeros of the decimals.
         bytes.extend_from_slice(&itoa::Buffer::new().format(SECOND + places).as_bytes()[1..]);
         if self.has_offset {
             bytes.extend_from_slice(self.offset.as_bytes());
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
 
     fn berlin() -> Calendar {
-        // As TZ has it where no database of zones is installed.
+        // In the syntax of TZ, which works without a time zone database.
         Calendar { zone: TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap() }
     }
 
@@ -269,7 +272,7 @@ mod tests {
         assert_eq!(shown(&mut day, at + 59 * 60 * SECOND), "11:59:00.123456789");
         let mut days = Column::new(&berlin(), at, at + DAY);
         assert_eq!(shown(&mut days, at + 13 * 3600 * SECOND), "2026-11-24 00:00:00.123456789");
-        // 2026-10-25, 03:00 is 02:00 again.
+        // On 2026-10-25, 03:00 becomes 02:00 again.
         let change = 1_792_890_000 * SECOND;
         let mut night = Column::new(&berlin(), change - 1, change + 1);
         assert_eq!(shown(&mut night, change - 1), "02:59:59.999999999+02:00");

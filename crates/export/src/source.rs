@@ -122,7 +122,7 @@ impl<'t> TraceSource<'t> {
     pub fn new(trace: &'t Trace<'t>, code: Option<&'t dyn Code>) -> Self {
         let mut infos: Vec<_> = trace.threads().iter().collect();
         let mut place = vec![0; trace.processes().len()];
-        for (index, relative) in trace.family().iter().enumerate() {
+        for (index, relative) in trace.process_tree().iter().enumerate() {
             place[relative.process] = index;
         }
         let place = |process: usize| place.get(process).copied();

@@ -1,4 +1,4 @@
-//! In which time an output shows moments.
+//! The kind of time that an output shows.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::calendar::{Calendar, Column};
 use crate::json::put_number;
 use crate::source::Source;
 
-/// In which time moments are shown.
+/// The kind of time that is shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Times<'a> {
     /// Nanoseconds since the trace's origin.
@@ -17,11 +17,11 @@ pub enum Times<'a> {
     Trace,
     /// Calendar time.
     Wall(&'a Calendar),
-    /// Ticks, as they were recorded: the source's times are ticks. This clock makes nanoseconds of them.
+    /// Ticks as recorded: the source's times are ticks. This clock converts them to nanoseconds.
     Raw(&'a Clock),
 }
 
-/// How good calendar times are, as `exact to 83 ns`.
+/// The accuracy of calendar times, as `exact to 83 ns`.
 #[must_use]
 pub fn wall_accuracy(wall: &WallClock) -> String {
     let mut text = format!("exact to {}", Duration { ns: wall.error_ns() });
@@ -37,7 +37,7 @@ pub fn wall_accuracy(wall: &WallClock) -> String {
     text
 }
 
-/// Moments in the left column of a page.
+/// Times in the left column of a page.
 pub(crate) struct Moments<'a> {
     form: Form,
     width: usize,
@@ -51,7 +51,7 @@ enum Form {
 }
 
 impl<'a> Moments<'a> {
-    /// For moments of `source`, which `realtime_ns` converts.
+    /// For times of `source`, which `realtime_ns` converts.
     pub(crate) fn new(source: &impl Source, realtime_ns: &'a dyn Fn(u64) -> u64) -> Moments<'a> {
         let end = source.end_ns();
         let (form, width) = match source.times() {
@@ -66,12 +66,12 @@ impl<'a> Moments<'a> {
         Moments { form, width, realtime_ns }
     }
 
-    /// Characters of the column.
+    /// Width of the column in characters.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Appends a moment.
+    /// Appends a time.
     pub(crate) fn put(&mut self, bytes: &mut Vec<u8>, at: u64) {
         match &mut self.form {
             Form::Milliseconds => {
@@ -88,7 +88,7 @@ impl<'a> Moments<'a> {
         }
     }
 
-    /// How times are shown between two moments.
+    /// How durations are shown.
     pub(crate) fn length(&self, length: u64) -> Length {
         match self.form {
             Form::Ticks => Length::Ticks(length),
@@ -97,7 +97,7 @@ impl<'a> Moments<'a> {
     }
 }
 
-/// A time between two moments.
+/// A duration.
 #[derive(Clone, Copy)]
 pub(crate) enum Length {
     Time(u64),
@@ -113,9 +113,10 @@ impl fmt::Display for Length {
     }
 }
 
-/// Appends nanoseconds as milliseconds with six places, at the right of at least `width` columns.
+/// Appends nanoseconds as milliseconds with six decimals, right-aligned in at least `width`
+/// columns.
 fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64, width: usize) {
-    // A leading one keeps the zeros of the places.
+    // A leading one keeps the zeros of the decimals.
     let (mut whole, mut places) = (itoa::Buffer::new(), itoa::Buffer::new());
     let whole = whole.format(ns / 1_000_000);
     bytes.resize(bytes.len() + width.saturating_sub(whole.len() + 7), b' ');
@@ -124,14 +125,15 @@ fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64, width: usize) {
     bytes.extend_from_slice(&places.format(1_000_000 + ns % 1_000_000).as_bytes()[1..]);
 }
 
-/// Moments for programs, as members of JSON objects.
+/// Times as members of JSON objects.
 #[derive(Default)]
 pub(crate) struct JsonMoments {
     stamps: Option<Column>,
 }
 
 impl JsonMoments {
-    /// Members of what begins and ends: `start_ns` and `dur_ns`, and what `--clock` adds.
+    /// Members for an event with a duration: `start_ns` and `dur_ns`, and those that `--clock`
+    /// adds.
     #[inline]
     pub(crate) fn put_call(&mut self, bytes: &mut Vec<u8>, source: &impl Source, start: u64, end: u64) {
         let (start_ns, length_ns) = match source.times() {
@@ -154,7 +156,7 @@ impl JsonMoments {
         }
     }
 
-    /// Members of one moment: `at_ns`, and what `--clock` adds.
+    /// Members for one time: `at_ns`, and those that `--clock` adds.
     pub(crate) fn put_at(&mut self, bytes: &mut Vec<u8>, source: &impl Source, at: u64) {
         bytes.extend_from_slice(b",\"at_ns\":");
         match source.times() {
@@ -171,7 +173,7 @@ impl JsonMoments {
         }
     }
 
-    /// Nanoseconds between two moments.
+    /// Nanoseconds between two times.
     pub(crate) fn length_ns(source: &impl Source, from: u64, to: u64) -> u64 {
         match source.times() {
             Times::Raw(clock) => clock.ns(to).saturating_sub(clock.ns(from)),

@@ -46,9 +46,9 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
         })
     }
-    fn of_family(format: Format) -> Writer {
+    fn of_process_tree(format: Format) -> Writer {
         Box::new(move |out| {
-            let program = common::family();
+            let program = common::process_tree();
             let all = Filter::default();
             export(format, &program, &common::Book::default(), &all, &mut |note| panic!("{note}"), out)
                 .map(drop)
@@ -108,14 +108,14 @@ fn outputs() -> Vec<(&'static str, Writer)> {
                 replay_json(&common::counters(), &common::Book::default(), &Filter::default(), out).map(drop)
             }),
         ),
-        ("family.chrome.json", of_family(Format::Chrome)),
-        ("family.pftrace", of_family(Format::Perfetto)),
-        ("family.csv", of_family(Format::Csv)),
+        ("process-tree.chrome.json", of_process_tree(Format::Chrome)),
+        ("process-tree.pftrace", of_process_tree(Format::Perfetto)),
+        ("process-tree.csv", of_process_tree(Format::Csv)),
         (
-            "family.replay.txt",
+            "process-tree.replay.txt",
             Box::new(|out| {
                 let all = Filter::default();
-                replay(&common::family(), &common::Book::default(), &all, ReplayStyle::default(), out)
+                replay(&common::process_tree(), &common::Book::default(), &all, ReplayStyle::default(), out)
                     .map(drop)
             }),
         ),

@@ -327,7 +327,7 @@ mod tests {
 7f10-7f20 rw-s 00000000 00:01 32769                      /SYSV00000000 (deleted)
 7f20-7f30 rw-s 00000000 00:01 5                          /SYSV00001234 (deleted)
 7f30-7f40 rw-p 00000000 00:00 0
-nonsense
+invalid
 7f50-7f60 rw-s 00000000 00:01 99999999999 /SYSV00000000 (deleted)
 7f80-7f90 rw-s 00000000 08:01 78                         /var/my crashes/app-7.arena
 7f90-7fa0 r--s 00000000 08:01 79                         /var/other.arena

@@ -1,7 +1,8 @@
-//! Reads the rings of a process while it writes them: what was written since the last look.
+//! Reads the rings of a process while it writes them: the events since the last read.
 //!
-//! Each look copies, of each thread, the segments that it has ended since and the one that it is writing, as far as that is
-//! written. A segment is pinned only while it is copied. What a thread has overwritten before it was copied is lost, with a count.
+//! Each read copies, for each thread, the segments that it has finished since, and the written part
+//! of the current one. A segment is pinned only while it is copied. Events that a thread overwrites
+//! before they are copied are lost, with a count.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
@@ -17,41 +18,41 @@ use crate::pinner::Pinner;
 use crate::process::ThreadNames;
 use crate::take::{begins, nanoseconds_since, unfinished};
 
-/// How long a word may stay unwritten with others behind it: a signal handler runs between a hook's reservation and its word. One
-/// that leaves by `longjmp` never writes it.
+/// How long a word may stay unwritten with others after it: a signal handler runs between a hook's
+/// reservation and its word. If the handler leaves by `longjmp`, the word is never written.
 const HOLE_PATIENCE: Duration = Duration::from_millis(500);
-/// Segments of one thread that are copied in one look.
+/// Largest number of segments of one thread that are copied in one read.
 const SEGMENTS_AT_ONCE: usize = 64;
 
-/// Whose a ring is: slot and generation.
+/// The owner of a ring: slot and generation.
 pub type RingOwner = (u32, u32);
 
-/// What a thread has written since the last look.
+/// Events of a thread since the last read.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The thread.
     pub owner: RingOwner,
-    /// How many events are missing before these words, if some are.
+    /// Number of lost events before these words, if any.
     pub lost: Option<u64>,
     /// The words of a segment, as far as they are written.
     pub words: Vec<u64>,
-    /// How many of them were there before.
+    /// How many of them were read before.
     pub done: usize,
 }
 
 /// A thread whose ring is read.
 #[derive(Clone, Debug)]
 struct Reading {
-    /// The segment that is read next, and how many of its words were.
+    /// The segment to read next, and how many of its words were read.
     number: u64,
     done: usize,
-    /// Its place in the pool, where it was found last.
+    /// Its position in the pool, where it was found last.
     index: Option<u32>,
-    /// Events before the segment, and those that were read of it.
+    /// Events before the segment, and those of it that were read.
     events: Option<u64>,
-    /// Since when a word is missing.
+    /// Since when a word has been missing.
     hole: Option<(usize, Instant)>,
-    /// It has ended, and everything is read.
+    /// Whether it has ended and was read completely.
     is_over: bool,
 }
 
@@ -75,12 +76,13 @@ pub struct Follower<'a> {
 pub type Settled = fn(&[u64], u64) -> usize;
 
 impl<'a> Follower<'a> {
-    /// Begins with the segments that threads are writing now; with `from_start` with the oldest ones that are there. `settled` is asked
-    /// where short calls are dropped: their words are taken back.
+    /// Begins with the segments that threads are writing now; with `from_start`, with the oldest
+    /// existing ones. `settled` is called if short calls are dropped, because their words are taken
+    /// back.
     ///
     /// # Errors
     ///
-    /// Too many others read this process's rings.
+    /// Too many other processes read this process's rings.
     pub fn begin(
         arena: &'a LiveArena,
         from_start: bool,
@@ -101,7 +103,7 @@ impl<'a> Follower<'a> {
         if from_start {
             return Ok(follower);
         }
-        // What ended threads have left isn't looked at.
+        // Events of ended threads aren't read.
         for owner in follower.segments().into_keys() {
             follower.threads.insert(owner, Reading { is_over: true, ..Reading::at(0) });
         }
@@ -114,13 +116,13 @@ impl<'a> Follower<'a> {
         Ok(follower)
     }
 
-    /// The header of a thread, as it was seen last.
+    /// The header of a thread, as last read.
     #[must_use]
     pub fn header(&self, owner: RingOwner) -> Option<&ThreadHeader> {
         self.headers.get(&owner)
     }
 
-    /// The name of a thread by now.
+    /// The present name of a thread.
     #[must_use]
     pub fn name(&self, owner: RingOwner) -> Option<[u8; 16]> {
         let header = self.headers.get(&owner)?;
@@ -149,14 +151,14 @@ impl<'a> Follower<'a> {
         self.headers.values().filter(|header| header.state == thread_state::USED).count()
     }
 
-    /// The calls that a thread has open.
+    /// The open calls of a thread.
     #[must_use]
     pub fn open_calls(&self, owner: RingOwner) -> Vec<OpenCall> {
         let header = self.arena.thread(owner.0).filter(|header| header.generation == owner.1);
         header.map(|header| self.arena.open_calls(&header)).unwrap_or_default()
     }
 
-    /// Threads that are in their slots now.
+    /// Threads that occupy their slots now.
     fn current(&self) -> Vec<(RingOwner, ThreadHeader)> {
         let threads =
             (0..self.arena.thread_count()).filter_map(|slot| Some((slot, self.arena.thread(slot)?)));
@@ -178,8 +180,8 @@ impl<'a> Follower<'a> {
         all
     }
 
-    /// What was written since the last look. `take` gets it in the order of each thread's writing, and whether `open` calls have to
-    /// be known is its matter: they are read before the words are.
+    /// Passes on the events since the last read, in the order in which each thread wrote them.
+    /// `take` decides whether it needs the `open` calls, which are read before the words.
     pub fn look(&mut self, take: &mut dyn FnMut(&Follower<'a>, &[OpenCall], Written)) {
         let current: HashMap<RingOwner, ThreadHeader> = self.current().into_iter().collect();
         for (owner, header) in &current {
@@ -248,7 +250,7 @@ impl<'a> Follower<'a> {
         });
     }
 
-    /// Whether nothing was written, as far as can be seen without a copy.
+    /// Whether nothing was written, as far as this is known without copying.
     fn is_idle(&self, reading: &Reading, header: &ThreadHeader) -> bool {
         let Some(index) = reading.index.filter(|_| header.segment == reading.number) else { return false };
         let segment = self.arena.pool().segment(index);
@@ -257,7 +259,7 @@ impl<'a> Follower<'a> {
             && segment.get(reading.done).is_none_or(|word| is_missing(word.load(Relaxed)))
     }
 
-    /// Reads on in the next segment; whether there may be another one.
+    /// Continues in the next segment. Returns whether there may be another one.
     fn read_next(
         &mut self,
         owner: RingOwner,
@@ -266,7 +268,7 @@ impl<'a> Follower<'a> {
         reading: &mut Reading,
         take: &mut dyn FnMut(&Follower<'a>, &[OpenCall], Written),
     ) -> bool {
-        // What isn't there was overwritten.
+        // Missing segments were overwritten.
         let Some((&number, &index)) = own.range(reading.number..).next() else { return false };
         let open_calls = self.open_calls(owner);
         let Some(before) = self.copy(owner, number, index) else { return false };
@@ -308,7 +310,7 @@ impl<'a> Follower<'a> {
         is_ended && !is_last
     }
 
-    /// Copies a segment; the number of events before it. `None` if it has become another one.
+    /// Copies a segment and returns the number of events before it. `None` if it was reused.
     fn copy(&mut self, owner: RingOwner, number: u64, index: u32) -> Option<u64> {
         if !self.pinner.pin(index) {
             return None;
@@ -329,10 +331,10 @@ impl<'a> Follower<'a> {
         before.filter(|_| is_whole)
     }
 
-    /// Leaves what is complete of a segment that is being written.
+    /// Reduces the words of an unfinished segment to the complete ones.
     fn stop_at_holes(&self, words: &mut Vec<u64>, done: usize, reading: &mut Reading) {
         if let Some(young_from) = self.arena.young_from() {
-            // Calls that are younger may be taken back, with their words.
+            // Later calls may be taken back, with their words.
             let settled = (self.settled)(words, young_from).max(done);
             words.truncate(settled);
         }

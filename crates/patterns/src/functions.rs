@@ -395,7 +395,7 @@ fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<(u64, u64, u64, u32)>) {
         let place: u64 = at + index * XraySled::SIZE as u64;
         let Some(sled) = XraySled::read(bytes) else { continue };
         if sled.kind <= sled_kind::ENTRY_LOG_ARGS {
-            // An exit's sled takes the place of the function's `ret`.
+            // An exit's XRay sled takes the place of the function's `ret`.
             let own = u32::from(sled.kind == sled_kind::EXIT);
             let function = (place + 8).wrapping_add_signed(sled.function);
             raw.push((place.wrapping_add_signed(sled.sled), function, SLED_SIZE, own));

@@ -416,7 +416,7 @@ fn families_keep_their_modules_apart() {
     };
     // The parent is written last: others end before it.
     let members = [member(&child, 7, 3, 2), member(&other, 9, 7, 3), member(&parent, 3, u32::MAX, 1)];
-    let bytes = File::of_family(&members);
+    let bytes = File::of_processes(&members);
     let file = TraceFile::open(&bytes[..]).unwrap();
     let recording = file.recording();
     assert_eq!(recording.warnings, []);

@@ -22,9 +22,9 @@
 //!
 //! It interprets no records beyond what is needed to copy whole segments and to count.
 
-// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`: these macros panic if standard error is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod memory;

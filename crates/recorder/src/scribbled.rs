@@ -1,4 +1,4 @@
-//! Arenas that somebody writes over, before they are looked at and meanwhile: by seeds, so that what fails fails again.
+//! Arenas that are overwritten before and while they are read. Seeds make failures repeatable.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -28,9 +28,9 @@ use crate::sys::clock::ticks;
 
 const THREADS: u32 = 4;
 const SEGMENTS: u32 = 24;
-/// A file may have so many bytes more than twice what is in memory.
+/// A file may exceed twice the size in memory by this many bytes.
 const SLACK: u64 = 1 << 20;
-/// The longest that looking at an arena may take.
+/// Longest time for reading an arena.
 const LONGEST: Duration = Duration::from_secs(10);
 
 struct Random(u64);
@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-/// Writes into an arena, as the program that has it mapped does.
+/// Writes into an arena like the program that has it mapped.
 struct Pen<'a> {
     arena: &'a Arena,
     random: Random,
@@ -57,7 +57,7 @@ impl Pen<'_> {
         rustix::io::pwrite(self.arena.file().as_fd(), &bytes, at).unwrap();
     }
 
-    /// What a program leaves that has called a little.
+    /// Writes what a program with a few calls leaves.
     fn fill(&self) {
         let layout = *self.arena.layout();
         self.put(
@@ -118,7 +118,7 @@ impl Pen<'_> {
         }
     }
 
-    /// Writes over something that is used.
+    /// Overwrites something that is in use.
     fn scribble(&mut self) {
         let layout = *self.arena.layout();
         let (first, size) = match self.random.below(7) {
@@ -143,7 +143,7 @@ impl Pen<'_> {
     }
 }
 
-/// Everything that looks at an arena.
+/// Everything that reads an arena.
 fn look(arena: &Arc<Arena>, out: &mut Vec<u8>) {
     let mut file = ChunkWriter::begin(out).unwrap();
     let mut runs = Runs::default();
@@ -196,7 +196,7 @@ fn an_arena_that_is_written_over() {
             writes.unwrap().join().unwrap();
         });
         let memory = arena.allocated();
-        // Somebody who writes all the time may make as many segments as he likes.
+        // A program that keeps writing may produce any number of segments.
         let limit = if seed % 2 == 0 { 8 * memory } else { 2 * memory } + SLACK;
         assert!(out.len() as u64 <= limit, "seed {seed}: {} bytes of {memory}", out.len());
         assert!(begin.elapsed() < LONGEST, "seed {seed} took {:?}", begin.elapsed());

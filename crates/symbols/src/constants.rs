@@ -53,8 +53,8 @@ mod tests {
         assert_eq!(constants.text(image, 0x1000), Some(&b"one"[..]));
         assert_eq!(constants.text(image, 0x1005), Some(&b"wo"[..]));
         assert_eq!(constants.text(image, 0x1007), Some(&b""[..]));
-        for nonsense in [0, 0xfff, 0x1008, 0x100d, u64::MAX] {
-            assert_eq!(constants.text(image, nonsense), None, "{nonsense:#x}");
+        for invalid in [0, 0xfff, 0x1008, 0x100d, u64::MAX] {
+            assert_eq!(constants.text(image, invalid), None, "{invalid:#x}");
         }
     }
 }

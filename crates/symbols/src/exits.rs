@@ -15,7 +15,8 @@ use crate::sites::{SiteEntry, entries};
 
 /// Bytes of a call with a 32-bit displacement: what a site is when it is on.
 const CALL_SIZE: u64 = 5;
-/// Distance from a sled of a tail exit to where its hook returns to, and on to the jump.
+/// Distance from the XRay sled of a tail exit to its hook's return address, and from there to the
+/// jump.
 const SLED_RETURN: u64 = 8;
 const SLED_REST: u64 = 3;
 /// Bytes that one instruction may have.

@@ -31,7 +31,7 @@ impl File {
     }
 
     /// The whole file of a process with one snapshot, taken at its end, in version 1.0. Later
-    /// versions store more about processes, see [`File::of_family`].
+    /// versions store more about processes, see [`File::of_processes`].
     #[must_use]
     pub fn of(process: &Process) -> Vec<u8> {
         File::new(1, 0).whole(process)
@@ -57,13 +57,13 @@ impl File {
 
     /// The whole file of several processes.
     #[must_use]
-    pub fn of_family(members: &[Member]) -> Vec<u8> {
-        File::of_family_in(0, members)
+    pub fn of_processes(members: &[Member]) -> Vec<u8> {
+        File::of_processes_in(0, members)
     }
 
     /// The same in version 2.`minor`.
     #[must_use]
-    pub fn of_family_in(minor: u16, members: &[Member]) -> Vec<u8> {
+    pub fn of_processes_in(minor: u16, members: &[Member]) -> Vec<u8> {
         let mut file = File::new(2, minor);
         if let Some(first) = members.first() {
             file.meta(&first.process);

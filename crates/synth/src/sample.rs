@@ -83,7 +83,7 @@ pub fn basic() -> Process {
 /// A process, its forked child, and a program that the child executes: with and without facts, in
 /// an order that recordings may have.
 #[must_use]
-pub fn family() -> Vec<Member> {
+pub fn process_tree() -> Vec<Member> {
     let parent = basic();
     let mut child = basic();
     child.pid += 1;
@@ -147,6 +147,29 @@ pub fn marks() -> Member {
     let thread = |tid, name: &str, start_ticks, ring| Thread { tid, name: name.into(), start_ticks, ring };
     process.threads = vec![thread(100, "app", T0, main), thread(101, "worker", T0 + 100, worker)];
     Member { number: 0, parent: u32::MAX, origin: 1, process }
+}
+
+/// A thread with the records of version 2.8: values of counters (a whole number and a double), a log
+/// line, XRay's custom and typed events, and counts of dropped short calls.
+#[must_use]
+pub fn counters() -> Member {
+    const T0: u64 = 0xffff_f000;
+    const DROPPED: u8 = 18;
+    const CUSTOM_EVENT: u8 = 19;
+    const TYPED_EVENT: u8 = 20;
+    let mut main = Ring::new(512, 4, T0);
+    main.record(T0 + 5, DROPPED, 0, &[3, 0]);
+    main.enter(T0 + 10, 0x1100);
+    main.mark(T0 + 20, 12, "queue", Some(7));
+    main.mark(T0 + 25, 12, "queue", Some(-7_i64 as u64));
+    main.mark(T0 + 30, 13, "load", Some(0.25_f64.to_bits()));
+    // No argument; the format's address is in the second module.
+    main.log(T0 + 40, 0, 0x5555_0000_2000, &[]);
+    main.record(T0 + 50, CUSTOM_EVENT, 0, &[4, 0x0403_0201]);
+    main.record(T0 + 60, TYPED_EVENT, 0, &[9, 2, 0x0605]);
+    main.record(T0 + 0x1060, DROPPED, 0, &[12, 0]);
+    main.exit(T0 + 0x1070, 0x1108);
+    alone(main, T0)
 }
 
 /// A thread whose frames were unwound without notice, whose stack was suspended and possibly

@@ -24,7 +24,6 @@
 mod clock;
 mod code;
 mod event;
-mod family;
 mod live;
 mod location;
 mod log_lines;
@@ -33,6 +32,7 @@ mod narrowing;
 mod order;
 mod pairing;
 mod pairing_stats;
+mod process_tree;
 mod scan;
 mod slots;
 mod spans;
@@ -48,12 +48,12 @@ pub use event::{
     SpanEndKind, TailCall, TimelineEvent, Untraced,
 };
 pub use everycall_reader::Process;
-pub use family::Relative;
 pub use live::{LiveCarry, LiveThread, settled_words};
 pub use location::{Location, ModuleMap};
 pub use log_lines::LogLines;
 pub use marks::{MarkNames, NamedMarks};
 pub use pairing_stats::PairingStats;
+pub use process_tree::Relative;
 pub use thread::ThreadEvents;
 pub use thread_info::{FIBERS_FROM, ThreadInfo};
 pub use trace::Trace;

@@ -1,8 +1,9 @@
-//! The timeline of one thread while it is being written: events come as soon as their words are there.
+//! The timeline of one thread while it is being written: events are available as soon as their
+//! words are written.
 //!
-//! What needs to look ahead is left out: calls that began before the first word and whose exits come later are known
-//! only where they are listed as open. Events of a signal handler that interrupted a hook are put in order within what is
-//! read at once.
+//! Everything that needs later words is left out: calls that began before the first word are known
+//! only if they are listed as open. Events of a signal handler that interrupted a hook are ordered
+//! within the words that are read at once.
 
 use std::cell::RefCell;
 
@@ -31,7 +32,7 @@ pub struct LiveThread<'t> {
     steps: Vec<Step>,
 }
 
-/// What goes on when the modules of a process have changed, and everything else begins anew.
+/// The state that is kept when the modules of a process change and everything else begins anew.
 #[derive(Clone, Debug)]
 pub struct LiveCarry {
     depth: SlotDepth,
@@ -41,7 +42,7 @@ pub struct LiveCarry {
 
 impl<'t> LiveThread<'t> {
     /// A thread of process `process` of `trace`, which has the modules and the clock. `code` as in
-    /// [`Trace::thread_events_checked`]; `carry` is where an earlier one ended.
+    /// [`Trace::thread_events_checked`]; `carry` is the state of the previous one.
     #[must_use]
     pub fn new(
         trace: &'t Trace<'_>,
@@ -72,14 +73,14 @@ impl<'t> LiveThread<'t> {
         thread
     }
 
-    /// Where it is now.
+    /// Its present state.
     #[must_use]
     pub fn carry(&self) -> LiveCarry {
         LiveCarry { depth: self.depth.clone(), open: self.pairing.open_now(), latest: self.latest }
     }
 
-    /// Reads what follows the first `done` words of a segment; `words` are all of its words that are there. `open` are the calls
-    /// that were open before, where nothing was read yet.
+    /// Reads the words after the first `done` words of a segment; `words` are all of its written
+    /// words. `open` are the calls that were open before, if nothing was read yet.
     pub fn read(&mut self, words: &[u64], done: usize, open: &[OpenCall], out: &mut Vec<TimelineEvent>) {
         let names = &self.names;
         let process = self.process;
@@ -123,7 +124,7 @@ impl<'t> LiveThread<'t> {
         self.steps = steps;
     }
 
-    /// Segments are missing, with so many events; `open` are the calls that are open now.
+    /// Segments with this many events were lost; `open` are the calls that are open now.
     pub fn lose(&mut self, count: u64, open: &[OpenCall], out: &mut Vec<TimelineEvent>) {
         let listed = self.listed(open);
         self.pairing.gap(&listed, Some(count), out);
@@ -153,7 +154,7 @@ impl<'t> LiveThread<'t> {
         }
     }
 
-    /// What a mark says: its name, or a log line, whose format `format_at` reads.
+    /// The text of a mark: its name, or a log line, whose format `format_at` reads.
     #[must_use]
     pub fn mark_text(&self, mark: &Mark, format_at: impl FnOnce(Location) -> Option<Vec<u8>>) -> String {
         let names = self.names.borrow();
@@ -164,7 +165,7 @@ impl<'t> LiveThread<'t> {
     }
 }
 
-/// How many of the words of a segment were written before a time in ticks, as far as that can be said.
+/// How many of the words of a segment were written before a time in ticks, as far as this is known.
 #[must_use]
 pub fn settled_words(words: &[u64], before: u64) -> usize {
     let young = Events::new(words).find(|event| event.ticks >= before);

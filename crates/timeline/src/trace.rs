@@ -7,11 +7,11 @@ use everycall_reader::{
 
 use crate::clock::{Clock, ClockQuality};
 use crate::code::Code;
-use crate::family::{Relative, family};
 use crate::location::{Location, ModuleMap};
 use crate::log_lines::LogLines;
 use crate::marks::MarkNames;
 use crate::narrowing::Narrowing;
+use crate::process_tree::{Relative, process_tree};
 use crate::scan::{ThreadScan, scan_thread};
 use crate::thread::ThreadEvents;
 use crate::thread_info::ThreadInfo;
@@ -94,8 +94,8 @@ impl<'a> Trace<'a> {
 
     /// The processes in the order of their process tree.
     #[must_use]
-    pub fn family(&self) -> Vec<Relative> {
-        family(self.processes())
+    pub fn process_tree(&self) -> Vec<Relative> {
+        process_tree(self.processes())
     }
 
     /// Modules of all processes; [`Location::module`] is an index.

@@ -1,13 +1,15 @@
-//! From the trace's time to calendar time, by the recording's readings of `CLOCK_REALTIME`, in exact integer
-//! arithmetic.
+//! Converts the trace's time to calendar time, by the recording's readings of `CLOCK_REALTIME`, in
+//! exact integer arithmetic.
 //!
-//! Ticks follow the hardware, `CLOCK_REALTIME` is steered: it runs a little faster or slower to stay right, and may be set.
-//! Between two readings it is taken to run evenly, so both are met exactly. If it was set in between, it runs as the
-//! hardware does up to the later reading, and jumps there: nobody knows when it was set.
+//! Ticks follow the hardware. `CLOCK_REALTIME` is steered: it runs slightly faster or slower to
+//! stay right, and may be set. Between two readings, it is assumed to run evenly, so both are met
+//! exactly. If it was set in between, it is assumed to run as the hardware up to the later reading,
+//! and to jump there, because the time at which it was set isn't known.
 
 use everycall_format::arena::ClockReading;
 
-/// Kernels steer a clock by 500 millionths, and by as much again while they slew it. What differs by more was set.
+/// Kernels steer a clock by up to 500 millionths, and by as much again while they slew it. A larger
+/// difference means that it was set.
 const STEERED_MILLIONTHS: u64 = 1_100;
 /// Readings are further apart than they are long by this at most.
 const NOISE_NS: u64 = 1_000_000;

@@ -66,6 +66,12 @@ fn version_2_7() {
     check(include_bytes!("golden/v2.7-cleanups.ect"), include_str!("golden/v2.7-cleanups.txt"), text::text);
 }
 
+/// The first version with counters, log lines, XRay's events and dropped short calls.
+#[test]
+fn version_2_8() {
+    check(include_bytes!("golden/v2.8-counters.ect"), include_str!("golden/v2.8-counters.txt"), text::text);
+}
+
 /// The synthetic samples still have the bytes of these versions.
 #[test]
 fn the_samples_are_these_files() {
@@ -73,16 +79,18 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v1.0-basic.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_compact(&everycall_synth::basic());
     assert!(bytes == include_bytes!("golden/v2.1-compact.ect"), "raise the version and add a file instead");
-    let bytes = everycall_synth::File::of_family(&everycall_synth::family());
+    let bytes = everycall_synth::File::of_processes(&everycall_synth::process_tree());
     assert!(bytes == include_bytes!("golden/v2.0-family.ect"), "raise the version and add a file instead");
-    let bytes = everycall_synth::File::of_stream(&everycall_synth::family());
+    let bytes = everycall_synth::File::of_stream(&everycall_synth::process_tree());
     assert!(bytes == include_bytes!("golden/v2.2-stream.ect"), "raise the version and add a file instead");
-    let bytes = everycall_synth::File::of_family(&[everycall_synth::marks()]);
+    let bytes = everycall_synth::File::of_processes(&[everycall_synth::marks()]);
     assert!(bytes == include_bytes!("golden/v2.0-marks.ect"), "raise the version and add a file instead");
-    let bytes = everycall_synth::File::of_family_in(5, &[everycall_synth::unsure()]);
+    let bytes = everycall_synth::File::of_processes_in(5, &[everycall_synth::unsure()]);
     assert!(bytes == include_bytes!("golden/v2.5-unsure.ect"), "raise the version and add a file instead");
-    let bytes = everycall_synth::File::of_family_in(6, &[everycall_synth::callers()]);
+    let bytes = everycall_synth::File::of_processes_in(6, &[everycall_synth::callers()]);
     assert!(bytes == include_bytes!("golden/v2.6-callers.ect"), "raise the version and add a file instead");
-    let bytes = everycall_synth::File::of_family_in(7, &[everycall_synth::cleanups()]);
+    let bytes = everycall_synth::File::of_processes_in(7, &[everycall_synth::cleanups()]);
     assert!(bytes == include_bytes!("golden/v2.7-cleanups.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_processes_in(8, &[everycall_synth::counters()]);
+    assert!(bytes == include_bytes!("golden/v2.8-counters.ect"), "raise the version and add a file instead");
 }

@@ -36,7 +36,7 @@ const LONG: [&str; 14] = [
     "everycall-compiler/behaviour",
     "everycall-tests/trees",
     "everycall-tests/large_files",
-    "everycall-tests/families",
+    "everycall-tests/process_trees",
 ];
 
 /// What `--quick` runs: binaries, and parts of names of their tests (none: all of them). Chosen by
@@ -74,7 +74,7 @@ const QUICK: &[(&str, &[&str])] = &[
     ("everycall-tests/contributing", &[]),
     ("everycall-tests/crash_files", &[]),
     ("everycall-tests/documented", &["commands_are_found", "the_table"]),
-    ("everycall-tests/families", &["both_sides_of_a_fork"]),
+    ("everycall-tests/process_trees", &["both_sides_of_a_fork"]),
     ("everycall-tests/limits", &[]),
     ("everycall-tests/names", &[]),
     ("everycall-tests/security", &[]),

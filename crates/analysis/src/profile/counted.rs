@@ -1,4 +1,4 @@
-//! Calls that were counted and not recorded.
+//! Calls that were counted instead of recorded.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ pub(super) struct Target<'p> {
     pub(super) notes: &'p mut Notes,
 }
 
-/// Adds the calls that a trace has only counted. Of several snapshots of a process, the last one
-/// counts. A filter by time, depth or label lets none of them through, as these aren't known.
+/// Adds the calls that a trace has only counted. Only the last snapshot of a process counts. A
+/// filter by time, depth or label lets none of them through, because these aren't known.
 pub(super) fn add(target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
     let Target { grouping, number, functions, cells, notes } = target;
     let trace = view.trace();
@@ -51,7 +51,7 @@ pub(super) fn add(target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
             continue;
         }
         for counted in &counts.functions {
-            // Of the threads that had the slot, the last one stands for all.
+            // Of the threads that used the slot, the last one represents all.
             let is_its = |thread: &&ThreadInfo| thread.process == process && thread.slot.0 == counted.slot;
             let thread = trace.threads().iter().filter(is_its).max_by_key(|thread| thread.slot.1);
             let tid = thread.map_or(0, |thread| thread.tid);

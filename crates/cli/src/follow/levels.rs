@@ -1,4 +1,4 @@
-//! How much is shown of which functions.
+//! How much is shown of each function.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The levels of these rules, with the functions that have to be recorded for them, as a site set.
+    /// Evaluates these rules. The functions that must be recorded for them become a site set.
     pub fn new(rules: Vec<LevelRule>, tables: &mut [FunctionTable]) -> Result<(Levels, Vec<u8>), Failure> {
         let mut matched = Vec::new();
         for rule in &rules {
@@ -38,7 +38,7 @@ impl Levels {
         Ok((levels, set))
     }
 
-    /// The same in more modules: those that match nothing stay as they are.
+    /// Evaluates the rules in more modules. Rules without matches stay as they are.
     pub fn look_again(&mut self, tables: &mut [FunctionTable]) -> Result<Vec<u8>, Failure> {
         self.known.clear();
         for (rule, matched) in self.rules.iter().zip(&mut self.matched) {
@@ -49,9 +49,9 @@ impl Levels {
         self.recorded(tables)
     }
 
-    /// The rules, and one more.
+    /// The rules with one more.
     pub fn with(&self, rule: LevelRule) -> Vec<LevelRule> {
-        // One of the same pattern says nothing any more.
+        // It replaces an earlier rule with the same pattern.
         let others = self.rules.iter().filter(|other| other.pattern != rule.pattern).cloned();
         others.chain([rule.clone()]).collect()
     }
@@ -66,7 +66,7 @@ impl Levels {
         set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))
     }
 
-    /// The level of the function at a place; none if no rule matches it.
+    /// The level of the function at a location; `None` if no rule matches it.
     pub fn level(&mut self, trace: &Trace<'_>, location: Location) -> u8 {
         if let Some(level) = self.known.get(&location) {
             return *level;

@@ -37,13 +37,13 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::trigger::Signals;
 
-/// Time between two looks.
+/// Time between two reads of the rings.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Looks between two at the process itself, its clock and the names of its threads.
+/// Number of reads between two checks of the process, its clock and the names of its threads.
 const LOOKS_EACH: u32 = 25;
-/// Level of functions that are named without one.
+/// Default level of functions.
 const LEVEL: u8 = 2;
-/// Bytes of a session's name that are the patterns.
+/// Bytes of a session's name for the patterns.
 const NAME_MAX: usize = 48;
 
 /// `follow`.
@@ -61,7 +61,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
     let rules = rules(patterns, &arguments.level)?;
     let program = Program::attach(pid)?;
     let (levels, set) = Levels::new(rules, &mut program.tables()?)?;
-    // From here on they end the wait, not us.
+    // From here on, signals end the wait instead of this process.
     let signals = Signals::begin();
     let arena = Arc::clone(&program.arena);
     // Its segments are those before the session begins.
@@ -97,7 +97,7 @@ fn rules(patterns: &[String], levels: &[LevelRule]) -> Result<Vec<LevelRule>, Fa
     Ok(rules)
 }
 
-/// Has the process record the functions of a set.
+/// Makes the process record the functions of a set.
 fn session(
     program: &Program,
     control: &mut Control,
@@ -111,7 +111,7 @@ fn session(
     control.activate().map_err(|error| program.failed(&error))
 }
 
-/// The earliest reading of the clocks that the process has.
+/// The earliest clock reading of the process.
 fn first_reading(program: &Program) -> everycall_format::arena::ClockReading {
     let (start, now) = (program.arena.layout().start, clock::read());
     let is_sane = start.monotonic_raw_ns != 0
@@ -120,7 +120,7 @@ fn first_reading(program: &Program) -> everycall_format::arena::ClockReading {
     if is_sane { start } else { now }
 }
 
-/// Columns of the terminal, if it is one.
+/// Width of the terminal in columns, if it is one.
 fn width() -> Option<usize> {
     let stdout = io::stdout();
     let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
@@ -133,7 +133,7 @@ struct Session<'a> {
     program: &'a Program,
     control: Option<Control>,
     page: Page,
-    /// Where threads are when the modules have changed.
+    /// State of the threads when the modules change.
     carried: HashMap<RingOwner, LiveCarry>,
     /// What was read and isn't understood yet, with the calls that were open.
     written: Vec<(Written, Vec<OpenCall>)>,
@@ -141,10 +141,10 @@ struct Session<'a> {
     queue: Vec<Happened>,
     latest: HashMap<RingOwner, u64>,
     commands: Commands,
-    /// What the program writes, if that is shown.
+    /// The program's output, if it is shown.
     outputs: Option<Outputs>,
     begin: Instant,
-    /// Events that the process had written when it began.
+    /// Events that the process had written when the session began.
     events: u64,
 }
 
@@ -153,7 +153,7 @@ type Threads<'t> = HashMap<RingOwner, LiveThread<'t>>;
 
 /// Something that is to be shown.
 struct Happened {
-    /// When, in ticks: no earlier than what the same thread did before.
+    /// Its time in ticks: no earlier than that of the thread's previous event.
     at: u64,
     what: What,
 }
@@ -174,7 +174,7 @@ enum Over {
 }
 
 impl<'a> Session<'a> {
-    /// What is shown since a moment, in ticks.
+    /// A session that shows events since a time in ticks.
     fn new(
         arguments: &'a FollowArguments,
         program: &'a Program,
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits; whether it is to end.
+    /// Waits. Returns whether a signal came.
     fn pause(signals: Option<&Signals>) -> bool {
         match signals {
             Some(signals) => signals.wait(PAUSE),
@@ -217,7 +217,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prints calls until it is enough; why it is.
+    /// Prints calls until the session ends. Returns why it ends.
     fn run(&mut self, follower: &mut Follower<'_>, signals: Option<&Signals>) -> Result<String, Failure> {
         loop {
             if let Over::Because(why) = self.round(follower, signals)? {
@@ -227,12 +227,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// As long as the modules stay the same.
+    /// Runs while the modules stay the same.
     fn round(&mut self, follower: &mut Follower<'_>, signals: Option<&Signals>) -> Result<Over, Failure> {
         let modules = self.program.module_count();
         let failed = |error: &dyn std::fmt::Display| self.program.failed(error);
         let mut bytes = Vec::new();
-        // A trace without threads, for what knows modules and names.
+        // A trace without threads, which provides modules and names.
         write_kept(
             &self.program.arena,
             &clock::read(),
@@ -371,7 +371,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes what the program wrote.
+    /// Reads the program's output.
     fn listen(&mut self, has_ended: bool) {
         let Some(outputs) = &mut self.outputs else { return };
         while let Some(said) = if has_ended { outputs.last() } else { outputs.next() } {
@@ -379,7 +379,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Shows what happened until a moment, in the order of time; all of it without.
+    /// Shows events up to a time, in the order of time; all events if there is none.
     fn show(&mut self, until: Option<u64>, trace: &Trace<'_>, names: &SymbolNames<'_>) {
         self.queue.sort_by_key(|happened| happened.at);
         let is_over = |happened: &Happened| until.is_none_or(|until| happened.at <= until);
@@ -402,7 +402,7 @@ impl<'a> Session<'a> {
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::writing_to_stdout)
     }
 
-    /// Why it is enough, if it is.
+    /// Why the session ends, if a limit is reached.
     fn is_enough(&self) -> Option<String> {
         let time = self.arguments.time.map(Duration::from_nanos);
         if time.is_some_and(|time| self.begin.elapsed() >= time) {
@@ -415,9 +415,9 @@ impl<'a> Session<'a> {
             .map(|_| format!("is no longer followed: {} events are more than --max-events", Count(events)))
     }
 
-    /// Modules were loaded: the functions in these are followed as well.
+    /// Modules were loaded: follows their functions as well.
     fn record_more(&mut self) -> Result<(), Failure> {
-        // A module that can't be read leaves the others as they are.
+        // If a module can't be read, the others stay as they are.
         let Ok(mut tables) = self.program.tables() else { return Ok(()) };
         let before = self.page.levels.functions;
         let set = self.page.levels.look_again(&mut tables)?;
@@ -426,7 +426,7 @@ impl<'a> Session<'a> {
 
     fn record(&mut self, set: &[u8]) -> Result<(), Failure> {
         if self.control.is_none() && !self.program.has_ended() {
-            // It was started with its functions, and more are wanted now.
+            // It was started with its functions, and more are needed now.
             match self.program.connect() {
                 Ok(control) => self.control = Some(control),
                 Err(failure) => say!("everycall: {}", failure.sentence()),
@@ -434,13 +434,13 @@ impl<'a> Session<'a> {
         }
         let Some(control) = &mut self.control else { return Ok(()) };
         match session(self.program, control, self.arguments, set) {
-            // It is looked whether it has ended.
+            // The caller checks whether it has ended.
             Err(_) if self.program.has_ended() => Ok(()),
             result => result.map(drop),
         }
     }
 
-    /// Does what standard input says; why it ends, if it does.
+    /// Executes commands from standard input. Returns why the session ends, if it does.
     fn obey(&mut self) -> Result<Option<String>, Failure> {
         while let Some(line) = self.commands.next() {
             let line = line.trim();
@@ -471,7 +471,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What a thread's lines begin with.
+/// The beginning of a thread's lines.
 fn title(follower: &Follower<'_>, owner: RingOwner) -> String {
     let Some(header) = follower.header(owner) else { return "[?]".to_owned() };
     // The kernel knows the names of those that live.
@@ -487,7 +487,7 @@ struct Commands(Option<Receiver<String>>);
 
 impl Commands {
     fn begin(is_asked: bool) -> Commands {
-        // Who isn't in the foreground would be stopped.
+        // A process in the background would be stopped.
         let is_ours = || {
             let stdin = io::stdin();
             stdin.is_terminal()

@@ -1,4 +1,4 @@
-//! What the program writes to its standard output and error: read from pipes, with the time of its arrival.
+//! The program's standard output and error, read from pipes, with the time of arrival.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -12,20 +12,20 @@ use crate::failure::Failure;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
-/// Chunks that may wait to be shown; then the program waits as it does for any pipe.
+/// Number of chunks that may wait to be shown; then the program waits as for any pipe.
 const WAITING: usize = 64;
-/// How long output is waited for when the program has ended, and its children still have the pipes.
+/// How long output is awaited after the program's end if its children still have the pipes.
 const LAST: Duration = Duration::from_millis(200);
 
-/// Something that the program wrote.
+/// Output of the program.
 pub struct Said {
-    /// When it came, in ticks: no earlier than it was written.
+    /// When it arrived, in ticks: no earlier than it was written.
     pub at: u64,
     pub is_error: bool,
     pub bytes: Vec<u8>,
 }
 
-/// The ends of the pipes that we read, until there are threads for them.
+/// Our ends of the pipes, until threads read them.
 pub struct Pipes([OwnedFd; 2]);
 
 /// Both of the program's outputs.
@@ -35,7 +35,7 @@ pub struct Outputs {
 }
 
 impl Pipes {
-    /// Makes the pipes; also their other ends, for the program.
+    /// Creates the pipes and returns both ends.
     pub fn new() -> Result<(Pipes, [OwnedFd; 2]), Failure> {
         let pipe = || {
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| {
@@ -46,7 +46,7 @@ impl Pipes {
         Ok((Pipes([out, err]), [program_out, program_err]))
     }
 
-    /// Reads them.
+    /// Starts the threads that read them.
     pub fn read(self) -> Outputs {
         let (send, said) = sync_channel(WAITING);
         for (pipe, is_error) in self.0.into_iter().zip([false, true]) {
@@ -68,7 +68,7 @@ fn read(pipe: OwnedFd, is_error: bool, send: &SyncSender<Said>) {
             Ok(0) => return,
             Ok(count) => {
                 let at = everycall_live::now_ticks();
-                // Where nobody looks any more, the program must not wait.
+                // If output is no longer shown, the program must not wait.
                 let _ = send.send(Said { at, is_error, bytes: buffer[..count].to_vec() });
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -78,7 +78,7 @@ fn read(pipe: OwnedFd, is_error: bool, send: &SyncSender<Said>) {
 }
 
 impl Outputs {
-    /// What has come since the last look.
+    /// The next output that has arrived.
     pub fn next(&mut self) -> Option<Said> {
         match self.said.try_recv() {
             Ok(said) => Some(said),
@@ -90,7 +90,7 @@ impl Outputs {
         }
     }
 
-    /// The same when the program has ended: what it wrote is in the pipes already.
+    /// The same after the program's end: its output is in the pipes already.
     pub fn last(&mut self) -> Option<Said> {
         if self.is_over {
             return None;

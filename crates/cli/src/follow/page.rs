@@ -24,36 +24,36 @@ use everycall_units::{Count, Duration, Several};
 use super::levels::Levels;
 use crate::arguments::Clock as Shown;
 
-/// A call that hasn't ended after this time gets its line.
+/// A call that hasn't ended after this time gets a line of its own.
 const OPEN_AFTER_NS: u64 = 20_000_000;
 /// Longer lines of output are broken.
 const LINE_MAX: usize = 16 << 10;
-/// A name keeps this much room.
+/// A name keeps at least this many columns.
 const NAME_MIN: usize = 16;
-/// Levels that are indented.
+/// Largest number of levels that are indented.
 const INDENTED: usize = 16;
 
-/// Lines that are to be printed, and what of each thread is open.
+/// Lines to print, and the open calls of each thread.
 pub struct Page {
     pub levels: Levels,
     shown: Shown,
     calendar: Calendar,
-    /// What makes times of ticks.
+    /// Converts ticks to times.
     clock: Clock,
     first: ClockReading,
     /// Calls that began earlier aren't shown.
     since: u64,
     /// Where times begin.
     shown_since: u64,
-    /// Lines of output that have no end yet.
+    /// Output lines without line break so far.
     unfinished: [(u64, Vec<u8>); 2],
     threads: HashMap<RingOwner, Thread>,
     names: HashMap<Location, Rc<str>>,
-    /// Calls so far, by function.
+    /// Number of calls so far, by function.
     numbers: HashMap<Rc<str>, u64>,
     lines: Vec<Line>,
     width: Option<usize>,
-    /// Whether lines say whose they are.
+    /// Whether lines begin with their thread.
     pub has_titles: bool,
     /// Calls that were shown.
     pub calls: u64,
@@ -65,20 +65,21 @@ struct Thread {
     open: Vec<Open>,
     /// Calls that are open and shown.
     depth: usize,
-    /// Open calls within which nothing, or everything, is shown.
+    /// Number of open calls within which nothing, or everything, is shown.
     closed: usize,
     whole: usize,
-    /// The last call that began has no line yet.
+    /// Whether the call that began last has no line yet.
     is_pending: bool,
-    /// When it wrote its last line.
+    /// Time of its last line.
     latest: u64,
-    /// Whether the call that ended last is shown, and what a call made by its jump has before its name.
+    /// Whether the call that ended last is shown, and the arrow before the name of a call made by
+    /// its jump.
     jumped: bool,
 }
 
 /// An open call.
 struct Open {
-    /// None if it isn't shown.
+    /// `None` if it isn't shown.
     shown: Option<Call>,
     level: u8,
 }
@@ -89,7 +90,7 @@ struct Call {
     number: u64,
     start: u64,
     arrow: &'static str,
-    /// It takes one line.
+    /// Whether it takes one line.
     is_short: bool,
 }
 
@@ -128,12 +129,12 @@ impl Page {
         page
     }
 
-    /// Makes ticks into times by the clock as it is now.
+    /// Uses the present reading of the clock to convert ticks.
     pub fn read_clock(&mut self) {
         self.clock = Clock::new(&[self.first, clock::read()], None);
     }
 
-    /// Locations mean something else from now on.
+    /// Locations have other meanings from now on.
     pub fn forget_names(&mut self) {
         self.names.clear();
     }
@@ -152,7 +153,7 @@ impl Page {
         self.threads.get(&owner).is_some_and(|thread| !thread.title.is_empty())
     }
 
-    /// Something that happened in a thread, in the order of time. `said` is the text of a mark.
+    /// Processes an event of a thread, in the order of time. `said` is the text of a mark.
     pub fn event(
         &mut self,
         owner: RingOwner,
@@ -232,7 +233,7 @@ impl Page {
         }
     }
 
-    /// Output of the program: a line for each of its lines.
+    /// Processes output of the program: one line for each of its lines.
     pub fn said(&mut self, at: u64, is_error: bool, bytes: &[u8]) {
         let (_, mut text) = std::mem::take(&mut self.unfinished[usize::from(is_error)]);
         text.extend_from_slice(bytes);
@@ -266,7 +267,7 @@ impl Page {
         self.lines.push(Line { at, text });
     }
 
-    /// What the program says, in calls that are shown.
+    /// Processes a mark of the program, in calls that are shown.
     fn mark(&mut self, thread: &mut Thread, mark: &Mark, said: &str) {
         let is_within = thread.open.last().is_some_and(|open| open.shown.is_some()) || thread.whole > 0;
         let sign = match mark.kind {
@@ -297,7 +298,7 @@ impl Page {
         Rc::clone(name)
     }
 
-    /// Prints the line of the call that began last.
+    /// Prints the delayed line of the call that began last.
     fn open_pending(&mut self, thread: &mut Thread, at: u64) {
         if !thread.is_pending {
             return;
@@ -366,7 +367,8 @@ impl Page {
         }
     }
 
-    /// The lines up to a moment, in ticks; all of them without. Calls that have been open for a while are among them.
+    /// The lines up to a time in ticks; all lines if there is none. Includes calls that have been
+    /// open for a while.
     pub fn take(&mut self, until: Option<u64>) -> String {
         let owners: Vec<RingOwner> = self.threads.keys().copied().collect();
         for owner in owners {
@@ -397,7 +399,7 @@ impl Page {
     }
 }
 
-/// Without control characters, which a terminal would obey.
+/// The text without control characters, which could control a terminal.
 pub fn clean(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }

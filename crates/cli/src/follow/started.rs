@@ -1,5 +1,6 @@
-//! `everycall follow PATTERN... -- PROGRAM`: the program is started under a recorder that keeps nothing but its arena. The main
-//! thread looks after the program, as `record` does; another one prints its calls.
+//! `everycall follow PATTERN... -- PROGRAM`: the program is started under a recorder that only
+//! keeps its arena. The main thread observes the program, as in `record`; another thread prints its
+//! calls.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,10 +27,10 @@ use crate::only::OpenSelection;
 use crate::program;
 use crate::record::{end_as, ring_size};
 
-/// Time between two looks whether the program has an arena.
+/// Time between two checks whether the program has an arena.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Starts the program and follows it; ends as it does.
+/// Starts the program and follows it. Ends with its exit status.
 pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
     let rules = rules(&arguments.words, &arguments.level)?;
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
@@ -49,7 +50,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
             .push(FunctionTable::open(&file).map_err(|error| Failure::new(exit_code::NOT_RECORDED, error))?);
     }
     let (levels, set) = Levels::new(rules, &mut tables).map_err(not_recorded)?;
-    // It stays open for as long as the program may start.
+    // Stays open as long as the program may start.
     let only = OpenSelection::new(&set)?;
     let launch = Launch {
         program: name.clone(),
@@ -64,7 +65,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         unrecorded: Unrecorded::default(),
     };
     let recorder = Recorder::create(options)?;
-    // Nothing is written: what is followed is gone.
+    // Writes no trace: events that were shown are discarded.
     let mut file = TraceWriter::begin(io::sink(), &launch, env!("CARGO_PKG_VERSION"))
         .map_err(|error| Failure::new(exit_code::NOT_RECORDED, error))?;
     let mut ours = None;
@@ -117,10 +118,10 @@ struct Watched {
 }
 
 impl Watched {
-    /// Its arena, once it has one; none if it ended without.
+    /// Its arena, once it has one; `None` if it ended without one.
     fn arena(&self) -> Option<Arc<Arena>> {
         loop {
-            // Before it is looked for: nothing comes afterwards.
+            // Read before the arena: none can come afterwards.
             let is_over = self.over.load(Ordering::Acquire);
             if let Some(arena) = self.arena.get() {
                 return Some(arena);

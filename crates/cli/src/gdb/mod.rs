@@ -1,5 +1,5 @@
-//! `everycall gdb-script`: a command for gdb, in Python. What it must know about the arena is
-//! filled in from the format's own declarations.
+//! `everycall gdb-script`: a gdb command in Python. The layout of the arena is generated from the
+//! format crate's declarations.
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -18,7 +18,7 @@ use crate::this_program;
 
 const SCRIPT: &str = include_str!("snapshot.py");
 
-/// Where fields lie, and their bytes, as Python has it.
+/// Offsets and sizes of fields, as Python source.
 macro_rules! fields {
     ($structure:ty, $($field:ident),+ $(,)?) => {{
         let all = <$structure>::default();
@@ -63,7 +63,7 @@ fn script(program: &Path) -> String {
     let dropped = fields!(DroppedHeader, places, highest_ns);
     let thread = fields!(ThreadHeader, open_calls);
     let segment = fields!(SegmentEntry, pins);
-    // Python's strings have JSON's escapes.
+    // Python strings use the same escapes as JSON.
     let program = serde_json::Value::from(program.to_string_lossy()).to_string();
     [
         ("@EVERYCALL@", program),

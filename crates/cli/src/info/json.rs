@@ -1,4 +1,4 @@
-//! What a trace holds, for programs: one JSON object.
+//! The contents of a trace as one JSON object.
 
 use everycall_analysis::{FunctionRow, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name};
@@ -12,7 +12,7 @@ use super::page::MARKS_LISTED;
 use super::{Report, kept_function};
 use crate::counters;
 
-/// The object, with a newline behind it.
+/// The object, with a newline at the end.
 pub fn json(report: &Report<'_>) -> String {
     let trace = report.trace;
     let meta = trace.meta();
@@ -167,7 +167,7 @@ fn threads(report: &Report<'_>) -> Value {
             "segments_lost_events": thread.missing,
             "open_calls": thread.open_calls,
             "unwound": thread.unwound,
-            // The runtime knows nothing of thunks.
+            // The runtime counts exits of thunks as orphan exits.
             "orphan_exits": thread.orphan_exits.saturating_sub(*thunk_exits),
             "deep_events": thread.deep,
             "ring_size": ring_size(thread.key.snapshot),

@@ -1,6 +1,6 @@
-//! `everycall info`: what a trace holds, and what it lost.
+//! `everycall info`: what a trace contains, and what it lost.
 //!
-//! - `page`: for people; `json`: for programs.
+//! - `page`: text; `json`: machine-readable.
 
 mod json;
 mod page;
@@ -24,7 +24,7 @@ pub use page::signal_name;
 /// Functions that are listed in each order.
 const FUNCTIONS_LISTED: usize = 10;
 
-/// All that is told about a trace.
+/// Everything that is shown about a trace.
 struct Report<'a> {
     path: &'a Path,
     trace: &'a Trace<'a>,
@@ -41,7 +41,7 @@ struct Report<'a> {
     calendar: Calendar,
 }
 
-/// What stands for the name of a kept call's function.
+/// The displayed name of a kept call's function.
 fn kept_function(kept: &KeptCall) -> &str {
     match &kept.function {
         Some(function) => function,

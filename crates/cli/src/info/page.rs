@@ -1,4 +1,4 @@
-//! What a trace holds, for people, in 80 columns.
+//! The contents of a trace as text, in 80 columns.
 
 use std::fmt::{self, Write};
 
@@ -18,19 +18,19 @@ use crate::written::{is_of_no_function, named_late, not_armed};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
-/// Columns of the names of fields.
+/// Columns for the names of fields.
 const LABEL: usize = 12;
-/// Threads, modules and children that are listed one by one.
+/// Largest number of threads, modules and children that are listed.
 const LISTED: usize = 32;
-/// Kept calls that are listed.
+/// Largest number of kept calls that are listed.
 const KEPT_LISTED: usize = 100;
-/// Generations of processes that are indented.
+/// Largest number of generations of processes that are indented.
 const GENERATIONS_INDENTED: usize = 8;
-/// Functions whose dropped calls are listed.
+/// Largest number of functions whose dropped calls are listed.
 const DROPPED_LISTED: usize = 10;
-/// Functions that were off for the budget that are listed.
+/// Largest number of functions that are listed because they were off for the budget.
 const COSTLY_LISTED: usize = 20;
-/// Names of labels, instants and spans that are listed.
+/// Largest number of names of labels, instants and spans that are listed.
 pub const MARKS_LISTED: usize = 10;
 
 /// The page.
@@ -123,7 +123,7 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let is_of_living = |reason| matches!(reason, Reason::Request | Reason::Trigger);
         let was_asked = report.trace.snapshots().iter().any(|snapshot| is_of_living(snapshot.reason));
         let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
-        // Calls that were kept of a program that ran, and nothing else.
+        // Kept calls of a running program, and nothing else.
         let is_running = report.trace.snapshots().is_empty()
             && report.trace.processes().iter().any(|process| process.ending == Ending::Running);
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
@@ -205,7 +205,7 @@ fn processes(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     heading(out, &Several(processes.len() as u64, "process", "processes").to_string())?;
     writeln!(out, "  {:>8}  {:>10}{:>10}  {:<8} command", "pid", "begin", "took", "end")?;
-    for relative in trace.family().iter().take(LISTED) {
+    for relative in trace.process_tree().iter().take(LISTED) {
         let process = &processes[relative.process];
         let ns = |ticks: Option<u64>| ticks.map(|ticks| trace.clock().ns(ticks));
         let (start, end) = (ns(process.start_ticks), ns(process.end_ticks));
@@ -283,7 +283,7 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    // One file may be loaded in many processes.
+    // Several processes may load the same file.
     let all = report.trace.modules().iter().enumerate();
     let modules: Vec<_> =
         all.filter(|(index, module)| module.same_file == *index).map(|(_, module)| module).collect();
@@ -340,7 +340,7 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// How long the trace is, and which part of the run that is where older calls aren't in it.
+/// The length of the trace, and which part of the run it is if older calls are missing.
 fn covers(trace: &Trace<'_>) -> String {
     let end = end_ns(trace);
     let first = trace.threads().iter().filter_map(|thread| thread.reach).map(|(first, _)| first).min();
@@ -352,7 +352,7 @@ fn covers(trace: &Trace<'_>) -> String {
     }
 }
 
-/// What a session asked for.
+/// What a session recorded.
 fn session_text(session: &Session) -> String {
     let rules = |set: &FunctionSet| {
         let rules = set.rules.iter().map(|rule| {
@@ -374,7 +374,7 @@ fn session_text(session: &Session) -> String {
     text
 }
 
-/// What was off to keep to the budget, and when.
+/// What was off to keep the budget, and when.
 fn budget(out: &mut String, report: &Report<'_>) -> fmt::Result {
     let Some(budget) = &report.budget else { return Ok(()) };
     heading(out, "Budget")?;
@@ -427,7 +427,7 @@ fn budget(out: &mut String, report: &Report<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Short calls that were only counted, and the functions with the most of them.
+/// Short calls that were dropped, and the functions with the most of them.
 fn dropped(out: &mut String, report: &Report<'_>) -> fmt::Result {
     let Some(dropped) = &report.dropped else { return Ok(()) };
     heading(out, "Dropped calls")?;
@@ -547,7 +547,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
     paragraph(out, "`everycall replay --kept NUMBER` and `everycall export --kept NUMBER` show one.")
 }
 
-/// What a kept call's tail call means for its time.
+/// The effect of a kept call's tail call on its time.
 fn tail_note(tail: &KeptTail) -> String {
     let target = tail.target.as_deref().map(clean);
     let untraced =
@@ -635,7 +635,7 @@ fn more(out: &mut String, count: usize) -> fmt::Result {
     if count > LISTED { writeln!(out, "  ... and {} more", count - LISTED) } else { Ok(()) }
 }
 
-/// A field, its text broken between words where it is long.
+/// Writes a field; long text is wrapped between words.
 fn field(out: &mut String, label: &str, text: &str) -> fmt::Result {
     let text = if text.is_empty() { "unknown" } else { text };
     for (number, line) in lines(text, WIDTH - LABEL).iter().enumerate() {
@@ -664,7 +664,7 @@ fn lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Without control characters, which a terminal would obey.
+/// The text without control characters, which could control a terminal.
 fn clean(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }

@@ -1,4 +1,4 @@
-//! The columns of the table for people.
+//! The columns of the text table.
 
 use everycall_analysis::{Order, Sums};
 use everycall_units::{Count, Duration};
@@ -11,17 +11,18 @@ pub const BARS: usize = 10;
 pub enum Column {
     /// A number that rows can be sorted by.
     Number(Order),
-    /// Own time as a part of all own time.
+    /// Own time as a share of all own time.
     Percent,
-    /// How durations are distributed.
+    /// Distribution of durations.
     Histogram,
     /// Truncated calls.
     Truncated,
-    /// Time behind tail calls, at most.
+    /// Upper bound of the time after tail calls.
     TailAtMost,
 }
 
-/// All columns in the order in which they are shown, each with its rank: those of the highest rank go first where there is no room.
+/// All columns in display order, each with its rank: if there isn't enough room, those of the
+/// highest rank are removed first.
 pub const ALL: [(Column, u8); 15] = [
     (Column::Number(Order::Calls), 0),
     (Column::Number(Order::TotalTime), 0),
@@ -51,12 +52,12 @@ impl Column {
         }
     }
 
-    /// Whether it is left out where all of its cells would be empty.
+    /// Whether it is removed if all of its cells are empty.
     pub fn is_optional(self) -> bool {
         matches!(self, Column::Number(Order::Unwound) | Column::Truncated | Column::TailAtMost)
     }
 
-    /// What stands in a row; empty where there is nothing.
+    /// The text of a row's cell; empty if there is no value.
     pub fn cell(self, sums: &Sums, scale: &Scale) -> String {
         let none = String::new();
         match self {

@@ -17,7 +17,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// What `--fail-if` says.
+/// The conditions of `--fail-if`.
 pub fn conditions(arguments: &ReportArguments) -> Result<Vec<Condition>, Failure> {
     let read = |text: &String| Condition::parse(text).map_err(|error| Failure::new(exit_code::USAGE, error));
     let conditions: Vec<Condition> = arguments.diff.fail_if.iter().map(read).collect::<Result<_, _>>()?;
@@ -89,7 +89,7 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     verdict(arguments, &conditions, &diff)
 }
 
-/// The rows in the order that was asked for.
+/// The rows in the requested order.
 fn rows<'d>(diff: &'d Diff, arguments: &ReportArguments) -> Vec<&'d DiffRow> {
     let mut rows: Vec<&DiffRow> = diff.rows.iter().collect();
     if arguments.sort != Order::OwnTime {
@@ -235,7 +235,7 @@ fn objects(diff: &Diff, rows: &[&DiffRow]) -> Vec<Value> {
         Value::Object(object)
     };
     let objects: Vec<Value> = rows.iter().map(object).collect();
-    // All lines of a CSV have all columns.
+    // All lines of a CSV file have all columns.
     let names: Vec<String> = objects
         .iter()
         .filter_map(Value::as_object)
@@ -249,7 +249,7 @@ fn objects(diff: &Diff, rows: &[&DiffRow]) -> Vec<Value> {
     objects.iter().map(whole).collect()
 }
 
-/// Which conditions hold, and the exit code.
+/// Reports which conditions hold. Returns the exit code.
 fn verdict(arguments: &ReportArguments, conditions: &[Condition], diff: &Diff) -> Result<ExitCode, Failure> {
     let mut functions = everycall_analysis::Functions::default();
     for row in &diff.rows {
@@ -282,7 +282,7 @@ fn verdict(arguments: &ReportArguments, conditions: &[Condition], diff: &Diff) -
     Ok(if is_failed { ExitCode::from(exit_code::CONDITION_HOLDS) } else { ExitCode::SUCCESS })
 }
 
-/// The same without a comparison: conditions on the numbers themselves.
+/// The same without a comparison: conditions on absolute numbers.
 pub fn check(
     arguments: &ReportArguments,
     conditions: &[Condition],

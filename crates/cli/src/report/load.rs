@@ -1,4 +1,4 @@
-//! Files into profiles.
+//! Loads files into profiles.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -22,13 +22,13 @@ pub struct Load {
     pub filter: Filter,
     kept: Option<usize>,
     names: NameOptions,
-    /// Whether calls are left out.
+    /// Whether a filter leaves out calls.
     has_filter: bool,
-    /// Whether calls go on until what they jumped to has ended.
+    /// Whether the duration of calls includes their tail calls.
     follows_tails: bool,
 }
 
-/// What is told of a file that was read.
+/// Facts about a file that was read.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub path: PathBuf,
@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// Of a run in a file that `merge` wrote.
+    /// The facts about a run in a file of `merge`.
     fn stored(path: &Path, run: &StoredRun) -> Run {
         let text = |name: &str| run.about.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let number = |name: &str| run.about.get(name).and_then(Value::as_u64);
@@ -82,7 +82,7 @@ impl Run {
         }
     }
 
-    /// For programs.
+    /// In machine-readable form.
     pub fn json(&self) -> Value {
         json!({
             "file": self.path.to_string_lossy(),
@@ -97,7 +97,7 @@ impl Run {
     }
 }
 
-/// Whether a filter lets everything through.
+/// Whether a filter passes everything.
 fn is_default(filter: &Filter) -> bool {
     let Filter {
         pids,
@@ -126,14 +126,14 @@ fn is_default(filter: &Filter) -> bool {
 }
 
 impl Load {
-    /// What the options of `report` ask for.
+    /// Evaluates the options of `report`.
     pub fn new(arguments: &ReportArguments) -> Result<Load, Failure> {
         let full_names = arguments.format != TableFormat::Text;
         let load = Load::with(arguments.filter.clone(), &arguments.symbols, full_names)?;
         Ok(load.with_tails(arguments.tails))
     }
 
-    /// What these options ask for.
+    /// Evaluates these options.
     pub fn with(
         filter: FilterArguments,
         symbols: &SymbolArguments,
@@ -147,7 +147,7 @@ impl Load {
         Ok(Load { filter, kept, names, has_filter, follows_tails: false })
     }
 
-    /// Opens a trace, says what is damaged in it, and lets `with` look at it.
+    /// Opens a trace, reports its damage, and passes it to `with`.
     pub fn view<T>(&self, path: &Path, with: impl FnOnce(&TraceView<'_>) -> T) -> Result<(T, Run), Failure> {
         if stored_text(path).is_ok_and(|text| text.is_some()) {
             return Err(Failure::of(path, HOLDS_SUMS));
@@ -164,7 +164,7 @@ impl Load {
         Ok((result, Run::of(path, &trace)))
     }
 
-    /// The same once more: what is to be said was said.
+    /// Opens a trace again, without reporting.
     pub fn quietly<T>(&self, path: &Path, with: impl FnOnce(&TraceView<'_>) -> T) -> Result<T, Failure> {
         let mut file = traces::open(path)?;
         traces::select(&mut file, self.kept, path)?;
@@ -173,12 +173,12 @@ impl Load {
         Ok(with(&TraceView::new(&trace, &names)))
     }
 
-    /// The same; with `follows_tails`, calls go on until what they jumped to has ended.
+    /// The same; with `follows_tails`, the duration of calls includes their tail calls.
     pub fn with_tails(self, follows_tails: bool) -> Load {
         Load { follows_tails, ..self }
     }
 
-    /// One without calls.
+    /// An empty profile.
     pub fn profile(&self, by: Grouping) -> Profile {
         let profile = Profile::by(by);
         if self.follows_tails { profile.with_tails() } else { profile }
@@ -208,7 +208,7 @@ impl Load {
         Ok(runs)
     }
 
-    /// The runs in a file that `merge` wrote; `None` if it is another one.
+    /// The runs in a file of `merge`; `None` if it is another file.
     fn stored(&self, path: &Path) -> Result<Option<Vec<StoredRun>>, Failure> {
         let Some(text) = stored_text(path).map_err(|error| Failure::of(path, error))? else {
             return Ok(None);
@@ -250,7 +250,7 @@ impl Load {
         Ok(runs)
     }
 
-    /// Says why no call of a file is shown.
+    /// Reports why no call of a file is shown.
     fn explain_emptiness(&self, view: &TraceView<'_>, path: &Path) {
         let path = path.display();
         if let Some(label) = &self.filter.label
@@ -267,16 +267,16 @@ impl Load {
         }
     }
 
-    /// Says what is missing in the numbers.
+    /// Reports what the numbers lack.
     pub fn explain(&self, profile: &Profile, _runs: &[Run], paths: &[PathBuf]) {
         notes::print(profile, paths);
     }
 }
 
-/// Why a file that `merge` wrote is not enough.
+/// Why a file of `merge` is not enough.
 const HOLDS_SUMS: &str = "contains sums of functions, not calls; name the traces";
 
-/// The bytes of a file that begins as those that `merge` writes; `None` if it is another one.
+/// The bytes of a file that begins like a file of `merge`; `None` if it is another file.
 fn stored_text(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let Ok(mut file) = everycall_analysis::open_for_reading(path) else { return Ok(None) };
     if !file.metadata()?.is_file() {
@@ -290,7 +290,7 @@ fn stored_text(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// Says in what the runs differ, so that their times can't be compared.
+/// Warns if runs differ in ways that make their times incomparable.
 pub fn mixed(runs: &[Run]) {
     let all = |of: fn(&Run) -> &str| -> BTreeSet<&str> {
         runs.iter().map(of).filter(|text| !text.is_empty()).collect()

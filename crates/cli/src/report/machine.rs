@@ -1,4 +1,4 @@
-//! All numbers for programs: CSV and JSON. docs/report.md has their meaning.
+//! All numbers in machine-readable form: CSV and JSON. docs/report.md defines them.
 
 use everycall_analysis::{Key, Notes, Profile, Row, Sums};
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use super::Run;
 pub const PERCENTILES: [(&str, u32); 4] =
     [("p50_ns", 5_000), ("p90_ns", 9_000), ("p99_ns", 9_900), ("p99_9_ns", 9_990)];
 
-/// All numbers of a group by name; none where there is no call whose duration is known.
+/// All numbers of a group by name; `None` if no call has a known duration.
 pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
     let times = &sums.times;
     let own = [
@@ -36,7 +36,7 @@ pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
     all
 }
 
-/// What a group is, by name.
+/// The identity of a group, by name.
 pub fn key(profile: &Profile, key: &Key) -> Vec<(&'static str, Value)> {
     let function = |number: u32| profile.functions().get(number).cloned().unwrap_or_default();
     match key {
@@ -60,7 +60,7 @@ pub fn key(profile: &Profile, key: &Key) -> Vec<(&'static str, Value)> {
         Key::Module(module) => vec![("module", json!(module))],
         Key::File(file) => vec![("file", json!(file))],
         Key::Label { is_set, value } => {
-            // Above 2^53, numbers of JSON lose digits.
+            // JSON numbers above 2^53 lose digits.
             let value =
                 value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) });
             vec![("has_label", json!(is_set)), ("value", json!(value))]
@@ -83,7 +83,7 @@ pub fn object(of: Vec<(&'static str, Value)>, sums: &Sums) -> Value {
     Value::Object(object)
 }
 
-/// What is missing in the numbers.
+/// What the numbers lack.
 pub fn notes(notes: &Notes) -> Value {
     let numbers = Notes::NAMES.iter().zip(notes.numbers());
     Value::Object(numbers.map(|(name, number)| ((*name).to_owned(), json!(number))).collect())

@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::output::print;
 pub use load::{Load, Run, mixed};
 
-/// Rows for people, unless they ask for more.
+/// Default number of rows in text.
 const ROWS: usize = 50;
 
 /// Runs the verb.
@@ -118,7 +118,7 @@ pub fn print_table(
     Ok(())
 }
 
-/// How many rows are shown.
+/// The number of rows to show.
 fn limit(arguments: &ReportArguments) -> usize {
     match arguments.limit {
         Some(0) => usize::MAX,
@@ -128,7 +128,7 @@ fn limit(arguments: &ReportArguments) -> usize {
     }
 }
 
-/// Columns that there are; none where they don't end.
+/// The width in columns; `None` if unlimited.
 fn width(arguments: &ReportArguments) -> Option<usize> {
     if let Some(width) = arguments.width {
         return Some(width.into());
@@ -142,7 +142,7 @@ fn terminal_width() -> Option<usize> {
     size.map(|size| size.ws_col.into()).filter(|width| *width > 0)
 }
 
-/// What a group is called in its column.
+/// The heading of the groups' column.
 fn heading(by: &Grouping) -> &str {
     match by {
         Grouping::Function => "function",
@@ -155,7 +155,7 @@ fn heading(by: &Grouping) -> &str {
     }
 }
 
-/// A row's name, for people, on one line.
+/// The displayed name of a row, on one line.
 fn shown_key(profile: &Profile, row: &Row<'_>) -> String {
     clean(&row.key.shown(profile.functions()))
 }

@@ -48,7 +48,7 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
         })?;
         runs.push(run);
     }
-    // By the linker's names, and by those of the source: of a constructor's clones, one is enough.
+    // By linker names and by source names: of a constructor's clones, one call is enough.
     let functions = profile.functions().all().iter();
     let called: HashSet<&str> = functions
         .flat_map(|function| function.symbols.iter().chain([&function.identity.name]))
@@ -105,7 +105,7 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// The functions of a module's file; says why not.
+/// The functions of a module's file; reports why they can't be read.
 fn open(path: &Path, build_id: &[u8]) -> Option<FunctionTable> {
     match FunctionTable::open(path) {
         Ok(table) if !build_id.is_empty() && table.build_id() != build_id => {
@@ -131,7 +131,7 @@ fn never_called(
     dropped: &HashSet<String>,
     never: &mut Vec<Never>,
 ) {
-    // Clones and parts of one function, such as its cold part, are one.
+    // Clones and parts of one function, such as its cold part, are one function.
     let mut of_module: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (index, function) in table.functions().iter().enumerate() {
         let (name, linkage_name) = (function.name(), function.linkage_name.clone());

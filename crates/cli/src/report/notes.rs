@@ -1,4 +1,4 @@
-//! What is missing in the numbers, as sentences on standard error.
+//! Messages on standard error about what the numbers lack.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use everycall_analysis::{Notes, Order, Profile};
 use everycall_io::say;
 use everycall_units::{Count, Several};
 
-/// Says what the numbers leave out.
+/// Reports what the numbers leave out.
 pub fn print(profile: &Profile, paths: &[PathBuf]) {
     let notes = &profile.notes;
     let rows = profile.rows(Order::Calls);
@@ -40,7 +40,7 @@ pub fn print(profile: &Profile, paths: &[PathBuf]) {
     print_notes(notes, paths);
 }
 
-/// Says what the traces lack.
+/// Reports what the traces lack.
 pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
     let path = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     if notes.lost > 0 {
@@ -92,7 +92,7 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
     }
 }
 
-/// Says that there are more rows.
+/// Reports that there are more rows.
 pub fn more_rows(count: usize) {
     say!("everycall: {} more; --limit 0 shows all", Several(count as u64, "row", "rows"));
 }

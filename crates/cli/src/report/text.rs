@@ -1,4 +1,4 @@
-//! The table for people, as wide as their terminal.
+//! The text table, as wide as the terminal.
 
 use everycall_analysis::{Grouping, Key, Profile, Row};
 use everycall_export::shortened_name;
@@ -9,15 +9,15 @@ use super::{heading, shown_key};
 
 /// How the table is laid out.
 pub struct Style<'a> {
-    /// Columns that there are; none where lines may be of any length.
+    /// The width in columns; `None` if lines may have any length.
     pub width: Option<usize>,
     pub by: &'a Grouping,
 }
 
-/// Names get so many columns, or as many as the longest one needs.
+/// Smallest width of names, unless all are shorter.
 const NAME_LEAST: usize = 30;
 
-/// The table, with a newline behind each row.
+/// The table, with a newline after each row.
 pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
     let scale = Scale::of(rows.iter().map(|row| row.sums));
     let all_own = profile.rows(everycall_analysis::Order::OwnTime);
@@ -64,7 +64,7 @@ fn taken(cells: &[(u8, Vec<String>)]) -> usize {
     cells.iter().map(|(_, column)| column_width(column) + 2).sum()
 }
 
-/// Leaves out columns, those of the highest rank first, until the others fit.
+/// Removes columns, those of the highest rank first, until the others fit.
 fn make_room(cells: &mut Vec<(u8, Vec<String>)>, width: usize) {
     while taken(cells) > width {
         let Some(rank) = cells.iter().map(|(rank, _)| *rank).max().filter(|rank| *rank > 0) else { return };
@@ -73,12 +73,12 @@ fn make_room(cells: &mut Vec<(u8, Vec<String>)>, width: usize) {
     }
 }
 
-/// A name in the columns that there are.
+/// A name, shortened to the width.
 fn fitting(key: &Key, name: &str, width: Option<usize>) -> String {
     let Some(width) = width.filter(|width| name.chars().count() > *width) else { return name.to_owned() };
     match key {
         Key::Function(_) => shortened_name(name, width),
-        // The end says most.
+        // The end of a name is the most informative part.
         _ => {
             let skipped = name.chars().count() - width.saturating_sub(1);
             std::iter::once('…').chain(name.chars().skip(skipped)).collect()

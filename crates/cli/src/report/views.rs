@@ -1,4 +1,4 @@
-//! The answers about one function, and the tree.
+//! The views of one function, and the tree.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Slowest calls, unless more are asked for.
+/// Default number of slowest calls.
 const SLOWEST: usize = 10;
 
 /// A pattern as `--trigger` and `enable` take it: a name with `*` and `?`, or `/REGEX/`.
@@ -32,12 +32,12 @@ pub fn pattern(text: &str) -> Result<NamePattern, Failure> {
     pattern.map_err(|error| Failure::new(exit_code::USAGE, format!("`{text}`: {error}")))
 }
 
-/// Whether a pattern means a function, by any of its names.
+/// Whether a pattern matches a function by one of its names.
 pub fn is_meant(pattern: &NamePattern, function: &Function) -> bool {
     pattern.matches(&function.identity.name) || function.symbols.iter().any(|symbol| pattern.matches(symbol))
 }
 
-/// That no function that was called is meant, with those that nearly are.
+/// The message that no called function matches, with similar names.
 pub fn nothing_matches(pattern: &NamePattern, functions: &Functions, arguments: &ReportArguments) -> Failure {
     let plain = |function: &Function| {
         let name = &function.identity.name;
@@ -57,7 +57,7 @@ pub fn nothing_matches(pattern: &NamePattern, functions: &Functions, arguments: 
     )
 }
 
-/// Adds all files to something, and says what the files have in common.
+/// Adds all files to `to`, and reports what the files have in common.
 fn each_file(
     load: &Load,
     arguments: &ReportArguments,
@@ -148,7 +148,7 @@ pub fn edges(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A table whose last column is a name that may be cut.
+/// A table whose last column is a name that may be shortened.
 pub fn fitted<const N: usize>(lines: &[[String; N]], width: Option<usize>) -> String {
     let column = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
     let taken: usize = (0..N - 1).map(|at| column(at) + 2).sum();
@@ -236,11 +236,12 @@ pub fn tree(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-/// The nodes that are shown, with their depths, outer ones first; and how many are not: those that are least in this order.
+/// The nodes to show with their depths, parents first, and how many are not shown: the last ones in
+/// this order.
 fn chosen(tree: &Tree, order: Order, limit: usize) -> (Vec<(usize, usize)>, usize) {
     let nodes = tree.nodes();
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    // A node without calls of its own is there for those below it.
+    // A node without calls of its own is shown because of its descendants.
     let mut is_used = vec![false; nodes.len()];
     for index in (1..nodes.len()).rev() {
         is_used[index] |= nodes[index].sums.calls > 0 || nodes[index].sums.own_ns > 0;
@@ -363,7 +364,7 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// A moment of a trace, as `--clock` says.
+/// A time in a trace, as `--clock` requests.
 fn began(shown: Shown, calendar: &Calendar, run: Option<&Run>, ns: u64) -> String {
     let clock = run.and_then(|run| run.clock.as_ref());
     match (shown, clock, clock.and_then(Clock::wall)) {
@@ -373,7 +374,7 @@ fn began(shown: Shown, calendar: &Calendar, run: Option<&Run>, ns: u64) -> Strin
     }
 }
 
-/// A moment of the trace, so exactly that `--since` finds it.
+/// A time in the trace, exact enough for `--since`.
 fn at(ns: u64) -> String {
     match ns {
         0..1_000_000 => format!("{}.{:03}us", ns / 1_000, ns % 1_000),
@@ -382,7 +383,7 @@ fn at(ns: u64) -> String {
     }
 }
 
-/// How a call is looked at.
+/// The command that shows a call.
 fn command(arguments: &ReportArguments, call: &SlowCall, name: &str) -> String {
     let file = arguments.traces.get(call.trace).map(|path| path.display().to_string()).unwrap_or_default();
     let plain = |text: &str| {
@@ -512,7 +513,7 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// What calls consist of, for each of them.
+/// A part of the calls, per call.
 struct Part {
     kind: &'static str,
     name: String,

@@ -1,13 +1,13 @@
-//! The command under test, and a traced program to use it on.
+//! The command under test, and a traced program for it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder of a test's own, and everycall in it.
+/// A folder for one test, and everycall in it.
 pub struct Workplace(tempfile::TempDir);
 
-/// What a command left.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: Option<i32>,
@@ -47,7 +47,7 @@ impl Workplace {
     /// The command `everycall`, without arguments.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_everycall"));
-        // The kit is shared by the tests of one build, and nobody's own cache is touched.
+        // The tests of one build share the kit, and the user's own cache isn't touched.
         command.current_dir(self.0.path()).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
         for name in ["EVERYCALL_RING_SIZE", "EVERYCALL_START", "LD_PRELOAD"] {
             command.env_remove(name);
@@ -55,12 +55,12 @@ impl Workplace {
         command
     }
 
-    /// Runs everycall with the words of `line`.
+    /// Runs everycall with the arguments in `line`.
     pub fn run(&self, line: &str) -> Outcome {
         self.command().args(line.split_whitespace()).output().unwrap().into()
     }
 
-    /// Runs everycall, which has to succeed.
+    /// Runs everycall, which must succeed.
     pub fn succeed(&self, line: &str) -> Outcome {
         let outcome = self.run(line);
         assert_eq!(outcome.code, Some(0), "{line}: {outcome:?}");
@@ -77,7 +77,7 @@ impl Workplace {
         command.env("EVERYCALL", env!("CARGO_BIN_EXE_everycall")).output().unwrap().into()
     }
 
-    /// Runs everycall, which has to fail with `code` and a sentence that holds all of `words`.
+    /// Runs everycall, which must fail with `code` and a message that contains all of `words`.
     pub fn fail(&self, line: &str, code: i32, words: &[&str]) {
         let outcome = self.run(line);
         is_failure(line, &outcome, code, words);

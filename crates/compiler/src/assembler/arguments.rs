@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::response;
 
-/// What `as` was asked to read, and everything else it was told.
+/// The input of `as`, and its other arguments.
 pub(super) struct Arguments {
     pub input: Input,
     /// The arguments without the input.
@@ -16,7 +16,7 @@ pub(super) struct Arguments {
 pub(super) enum Input {
     Stdin,
     File(OsString),
-    /// Several files, or a question such as `--version`: not gcc's doing, nothing to rewrite.
+    /// Several files, or a query such as `--version`: not from gcc, so nothing is rewritten.
     Other,
 }
 

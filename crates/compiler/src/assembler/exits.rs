@@ -1,5 +1,5 @@
-//! Exits that stay as the compiler made them: gcc's calls of `__return__` and clang's XRay sleds. What is added is unwind
-//! information alone, see [`super::frames`]. Lines stay where they are.
+//! Exits that stay as the compiler made them: gcc's calls of `__return__` and clang's XRay sleds.
+//! Only unwind information is added, see [`super::frames`]. The number of lines doesn't change.
 
 use std::io::{self, Write};
 
@@ -10,12 +10,12 @@ use super::rewriter;
 /// How clang's labels of entry and exit sleds begin.
 const SLED: &[u8] = b".Lxray_sled_";
 
-/// Whether there is anything to add.
+/// Whether the text has such exits.
 pub(super) fn are_in(text: &[u8]) -> bool {
     memchr::memmem::find(text, SLED).is_some() || rewriter::has_hook_calls(text)
 }
 
-/// Passes a text on, with the unwind information that exits need.
+/// Copies a text and adds the unwind information that exits need.
 pub(super) struct Exits<'a> {
     out: &'a mut dyn Write,
     frames: Frames,

@@ -26,7 +26,7 @@ const EXPRESSIONS: [u8; 2] = [0x10, 0x16];
 /// Directives that give a register, their first operand, a place.
 const SAVING: [&[u8]; 4] = [b".cfi_offset", b".cfi_rel_offset", b".cfi_register", b".cfi_val_offset"];
 
-/// Directives that go on elsewhere.
+/// Directives that continue in another section.
 const SECTIONS: [&[u8]; 8] =
     [b".section", b".text", b".data", b".bss", b".pushsection", b".popsection", b".previous", b".subsection"];
 
@@ -41,18 +41,18 @@ pub(super) struct Frames {
     place: Place,
 }
 
-/// Where the text is with regard to an exit whose registers are told as restored.
+/// The position relative to an exit whose registers are described as restored.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
     Outside,
-    /// The instruction that leaves the function is still to come.
+    /// The instruction that leaves the function follows.
     Before,
     Behind,
 }
 
 impl Frames {
-    /// What has to be written in front of a line. The line is the next one to be written.
+    /// The text to insert before a line, which is written next.
     pub(super) fn before(&mut self, line: &[u8], is_read: bool) -> &'static [u8] {
         let text = line.trim_ascii();
         let is_directive = text.starts_with(b".") && !ends_a_label(text);
@@ -60,7 +60,7 @@ impl Frames {
             None | Some(b'#') => false,
             _ if is_directive && leaves_section(text) => self.place == Place::Behind,
             _ if is_directive => text.starts_with(b".cfi_") && !text.starts_with(b".cfi_endproc"),
-            // Inline assembler may hold any number of statements.
+            // Inline assembler may contain any number of statements.
             _ if !is_read => true,
             _ if ends_a_label(text) => self.place == Place::Behind,
             _ if text.starts_with(b"nop") => false,
@@ -82,7 +82,7 @@ impl Frames {
         if ends && is_inside { b".cfi_restore_state;" } else { b"" }
     }
 
-    /// What has to be written in front of an exit's site.
+    /// The text to insert before an exit's site.
     pub(super) fn at_exit(&mut self) -> String {
         if self.saved == 0 || self.place != Place::Outside {
             return String::new();
@@ -115,7 +115,8 @@ impl Frames {
     }
 }
 
-/// gcc puts tables between the parts of a function, where its unwind information can't be gone on with.
+/// gcc puts tables between the parts of a function, across which its unwind information can't
+/// continue.
 fn leaves_section(directive: &[u8]) -> bool {
     let word = directive.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     SECTIONS.contains(&word)
@@ -156,7 +157,7 @@ fn number_of(text: &[u8]) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// The lines with what is put before them; `EXIT` stands for an exit's site.
+    /// The lines with the inserted text; `EXIT` stands for an exit's site.
     fn followed(text: &str) -> String {
         let mut frames = Frames::default();
         let mut out = String::new();

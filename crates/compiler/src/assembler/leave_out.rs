@@ -1,8 +1,10 @@
-//! Functions that a list leaves out: their hook calls and sleds go, before the other steps see the text.
+//! Removes the hook calls and sleds of functions that a list leaves out, before the other steps see
+//! the text.
 //!
-//! A compiler's text says of each function what patterns ask for: its name, its instructions, its jumps, its source
-//! file. Whether a function stays is known at its end, so the whole text is read first, and lines that would have to go
-//! are noted. Lines become empty rather than vanish, so that the assembler's diagnostics name the right ones.
+//! A compiler's text contains what patterns need: a function's name, instructions, jumps, and
+//! source file. Whether a function stays is known at its end. The whole text is therefore read
+//! first, and candidate lines are recorded. Removed lines become empty, so that the assembler's
+//! diagnostics have the right line numbers.
 
 use std::collections::HashMap;
 use std::io;
@@ -61,7 +63,7 @@ struct Function {
 #[derive(Default)]
 struct Reader {
     functions: Vec<Function>,
-    /// Lines that go with the function of this index, in order.
+    /// Lines to remove if the function with this index is left out, in order.
     removable: Vec<(Range<usize>, usize)>,
     /// Names declared as functions, until their labels.
     declared: Vec<Vec<u8>>,
@@ -72,7 +74,7 @@ struct Reader {
     part: u32,
     in_app: bool,
     is_in_sled_section: bool,
-    /// What belongs to a sled comes.
+    /// Whether the current lines belong to a sled.
     in_sled: bool,
     /// A `pushq %r10` that belongs to the next hook call, if one comes.
     push: Option<Range<usize>>,
@@ -279,7 +281,7 @@ fn without_comment(line: &[u8]) -> &[u8] {
     &line[..end.unwrap_or(line.len())]
 }
 
-/// Where the colon of a label stands that the text begins with.
+/// Position of the colon of a label at the beginning of the text.
 fn label_end(text: &[u8]) -> Option<usize> {
     if text.first() == Some(&b'"') {
         let end = 1 + text[1..].iter().position(|byte| *byte == b'"')?;

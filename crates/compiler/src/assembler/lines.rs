@@ -2,22 +2,22 @@
 
 use std::io::{self, BufRead};
 
-/// Longest line that is looked at; longer ones (data) are passed on.
+/// Longest line that is parsed; longer ones (data) are copied.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 
-/// What is done with a text's lines.
+/// Processes the lines of a text.
 pub(super) trait Lines {
-    /// A whole line, with its end.
+    /// A complete line, with its end.
     fn line(&mut self, line: &[u8]) -> io::Result<()>;
 
-    /// Part of a line that is too long to be looked at.
+    /// A part of a line that is too long to be parsed.
     fn pass(&mut self, part: &[u8]) -> io::Result<()>;
 
     /// The text is over.
     fn finish(self) -> io::Result<()>;
 }
 
-/// Hands a whole text over.
+/// Reads a whole text and passes its lines on.
 ///
 /// # Errors
 ///

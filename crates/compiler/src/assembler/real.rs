@@ -1,7 +1,8 @@
-//! The assembler that does the work: the one that the compiler would have run.
+//! The real assembler: the one that the compiler would have run.
 //!
-//! gcc runs GNU `as`. clang has its own inside, which knows all that clang writes; it runs this step because it was told
-//! to take an assembler from outside, and is then run once more as that assembler.
+//! gcc runs GNU `as`. clang has an integrated assembler, which supports everything that clang
+//! writes. clang runs this step because an option made it use an external assembler, and is then
+//! run again as that assembler.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -15,11 +16,11 @@ pub(super) enum Assembler {
     Clang(PathBuf),
 }
 
-/// Options of `as` whose value is the next argument, and that clang takes likewise.
+/// Options of `as` with a value in the next argument that clang accepts, too.
 const ALIKE: [&[u8]; 2] = [b"-o", b"-I"];
 
 impl Assembler {
-    /// clang, where it runs this program; else gcc's own folders come first, in the order it gives them.
+    /// clang, if it runs this program; otherwise gcc's own folders come first, in gcc's order.
     pub(super) fn find() -> Option<Assembler> {
         if let Some(clang) = parent().filter(|path| is_clang(path)) {
             return Some(Assembler::Clang(clang));
@@ -46,14 +47,14 @@ impl Assembler {
         command
     }
 
-    /// Reads a file that isn't changed, which may be the user's.
+    /// Reads an unchanged file, which may be the user's.
     pub(super) fn on_file(&self, args: &[OsString], name: &OsStr) -> Command {
         let mut command = self.command(args, true);
         command.arg(name);
         command
     }
 
-    /// Does what was asked for, as it was asked for.
+    /// Runs the assembler with unchanged arguments.
     pub(super) fn unchanged(&self, args: &[OsString]) -> Command {
         let mut command = match self {
             Assembler::Gnu(path) => Command::new(path),
@@ -80,9 +81,9 @@ impl Assembler {
             if ALIKE.contains(&bytes) {
                 command.arg(arg).args(rest.next());
             } else if bytes == b"--64" {
-                // The only machine there is.
+                // The only supported architecture.
             } else if bytes.starts_with(b"-g") {
-                // The text of a compiler brings its own line information.
+                // A compiler's text has its own line information.
                 command.args(has_debug_options.then_some(arg));
             } else {
                 command.arg("-Xassembler").arg(arg);

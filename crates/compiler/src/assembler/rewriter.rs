@@ -27,10 +27,10 @@ use everycall_format::site::site_kind;
 use super::frames::Frames;
 use super::lines::{self, Lines};
 
-/// More than this never stands between a push and the hook call that it belongs to.
+/// Largest distance between a push and its hook call.
 const PENDING_BYTES_MAX: usize = 4096;
 
-/// Whether there is anything to rewrite.
+/// Whether the text has hook calls.
 pub(super) fn has_hook_calls(text: &[u8]) -> bool {
     [&b"\t__fentry__"[..], b"*__fentry__", b"\t__return__", b"*__return__"]
         .iter()
@@ -58,7 +58,7 @@ struct Rewriter<'a> {
     section: Section,
     previous_section: Section,
     section_stack: Vec<(Section, Section)>,
-    /// The first site in each section, behind which the section's records are ordered.
+    /// The first site in each section, after which the section's records are ordered.
     anchors: HashMap<Section, u32>,
     /// The name of the last `.type NAME, @function`, until its label.
     declared: Vec<u8>,
@@ -180,7 +180,7 @@ impl<'a> Rewriter<'a> {
         self.pass(line)
     }
 
-    /// Section changes and function declarations; everything else is passed on unread.
+    /// Handles section changes and function declarations; everything else is copied.
     fn directive(&mut self, directive: &[u8]) -> io::Result<()> {
         let end = directive.iter().position(|byte| byte.is_ascii_whitespace()).unwrap_or(directive.len());
         let (word, operands) = (&directive[..end], directive[end..].trim_ascii());
@@ -253,7 +253,7 @@ impl<'a> Rewriter<'a> {
                 self.open_exit = Some(label);
                 return self.pass(b"\n");
             }
-            // The exit of a thunk, whose entry gcc leaves out: half a call is worse than none.
+            // The exit of a thunk, whose entry gcc leaves out: an exit alone would be misleading.
             Some(Hook::Exit) => return self.pass(b"\n"),
             Some(Hook::Entry) | None => {}
         }
@@ -290,14 +290,14 @@ impl<'a> Rewriter<'a> {
         self.pass(b"\n")
     }
 
-    /// Lines that were pending back for a hook call that didn't come.
+    /// Writes pending lines, because no hook call followed.
     fn release_pending(&mut self) -> io::Result<()> {
         let pending = std::mem::take(&mut self.pending);
         self.pass(&pending.push)?;
         self.pass(&pending.behind)
     }
 
-    /// Writes the line, or keeps it behind the push that is pending.
+    /// Writes the line, or adds it to the pending push.
     fn postpone_or_pass(&mut self, line: &[u8]) -> io::Result<()> {
         if !self.pending.is_pending() {
             return self.pass(line);
@@ -368,7 +368,7 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-/// `f.cold`, or `f.cold.1`, holds the seldom parts of `f`.
+/// `f.cold`, or `f.cold.1`, holds the rarely executed parts of `f`.
 pub(super) fn is_cold_part(name: &[u8], function: &[u8]) -> bool {
     !function.is_empty() && name.strip_prefix(function).is_some_and(|rest| rest.starts_with(b".cold"))
 }
@@ -420,7 +420,8 @@ pub(super) fn is_r10_instruction(instruction: &[u8], mnemonic: &[u8]) -> bool {
     instruction.strip_prefix(mnemonic).is_some_and(|operand| operand.trim_ascii() == b"%r10")
 }
 
-/// What leaves the function behind an exit site: a return, or a jump into another function.
+/// The instruction that leaves the function after an exit site: a return, or a jump into another
+/// function.
 fn kind_of_exit(instruction: &[u8]) -> u32 {
     let mut words =
         instruction.split(|byte| byte.is_ascii_whitespace() || *byte == b';').filter(|word| !word.is_empty());
@@ -547,7 +548,7 @@ mod tests {
         assert!(out.contains(".popsection;\t.section\t.data\n"), "{out}");
     }
 
-    /// Pieces of gcc's text in any order: no panic, every line kept, every record closed.
+    /// Pieces of gcc's text in any order: no panic, no lost line, no incomplete record.
     #[test]
     fn jumbled_text_stays_whole() {
         let pieces = [

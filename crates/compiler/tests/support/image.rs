@@ -1,4 +1,4 @@
-//! What a linked file holds: functions of the test programs and the places where they call hooks.
+//! The functions of the test programs in a linked file, and the places where they call hooks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,15 +8,15 @@ use object::elf;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-/// Tag of the dynamic entry that says: code has to be written to before it runs.
+/// Tag of the dynamic entry for text relocations.
 const DT_TEXTREL: u64 = 22;
 
-/// A place where a hook is called or can be.
+/// A place where a hook is called or can be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub address: u64,
     pub is_exit: bool,
-    /// The function's start, where the file lists it.
+    /// The function's start, if the file lists it.
     pub function: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Image {
         Image { functions, places, is_stack_executable, has_text_relocations }
     }
 
-    /// The function at an address, its cold part taken for itself.
+    /// The function at an address; its cold part counts as a function.
     pub fn function_at(&self, address: u64) -> Option<&str> {
         let found = self.functions.iter().find(|(_, (start, end))| (*start..*end).contains(&address));
         found.map(|(name, _)| whole(name))
@@ -108,7 +108,7 @@ fn is_of_the_programs(name: &str) -> bool {
         || name.starts_with("_ZL15t_through")
 }
 
-/// Thunks adjust a pointer and go on in the function proper, which is traced.
+/// Thunks adjust a pointer and continue in the actual function, which is traced.
 pub fn is_thunk(name: &str) -> bool {
     name.starts_with("_ZTh") || name.starts_with("_ZTc") || name.starts_with("_ZTv")
 }

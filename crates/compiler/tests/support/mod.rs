@@ -1,4 +1,4 @@
-//! A folder of its own for each test: the prefix under its names, the oracle as its kit, an empty folder for
+//! A folder for each test: the prefix under its names, the oracle as its kit, an empty folder for
 //! temporary files, and a cache.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -44,7 +44,7 @@ impl Lab {
         lab
     }
 
-    /// Where commands run; starts out empty.
+    /// The folder where commands run; initially empty.
     pub fn work(&self) -> PathBuf {
         self.root.join("work")
     }
@@ -65,7 +65,7 @@ impl Lab {
         fs::read(self.work().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// A command line of words parted by spaces, run in the work folder.
+    /// A command line of words separated by spaces, run in the work folder.
     pub fn command(&self, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().unwrap());
@@ -89,7 +89,7 @@ impl Lab {
         output
     }
 
-    /// Runs what has to succeed in silence on standard error; gives its standard output.
+    /// Runs a command that must succeed with an empty standard error; returns its standard output.
     pub fn ok(&self, command: &mut Command) -> String {
         let output = self.run(command);
         let errors = String::from_utf8_lossy(&output.stderr);

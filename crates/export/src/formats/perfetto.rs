@@ -47,7 +47,7 @@ use self::details::{DetailTexts, put_jumped, put_tail};
 use self::fields::{annotation, event, interned, packet};
 use self::packets::{SEQUENCE_PROCESS, close_small, open_small, put_entry, put_packet};
 use self::parts::{
-    put_clock, put_family, put_labels, put_number, put_process, put_remarks, put_text, put_value,
+    put_clock, put_labels, put_number, put_process, put_process_tree, put_remarks, put_text, put_value,
 };
 
 const CLOCK_REALTIME: u64 = 1;
@@ -90,7 +90,7 @@ impl<'o, S: Source> DrawnSink<'o, S> for Perfetto<'o> {
                 });
             });
         }
-        put_family(bytes, export.source.processes());
+        put_process_tree(bytes, export.source.processes());
     }
 
     fn thread(

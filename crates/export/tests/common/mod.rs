@@ -333,7 +333,7 @@ pub fn counters() -> Program {
 
 /// A process, its forked child, and another program that the child executes.
 #[allow(dead_code, reason = "not every test file has several processes")]
-pub fn family() -> Program {
+pub fn process_tree() -> Program {
     let mut program = Program::default();
     program.thread(100, "app").begin(0, 1_000).begin(1, 2_000).end(3_000).end(90_000);
     program.process(101, 100, &["./app", "--work"]).thread(101, "app").begin(1, 20_000).end(40_000);

@@ -1,9 +1,10 @@
-//! The shared memory between the traced process and us: made here, written there, read here.
+//! The memory shared with the traced process: created and read here, written there.
 //!
-//! It is read through its file descriptor, not through a mapping: so reading can't fault, unused parts stay
-//! unused (a hole reads as zeros), and a limit on our address space doesn't matter.
+//! It is read through its file descriptor instead of a mapping. Reading therefore can't fault,
+//! unused parts stay unused (a hole reads as zeros), and a limit on our address space doesn't
+//! matter.
 //!
-//! Sizes and offsets come from the header that we wrote, never from what stands in the arena now.
+//! Sizes and offsets come from the header that we wrote, never from the arena's present contents.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,22 +23,22 @@ use crate::memory::memory_file;
 use crate::memory::shared_pool::SharedPool;
 use crate::sys::proc_files::Name;
 
-/// From which duration on calls are recorded.
+/// The duration below which calls aren't recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinDuration {
-    /// In nanoseconds, as it was asked for.
+    /// In nanoseconds, as requested.
     pub nanoseconds: u64,
     /// In ticks.
     pub ticks: u64,
 }
 
-/// Which calls are counted, and not recorded.
+/// Which calls are counted instead of recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unrecorded {
     /// None.
     #[default]
     Nothing,
-    /// Those that take less and call nothing that is recorded.
+    /// Shorter calls that call no recorded function.
     Short(MinDuration),
     /// All.
     Everything,
@@ -47,13 +48,13 @@ pub enum Unrecorded {
 #[derive(Debug)]
 pub struct Arena {
     file: OwnedFd,
-    /// As it was written; the arena's own copy may be changed by the traced process.
+    /// The header as we wrote it; the traced process may change the arena's copy.
     layout: ArenaHeader,
 }
 
 impl Arena {
-    /// Makes an arena with these sizes and offsets, whose threads may take `trigger_memory` bytes
-    /// beyond their rings for triggers.
+    /// Creates an arena with these sizes and offsets. Threads may use `trigger_memory` bytes beyond
+    /// their rings for triggers.
     ///
     /// # Errors
     ///
@@ -91,17 +92,17 @@ impl Arena {
         Ok(Arena { file, layout })
     }
 
-    /// Nobody else takes it from here on, whatever stands in the hub.
+    /// From here on no other process can take it, whatever the hub contains.
     pub(crate) fn unmark_spare(&self) -> io::Result<()> {
         Ok(rustix::fs::fchmod(&self.file, Mode::from_raw_mode(OWNER_MODE))?)
     }
 
-    /// How the hub names it: its descriptor, plus 1.
+    /// Its number in the hub: its descriptor plus 1.
     pub(crate) fn number(&self) -> u32 {
         self.file.as_raw_fd().unsigned_abs() + 1
     }
 
-    /// Its pool of segments, in our memory.
+    /// Its pool of segments, mapped into our memory.
     pub(crate) fn shared_pool(&self) -> io::Result<SharedPool> {
         SharedPool::map(self.file.as_fd(), &self.layout)
     }
@@ -112,12 +113,12 @@ impl Arena {
         self.file.as_fd()
     }
 
-    /// Its memory file's number; 0, which is none's, where the kernel doesn't tell.
+    /// The inode of its memory file; 0, which no file has, if the kernel doesn't provide it.
     pub(crate) fn inode(&self) -> u64 {
         memory_file::inode(&self.file)
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that it occupies.
     pub(crate) fn allocated(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_blocks.unsigned_abs() * 512)
     }
@@ -128,14 +129,16 @@ impl Arena {
         &self.layout
     }
 
-    /// The header as it is now: its counts and process ids are the traced process's word.
+    /// The present header: its counts and process ids come from the traced process and are
+    /// untrusted.
     #[must_use]
     pub fn header(&self) -> ArenaHeader {
         self.read_at(0)
     }
 
-    /// The command line that its process was started with, each word ended by a zero byte but where it is cut; and the name that it
-    /// had then. `None` where the process hasn't said so; the traced process's word, too.
+    /// The command line that its process was started with, each word ended by a zero byte unless it
+    /// is truncated, and the process's name at that time. `None` if the process hasn't provided
+    /// them. Untrusted.
     #[must_use]
     pub fn beginning(&self) -> Option<(Vec<u8>, Name)> {
         let mut bytes = [0; (PAGE - CRASH_OFFSET) as usize];
@@ -157,7 +160,7 @@ impl Arena {
         self.read_at(self.layout.modules_offset + index * ModuleEntry::SIZE as u64)
     }
 
-    /// The path of a module; `None` where it has none, or one that lies outside of the paths.
+    /// The path of a module; `None` if it has none, or if it lies outside of the path area.
     #[must_use]
     pub fn module_path(&self, module: &ModuleEntry) -> Option<Vec<u8>> {
         let (offset, length) = (u64::from(module.path_offset), u64::from(module.path_length));
@@ -181,10 +184,10 @@ impl Arena {
         self.read_at(self.slot_offset(slot))
     }
 
-    /// The segments that hold something, by place in the pool: one thread's after the other's, by number.
+    /// The segments in use, by position in the pool: grouped by thread, sorted by number.
     #[must_use]
     pub fn segments(&self) -> Vec<(u32, SegmentEntry)> {
-        /// Entries that are read together.
+        /// Number of entries that are read at once.
         const STEP: u32 = 1024;
         let taken = self.header().segments_taken.min(self.layout.segment_capacity);
         let mut found = Vec::new();
@@ -199,7 +202,7 @@ impl Arena {
         found
     }
 
-    /// Short calls that were dropped so far.
+    /// The short calls that were dropped so far.
     #[must_use]
     pub fn dropped(&self) -> Dropped {
         Dropped::read(&self.layout, self.thread_count(), |offset, bytes| {

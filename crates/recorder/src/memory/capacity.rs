@@ -1,4 +1,4 @@
-//! How large arenas are, within the limits of this process, which the program inherits.
+//! The size of arenas within the limits of this process, which the program inherits.
 
 use std::io;
 
@@ -9,35 +9,37 @@ use rustix::process::{Resource, getrlimit};
 use crate::memory::arena::{Arena, Unrecorded};
 use crate::sys::error::RecordError;
 
-/// With fewer threads than this an arena isn't worth having.
+/// Smallest useful number of threads.
 const THREAD_CAPACITY_MIN: u32 = 4;
-/// Bytes of segments beyond the rings where memory is limited.
+/// Bytes of segments beyond the rings if memory is limited.
 const EXTRA_MIN: u64 = 1 << 20;
-/// The arena takes at most this part of the address space that the program may have.
+/// The arena takes at most this fraction of the program's address space.
 const ADDRESS_SPACE_SHARE: u64 = 2;
 
-/// How everything is recorded, while the program runs.
+/// How everything is recorded while the program runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    /// Whether threads wait where there is no room; else they overwrite, and the file says how much.
+    /// Whether threads wait if there is no room; otherwise they overwrite, and the file has the
+    /// count.
     pub stall: bool,
-    /// Bytes that may wait to be stored, beyond the threads' rings.
+    /// Bytes beyond the threads' rings that may wait to be written.
     pub memory: u64,
 }
 
-/// What the arenas of a recording look like.
+/// The layout of the arenas of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     layout: ArenaHeader,
-    /// Bytes that threads may take beyond their rings for triggers.
+    /// Bytes that threads may use beyond their rings for triggers.
     trigger_memory: u64,
     unrecorded: Unrecorded,
 }
 
 impl Capacity {
-    /// Arenas with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
-    /// which the program inherits, allow. With `stream`, finished segments wait in them for us. With `trigger_memory`, there is room for
-    /// triggers, whose calls' threads may take so many bytes beyond their rings.
+    /// Arenas with rings of `ring_size` bytes and as many thread slots as the limits of this
+    /// process allow, which the program inherits. With `stream`, finished segments wait in them to
+    /// be written. With `trigger_memory`, there is room for triggers, and threads with their calls
+    /// may use that many bytes beyond their rings.
     ///
     /// # Errors
     ///
@@ -73,7 +75,7 @@ impl Capacity {
         }
     }
 
-    /// Makes an arena.
+    /// Creates an arena.
     ///
     /// # Errors
     ///
@@ -83,7 +85,7 @@ impl Capacity {
     }
 }
 
-/// Bytes that an arena may have; an error where `smallest` is more.
+/// The largest size of an arena in bytes; an error if `smallest` exceeds it.
 fn allowed_size(smallest: u64) -> Result<u64, RecordError> {
     let limits = [
         ("RLIMIT_AS", "ulimit -v", Resource::As, ADDRESS_SPACE_SHARE),

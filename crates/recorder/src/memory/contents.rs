@@ -1,4 +1,4 @@
-//! What is done with an arena that we have made, and with one of a process that runs and was attached to.
+//! Operations on arenas, both those that we created and those of attached processes.
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use everycall_format::arena::{ArenaHeader, OpenCall, ThreadHeader};
 use everycall_ring::Pool;
 
-/// An arena's front in our memory: fields of what stands there, and the pool of segments.
+/// The front of an arena in our memory: its header fields, and the pool of segments.
 pub trait ArenaFront: Debug + Send + Sync {
-    /// The 32-bit field at `offset`; `None` where that isn't one of what is mapped.
+    /// The 32-bit field at `offset`; `None` if that isn't a mapped field.
     fn word_at(&self, offset: u64) -> Option<&AtomicU32>;
 
-    /// The 64-bit field at `offset`; `None` where that isn't one of what is mapped.
+    /// The 64-bit field at `offset`; `None` if that isn't a mapped field.
     fn long_at(&self, offset: u64) -> Option<&AtomicU64>;
 
-    /// The pool. Its words need not be there.
+    /// The pool. Its words may be absent.
     fn pool(&self) -> Pool<'_>;
 }
 
-/// What stands in an arena: the traced program's word.
+/// The contents of an arena: untrusted.
 pub trait ArenaContents: Debug + Send + Sync {
-    /// The memory file that it is, and its header, where we have made it.
+    /// Its memory file and header, if we created it.
     fn file(&self) -> Option<(BorrowedFd<'_>, &ArenaHeader)>;
 
     /// Thread slots in use.

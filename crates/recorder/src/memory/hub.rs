@@ -1,4 +1,4 @@
-//! The hub: where processes find their arenas, and list those that nobody follows.
+//! The hub: processes find their arenas in it, and list processes that aren't followed.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::memory::memory_file;
 #[derive(Debug)]
 pub struct Hub {
     file: OwnedFd,
-    /// As it was written; the hub's own copy may be changed by the traced processes.
+    /// The header as we wrote it; the traced processes may change the hub's copy.
     layout: HubHeader,
     page: HubPage,
 }
@@ -34,13 +34,14 @@ impl Hub {
         Ok(Hub { file, layout, page })
     }
 
-    /// The path under which traced processes open it, while we live.
+    /// The path at which traced processes open it while this process lives.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// Its memory file's number, by which processes can be told that have it mapped; 0, which is none's, where the kernel doesn't tell.
+    /// The inode of its memory file, by which processes that map it are found; 0, which no file
+    /// has, if the kernel doesn't provide it.
     pub(crate) fn inode(&self) -> u64 {
         memory_file::inode(&self.file)
     }
@@ -49,7 +50,7 @@ impl Hub {
         &self.page
     }
 
-    /// The header as it is now: its counts are the traced processes' word.
+    /// The present header: its counts come from the traced processes and are untrusted.
     #[must_use]
     pub fn header(&self) -> HubHeader {
         let mut bytes = vec![0; HubHeader::SIZE];

@@ -1,4 +1,4 @@
-//! Memory files whose size is sealed, so that neither reading nor a mapping of them can fail.
+//! Memory files of sealed size, so that neither reading nor mapping them can fail.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,7 +36,7 @@ pub fn write_at<T: Wire>(file: &OwnedFd, value: &T, offset: u64) -> io::Result<(
     if pwrite(file, &bytes, offset)? == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Reads what is there; nothing but zeros beyond the end.
+/// Reads the bytes there; zeros beyond the end.
 pub fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) {
     while !bytes.is_empty() {
         match pread(file, &mut *bytes, offset) {
@@ -52,7 +52,7 @@ pub fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) {
     bytes.fill(0);
 }
 
-/// Its number; 0, which is none's, where the kernel doesn't tell.
+/// Its inode; 0, which no file has, if the kernel doesn't provide it.
 pub fn inode(file: &OwnedFd) -> u64 {
     fstat(file).map_or(0, |stat| stat.st_ino)
 }

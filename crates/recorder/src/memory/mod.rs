@@ -1,5 +1,5 @@
-//! The memory that is shared with the traced processes. Everything that comes out of it is checked, as they
-//! may have scribbled on it.
+//! The memory shared with the traced processes. Everything read from it is checked, because they
+//! may have overwritten it.
 
 pub mod arena;
 pub mod capacity;

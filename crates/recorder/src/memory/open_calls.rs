@@ -5,15 +5,16 @@ use everycall_format::arena::OpenCall;
 
 use crate::memory::arena::Arena;
 
-/// How much was read of open-call stacks. Each is one thread's: where two name the same, or the same is named again and again, somebody
-/// wrote over that, and what is read must not become more than there is memory.
+/// Bytes of open-call stacks that were read. Each stack belongs to one thread. If several threads
+/// name the same one, it was overwritten, and the amount that is read must stay bounded.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCallBudget {
     bytes: u64,
 }
 
 impl Arena {
-    /// The calls that a thread has open, outermost first; none where more than the arena holds was read by `budget`.
+    /// The open calls of a thread, outermost first; empty if more than the arena's size was read by
+    /// `budget`.
     pub(crate) fn open_calls_within(&self, slot: u32, budget: &mut OpenCallBudget) -> Vec<OpenCall> {
         let calls = self.open_calls(slot);
         let bytes = (calls.len() * OpenCall::SIZE) as u64;
@@ -24,7 +25,7 @@ impl Arena {
         calls
     }
 
-    /// The calls that a thread has open, outermost first.
+    /// The open calls of a thread, outermost first.
     #[must_use]
     pub fn open_calls(&self, slot: u32) -> Vec<OpenCall> {
         const STEP: u64 = 128;

@@ -1,5 +1,5 @@
-//! Looks through what the threads of a process write while it runs, without a hand in it: nothing is held, and what is
-//! overwritten before we come is counted.
+//! Scans the events that the threads of a running process write, without affecting it: no segment
+//! is pinned, and segments that are overwritten before they are scanned are counted.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -14,34 +14,34 @@ use crate::memory::contents::{ArenaContents, ArenaFront};
 /// A thread: its slot, and the slot's generation.
 pub type Owner = (u32, u32);
 
-/// What a thread has written since the last look.
+/// The events that a thread has written since the last scan.
 #[derive(Clone, Copy, Debug)]
 pub struct News<'a> {
-    /// Whose it is.
+    /// The thread.
     pub owner: Owner,
     /// Kernel thread id.
     pub tid: u32,
-    /// A segment from its begin, as far as it is complete.
+    /// A segment from its beginning, as far as it is complete.
     pub words: &'a [u64],
-    /// Words of these that were there at the last look.
+    /// Number of words that were already there at the last scan.
     pub seen: usize,
     /// Whether segments were overwritten between the last look and this segment.
     pub is_cut: bool,
 }
 
-/// How far we are.
+/// The state of the scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// By thread: number of a segment, and its words that were seen.
+    /// By thread: number of a segment, and how many of its words were scanned.
     places: HashMap<Owner, (u64, usize)>,
     bytes: Vec<u8>,
     words: Vec<u64>,
-    /// Segments that were overwritten before we came.
+    /// Segments that were overwritten before they were scanned.
     pub missed: u64,
 }
 
 impl Scan {
-    /// Gives what is new in all threads, thread by thread.
+    /// Passes on the new events of all threads, thread by thread.
     pub fn pass(
         &mut self,
         arena: &dyn ArenaContents,
@@ -99,7 +99,7 @@ impl Scan {
         let words = self.bytes.as_chunks::<WORD_SIZE>().0.iter().map(|word| u64::from_le_bytes(*word));
         self.words.clear();
         if is_newest {
-            // Up to what is just being written.
+            // Up to the word that is being written.
             self.words.extend(words.take_while(|word| *word as u32 != 0));
         } else {
             self.words.extend(words);

@@ -54,7 +54,7 @@ impl SharedPool {
         })
     }
 
-    /// The pool, to look who holds what, to hold and to release. Its words are not there.
+    /// The pool, to read, pin and release segments. Its words are absent.
     pub fn pool(&self) -> Pool<'_> {
         // SAFETY: the table lies within the mapping (its end is the mapping's), aligned, and its entries are atomics.
         let entries = unsafe {

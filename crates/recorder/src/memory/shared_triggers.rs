@@ -1,4 +1,5 @@
-//! The triggers in an arena, as whoever keeps calls sees them. What comes out of it is the traced program's word.
+//! The triggers in an arena, for the process that keeps calls. Everything read from it is
+//! untrusted.
 
 use std::io;
 use std::mem::offset_of;
@@ -16,17 +17,17 @@ use crate::memory::contents::{ArenaContents, ArenaFront};
 use crate::memory::scan::{News, Scan};
 use crate::sys::clock::ticks;
 
-/// Stand in for fields that aren't there.
+/// Replacements for absent fields.
 static NO_FIELD: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));
 
-/// Which calls the traced process need not post.
+/// Which calls the traced process doesn't need to post.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quiet {
-    /// Calls that took no longer are only counted, in ticks.
+    /// Calls up to this duration in ticks are only counted.
     pub least: u64,
     /// Until then, ticks, ...
     pub until: u64,
-    /// ... neither are those that took no longer than this, in ticks.
+    /// ... calls up to this duration in ticks aren't posted, either.
     pub bar: u64,
 }
 
@@ -35,11 +36,11 @@ pub struct Quiet {
 pub struct Fired {
     /// Calls that met it.
     pub calls: u64,
-    /// Calls of these that were to be kept and found no free entry.
+    /// Of these, calls that should have been kept, but found no free entry.
     pub missed: u64,
 }
 
-/// The triggers of one arena, in our memory.
+/// The triggers of an arena, mapped into our memory.
 #[derive(Debug)]
 pub struct SharedTriggers {
     front: Arc<dyn ArenaFront>,
@@ -48,7 +49,7 @@ pub struct SharedTriggers {
 }
 
 impl SharedTriggers {
-    /// Those of `arena`; `None` where it has no room for any.
+    /// The triggers of `arena`; `None` if it has no room for them.
     ///
     /// # Errors
     ///
@@ -60,13 +61,13 @@ impl SharedTriggers {
         Ok(Some(SharedTriggers { front, at, capacity: layout.trigger_sites }))
     }
 
-    /// Those in an area at `at`, with room for `capacity` sites.
+    /// The triggers in an area at `at`, with room for `capacity` sites.
     #[must_use]
     pub fn in_area(front: Arc<dyn ArenaFront>, at: u64, capacity: u32) -> SharedTriggers {
         SharedTriggers { front, at, capacity }
     }
 
-    /// Looks through what the process's threads write.
+    /// Scans the events that the process's threads write.
     pub fn scan(&self, arena: &dyn ArenaContents, scan: &mut Scan, each: &mut dyn FnMut(News<'_>)) {
         scan.pass(arena, &*self.front, each);
     }
@@ -85,21 +86,22 @@ impl SharedTriggers {
         self.word(0, offset_of!(TriggerHeader, bell)).load(Acquire)
     }
 
-    /// All that was posted when the bell was `bell` is pinned, kept or not wanted: threads needn't keep anything for it any more.
-    /// What was posted since waits from now on, as somebody is there to come for it.
+    /// Everything that was posted when the doorbell's value was `bell` is pinned, kept or not
+    /// wanted: threads no longer need to protect events for it. Later posts stay protected from now
+    /// on, because a keeper exists.
     pub fn hear(&self, bell: u32) {
         self.long(0, offset_of!(TriggerHeader, posted)).store(ticks(), Relaxed);
         self.word(0, offset_of!(TriggerHeader, heard)).store(bell, Release);
     }
 
-    /// When the process last went on without waiting for [`SharedTriggers::replace`], in ticks; 0 where it never did since the last
-    /// [`SharedTriggers::hear_of`].
+    /// When the process last stopped waiting for [`SharedTriggers::replace`], in ticks; 0 if it
+    /// hasn't since the last [`SharedTriggers::hear_of`].
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.long(0, offset_of!(TriggerHeader, given_up)).load(SeqCst)
     }
 
-    /// What went before that time is dealt with.
+    /// Events before that time were processed.
     pub fn hear_of(&self, given_up: u64) {
         let field = self.long(0, offset_of!(TriggerHeader, given_up));
         let _ = field.compare_exchange(given_up, 0, SeqCst, Relaxed);
@@ -109,13 +111,14 @@ impl SharedTriggers {
         Sites::of(self.word(0, offset_of!(TriggerHeader, sites)).load(Acquire), self.capacity)
     }
 
-    /// How often all sites were replaced, in this process or in the one that it was forked from; 0 if never.
+    /// How often all sites were replaced, in this process or the one that it was forked from; 0 if
+    /// never.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.word(0, offset_of!(TriggerHeader, generation)).load(Acquire)
     }
 
-    /// Puts `sites` in the place of all others: into the half that nobody uses now. Those that had no room.
+    /// Replaces all sites, by writing into the unused half. Returns the sites that had no room.
     #[must_use]
     pub fn replace(&self, mut sites: Vec<TriggerSite>, generation: u32) -> Vec<TriggerSite> {
         sites.sort_by_key(|site| (site.first, site.rule));
@@ -130,7 +133,7 @@ impl SharedTriggers {
         }
         self.word(0, offset_of!(TriggerHeader, sites)).store(new.word(), Release);
         self.set_floor();
-        // Last: a forked child that has it has the sites, too.
+        // Stored last: a forked child that has this value also has the sites.
         self.word(0, offset_of!(TriggerHeader, generation)).store(generation, Release);
         sites.split_off(new.count as usize)
     }
@@ -152,7 +155,7 @@ impl SharedTriggers {
         })
     }
 
-    /// Sets thresholds anew, of each site that `threshold` gives one for.
+    /// Updates the thresholds of the sites for which `threshold` returns one.
     pub fn arm(&self, mut threshold: impl FnMut(&TriggerSite) -> Option<u64>) {
         let mut changed = false;
         for (at, site) in self.places().zip(self.all_sites()) {
@@ -171,8 +174,8 @@ impl SharedTriggers {
         self.long(0, offset_of!(TriggerHeader, floor)).store(lowest, SeqCst);
     }
 
-    /// Says for which exceptions rules wait: `any` for those of any type, `anywhere` for those in calls of whatever function, a bit for
-    /// each; and of which types.
+    /// Sets the exceptions that rules wait for, with a bit for each rule: `any` for exceptions of
+    /// any type, `anywhere` for those in calls of any function; and the types.
     pub fn set_throws(&self, any: u32, anywhere: u32, types: &[ThrownType]) {
         let types = types.get(..TYPES as usize).unwrap_or(types);
         for (index, thrown) in (0..).zip(types) {
@@ -185,7 +188,7 @@ impl SharedTriggers {
         self.word(0, offset_of!(TriggerHeader, thrown)).store(any, Release);
     }
 
-    /// Says which calls of trigger `rule` aren't wanted.
+    /// Sets which calls of trigger `rule` aren't wanted.
     pub fn set_quiet(&self, rule: u32, quiet: Quiet) {
         let at = rule_at(rule);
         self.long(at, offset_of!(TriggerRule, least)).store(quiet.least, Relaxed);
@@ -203,7 +206,7 @@ impl SharedTriggers {
         }
     }
 
-    /// Takes the calls that were posted, in the order of their ends.
+    /// Takes the posted calls, ordered by their ends.
     #[must_use]
     pub fn take_posted(&self) -> Vec<TriggeredCall> {
         let mut posted = Vec::new();
@@ -245,7 +248,8 @@ mod tests {
     use crate::memory::arena::Unrecorded;
     use crate::memory::capacity::Capacity;
 
-    /// Calls may be posted faster than each look ends: then the process never finds that all was heard.
+    /// Calls may be posted faster than each check of them ends: the process then never sees that
+    /// all were received.
     #[test]
     fn a_keeper_that_never_catches_up_counts_as_alive() {
         let arena =

@@ -1,4 +1,4 @@
-//! The trace file: what the arenas hold, at the end or while the program runs.
+//! Writes the trace file from the arenas, at the end or while the program runs.
 
 mod records;
 mod rings;

@@ -1,4 +1,4 @@
-//! What the file says of a recording and its processes.
+//! The file's records about a recording and its processes.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -61,7 +61,8 @@ pub fn meta(launch: &Launch, tool_version: &str) -> Vec<u8> {
     texts(fields.iter().map(|(key, text)| (*key, text.as_slice())))
 }
 
-/// Our readings and the runtime's at its start, which lies within ours, unless somebody wrote over it.
+/// Our readings, with the runtime's reading at its start, which lies within ours unless it was
+/// overwritten.
 pub fn with_start(ours: &[ClockReading], header: &ArenaHeader) -> Vec<ClockReading> {
     let mut all = ours.to_vec();
     let (first, last) = (ours.first(), ours.last());

@@ -1,4 +1,4 @@
-//! The rings of a process that is over, or is looked at for the last time.
+//! The rings of a process that has ended, or is read for the last time.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,8 @@ use crate::output::records::snapshot_record;
 use crate::process::member::Member;
 use crate::sys::clock::Readings;
 
-/// Writes what the threads' rings hold. The arena's header as it is in the file, and the threads in figures.
+/// Writes the contents of the threads' rings. Returns the arena's header as it is in the file, and
+/// the counts of the threads.
 pub fn write<W: Write>(
     file: &mut ChunkWriter<W>,
     runs: &mut Runs,
@@ -60,9 +61,9 @@ pub fn write<W: Write>(
 /// The segments of a thread's ring.
 struct SlotSegments<'a> {
     arena: &'a Arena,
-    /// Where they lie, and what they are.
+    /// Their positions and entries.
     entries: &'a [(u32, SegmentEntry)],
-    /// The segment that the thread may still write, taking words back.
+    /// The segment that the thread may still write, and whose last words it may take back.
     goes_on: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The streams of all processes, stored while they run.
+//! The streams of all processes, written while they run.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,21 +14,22 @@ use crate::output::records::{process_record, snapshot_record};
 use crate::output::stream::arena_stream::{ArenaStream, Stored};
 use crate::process::member::Member;
 
-/// Pauses between two passes over what waits to be stored: the shortest after one that found a lot.
+/// Pauses between two passes: the shortest after a pass that found much to write.
 pub(crate) const PASS_PAUSES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(20);
-/// A pass that finds more than this comes again at once; one that finds less than a quarter waits for longer.
+/// A pass that finds more than this is repeated at once; after one that finds less than a quarter,
+/// the pause grows.
 const PASS_FULL: u64 = 4 << 20;
-/// Time between two looks at the progress.
+/// Time between two progress reports.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(500);
 
-/// How far a stream has come.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Entries and exits in the file.
     pub events: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Events that are missing between them.
+    /// Number of lost events.
     pub lost: u64,
 }
 
@@ -37,22 +38,22 @@ pub(crate) struct Streams {
     /// By number of the process.
     arenas: BTreeMap<u32, ArenaStream>,
     pause: Duration,
-    /// What processes left that are over.
+    /// What ended processes have written.
     over: Stored,
     progress: Option<Box<dyn FnMut(Progress)>>,
     progress_due: Instant,
-    /// What announces each process in a file: its PROCESS, its SNAPSHOT.
+    /// The records that announce each process in a file: PROCESS and SNAPSHOT.
     heads: BTreeMap<u32, [Vec<u8>; 2]>,
 }
 
-/// What one pass has stored.
+/// The result of one pass.
 pub(crate) struct Pass {
     pub bytes: u64,
-    /// How long to wait until the next one.
+    /// Time until the next pass.
     pub pause: Duration,
 }
 
-/// What a process has stored when it is over.
+/// The stream of a process that has ended.
 pub(crate) struct Finished {
     /// The arena's header as it is in the file.
     pub header: ArenaHeader,
@@ -61,7 +62,7 @@ pub(crate) struct Finished {
 }
 
 impl Streams {
-    /// None so far; `progress` is told from time to time how far they are.
+    /// No streams; `progress` is called from time to time.
     pub fn new(progress: Option<Box<dyn FnMut(Progress)>>) -> Streams {
         Streams {
             arenas: BTreeMap::new(),
@@ -73,12 +74,12 @@ impl Streams {
         }
     }
 
-    /// Whether there is one of `member`.
+    /// Whether `member` has a stream.
     pub fn has(&self, member: &Member) -> bool {
         self.arenas.contains_key(&member.number)
     }
 
-    /// Begins to store what `member` writes.
+    /// Begins to write the events of `member`.
     pub fn join<W: Write>(&mut self, file: &mut ChunkWriter<W>, member: &Member) -> io::Result<()> {
         self.add(member)?;
         let process = bytes_of(&process_record(member, image_end::RUNNING, member.start_ticks));
@@ -91,7 +92,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Nothing of `member` is stored, and its threads needn't wait for that.
+    /// `member` isn't streamed, so its threads don't need to wait for that.
     pub fn join_in_vain(&mut self, member: &Member) -> io::Result<()> {
         self.add(member).map(ArenaStream::give_up)
     }
@@ -102,7 +103,7 @@ impl Streams {
         Ok(self.arenas.entry(member.number).or_insert(stream))
     }
 
-    /// Stores what waits, up to `limit` bytes of each process.
+    /// Writes what waits, up to `limit` bytes of each process.
     pub fn pass<W: Write>(
         &mut self,
         file: &mut ChunkWriter<W>,
@@ -130,12 +131,12 @@ impl Streams {
         (Pass { bytes, pause: self.pause }, stored)
     }
 
-    /// Segments of process `number` that wait to be stored.
+    /// Number of segments of process `number` that wait to be written.
     pub fn waiting(&self, number: u32) -> usize {
         self.arenas.get(&number).map_or(0, ArenaStream::waiting)
     }
 
-    /// A new file begins: it gets what announces the processes that are there.
+    /// A new file begins: announces the existing processes in it.
     pub fn begin_file<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
         for (number, [process, snapshot]) in &self.heads {
             file.set_process(*number);
@@ -146,7 +147,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Says how far the streams are, of which the file has `bytes`, where it is time to.
+    /// Reports the progress if it is time. `bytes` is the size of the file.
     pub fn tell_progress(&mut self, bytes: u64) {
         let Some(tell) = self.progress.as_mut().filter(|_| self.progress_due <= Instant::now()) else {
             return;
@@ -160,12 +161,13 @@ impl Streams {
         tell(Progress { events: sum.events, lost: sum.lost, bytes });
     }
 
-    /// Nothing is stored any more, and nobody waits for it.
+    /// Stops writing; threads no longer wait.
     pub fn give_up(&self) {
         self.arenas.values().for_each(ArenaStream::give_up);
     }
 
-    /// Writes what isn't stored yet of a process that is over, or is looked at for the last time; `None` where it has no stream.
+    /// Writes the rest of a process that has ended, or is read for the last time; `None` if it has
+    /// no stream.
     pub fn finish<W: Write>(
         &mut self,
         file: &mut ChunkWriter<W>,

@@ -1,7 +1,7 @@
-//! Writes the `.ect` file: chunk by chunk, straight from the arenas, in bounded memory.
+//! Writes the `.ect` file chunk by chunk, directly from the arenas, in bounded memory.
 //!
-//! What a reader needs first comes first, so that a file that was cut still has its modules and clocks. Processes that ended
-//! while others run may be written before the others' ends are known.
+//! Readers need modules and clocks first, so these come first and a truncated file still has them.
+//! Processes that end while others run may be written before the others' ends are known.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use crate::process::module_files::Identity;
 use crate::sys::clock::Readings;
 use crate::sys::launch::Launch;
 
-/// A trace file on its way.
+/// A trace file that is being written.
 pub struct TraceWriter<W> {
     file: ChunkWriter<W>,
     /// Empty between two threads.
@@ -31,9 +31,9 @@ pub struct TraceWriter<W> {
     images: HashSet<Identity>,
     /// Ticks of the newest clock reading in the file.
     clock_until: u64,
-    /// The first error of what was written early.
+    /// The first error of an early write.
     failed: Option<io::Error>,
-    /// Where everything is stored.
+    /// The streams, if everything is written while the program runs.
     streams: Option<Streams>,
     /// The META payload, for files to come.
     meta: Vec<u8>,
@@ -66,12 +66,13 @@ impl<W: Write> TraceWriter<W> {
         })
     }
 
-    /// The stream goes on in other files.
+    /// Lets the stream continue in other files.
     pub fn rotate(&mut self, rotation: Rotation<W>) {
         self.rotation = Some(rotation);
     }
 
-    /// Goes on in the next file where it is time to. Each can be read on its own: it has the processes that are there.
+    /// Continues in the next file if it is time. Each file can be read on its own, because it
+    /// announces the existing processes.
     fn next_file(&mut self, readings: &Readings) -> io::Result<()> {
         let (Some(rotation), Some(streams)) = (&mut self.rotation, &mut self.streams) else { return Ok(()) };
         if !rotation.is_due(self.file.position(), self.begun) {
@@ -88,15 +89,15 @@ impl<W: Write> TraceWriter<W> {
         self.clock(readings, None)
     }
 
-    /// Everything is stored while the program runs; `progress` is told from time to time how far that is.
+    /// Enables streaming; `progress` is called from time to time.
     pub fn stream(&mut self, progress: Option<Box<dyn FnMut(Progress)>>) {
         self.streams = Some(Streams::new(progress));
         let flushed = self.file.flush();
         self.keep_error(flushed);
     }
 
-    /// Does something with the output itself once the program runs, such as giving a stream's file its name. An error is kept for
-    /// later.
+    /// Calls `act` with the output once the program runs, for example to give a stream's file its
+    /// name. An error is kept for later.
     pub fn with_output(&mut self, act: impl FnOnce(&mut W) -> io::Result<()>) {
         if self.failed.is_none() {
             let done = act(self.file.output());
@@ -108,7 +109,7 @@ impl<W: Write> TraceWriter<W> {
         self.streams.is_some()
     }
 
-    /// Begins to store what new members write. An error is kept for later: the program runs on.
+    /// Begins to stream new members. An error is kept for later: the program continues.
     pub(crate) fn join<'m>(&mut self, members: impl Iterator<Item = &'m Member>) {
         for member in members {
             let Some(streams) = self.streams.as_mut().filter(|streams| !streams.has(member)) else {
@@ -122,7 +123,7 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Stores what waits. How long to wait until the next pass. An error is kept for later.
+    /// Writes what waits. Returns the time until the next pass. An error is kept for later.
     pub(crate) fn pass(&mut self, readings: &Readings) -> Duration {
         if self.failed.is_some() {
             return *PASS_PAUSES.end();
@@ -141,14 +142,14 @@ impl<W: Write> TraceWriter<W> {
         pass.pause
     }
 
-    /// Stores what waits of a process that has ended, or is looked at for the last time, in as many files as that takes. (What is left
-    /// then are the segments that threads hadn't ended.)
+    /// Writes what waits of a process that has ended, or is read for the last time, into as many
+    /// files as needed. (What remains are the segments that threads hadn't finished.)
     fn pass_all(&mut self, number: u32, readings: &Readings) {
         if self.rotation.is_none() {
             return;
         }
         let waiting = |writer: &Self| writer.streams.as_ref().map_or(0, |streams| streams.waiting(number));
-        // One that runs may write as fast as we store it. Each pass takes a segment at least.
+        // A running process may write as fast as we do. Each pass writes at least one segment.
         for _ in 0..waiting(self) {
             if self.failed.is_some() || waiting(self) == 0 {
                 break;
@@ -157,7 +158,8 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Notes the first error of what is written while the program runs; from then on nobody waits for the disk.
+    /// Stores the first error of writes while the program runs. From then on no thread waits for
+    /// the disk.
     fn keep_error(&mut self, result: io::Result<()>) {
         if let Err(error) = result
             && self.failed.is_none()
@@ -167,7 +169,8 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Writes processes that are over while others run. An error is kept for later: the program runs on.
+    /// Writes processes that have ended while others run. An error is kept for later: the program
+    /// continues.
     pub(crate) fn early(&mut self, members: Vec<Member>, readings: &Readings) {
         for mut member in members {
             if self.failed.is_none() {
@@ -193,7 +196,7 @@ impl<W: Write> TraceWriter<W> {
         self.file.chunk(chunk::CLOCK, &[&array(&new)])
     }
 
-    /// Writes a process that is over, or is looked at for the last time.
+    /// Writes a process that has ended, or is read for the last time.
     pub(crate) fn member(&mut self, member: &mut Member, readings: &Readings) -> io::Result<()> {
         self.join(std::iter::once(&*member));
         self.pass_all(member.number, readings);
@@ -225,7 +228,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes a chunk of process number `process` that somebody else has made.
+    /// Writes a finished chunk of process number `process`.
     pub(crate) fn chunk(&mut self, process: u32, kind: u32, payload: &[u8]) -> io::Result<()> {
         self.file.set_process(process);
         self.file.chunk(kind, &[payload])
@@ -244,7 +247,7 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Ends the file with what belongs to the whole recording.
+    /// Ends the file with the records about the whole recording.
     pub(crate) fn end(
         mut self,
         children: &[ChildEntry],

@@ -1,4 +1,4 @@
-//! The functions of one process that triggers name, put into its arena as its modules come.
+//! The functions of a process that triggers name, written into its arena as modules are loaded.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,16 +10,18 @@ use crate::memory::shared_triggers::SharedTriggers;
 use crate::process::modules::Modules;
 use crate::process::triggers::FindSites;
 
-/// Which module an entry of the module table has: how many had the entry before, where its code begins, when it was loaded.
+/// Identifies the module of a table entry: how often the entry was reused, where its code begins,
+/// when it was loaded.
 type Whose = (u32, u32, u64);
 
-/// What triggers name in each module, shared with forked children: there may be a million.
+/// The functions that triggers name, by module. Shared with forked children, because there may be a
+/// million.
 #[derive(Clone, Debug, Default)]
 struct Found {
     modules: Vec<(Whose, Arc<[TriggerSite]>)>,
-    /// [`SharedTriggers::generation`] that goes with them.
+    /// The [`SharedTriggers::generation`] that they belong to.
     generation: u32,
-    /// Those of them that had no room in the arena at some time: their first code offset and trigger.
+    /// First code offset and trigger of functions that had no room in the arena at some time.
     left_out: Arc<HashSet<(u32, u32)>>,
 }
 
@@ -28,12 +30,13 @@ struct Found {
 pub(crate) struct Armed {
     triggers: Option<Arc<SharedTriggers>>,
     found: Found,
-    /// Types of exceptions that are in the arena.
+    /// Number of exception types in the arena.
     types: Option<usize>,
 }
 
 impl Armed {
-    /// Those of the process that has `arena`. A forked child has copied its parent's, unless they were being replaced.
+    /// The armed functions of the process that owns `arena`. A forked child has copied its
+    /// parent's, unless they were being replaced.
     pub fn of(arena: &Arena, parent: Option<&Armed>) -> Armed {
         let triggers = SharedTriggers::map(arena).ok().flatten().map(Arc::new);
         let generation = triggers.as_ref().map_or(0, |triggers| triggers.generation());
@@ -46,12 +49,12 @@ impl Armed {
         self.triggers.as_ref()
     }
 
-    /// When the process last went on without waiting for us, in ticks.
+    /// When the process last stopped waiting for us, in ticks.
     pub fn given_up(&self) -> u64 {
         self.triggers.as_ref().map_or(0, |triggers| triggers.given_up())
     }
 
-    /// What went before that time is dealt with.
+    /// Events before that time were processed.
     pub fn hear_of(&self, given_up: u64) {
         if let Some(triggers) = &self.triggers {
             triggers.hear_of(given_up);
@@ -76,7 +79,7 @@ impl Armed {
         }
     }
 
-    /// Asks for the sites of new modules. The places of those that have some, and when they were loaded.
+    /// Finds the sites of new modules. Returns the positions and load times of modules with sites.
     fn find_in_new(&mut self, modules: &Modules, finder: &mut dyn FindSites) -> Vec<(usize, u64)> {
         let mut new = Vec::new();
         let known = &mut self.found.modules;
@@ -97,20 +100,20 @@ impl Armed {
         new
     }
 
-    /// Puts all sites into the arena. When the process last went on without waiting for that.
+    /// Writes all sites into the arena. Returns when the process last stopped waiting for that.
     fn replace(&mut self, finder: &mut dyn FindSites) -> u64 {
         let Some(triggers) = &self.triggers else { return u64::MAX };
         let found = &mut self.found;
         found.generation = found.generation.wrapping_add(1).max(1);
         let all = found.modules.iter().flat_map(|(_, sites)| sites.iter());
         let mut left_out = triggers.replace(all.copied().collect(), found.generation);
-        // Those that had no room before are counted already.
+        // Functions that had no room before are counted already.
         if !left_out.is_empty() {
             let known = Arc::make_mut(&mut found.left_out);
             left_out.retain(|site| known.insert((site.first, site.rule)));
         }
         finder.not_armed(&left_out);
-        // Afterwards: whoever gives up from now on goes on with these.
+        // Read afterwards: a process that stops waiting later already uses these sites.
         triggers.given_up()
     }
 }

@@ -8,18 +8,18 @@ use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-/// Bytes of notes that are looked at for a build id; linkers write some dozens.
+/// Largest number of note bytes that are searched for a build id; linkers write a few dozen.
 const NOTES_MAX: u64 = 1 << 20;
 
-/// The build id of the ELF file at `path`; none where it has none or isn't one.
+/// The build id of the ELF file at `path`; `None` if it has none or isn't an ELF file.
 #[must_use]
 pub fn build_id_of(path: &Path) -> Option<Vec<u8>> {
     std::fs::metadata(path).ok().filter(Metadata::is_file)?;
     build_id(&File::open(path).ok()?).ok()?
 }
 
-/// The build id of an ELF file; an error where it is none. It reads the notes that the program has in memory too, and
-/// nothing else: the program waits, and symbol tables are large.
+/// The build id of an ELF file; an error if it isn't one. Reads only the notes that are loaded into
+/// memory, because the program waits and symbol tables are large.
 pub(crate) fn build_id(file: &File) -> Result<Option<Vec<u8>>, object::Error> {
     let cache = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&cache)?;

@@ -1,4 +1,4 @@
-//! A traced process: one program's run in it.
+//! A traced process: one execution of a program in it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,34 +25,34 @@ pub(crate) struct Member {
     pub arena: Arc<Arena>,
     pub pid: u32,
     pub parent_pid: u32,
-    /// Process that it was forked from, where it was.
+    /// The process that it was forked from, if any.
     pub forked_from: u32,
-    /// Number of the member that it comes from.
+    /// Number of its parent member.
     pub parent: Option<u32>,
     /// One of [`origin`].
     pub origin: u32,
-    /// When it began to be traced, in ticks.
+    /// When tracing of it began, in ticks.
     pub start_ticks: u64,
     pub name: Name,
     /// Words of its command line, each ended by a zero byte.
     pub command: Vec<u8>,
     pub names: Names,
     pub modules: Modules,
-    /// When its threads' names are looked at again.
+    /// When its threads' names are read next.
     pub names_due: Instant,
-    /// Tells of its end; none where the kernel has none to give.
+    /// Signals its end; `None` if the kernel doesn't support that.
     pub pidfd: Option<OwnedFd>,
-    /// Whether the process with its id is another one, as the arena was written over or the id is that of another namespace: nobody
-    /// knows when it ends.
+    /// Whether its id belongs to another process, because the arena was overwritten or the id is
+    /// from another namespace: its end can't be detected.
     pub is_stranger: bool,
-    /// One of [`image_end`](everycall_format::ect::image_end), and ticks, once it is over.
+    /// One of [`image_end`](everycall_format::ect::image_end) and the time in ticks, after its end.
     pub end: Option<(u32, u64)>,
     pub armed: Armed,
 }
 
 impl Member {
-    /// The process that has claimed `arena`, whose header was read as `header`. It comes from member number `parent`, and
-    /// was forked from `forked_from`, as far as that is known.
+    /// The process that has claimed `arena`, whose header is `header`. `parent` and `forked_from`
+    /// are given as far as they are known.
     pub fn new(
         number: u32,
         arena: Arc<Arena>,
@@ -87,7 +87,7 @@ impl Member {
         }
     }
 
-    /// Its triggers, where it has any.
+    /// Its triggers, if it has any.
     pub fn triggered(&self) -> Option<TriggeredProcess> {
         let triggers = Arc::clone(self.armed.triggers()?);
         Some(TriggeredProcess {
@@ -107,7 +107,7 @@ impl Member {
 
     /// Opens the files of new modules, and arms their functions that triggers name.
     pub fn look(&mut self, files: &mut Files, finder: Option<&mut (dyn FindSites + 'static)>) {
-        // Before: who gave up by then has its module in the table.
+        // Read first: a process that stopped waiting by then has its module in the table.
         let given_up = self.armed.given_up();
         self.modules.look(&self.arena, files);
         if let Some(finder) = finder {
@@ -116,18 +116,19 @@ impl Member {
         self.armed.hear_of(given_up);
     }
 
-    /// Whether the kernel doesn't tell of its end.
+    /// Whether the kernel doesn't signal its end.
     pub fn is_to_be_asked(&self) -> bool {
         self.pidfd.is_none() && !self.is_stranger
     }
 
-    /// Whether the process is gone, for kernels that don't tell.
+    /// Whether the process has ended, for kernels that don't signal it.
     pub fn is_over(&self) -> bool {
         process(self.pid).is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
     }
 }
 
-/// What the process itself says is there though it has ended by now, and what it was started with though the kernel shows a title.
+/// The name and command that the process itself stored: they exist after its end, and show the
+/// original command line even if the process has changed its title.
 fn name_and_command(arena: &Arena, pid: u32, forked_from: Option<&Member>) -> (Name, Vec<u8>) {
     let (began, named) = arena.beginning().unzip();
     let (whole, cut) = match began {
@@ -142,11 +143,11 @@ fn name_and_command(arena: &Arena, pid: u32, forked_from: Option<&Member>) -> (N
     (name.unwrap_or_default(), command.unwrap_or_default())
 }
 
-/// Whether a process is there whose end the kernel can tell.
+/// Whether a process lives, and whether its end is signalled.
 pub(crate) enum Life {
-    /// It is, and its descriptor tells.
+    /// It lives, and its descriptor signals its end.
     Told(OwnedFd),
-    /// It is, as far as anybody knows: an old kernel, or no descriptor left.
+    /// It lives as far as known: an old kernel, or no free descriptor.
     Unknown,
     /// It has ended.
     Over,
@@ -162,7 +163,7 @@ impl Life {
     }
 }
 
-/// The process with a number that may be anything.
+/// The process with this untrusted number.
 fn process(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }

@@ -1,4 +1,4 @@
-//! What is noticed of one traced process while it runs.
+//! Observes one traced process while it runs.
 
 pub mod armed;
 pub mod build_id;

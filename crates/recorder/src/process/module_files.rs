@@ -1,7 +1,7 @@
 //! The files of modules, kept open.
 //!
-//! A path comes from the traced program. Only regular ELF files are opened, and what is kept has the build id
-//! that the module has in memory, or the inode that was mapped.
+//! Paths come from the traced program. Only regular ELF files are opened, and only kept if they
+//! have the build id that the module has in memory, or the inode that was mapped.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::process::build_id::build_id;
 
 /// Larger files are not put into a trace.
 const IMAGE_SIZE_MAX: u64 = 2 << 30;
-/// What tells one version of a file from another.
+/// Distinguishes versions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -54,13 +54,13 @@ impl ModuleFile {
     pub(crate) fn is_still_at(&self, path: &Path, module: &ModuleEntry) -> bool {
         match std::fs::metadata(path) {
             Ok(now) if Stamp::of(&now) == self.stamp => true,
-            // Rebuilt to the same bytes, or touched.
+            // Rebuilt with identical bytes, or touched.
             Ok(now) if now.is_file() && module.build_id_length > 0 => open_if_same(path, module).is_some(),
             _ => false,
         }
     }
 
-    /// The file's bytes, or the second half of a sentence that says why there are none.
+    /// The file's bytes, or the reason why they can't be read, as the second half of a sentence.
     pub(crate) fn image(&self, module: &ModuleEntry) -> Result<Vec<u8>, String> {
         let now = self.file.metadata().map_err(|error| format!("can't be opened any more ({error})"))?;
         let now = Stamp::of(&now);
@@ -80,18 +80,18 @@ impl ModuleFile {
     }
 }
 
-/// Open files, for all processes together: those that run the same program share one descriptor.
+/// Open files of all processes: processes with the same program share a descriptor.
 #[derive(Debug, Default)]
 pub struct Files {
     file: HashMap<Identity, Weak<ModuleFile>>,
-    /// The program that was started: it was opened before it could remove itself.
+    /// The program that was started, opened before it could remove itself.
     started: Option<Arc<ModuleFile>>,
 }
 
 /// Path, build id, device and inode of a module.
 pub type Identity = (Vec<u8>, Vec<u8>, u64, u64);
 
-/// When there are so many files, those that nobody uses any more are forgotten.
+/// From this number of files on, unused ones are closed.
 const FILES_TIDIED: usize = 4096;
 
 impl Files {
@@ -116,13 +116,13 @@ impl Files {
     }
 }
 
-/// What tells one module from all others.
+/// Identifies a module.
 pub(crate) fn identity(path: Vec<u8>, module: &ModuleEntry) -> Identity {
     let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default();
     (path, build_id.to_vec(), module.device, module.inode)
 }
 
-/// Opens the file that was mapped, wherever it is now.
+/// Opens the file that was mapped, even if it was moved.
 fn find(path: &Path, module: &ModuleEntry, pid: u32) -> Option<ModuleFile> {
     let in_its_root =
         path.strip_prefix("/").ok().map(|path| Path::new(&format!("/proc/{pid}/root")).join(path));
@@ -137,7 +137,7 @@ fn open_if_same(path: &Path, module: &ModuleEntry) -> Option<ModuleFile> {
 }
 
 fn open_regular(path: &Path) -> Option<ModuleFile> {
-    // Opening a device or a FIFO may do something; a path of this kind is no module.
+    // Opening a device or a FIFO may have effects; such a path isn't a module.
     std::fs::metadata(path).ok().filter(Metadata::is_file)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     let metadata = file.metadata().ok().filter(Metadata::is_file)?;
@@ -145,7 +145,7 @@ fn open_regular(path: &Path) -> Option<ModuleFile> {
     Some(ModuleFile { file, stamp })
 }
 
-/// Whether a file is the one that was mapped: by its build id where the module has one.
+/// Whether a file is the one that was mapped: by its build id if the module has one.
 fn is_same_module(file: &File, stamp: Stamp, module: &ModuleEntry) -> bool {
     let expected = module.build_id.get(..module.build_id_length as usize).unwrap_or_default();
     match build_id(file) {
@@ -172,7 +172,7 @@ mod tests {
         module
     }
 
-    /// A file that was deleted or replaced is kept; one that was touched or is another one isn't mistaken for it.
+    /// A deleted or replaced file is kept; a touched or different one isn't confused with it.
     #[test]
     fn files_keep_their_identity() {
         let folder = tempfile::tempdir().unwrap();
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// It may be gone, and its process too, before anybody looks.
+    /// The file and its process may be gone before the recorder reads them.
     #[test]
     fn a_program_that_removes_itself_keeps_its_file() {
         const NOBODY: u32 = u32::MAX;
@@ -218,7 +218,7 @@ mod tests {
             assert!(Files::default().open(name.clone(), &module, NOBODY).is_none());
             let file = files.open(name.clone(), &module, NOBODY).unwrap();
             assert_eq!(file.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
-            // Another module isn't taken for it.
+            // Another module isn't confused with it.
             let other = ModuleEntry { inode: 1, ..ModuleEntry::default() };
             assert!(files.open(name.clone(), &other, NOBODY).is_none());
             std::fs::rename(folder.path().join("away"), &path).unwrap();

@@ -1,7 +1,7 @@
-//! The modules that a program has or had.
+//! The present and former modules of a program.
 //!
-//! Their files are opened when they are loaded, so that a file which is deleted or replaced later keeps
-//! its names; only what isn't at its path any more goes into the trace.
+//! Their files are opened when they are loaded, so that a file that is deleted or replaced later
+//! can still be symbolized. Only files that are no longer at their paths are copied into the trace.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -24,19 +24,21 @@ struct Known {
     file: Option<Arc<ModuleFile>>,
 }
 
-/// Every module that was ever seen: an entry of the arena's table may be given to another module when its own was unloaded.
+/// All modules that were ever seen: an entry of the arena's table may be reused after its module
+/// was unloaded.
 #[derive(Debug, Default)]
 pub struct Modules {
     known: Vec<Known>,
-    /// Which of them each entry of the table has now.
+    /// The module of each table entry.
     current: Vec<usize>,
-    /// Bytes of the paths of all of them.
+    /// Bytes of all their paths.
     path_bytes: usize,
 }
 
-/// So many modules are remembered of one process; a reader takes no more.
+/// Largest number of modules that are stored per process; readers accept no more.
 const KNOWN_MAX: usize = 1 << 16;
-/// Bytes of paths that are remembered of one process: an arena has room for a megabyte at a time, which a program may use again and again.
+/// Largest number of path bytes that are stored per process: an arena has room for a megabyte at a
+/// time, which a program may reuse.
 const PATH_BYTES_MAX: usize = 16 << 20;
 
 impl Modules {
@@ -48,10 +50,10 @@ impl Modules {
             let module = arena.module(index);
             if module.state != module_state::COMPLETE {
                 if place < self.current.len() {
-                    // It is being given to another one, which will ring.
+                    // The entry is being reused; its process will ring the doorbell.
                     continue;
                 }
-                // It will be there at the next bell.
+                // It will be there when the doorbell rings next.
                 break;
             }
             let current = self.current.get(place).and_then(|number| self.known.get_mut(*number));
@@ -82,9 +84,10 @@ impl Modules {
         }
     }
 
-    /// Every module with its path, as they go into a file, those first that the process has now, at the places of their entries.
+    /// All modules with their paths for a file: present modules come first, at the positions of
+    /// their entries.
     pub fn table(&self, arena: &Arena) -> Vec<(ModuleEntry, Vec<u8>)> {
-        // Entries that name each other's paths were written over: no more is told of them than there is memory for.
+        // Entries that share their paths were overwritten: their paths are copied within a memory limit.
         let mut left = arena.layout().paths_size;
         let mut within =
             move |(entry, path): (ModuleEntry, Vec<u8>)| match left.checked_sub(path.len() as u64) {
@@ -111,7 +114,7 @@ impl Modules {
         }
     }
 
-    /// Those whose entries were given to others.
+    /// Modules whose entries were reused.
     fn former(&self) -> impl Iterator<Item = &Known> {
         let current: HashSet<usize> = self.current.iter().copied().collect();
         self.known
@@ -121,7 +124,8 @@ impl Modules {
             .map(|(_, known)| known)
     }
 
-    /// The modules that the process has now, at the places of their entries: each with its path and, where it could be opened, its file.
+    /// The present modules at the positions of their entries: each with its path and, if it could
+    /// be opened, its file.
     pub fn present(&self) -> impl Iterator<Item = (&ModuleEntry, &[u8], Option<&File>)> {
         let known = self.current.iter().filter_map(|number| self.known.get(*number));
         known.map(|known| {
@@ -130,8 +134,9 @@ impl Modules {
         })
     }
 
-    /// The files that are no longer at their paths, with their modules' places in [`Modules::table`]; calls `keep` for one after the
-    /// other, which may ask for its bytes: they, or a sentence that says why there are none.
+    /// Calls `keep` for each file that is no longer at its path, with its module's position in
+    /// [`Modules::table`] and a function that returns its bytes, or a sentence that says why they
+    /// can't be read.
     ///
     /// # Errors
     ///

@@ -15,9 +15,9 @@ use crate::sys::proc_files::{Name, thread_name};
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Time between two rounds when nothing changes.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// A round is followed by a pause of so many times its length at least.
+/// The pause after a round is at least this multiple of its duration.
 const PAUSE_SHARE: u32 = 20;
-/// Whose name it is; a slot serves several threads, one after the other.
+/// The owner of a name; a slot is used by several threads in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Owner {
     slot: u32,
@@ -53,7 +53,7 @@ impl Names {
         self.pause
     }
 
-    /// Looks at the next threads, at most `most`. How many it looked at.
+    /// Reads the names of the next threads, at most `most`. Returns how many were read.
     pub fn poll(&mut self, arena: &Arena, most: u32) -> u32 {
         let begin = Instant::now();
         let header = arena.header();
@@ -81,7 +81,7 @@ impl Names {
         }
     }
 
-    /// The newest name of the thread that has `slot` now.
+    /// The newest name of the thread in `slot`.
     #[must_use]
     pub fn newest(&self, slot: u32, thread: &ThreadHeader) -> Name {
         match self.seen.get(&owner(slot, thread)) {

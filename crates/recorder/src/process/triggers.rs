@@ -1,4 +1,4 @@
-//! What a recording asks of whoever knows triggers: which functions they name, and which calls are kept.
+//! The interface to triggers: which functions they name, and which calls are kept.
 
 use std::fs::File;
 use std::io;
@@ -11,32 +11,34 @@ use everycall_format::trigger::{ThrownType, TriggerSite};
 use crate::memory::contents::ArenaContents;
 use crate::memory::shared_triggers::SharedTriggers;
 
-/// For which exceptions triggers wait.
+/// The exceptions that triggers wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thrown {
-    /// Rules that wait for those of any type, a bit for each.
+    /// Rules for exceptions of any type, a bit for each.
     pub any: u32,
-    /// Rules that wait for them wherever they are thrown, a bit for each; the others do in calls of their functions.
+    /// Rules for exceptions thrown anywhere, a bit for each; the others apply to calls of their
+    /// functions.
     pub anywhere: u32,
     /// Types that rules wait for. New ones come at the end.
     pub types: Vec<ThrownType>,
 }
 
-/// Knows which functions of a module triggers name.
+/// Finds the functions of a module that triggers name.
 pub trait FindSites: Send {
-    /// The sites of a module, as code offsets, in order. `file` is the module's, where it could be opened. The program waits for some
-    /// seconds at most; what comes later is still good for later calls.
+    /// The sites of a module as code offsets, sorted. `file` is the module's file, if it could be
+    /// opened. The program waits for a few seconds at most; a later result still applies to later
+    /// calls.
     fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
 
-    /// For which exceptions triggers wait, as far as modules are known; `None` where they don't.
+    /// The exceptions that triggers wait for, according to the known modules; `None` if they don't.
     fn thrown(&self) -> Option<&Thrown> {
         None
     }
 
-    /// There is no room for these in the process: their calls are never looked at.
+    /// Called for sites that have no room in the process: their calls are never compared.
     fn not_armed(&mut self, sites: &[TriggerSite]);
 
-    /// The program didn't wait for these: calls before weren't looked at.
+    /// Called for sites that the program didn't wait for: earlier calls weren't compared.
     fn late(&mut self, sites: &[TriggerSite]);
 }
 
@@ -51,7 +53,8 @@ pub struct TriggeredProcess {
     pub arena: Arc<dyn ArenaContents>,
     /// The triggers in it.
     pub triggers: Arc<SharedTriggers>,
-    /// When nothing more can come of it, in ticks: it isn't given again.
+    /// If the process has ended, the time in ticks after which no call can follow: it isn't passed
+    /// again.
     pub over: Option<u64>,
 }
 
@@ -60,27 +63,28 @@ pub type WriteChunk<'a> = dyn FnMut(u32, u32, &[u8]) -> io::Result<()> + 'a;
 
 /// Keeps calls.
 pub trait KeepCalls: Send {
-    /// Something may have been posted, in one of these processes. How long it may take until the next look. A process that has ended
-    /// is given once more afterwards, and then never again. `signals` came since.
+    /// Called when calls may have been posted in one of these processes. Returns the longest time
+    /// until the next call. An ended process is passed once more, and then never again. `signals`
+    /// were received since.
     fn look(&mut self, processes: &[TriggeredProcess], signals: &[i32]) -> Duration;
 
-    /// All processes are over, and in the file: writes what was kept.
+    /// Called when all processes have ended and are in the file: writes the kept calls.
     ///
     /// # Errors
     ///
-    /// Those of `write`, and where what was kept can't be read.
+    /// Those of `write`, and of reading what was kept.
     fn write(&mut self, write: &mut WriteChunk<'_>) -> io::Result<()>;
 }
 
-/// What a recording does for triggers.
+/// The parts of a recording that serve triggers.
 pub struct Triggers {
-    /// Bytes that threads may take beyond their rings while calls are open that may be kept.
+    /// Bytes that threads may use beyond their rings while calls are open that may be kept.
     pub memory: u64,
-    /// Signals to this process that are handed to whoever keeps calls.
+    /// Signals to this process that are passed to `keep`.
     pub signals: Vec<i32>,
-    /// Which functions.
+    /// Finds the functions.
     pub sites: Box<dyn FindSites>,
-    /// Which calls.
+    /// Keeps the calls.
     pub keep: Box<dyn KeepCalls>,
 }
 

@@ -14,7 +14,7 @@ use crate::process::member::Member;
 use crate::session::options::KeepBox;
 use crate::sys::clock::Readings;
 
-/// A recording that has ended, and all that was noticed in it.
+/// A recording that has ended, with its results.
 #[derive(Debug)]
 pub struct Ended {
     pub(super) members: Vec<Member>,
@@ -39,11 +39,11 @@ impl Ended {
         self.members.first().map(|member| Arc::clone(&member.arena))
     }
 
-    /// Writes what isn't in the file yet, and ends it. Gives the output back, flushed.
+    /// Writes the rest of the file and ends it. Returns the output, flushed.
     ///
     /// # Errors
     ///
-    /// The output's, also of what was to be written earlier.
+    /// Those of the output, including errors of earlier writes.
     pub fn write<W: Write>(self, mut file: TraceWriter<W>) -> io::Result<(Summary, W)> {
         let Ended { mut members, children, untraced, end, readings, keep, .. } = self;
         file.clock(&readings, members.first())?;

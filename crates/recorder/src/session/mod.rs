@@ -1,4 +1,4 @@
-//! A recording from its memory to its file.
+//! A recording from creating its memory to writing its file.
 
 mod ended;
 mod options;

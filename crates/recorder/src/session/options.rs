@@ -1,4 +1,4 @@
-//! How to record, and the memory for it.
+//! The options of a recording, and its memory.
 
 use crate::memory::arena::Unrecorded;
 use crate::memory::capacity::{Capacity, Stream};
@@ -7,29 +7,30 @@ use crate::process::triggers::{KeepCalls, Triggers};
 use crate::sys::error::RecordError;
 use crate::tree::process_tree::ProcessTree;
 
-/// How to record.
+/// The options of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Bytes of each thread's ring.
     pub ring_size: u64,
     /// Whether processes that descend from the program are recorded, too.
     pub follow: bool,
-    /// Whether everything is stored while the program runs, and how; else the newest events are kept.
+    /// Whether and how everything is written while the program runs; otherwise the newest events
+    /// are kept.
     pub stream: Option<Stream>,
-    /// Which calls are counted, and not recorded.
+    /// Which calls are counted instead of recorded.
     pub unrecorded: Unrecorded,
 }
 
-/// The memory for a recording, before its program runs.
+/// The memory of a recording whose program hasn't been started.
 #[derive(Debug)]
 pub struct Recorder {
     pub(super) tree: ProcessTree,
     pub(super) keep: Option<KeepBox>,
-    /// Signals that are handed to it.
+    /// Signals that are passed to the keeper.
     pub(super) signals: Vec<i32>,
 }
 
-/// Whoever keeps calls.
+/// The keeper of calls.
 pub(super) struct KeepBox(pub Box<dyn KeepCalls>);
 
 impl std::fmt::Debug for KeepBox {
@@ -39,11 +40,11 @@ impl std::fmt::Debug for KeepBox {
 }
 
 impl Recorder {
-    /// Makes the memory.
+    /// Creates the memory.
     ///
     /// # Errors
     ///
-    /// There is none, or limits forbid it.
+    /// There isn't enough memory, or limits forbid it.
     pub fn create(options: Options) -> Result<Recorder, RecordError> {
         Recorder::with_triggers(options, None)
     }

@@ -1,4 +1,4 @@
-//! The program's life, waited for. It must not notice that it has a recorder.
+//! Waits for the program, which must not be affected by its recorder.
 
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -23,17 +23,19 @@ use crate::tree::doorbell::Doorbell;
 use crate::tree::keeper::Keeper;
 use crate::tree::process_tree::ProcessTree;
 
-/// A signal sent to the whole group has reached the program by then, and may have ended it.
+/// A signal to the whole process group reaches the program within this time, and may end it.
 const FORWARD_DELAY: Duration = Duration::from_millis(10);
-/// Longest time between two looks at everything.
+/// Longest time between two checks of all processes.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// The same where the kernel doesn't tell of ends.
+/// The same if the kernel doesn't signal ends.
 const PAUSE_ASKING: Duration = Duration::from_millis(20);
-/// The same where only forked children are waited for that have made no traced call yet: all processes are looked at.
+/// The same if only forked children without traced calls are waited for: all processes are checked.
 const PAUSE_SILENT: Duration = Duration::from_millis(50);
-/// The same where the system has no thread that would answer programs, which wait for that for some milliseconds.
+/// The same if no thread could be started to answer programs, which wait some milliseconds for
+/// that.
 const PAUSE_WITHOUT_THREAD: Duration = Duration::from_millis(1);
-/// Processes that have ended and are kept until the file is written; of more, the oldest are written at once.
+/// Largest number of ended processes that are kept until the file is written; beyond it, the oldest
+/// are written at once.
 const ENDED_KEPT: usize = 64;
 /// Bytes of memory that they may keep.
 const ENDED_BYTES_KEPT: u64 = 64 << 20;
@@ -52,11 +54,11 @@ pub struct Running {
 /// How the program ended.
 type End = (ExitStatus, ProcessEnd);
 
-/// What one look at the processes has shown.
+/// The result of one check of the processes.
 enum Look {
-    /// Nobody is waited for any more. Forked children are left that have made no traced call.
+    /// No process is waited for. Contains forked children that have made no traced call.
     Over(Vec<ChildEntry>),
-    /// The longest time until the next look.
+    /// The longest time until the next check.
     Again(Duration),
 }
 
@@ -96,10 +98,11 @@ impl Running {
     /// The system can't tell how it ended.
     pub fn wait<W: Write>(mut self, all: bool, file: &mut TraceWriter<W>) -> Result<Ended, RecordError> {
         let mut ended = None;
-        // Once the program has ended, others are waited for only as long as nobody minds.
+        // After the program's end, others are waited for until a signal ends that.
         let mut is_asked_to_end = false;
         let silent = loop {
-            // Before it is looked whether the program lives: what ended it may have been meant for both of us.
+            // Before checking whether the program lives: the signal that ended it may have been
+            // sent to both.
             while let Some(received) = self.signals.next() {
                 self.pass_on(received, ended.is_none());
                 is_asked_to_end |= ended.is_some() && received.ends();
@@ -120,20 +123,21 @@ impl Running {
         }
     }
 
-    /// Does what threads of ours would do, where there are none to be had. Whether there were.
+    /// Does the work of threads that couldn't be started. Returns whether there was any.
     fn poll_threads(&mut self) -> bool {
         let has_no_answerer = self.doorbell.poll();
         let has_no_keeper = self.keeper.as_mut().is_some_and(Keeper::poll);
         !has_no_answerer && !has_no_keeper
     }
 
-    /// How the program ended, once it has.
+    /// How the program ended, if it has.
     fn end_of_program(&mut self) -> io::Result<Option<End>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_none() {
             return Ok(None);
         }
-        // It stays a zombie for now, so that its main thread's name and its process id are still its own.
+        // It stays a zombie for now, so that its main thread's name and its process id remain
+        // valid.
         let ticks = self.readings.take();
         let mut tree = lock(&self.tree);
         tree.attend();
@@ -144,8 +148,8 @@ impl Running {
         Ok(Some((status, process_end(self.child.id(), status, ticks))))
     }
 
-    /// Looks who has ended, and whether somebody is left to wait for: the program, unless it `has_ended`, and others where they
-    /// are waited for, too.
+    /// Checks which processes have ended, and whether some are still waited for: the program,
+    /// unless it `has_ended`, and others if requested.
     fn look<W: Write>(&mut self, has_ended: bool, waits_for_others: bool, file: &mut TraceWriter<W>) -> Look {
         let mut tree = lock(&self.tree);
         tree.notice_ends();
@@ -185,7 +189,7 @@ impl Running {
         let ends = lock(&self.tree).ends();
         let mut waited = vec![PollFd::new(self.signals.descriptor(), PollFlags::IN)];
         waited.extend(ends.as_deref().map(|ends| PollFd::new(ends, PollFlags::IN)));
-        // An interrupted sleep is a short one.
+        // An interrupted sleep is just shorter.
         let _ = poll(&mut waited, Some(&timeout));
     }
 
@@ -205,7 +209,7 @@ impl Running {
 
     /// Ends the recording.
     fn end(mut self, mut silent: Vec<ChildEntry>, (status, end): End) -> Ended {
-        // What takes long from now on, such as a slow disk, is ours alone.
+        // Slow steps from now on, such as a full disk, don't delay the program.
         self.signals.let_end();
         self.doorbell.stop();
         let mut keep = self.keeper.and_then(Keeper::stop);
@@ -216,7 +220,7 @@ impl Running {
         self.readings.take();
         let (mut children, untraced) = (tree.hub().children(), tree.untraced());
         drop(tree);
-        // They may have begun since.
+        // They may have made traced calls since.
         silent.retain(|child| members.iter().all(|member| member.pid != child.pid));
         children.append(&mut silent);
         if let Some(keep) = &mut keep {

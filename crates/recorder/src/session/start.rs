@@ -16,11 +16,11 @@ use crate::sys::signals::Signals;
 use crate::tree::doorbell::Doorbell;
 use crate::tree::keeper::Keeper;
 
-/// Starts the program. From here on this process ignores what the terminal sends to both of them.
+/// Starts the program. From here on, this process ignores signals that the terminal sends to both.
 ///
 /// # Errors
 ///
-/// It isn't there, it can't be executed, or there is no process for it.
+/// The program doesn't exist, can't be executed, or no process can be created.
 pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError> {
     start_with(recorder, launch, |_| {})
 }
@@ -51,7 +51,8 @@ pub fn start_with(
     let (child, signals) =
         Signals::spawn(&mut command, &environment, &wanted).map_err(|source| launch.explain(source))?;
     drop(command);
-    // Arenas and files of modules are held open: for us alone, the program has its limits already.
+    // Raises the limit of descriptors for arenas and module files, only for this process: the
+    // program has its limits already.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     tree.has_started(child.id());

@@ -16,33 +16,36 @@ use crate::memory::arena::Arena;
 use crate::memory::capacity::Capacity;
 use crate::memory::hub::Hub;
 
-/// Arenas that were taken and not claimed yet. Claiming takes some microseconds, so there are few, unless the hub was written over:
-/// beyond this number there are no new ones until some are claimed or dropped.
+/// Largest number of arenas that are taken and not yet claimed. Claiming takes some microseconds,
+/// so there are few unless the hub was overwritten. Beyond this number, no new ones are made until
+/// some are claimed or dropped.
 const TAKEN_MAX: usize = 32 * SPARES;
-/// An arena that isn't claimed for so long never will be: its process has ended, or the hub was written over.
+/// An arena that isn't claimed within this time never will be: its process has ended, or the hub
+/// was overwritten.
 const CLAIM_TIME: Duration = Duration::from_secs(10);
-/// Spare arenas where one process alone is followed.
+/// Number of spare arenas if only one process is recorded.
 const SPARES_ALONE: usize = 1;
 
 /// The arenas for processes to come.
 pub(super) struct Arenas {
     hub: Arc<Hub>,
     capacity: Capacity,
-    /// How many spare arenas there are to be.
+    /// Number of spare arenas to keep.
     spares_wanted: usize,
     spares: [Option<Arc<Arena>>; SPARES],
-    /// Each with the time at which it was missing from the hub.
+    /// Each with the time when it was found to be taken.
     taken: Vec<(Arc<Arena>, Instant)>,
-    /// Arenas that were taken and never claimed.
+    /// Number of arenas that were taken and never claimed.
     dropped: u32,
 }
 
 impl Arenas {
-    /// Puts the first ones into the hub: where processes aren't followed, one, for whoever comes first.
+    /// Puts the first arenas into the hub: if child processes aren't recorded, one for the first
+    /// process.
     ///
     /// # Errors
     ///
-    /// There isn't even one.
+    /// Not even one arena can be created.
     pub fn new(hub: Arc<Hub>, capacity: Capacity, follow: bool) -> io::Result<Arenas> {
         let spares_wanted = if follow { SPARES } else { SPARES_ALONE };
         let spares = [const { None }; SPARES];
@@ -54,7 +57,8 @@ impl Arenas {
         Ok(arenas)
     }
 
-    /// Replaces the arenas that processes have taken. Those that were claimed since the last call.
+    /// Replaces the arenas that processes have taken. Returns those that were claimed since the
+    /// last call.
     pub fn attend(&mut self) -> Vec<Arc<Arena>> {
         let now = Instant::now();
         let hub = Arc::clone(&self.hub);
@@ -63,7 +67,7 @@ impl Arenas {
                 self.taken.extend(spare.take().map(|arena| (arena, now)));
             }
         }
-        // Without an arena left to give, those that come run untraced and are counted.
+        // Without a spare arena, new processes run untraced and are counted.
         if self.taken.len() < TAKEN_MAX {
             let _ = self.refill();
         }
@@ -86,12 +90,12 @@ impl Arenas {
         Ok(())
     }
 
-    /// No new arenas: those that are in the hub are the last ones.
+    /// Makes no new arenas: those in the hub are the last ones.
     pub fn stop(&mut self) {
         self.spares_wanted = 0;
     }
 
-    /// Nobody gets an arena any more.
+    /// Removes all arenas from the hub.
     pub fn close(&self) {
         let page = self.hub.page();
         page.follow().store(0, Ordering::Relaxed);
@@ -99,7 +103,7 @@ impl Arenas {
         page.spares().for_each(|place| place.store(0, Ordering::Release));
     }
 
-    /// Arenas that were taken and never claimed.
+    /// Number of arenas that were taken and never claimed.
     pub fn dropped(&self) -> u32 {
         self.dropped
     }

@@ -1,4 +1,5 @@
-//! Answers the runtimes' messages, on a thread of its own where there is one to be had: they wait for it.
+//! Answers the runtimes' messages on a separate thread, if one can be started, because the runtimes
+//! wait.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -11,10 +12,10 @@ use crate::sys::lock::lock;
 use crate::tree::listener::Listener;
 use crate::tree::process_tree::ProcessTree;
 
-/// The thread looks up this often even if nothing rings.
+/// Longest time between two checks without a ring.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whoever answers: a thread, or the caller's own where there is none to be had.
+/// The thread, or the caller's thread if none can be started.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     hub: Arc<Hub>,
@@ -23,7 +24,8 @@ pub(crate) struct Doorbell {
 }
 
 impl Doorbell {
-    /// Starts the thread. Where the system has none (`ulimit -u`, a control group), [`Doorbell::poll`] has to be called often.
+    /// Starts the thread. If that fails (`ulimit -u`, a control group), [`Doorbell::poll`] must be
+    /// called often.
     pub fn attend(tree: Arc<Mutex<ProcessTree>>) -> Doorbell {
         let hub = Arc::clone(lock(&tree).hub());
         let (page_of, of) = (Arc::clone(&hub), Arc::clone(&tree));
@@ -34,7 +36,7 @@ impl Doorbell {
         Doorbell { hub, tree, listener }
     }
 
-    /// Answers what has rung, where there is no thread for it. Whether that was so.
+    /// Answers rings if there is no thread. Returns whether that was the case.
     pub fn poll(&self) -> bool {
         let has_thread = self.listener.has_thread();
         if !has_thread {
@@ -44,13 +46,13 @@ impl Doorbell {
         !has_thread
     }
 
-    /// Ends the thread. What was not attended to then is the caller's.
+    /// Ends the thread. Unanswered rings are left to the caller.
     pub fn stop(self) {
         self.listener.stop();
     }
 }
 
-/// Deals with what has rung up to number `rung`.
+/// Answers rings up to number `rung`.
 fn answer(hub: &Hub, tree: &Mutex<ProcessTree>, rung: u32) {
     lock(tree).attend();
     let page = hub.page();

@@ -1,4 +1,4 @@
-//! Ends of processes, as the kernel tells them.
+//! Ends of processes, as the kernel signals them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
-/// In the place of a member's number, for news.
+/// Replaces a member's number for announcements.
 const NEWS: u64 = u64::MAX;
-/// Ends that are heard of together.
+/// Largest number of ends that are received at once.
 const AT_ONCE: usize = 64;
 
-/// Hears of ends. Each part is missing where the kernel has none to give.
+/// Receives ends. Each part is missing if the kernel doesn't support it.
 pub(super) struct Ends {
-    /// Readable when somebody has ended, or is new.
+    /// Readable when a process has ended or is new.
     all: Option<Arc<OwnedFd>>,
     news: Option<OwnedFd>,
 }
@@ -29,25 +29,26 @@ impl Ends {
         Ends { all, news }
     }
 
-    /// What is readable when somebody has ended, or is new.
+    /// The descriptor that is readable when a process has ended or is new.
     pub fn descriptor(&self) -> Option<Arc<OwnedFd>> {
         self.all.clone()
     }
 
-    /// Somebody is new.
+    /// Announces a new process.
     pub fn announce(&self) {
         if let Some(news) = &self.news {
             let _ = rustix::io::write(news, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Hears of the end of member `number`, for as long as `pidfd` is open; gives it back where that is so.
+    /// Registers the end of member `number` while `pidfd` is open. Returns the descriptor if that
+    /// succeeded.
     pub fn add(&self, pidfd: OwnedFd, number: u32) -> Option<OwnedFd> {
         let number = EventData::new_u64(number.into());
         epoll::add(self.all.as_ref()?, &pidfd, number, EventFlags::IN).ok().map(|()| pidfd)
     }
 
-    /// Numbers of members that have ended, some at a time.
+    /// Numbers of members that have ended, a few at a time.
     pub fn next(&self) -> Vec<u64> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events = Vec::with_capacity(AT_ONCE);

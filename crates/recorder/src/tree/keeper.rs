@@ -1,4 +1,4 @@
-//! Hands posted calls to whoever keeps them, on a thread of its own where there is one to be had.
+//! Passes posted calls to the keeper on a separate thread, if one can be started.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use crate::sys::lock::lock;
 use crate::tree::listener::Listener;
 use crate::tree::process_tree::ProcessTree;
 
-/// Between two looks at most where there is no thread that could hear the doorbell.
+/// Longest time between two checks without a thread for the doorbell.
 const PAUSE_WITHOUT_THREAD: Duration = Duration::from_millis(1);
 
-/// Whoever keeps calls, on a thread of its own, or on the caller's where there is none to be had.
+/// The keeper on a thread, or on the caller's thread if none can be started.
 pub(crate) struct Keeper {
     looks: Arc<Looks>,
     listener: Listener,
-    /// When it is time for the next look, where there is no thread.
+    /// When the next check is due, without a thread.
     due: Instant,
 }
 
-/// What a look needs.
+/// The data for a check.
 struct Looks {
     tree: Arc<Mutex<ProcessTree>>,
     keep: Mutex<Box<dyn KeepCalls>>,
@@ -27,7 +27,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// How long it may take until the next one.
+    /// Checks for posted calls. Returns the longest time until the next check.
     fn look(&self) -> Duration {
         let processes = lock(&self.tree).triggered();
         let signals = std::mem::take(&mut *lock(&self.signals));
@@ -42,7 +42,8 @@ impl std::fmt::Debug for Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread. Where the system has none (`ulimit -u`, a control group), [`Keeper::poll`] has to be called often.
+    /// Starts the thread. If that fails (`ulimit -u`, a control group), [`Keeper::poll`] must be
+    /// called often.
     pub fn attend(tree: Arc<Mutex<ProcessTree>>, keep: Box<dyn KeepCalls>) -> Keeper {
         let hub = Arc::clone(lock(&tree).hub());
         let looks = Arc::new(Looks { tree, keep: Mutex::new(keep), signals: Mutex::default() });
@@ -51,11 +52,12 @@ impl Keeper {
         Keeper { looks, listener, due: Instant::now() }
     }
 
-    /// Looks where there is no thread for it, at most as often as it likes to. Whether that was so.
+    /// Checks for posted calls if there is no thread and it is time. Returns whether there is no
+    /// thread.
     pub fn poll(&mut self) -> bool {
         let has_thread = self.listener.has_thread();
         if !has_thread && self.due <= Instant::now() {
-            // What is posted isn't waited for here.
+            // Without a thread, posts don't end the wait.
             let pause = self.looks.look().min(PAUSE_WITHOUT_THREAD);
             self.due = Instant::now() + pause;
         }
@@ -69,7 +71,7 @@ impl Keeper {
         self.listener.ring();
     }
 
-    /// Ends the thread. What was posted last is still to be looked at.
+    /// Ends the thread. The last posts are left to the caller.
     pub fn stop(self) -> Option<Box<dyn KeepCalls>> {
         self.listener.stop();
         let Looks { keep, .. } = Arc::into_inner(self.looks)?;

@@ -1,20 +1,21 @@
-//! Who descends from whom, by what the kernel tells of parents.
+//! Descent of processes, by the kernel's parent ids.
 
 use std::iter::successors;
 
 use crate::sys::proc_files;
 use crate::tree::silent;
 
-/// Generations of processes that are looked at.
+/// Largest number of generations that are followed.
 const GENERATIONS: usize = 16;
 
-/// Process `pid` and those that it descends from.
+/// Process `pid` and its ancestors.
 pub(super) fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
     let parent = |pid: &u32| proc_files::stat(*pid).ok().map(|stat| stat.parent);
     successors(Some(pid), parent).take_while(|pid| *pid > 0).take(GENERATIONS)
 }
 
-/// Whether process `pid`, which lives, can't be the one that has claimed the arena in memory file `inode`.
+/// Whether the living process `pid` can't be the one that has claimed the arena in memory file
+/// `inode`.
 pub(super) fn is_stranger(pid: u32, inode: u64) -> bool {
     let own = std::process::id();
     let began = |pid| proc_files::stat(pid).map(|stat| stat.started);

@@ -1,4 +1,4 @@
-//! A thread that does something each time the hub's doorbell rings.
+//! A thread that calls a function whenever the hub's doorbell rings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,11 @@ use rustix::thread::futex;
 
 use crate::memory::hub::Hub;
 
-/// Between two looks at least: whoever rings all the time must not keep the process tree from others.
+/// Shortest time between two calls, so that a process that rings all the time doesn't block the
+/// process tree.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 
-/// The thread, where there is one to be had.
+/// The thread, if one could be started.
 #[derive(Debug)]
 pub(super) struct Listener {
     hub: Arc<Hub>,
@@ -21,8 +22,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Starts the thread. `look` is given the doorbell's number, and says how long it may take until the next look even if
-    /// nothing rings.
+    /// Starts the thread. `look` receives the doorbell's number, and returns the longest time until
+    /// its next call without a ring.
     pub fn start(hub: Arc<Hub>, mut look: impl FnMut(u32) -> Duration + Send + 'static) -> Listener {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, rings) = (Arc::clone(&stop), Arc::clone(&hub));
@@ -31,7 +32,8 @@ impl Listener {
             while !stopped.load(Ordering::Acquire) {
                 let rung = doorbell.load(Ordering::Acquire);
                 let pause = look(rung);
-                // Before the wait, which a ring in between then ends at once: who rings seldom is answered without it.
+                // Before the wait, which a ring during this pause ends at once: rare rings are
+                // answered without delay.
                 std::thread::sleep(PAUSE_MIN);
                 let timeout =
                     futex::Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
@@ -41,12 +43,12 @@ impl Listener {
         Listener { hub, stop, thread: thread.ok() }
     }
 
-    /// Whether the system had a thread.
+    /// Whether the thread could be started.
     pub fn has_thread(&self) -> bool {
         self.thread.is_some()
     }
 
-    /// Rings the doorbell as a process does.
+    /// Rings the doorbell like a process.
     pub fn ring(&self) {
         self.hub.page().doorbell().fetch_add(1, Ordering::AcqRel);
         self.wake();
@@ -56,7 +58,7 @@ impl Listener {
         let _ = futex::wake(self.hub.page().doorbell(), futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Ends the thread. What has rung last may not have been looked at.
+    /// Ends the thread. The last rings may be unanswered.
     pub fn stop(mut self) {
         self.stop.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else { return };

@@ -1,6 +1,7 @@
-//! The processes of a recording: each gets an arena when it asks for one, and is looked after until its end.
+//! The processes of a recording: each gets an arena on request, and is observed until its end.
 //!
-//! A member has claimed its arena. It lives, then has ended, then is written into the file and forgotten.
+//! A member is a process that has claimed its arena. It lives, ends, is written into the file, and
+//! is then removed.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,18 +27,19 @@ use crate::tree::ends::Ends;
 use crate::tree::lineage::{ancestry, is_stranger};
 use crate::tree::silent;
 
-/// Names of threads that are read in one go, some 5 us each: processes that start wait for the tree.
+/// Number of thread names that are read at once, 5 us each: new processes wait for the tree
+/// meanwhile.
 const NAMES_AT_ONCE: u32 = 128;
 /// The same at the end, for one process.
 const NAMES_AT_ONCE_OF_ONE: u32 = 1024;
 
-/// All processes, and the arenas for those to come.
+/// All processes, and the arenas for new ones.
 pub(crate) struct ProcessTree {
     hub: Arc<Hub>,
     arenas: Arenas,
-    /// When the recording began, in ticks: no process of it began earlier.
+    /// When the recording began, in ticks: none of its processes began earlier.
     began: u64,
-    /// The process that was started, and the number of the member that it is.
+    /// Id of the started process, and its member number.
     started: Option<(u32, Option<u32>)>,
     living: Vec<Member>,
     ended: Vec<Member>,
@@ -46,9 +48,9 @@ pub(crate) struct ProcessTree {
     files: Files,
     next_number: u32,
     ends: Ends,
-    /// Knows which functions triggers name.
+    /// Finds the functions that triggers name.
     finder: Option<Box<dyn FindSites>>,
-    /// Processes that aren't members any more, and that whoever keeps calls hasn't seen since.
+    /// Processes that are no longer members, and that the keeper hasn't seen since.
     forgotten: Vec<TriggeredProcess>,
 }
 
@@ -59,7 +61,7 @@ impl std::fmt::Debug for ProcessTree {
 }
 
 impl ProcessTree {
-    /// A tree without members. Not even one arena is an error.
+    /// An empty tree. Fails if not even one arena can be created.
     pub fn new(
         hub: Hub,
         capacity: Capacity,
@@ -88,7 +90,7 @@ impl ProcessTree {
         &self.hub
     }
 
-    /// Deals with all that processes have told.
+    /// Processes all messages from the runtimes.
     pub fn attend(&mut self) {
         let claimed = self.arenas.attend();
         let has_new = !claimed.is_empty();
@@ -104,7 +106,7 @@ impl ProcessTree {
         }
     }
 
-    /// Forked children may be noticed before their parents.
+    /// Forked children may be found before their parents.
     fn find_parents(&mut self) {
         let forked = |member: &&mut Member| member.origin == origin::FORK && member.parent.is_none();
         for member in self.living.iter_mut().chain(&mut self.ended).filter(forked) {
@@ -113,13 +115,13 @@ impl ProcessTree {
         }
     }
 
-    /// Takes in the process that has claimed `arena`.
+    /// Adds the process that has claimed `arena`.
     fn adopt(&mut self, arena: Arc<Arena>) {
-        // It can't fail: the memory is ours.
+        // Can't fail, because the memory is ours.
         let _ = arena.unmark_spare();
         let header = arena.header();
         let now = ticks();
-        // Somebody may have written over it.
+        // The header may have been overwritten.
         let is_possible = (self.began..now).contains(&header.start.ticks);
         let start_ticks = if is_possible { header.start.ticks } else { now };
         let parent = self.parent_of(&header, start_ticks);
@@ -138,22 +140,25 @@ impl ProcessTree {
         }
         match Life::of(member.pid) {
             Life::Over => return self.end_member(member, now),
-            // Somebody may have written the number of a thread, which no descriptor can be had of.
+            // The id may have been overwritten by that of a thread, for which there is no
+            // descriptor.
             Life::Told(_) | Life::Unknown if is_stranger(member.pid, member.arena.inode()) => {
                 member.is_stranger = true;
             }
             Life::Told(pidfd) => member.pidfd = self.ends.add(pidfd, number),
-            // It is asked for from time to time.
+            // Its end is checked regularly.
             Life::Unknown => {}
         }
         self.living.push(member);
     }
 
-    /// The number of the member that a new process comes from, which it may have replaced at `start_ticks`.
+    /// The number of the parent member of a new process, which replaced its program at
+    /// `start_ticks` if it has the same id.
     fn parent_of(&mut self, header: &ArenaHeader, start_ticks: u64) -> Option<u32> {
         let forked = header.origin == origin::FORK;
         let replaced = self.living.iter().position(|member| member.pid == header.target_pid).map(|place| {
-            // A forked child with the process id of somebody whose end wasn't noticed yet; else it executed another program.
+            // A forked child that reuses the id of a process whose end wasn't found yet; otherwise
+            // the process executed another program.
             let ending = if forked { image_end::ENDED } else { image_end::EXEC };
             let mut old = self.living.swap_remove(place);
             old.end = Some((ending, start_ticks));
@@ -165,35 +170,37 @@ impl ProcessTree {
         if forked {
             return self.numbers.get(&header.forked_from).copied();
         }
-        // Processes in between may have ended by now. If the process that was started is traced, all others descend from it.
+        // Processes in between may have ended. If the started process is traced, all others descend
+        // from it.
         replaced
             .or_else(|| self.ancestor(header.parent_pid))
             .or_else(|| self.started.and_then(|(_, number)| number))
     }
 
-    /// The member that a process descends from, by its parent's process id.
+    /// The member that a process descends from, according to its parent's id.
     fn ancestor(&self, pid: u32) -> Option<u32> {
         ancestry(pid)
             .take_while(|pid| *pid > 1)
             .find_map(|pid| self.living.iter().find(|member| member.pid == pid).map(|member| member.number))
     }
 
-    /// A member's process was found to have ended at `now`.
+    /// Records that a member's process has ended at `now`.
     fn end_member(&mut self, mut member: Member, now: u64) {
         member.look(&mut self.files, self.finder.as_deref_mut());
         member.end = Some((image_end::ENDED, now));
-        // Closes it, and so ends its place among those that are waited for.
+        // Closes it, which also unregisters it.
         member.pidfd = None;
         self.ended.push(member);
     }
 
-    /// The program runs, as process `pid`.
+    /// The program has been started as process `pid`.
     pub fn has_started(&mut self, pid: u32) {
         let number = self.members().find(|member| member.pid == pid).map(|member| member.number);
         self.started = Some((pid, number));
     }
 
-    /// Processes that ran untraced though they should have been followed, as far as they could say so.
+    /// Number of processes that ran untraced although they should have been recorded, as far as
+    /// they could report it.
     pub fn untraced(&self) -> u32 {
         self.hub.header().untraced.saturating_add(self.arenas.dropped())
     }
@@ -205,7 +212,7 @@ impl ProcessTree {
         processes
     }
 
-    /// The processes with triggers, and those that have gone since the last call.
+    /// The processes with triggers, and those that have ended since the last call.
     pub fn triggered(&mut self) -> Vec<TriggeredProcess> {
         let mut processes = std::mem::take(&mut self.forgotten);
         processes.extend(self.members().filter_map(Member::triggered));
@@ -217,24 +224,25 @@ impl ProcessTree {
         self.files.open_started(path);
     }
 
-    /// What is readable when somebody has ended, or is new.
+    /// The descriptor that is readable when a process has ended or is new.
     pub fn ends(&self) -> Option<Arc<OwnedFd>> {
         self.ends.descriptor()
     }
 
-    /// Whether the end of a member has to be asked for.
+    /// Whether some members' ends must be checked regularly.
     pub fn has_members_to_ask(&self) -> bool {
         self.living.iter().any(Member::is_to_be_asked)
     }
 
-    /// Finds out who has ended.
+    /// Finds processes that have ended.
     pub fn notice_ends(&mut self) {
         let now = ticks();
         let mut gone = self.ends.next();
         let asked = self.living.iter().filter(|member| member.is_to_be_asked() && member.is_over());
         gone.extend(asked.map(|member| u64::from(member.number)));
         if !gone.is_empty() {
-            // Before its end one of them may have executed another program, which then is what has ended.
+            // Before its end, one of them may have executed another program, which is then what has
+            // ended.
             self.attend();
         }
         for number in gone {
@@ -251,10 +259,10 @@ impl ProcessTree {
         before.saturating_sub(self.living.len())
     }
 
-    /// Looks at the names of threads where it is time to.
+    /// Reads the names of threads if it is time.
     pub fn look_at_names(&mut self, all: bool) -> Option<Instant> {
         let now = Instant::now();
-        // The others stay due: whoever waits for the tree gets it in between.
+        // The others stay due: other threads can lock the tree in between.
         let mut left = if all { u32::MAX } else { NAMES_AT_ONCE };
         for member in &mut self.living {
             if all || left > 0 && member.names_due <= now {
@@ -265,12 +273,12 @@ impl ProcessTree {
         self.living.iter().map(|member| member.names_due).min()
     }
 
-    /// Those that were not taken yet.
+    /// The members that were not taken yet.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.living.iter().chain(&self.ended)
     }
 
-    /// Whether somebody lives whose end will be heard of.
+    /// Whether a living process's end will be signalled.
     pub fn has_living(&self) -> bool {
         self.living.iter().any(|member| !member.is_stranger)
     }
@@ -285,7 +293,7 @@ impl ProcessTree {
         silent::children(self.hub.inode(), is_known)
     }
 
-    /// The ended members beyond what may be kept: the oldest ones, in the order of their ends.
+    /// The ended members that exceed the limits: the oldest ones, in the order of their ends.
     pub fn take_ended(&mut self, kept: usize, bytes_kept: u64) -> Vec<Member> {
         let sizes: Vec<u64> = self.ended.iter().map(|member| member.arena.allocated()).collect();
         let mut bytes = sizes.iter().copied().fold(0, u64::saturating_add);
@@ -304,13 +312,13 @@ impl ProcessTree {
         taken
     }
 
-    /// Ends the recording: nobody gets an arena any more. All members that are left, in the order of their numbers; those
-    /// that still run end at `now`.
+    /// Ends the recording: no more arenas are given out. Returns all remaining members, sorted by
+    /// number; those that still run end at `now`.
     pub fn end(&mut self, now: u64) -> Vec<Member> {
         self.arenas.stop();
         self.attend();
         self.arenas.close();
-        // As many as there are: ends come in handfuls.
+        // Repeats, because ends are received a few at a time.
         while self.ended_now() > 0 {}
         let mut all: Vec<Member> = self.ended.drain(..).chain(self.living.drain(..)).collect();
         for member in &mut all {
@@ -332,7 +340,7 @@ mod tests {
     use super::*;
     use crate::memory::arena::Unrecorded;
 
-    /// Programs may write any number in the place of their own.
+    /// Programs may replace their number by any other.
     #[test]
     fn the_end_of_foreign_processes_isnt_awaited() {
         let (tell, told) = mpsc::channel();

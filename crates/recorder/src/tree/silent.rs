@@ -1,5 +1,5 @@
-//! Forked children that are silent: they have made no traced call so far, so that nobody knows of them but the kernel. Each has the hub mapped, as its
-//! parent had, and no arena.
+//! Silent forked children: they have made no traced call so far, so only the kernel knows them.
+//! Each has its parent's mapping of the hub, and no arena.
 
 use everycall_format::arena::{ChildEntry, child_kind};
 
@@ -7,11 +7,11 @@ use crate::memory::memory_file;
 use crate::sys::clock::ticks;
 use crate::sys::proc_files;
 
-/// The processes that have the hub mapped which lies in memory file `inode`, without those that are `known`.
+/// The processes that map the hub in memory file `inode`, without those that are `known`.
 pub fn children(inode: u64, known: impl Fn(u32) -> bool) -> Vec<ChildEntry> {
     let own = std::process::id();
-    // A process's mappings take long to list where it has many, and a machine has many processes: only those are asked that may
-    // descend from one that we have started.
+    // Listing a process's mappings is slow if it has many, and a machine has many processes: only
+    // possible descendants of the started processes are checked.
     let began = proc_files::stat(own).map_or(0, |stat| stat.started);
     let entry = |pid| {
         let stat = proc_files::stat(pid).ok().filter(|stat| stat.started >= began)?;
@@ -34,19 +34,20 @@ pub fn children(inode: u64, known: impl Fn(u32) -> bool) -> Vec<ChildEntry> {
     proc_files::all_processes().into_iter().filter_map(entry).collect()
 }
 
-/// Those of other users can't be asked, and aren't the program's unless it has given up its rights.
+/// Processes of other users can't be checked, and don't belong to the program unless it changed its
+/// user.
 fn maps_hub(pid: u32, inode: u64) -> bool {
     maps(pid, memory_file::HUB, inode).unwrap_or(false)
 }
 
-/// Whether process `pid` has an arena mapped that lies in memory file `inode`; `None` where it can't be asked.
+/// Whether process `pid` maps the arena in memory file `inode`; `None` if it can't be checked.
 pub fn maps_arena(pid: u32, inode: u64) -> Option<bool> {
     maps(pid, memory_file::ARENA, inode)
 }
 
 fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
-    // As the kernel lists a memory file.
+    // The kernel's notation of a memory file.
     let name = format!("/memfd:{name} (deleted)");
     let inode = inode.to_string();
     Some(String::from_utf8_lossy(&maps).lines().any(|line| {

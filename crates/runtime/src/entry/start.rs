@@ -160,7 +160,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         switch::begin();
         process.state.store(process_state::ON, Release);
         if !on || crate::state::dropped::is_counting() {
-            // No event of this process would notice that somebody asks.
+            // In a process without events, nothing else would detect a client's request.
             control::start(process);
         }
         if !governor::start(process) {

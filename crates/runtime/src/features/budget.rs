@@ -28,7 +28,7 @@ static HAS_STACK: AtomicU32 = AtomicU32::new(0);
 static BUDGET: AtomicU32 = AtomicU32::new(0);
 /// What an event costs, in picoseconds. Measured once; a forked child runs on the same machine.
 static EVENT_PS: AtomicU64 = AtomicU64::new(0);
-/// Nobody changes it: what the thread waits for never comes.
+/// Never changed: the thread only waits for a timeout.
 static NEVER: AtomicU32 = AtomicU32::new(0);
 
 /// [`Known::state`].
@@ -62,7 +62,8 @@ struct Known {
     until_ms: AtomicU64,
 }
 
-/// How many functions are told apart. Those beyond count as part of the whole, and can't go off.
+/// Largest number of functions that are counted separately. Further ones count only for the total,
+/// and can't be switched off.
 const KNOWN: usize = 4096;
 /// Places of the hash table, twice as many.
 const HASHES: usize = 2 * KNOWN;
@@ -100,7 +101,8 @@ const ENOUGH_MS: u64 = 1000;
 /// is left is for what isn't measured.
 const TOO_MUCH: u64 = 75;
 const LITTLE: u64 = 55;
-/// A function stays off for so long at first; the time doubles each time that it was in vain.
+/// The first time that a function stays off; it doubles each time that switching it on again
+/// exceeded the budget.
 const PATIENCE_MS: u64 = 1000;
 const PATIENCE_MS_MOST: u64 = 64_000;
 /// How much of the budget trying functions may take, in percent.

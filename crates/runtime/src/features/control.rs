@@ -28,7 +28,7 @@ use everycall_format::control::{
 };
 use everycall_format::site_set;
 
-/// How long the thread stays if nobody needs it.
+/// How long the thread stays without clients.
 const PATIENCE_S: u32 = 10;
 /// How often it looks whether it is still needed.
 const LOOK_MS: usize = 1000;
@@ -41,7 +41,7 @@ static HAS_STACK: AtomicU32 = AtomicU32::new(0);
 /// so that only the thread can change it back.
 static IS_CHANGED: AtomicU32 = AtomicU32::new(0);
 
-/// Starts the thread if somebody asks for it. The caller has signals blocked.
+/// Starts the thread if a client requests it. The caller has signals blocked.
 pub(crate) fn start_if_asked(process: &'static Process) {
     if process.arena().control_asked().load(Relaxed) != 0 && process.listener.load(Relaxed) == 0 {
         start(process);
@@ -143,7 +143,7 @@ impl Server<'_> {
         }
     }
 
-    /// Whether nobody has needed the thread for long, or there is no other thread any more.
+    /// Whether the thread had no clients for long, or is the process's only thread.
     fn is_superfluous(&mut self) -> bool {
         if self.clients.iter().any(Option::is_some) {
             self.idle = 0;

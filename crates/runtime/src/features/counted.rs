@@ -1,5 +1,5 @@
-//! Where a module's hooks find the counts of its functions, in a process that counts calls and
-//! doesn't record them.
+//! Where a module's hooks find the counts of its functions, in a process that counts calls instead
+//! of recording them.
 #![allow(unsafe_code)] // A table that is mapped here.
 
 use crate::state::dropped;

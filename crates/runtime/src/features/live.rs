@@ -76,7 +76,7 @@ static FOLLOWED: AtomicU32 = AtomicU32::new(0);
 /// their hook.
 static IS_LEFT: AtomicU32 = AtomicU32::new(0);
 
-/// What became of the sites of all modules when they were last brought into line.
+/// The result of the last update of all modules' sites.
 pub(crate) struct Outcome {
     /// Sites that are on.
     pub(crate) on: AtomicU32,
@@ -164,9 +164,9 @@ fn used() -> &'static [Known] {
     MODULES.get(..USED.load(Relaxed) as usize).unwrap_or(&MODULES)
 }
 
-/// Adds a module none of whose code has run yet, and switches its sites as they are wanted. The
-/// caller holds the module lock. Returns what became of its sites, and
-/// what its [`ModuleDescriptor::on`] is to be.
+/// Adds a module none of whose code has run yet, and switches its sites as the selections require.
+/// The caller holds the module lock. Returns the result for its sites, and the new value of its
+/// [`ModuleDescriptor::on`].
 pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, u64) {
     let free = MODULES.iter().position(|known| known.module.load(Relaxed).is_null());
     let (place, known) = match free.and_then(|place| Some((place, MODULES.get(place)?))) {
@@ -212,8 +212,8 @@ fn as_counted(on: u64) -> u64 {
     }
 }
 
-/// Marks the sites of a module whose functions nobody has selected. The caller holds the module
-/// lock. Returns what the module's [`ModuleDescriptor::on`] is to be while tracing is on.
+/// Marks the sites of a module's functions that no selection contains. The caller holds the module
+/// lock. Returns the value of the module's [`ModuleDescriptor::on`] while tracing is on.
 fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
     let clear = Change { set: 0, clear: marks::NOT_SELECTED };
     if selection::is_everything() {
@@ -410,15 +410,15 @@ fn apply(arena: &Arena) {
     APPLIED.store(request, SeqCst);
 }
 
-/// Notes how many sites are off because nobody has selected their functions. The caller holds the
-/// module lock.
+/// Stores how many sites are off because no selection contains their functions. The caller holds
+/// the module lock.
 pub(crate) fn count_not_selected(arena: &Arena) {
     let is_on = recording::are_sites_on();
     let not_selected = if is_on { OUTCOME.off.load(Relaxed) } else { 0 };
     arena.set_count(counter::SITES_NOT_SELECTED, not_selected.into());
 }
 
-/// What became of sites that were to be on, and of those that were to be off.
+/// Results for sites that should be on, and for those that should be off.
 #[derive(Clone, Copy, Default)]
 struct Line {
     on: Counts,
@@ -461,14 +461,14 @@ fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, whole: W
     }
 }
 
-/// What became of functions that were to be switched.
+/// Results for functions that should be switched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marked {
     /// Functions that were chosen.
     pub(crate) functions: u32,
     /// Their sites.
     pub(crate) sites: u32,
-    /// What became of these sites.
+    /// The result for these sites.
     pub(crate) counts: Counts,
 }
 

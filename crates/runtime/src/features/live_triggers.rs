@@ -42,8 +42,8 @@ impl LiveSet {
         let size = block.bytes().len() as u64;
         SiteSet::parse(block.bytes().get(HEAD..)?, Crc::of).ok().filter(SiteSet::is_live)?;
         let base = block.leak();
-        // SAFETY: the block's memory, which stays until `put` replaces it, and which nobody writes
-        // from here on except for the head.
+        // SAFETY: the block's memory, which stays until `put` replaces it, and of which only the
+        // head is written from here on.
         let bytes: &'static [u8] =
             unsafe { core::slice::from_raw_parts(base.wrapping_add(HEAD), size as usize - HEAD) };
         let set = SiteSet::parse(bytes, Crc::of).ok()?;
@@ -66,7 +66,7 @@ fn put(area: u32, set: *mut LiveSet) {
     free(place.swap(set, Release));
 }
 
-/// Unmaps a set. Nobody may reach it any more.
+/// Unmaps a set, which must no longer be reachable.
 fn free(set: *mut LiveSet) {
     // SAFETY: null or made by `LiveSet::new`.
     if let Some(size) = unsafe { set.as_ref() }.map(|set| set.size) {

@@ -1,8 +1,8 @@
-//! Marks on the sites of a module, by which single functions are off, or on, beside the state of
-//! the whole process.
+//! Marks on the sites of a module, by which single functions are off or on, in addition to the
+//! state of the whole process.
 //!
-//! Each site has a byte of marks. Several parties switch functions off, each for its own reason, so
-//! each has a mark of its own: a function is on again when nobody wants it off any more.
+//! Each site has a byte of marks. Several features switch functions off, each for its own reason,
+//! so each has a mark of its own. A function is on again when no feature wants it off any more.
 #![allow(unsafe_code)] // Bytes that are mapped here.
 
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};

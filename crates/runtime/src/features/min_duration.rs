@@ -10,8 +10,8 @@ use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::dropped::{NS_MAX, threshold};
 
-/// The clock's rate is measured since the process's start, for at least so many nanoseconds: it is
-/// then known to some thousandths.
+/// The clock's rate is measured since the process's start, for at least this many nanoseconds: its
+/// relative error is then some thousandths.
 const MEASURED_NS: u64 = 300_000;
 
 /// Sets the duration in an arena whose start is noted. Threads that have begun adopt it by

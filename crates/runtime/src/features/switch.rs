@@ -28,7 +28,7 @@ use everycall_format::arena::PAGE;
 use everycall_hooks::arch::code;
 use everycall_patch::{Refusal, SLED_SIZE, STEPS_MAX, Site, Step, Stores, Switch};
 
-/// What became of a set of sites.
+/// The result for a set of sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Switched.

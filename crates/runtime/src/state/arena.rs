@@ -56,7 +56,7 @@ impl Arena {
         field!(self.base, ArenaHeader, state, AtomicU32)
     }
 
-    /// Not 0: somebody wants to reach the control socket.
+    /// Not 0: a client requests the control socket.
     pub(crate) fn control_asked(&self) -> &AtomicU32 {
         field!(self.base, ArenaHeader, control_asked, AtomicU32)
     }

@@ -61,7 +61,7 @@ pub(crate) fn note() {
 fn note_long() {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(memory) = system::map(LONG_MAX as u64, PROT_READ | PROT_WRITE, flags, -1) else { return };
-    // SAFETY: fresh memory, of which nobody else knows.
+    // SAFETY: fresh memory, which no other code accesses.
     let bytes = unsafe { core::slice::from_raw_parts_mut(memory, LONG_MAX) };
     let length = processes::command_line(bytes).len();
     if length == LONG_MAX {

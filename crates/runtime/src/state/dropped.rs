@@ -173,7 +173,7 @@ pub(crate) fn count_call(control: &Control, place: u32) {
     count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
-/// Counts that nobody reads: those of threads that the program leaves out.
+/// Counts that are never read: those of threads that the program leaves out.
 static NOBODYS: [AtomicU64; FUNCTIONS as usize] = [const { AtomicU64::new(0) }; FUNCTIONS as usize];
 
 /// Lets a thread's calls count for nothing, in a process that counts.

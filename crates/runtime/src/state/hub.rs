@@ -123,7 +123,7 @@ impl Hub {
         bell
     }
 
-    /// Waits until the recorder has answered ring number `bell`, for at most `nanoseconds`. Returns
+    /// Waits until the recorder has answered doorbell ring `bell`, for at most `nanoseconds`. Returns
     /// false if it hasn't in time.
     pub(crate) fn wait_for(&self, bell: u32, nanoseconds: u64) -> bool {
         let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + nanoseconds;
@@ -138,7 +138,7 @@ impl Hub {
         })
     }
 
-    /// Waits until the recorder has answered ring number `bell`, and so has named the functions
+    /// Waits until the recorder has answered doorbell ring `bell`, and so has named the functions
     /// that triggers want. This may take seconds. Returns false if the recorder is gone, the
     /// recording has ended, or the time is over.
     pub(crate) fn wait_for_names(&self, bell: u32) -> bool {
@@ -157,7 +157,7 @@ impl Hub {
         })
     }
 
-    /// Waits until the recorder has answered ring number `bell`. `longer` returns for how many
+    /// Waits until the recorder has answered doorbell ring `bell`. `longer` returns for how many
     /// nanoseconds to wait each time. Returns false when `longer` returns none.
     fn wait_while(&self, bell: u32, mut longer: impl FnMut() -> Option<u64>) -> bool {
         let acknowledged = self.field(offset_of!(HubHeader, acknowledged));

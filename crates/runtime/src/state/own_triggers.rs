@@ -47,7 +47,7 @@ impl Triggers {
             }
         }
         for call in (0..CALLS).map(|index| self.call(index)) {
-            // One that is being filled is freed by whoever takes it.
+            // An entry that is being filled is freed by the process that takes it.
             let state = field!(call, TriggeredCall, state, AtomicU32);
             let _ = state.compare_exchange(call_state::POSTED, call_state::FREE, Release, Relaxed);
         }
@@ -110,7 +110,7 @@ impl Triggers {
         field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire)
     }
 
-    /// Everything that was posted when the bell was `bell` has been written or wasn't wanted. No
+    /// Everything that was posted when the doorbell's value was `bell` has been written or wasn't wanted. No
     /// thread has to keep anything for it any more. Calls posted since then wait from now on,
     /// because a reader is there to come for them.
     pub(crate) fn hear(&self, bell: u32) {

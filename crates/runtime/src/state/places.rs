@@ -27,7 +27,7 @@ fn within(start: u64, size: u64, address: u64) -> bool {
     address.wrapping_sub(start) < size
 }
 
-/// Whether so many bytes lie in one loaded object.
+/// Whether a range of this length lies in one loaded object.
 pub(crate) fn is_within_module(process: &Process, address: u64, size: u64) -> bool {
     let arena = process.arena();
     let count = arena.module_count().load(Acquire);

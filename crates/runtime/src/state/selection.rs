@@ -52,8 +52,8 @@ impl Selection {
         let size = block.bytes().len() as u64;
         SiteSet::parse(block.bytes().get(HEAD..)?, Crc::of).ok().filter(SiteSet::is_selection)?;
         let base = block.leak();
-        // SAFETY: the block's memory, which stays until `free`, and which nobody writes from here on
-        // except for the head.
+        // SAFETY: the block's memory, which stays until `free`, and of which only the head is
+        // written from here on.
         let bytes: &'static [u8] =
             unsafe { core::slice::from_raw_parts(base.wrapping_add(HEAD), size as usize - HEAD) };
         let set = SiteSet::parse(bytes, Crc::of).ok()?;
@@ -88,7 +88,7 @@ impl Selection {
         self.active.store(1, Relaxed);
     }
 
-    /// Unmaps it. Nobody may reach it any more.
+    /// Unmaps it. It must no longer be reachable.
     fn free(selection: *mut Selection) {
         // SAFETY: made by `new`, and taken out of its place by the caller.
         if let Some(size) = unsafe { selection.as_ref() }.map(|selection| selection.size) {

@@ -120,7 +120,7 @@ pub(crate) enum Bound {
     Lower,
 }
 
-/// The ticks of so many nanoseconds, by what was measured since the start.
+/// Converts nanoseconds to ticks, by the rate measured since the start.
 pub(crate) fn ticks(nanoseconds: u64, bound: Bound) -> u64 {
     // SAFETY: written before the set was published.
     let first = unsafe { &*KNOWN.first.get() };

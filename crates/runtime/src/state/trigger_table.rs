@@ -174,8 +174,8 @@ impl Triggers {
         })
     }
 
-    /// Counts a call that met a trigger's condition, and ended at `end` after so many ticks.
-    /// Returns whether it is to be posted.
+    /// Counts a call that met a trigger's condition, and ended at `end` after `took` ticks. Returns
+    /// whether it should be posted.
     pub(crate) fn fire(&self, rule: u32, end: u64, took: u64) -> bool {
         let rule = self.rule(rule);
         field!(rule, TriggerRule, fired, AtomicU64).fetch_add(1, Relaxed);
@@ -211,9 +211,9 @@ impl Triggers {
         field!(call, TriggeredCall, jump_ticks, AtomicU64).store(new.jump_ticks, Relaxed);
         field!(call, TriggeredCall, target, AtomicU64).store(new.target, Relaxed);
         field!(call, TriggeredCall, jump_code, AtomicU32).store(new.jump_code, Relaxed);
-        // Stored before the bell: as soon as the bell has changed, this tells for how long. The
-        // first waiting call counts, because a reader may never come for it, and threads must not
-        // wait longer because other calls follow.
+        // Stored before the doorbell: when the doorbell has changed, this is valid. It says how
+        // long calls have waited. The first waiting call counts, because a reader may never come
+        // for it, and threads must not wait longer because other calls follow.
         let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Relaxed);
         if bell == field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) {
             field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
@@ -443,7 +443,7 @@ pub(crate) fn count_beyond(process: &Process, control: &Control) {
     } else {
         used.fetch_sub(before - beyond, Relaxed);
     }
-    // For whoever looks from outside.
+    // For other processes that read the arena.
     if let Some(triggers) = Triggers::of(process.arena()) {
         field!(triggers.base, TriggerHeader, segments_used, AtomicU32).store(used.load(Relaxed), Relaxed);
     }

@@ -21,7 +21,7 @@ impl Block {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped, of this size; whoever has the block writes only through it.
+        // SAFETY: mapped, of this size; the owner of the block writes only through it.
         unsafe { core::slice::from_raw_parts(self.base, self.size as usize) }
     }
 

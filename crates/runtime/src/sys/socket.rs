@@ -40,7 +40,7 @@ impl Listener {
         let mut address = [0_u8; 2 + 1 + SOCKET_NAME];
         let mut length = address.len() as u32;
         let (place, size) = (address.as_mut_ptr() as usize, &raw mut length as usize);
-        // SAFETY: writes at most so many bytes, and how many there would be.
+        // SAFETY: writes at most that many bytes, and the length of the whole name.
         if unsafe { syscall(number::GETSOCKNAME, [file.number(), place, size, 0, 0, 0]) } != 0
             || length as usize != address.len()
         {
@@ -130,8 +130,8 @@ impl Stream {
 /// What a place in a list that is waited for says of no descriptor at all.
 pub(crate) const NOTHING: u64 = u32::MAX as u64;
 
-/// Waits until something happens on one of these, for at most so many milliseconds. Returns whether
-/// something did.
+/// Waits until an event happens on one of these, for at most this many milliseconds. Returns
+/// whether one did.
 pub(crate) fn wait(list: &mut [u64], milliseconds: usize) -> bool {
     // SAFETY: reads and writes as many pollfds, each a 64-bit word: descriptor, events that are
     // waited for, events that came.

@@ -137,7 +137,7 @@ impl Thread<'_> {
     }
 }
 
-/// Waits for the recorder to give a segment back, unless it has rung since the caller read `bell`.
+/// Waits for the recorder to give a segment back, unless it has rung the doorbell since the caller read it (`bell`).
 /// If the recorder has ended, no thread waits any more.
 #[cold]
 fn wait_for_segment(arena: &Arena, bell: u32) {

@@ -8,7 +8,7 @@ use crate::sys::system;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_ring::Control;
 
-/// A thread that makes no call for so many ticks, about a second, has ended. Another thread may
+/// A thread that makes no call for this many ticks, about a second, has ended. Another thread may
 /// have its thread pointer by then.
 const CANCELLED_MAX: u64 = 1 << 32;
 

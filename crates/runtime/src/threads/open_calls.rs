@@ -538,8 +538,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// The stack pointer that a hook has in a frame of the function at `code`. `told` comes from
-    /// the unwinder and is lower if the frame had pushed arguments.
+    /// The stack pointer that a hook has in a frame of the function at `code`. `told` is the
+    /// unwinder's value, which is lower if the frame had pushed arguments.
     pub(crate) fn pointer_in(&self, code: Option<u32>, told: u64) -> u64 {
         let pushed = |pointer: &u64| *pointer > told && *pointer - told <= PUSHED_MAX;
         let is_functions = |pointer: &u64| {

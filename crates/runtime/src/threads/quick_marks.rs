@@ -16,7 +16,7 @@ use everycall_ring::{Control, left_out};
 /// Payloads before the name.
 const VALUE_PAYLOADS: usize = 2;
 
-/// What became of a mark.
+/// The result of writing a mark.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
     /// It is written, or the thread is left out.

@@ -15,7 +15,7 @@ use everycall_format::arena::{ClockReading, counter};
 use everycall_format::crash::{CRASH_OFFSET, CrashRecord};
 use everycall_format::dropped::COUNTS_SIZE;
 
-/// Space is allocated for so many bytes of segments at a time.
+/// Space is allocated in steps of this many bytes of segments.
 const STEP: u64 = 256 << 10;
 /// Number of segments for which space is allocated ahead of use.
 const AHEAD: u32 = 2;

@@ -264,8 +264,8 @@ pub(crate) fn innermost(control: &Control) -> Option<u64> {
         .then(|| unsafe { &*(pointer as *const AtomicU64) }.load(Relaxed))
 }
 
-/// Whether the stack of a context, at this stack pointer, is one on which something new may begin
-/// without the program registering it.
+/// Whether a new stack may begin in the stack of a context, at this stack pointer, without the
+/// program registering it.
 pub(crate) fn is_untold(process: &Process, control: &Control, pointer: u64) -> bool {
     control.fiber.load(Relaxed) != 0
         && process.stacks.find(pointer).is_some_and(|range| {

@@ -1,9 +1,9 @@
 //! Exceptions that triggers wait for: calls are kept when something is thrown in them, caught or
-//! not, because the program may end by it.
+//! not, because the exception may end the program.
 //!
-//! Throws of traced objects are reported by the kit's wrappers of `__cxa_throw` and its like. Those
-//! of other libraries are noticed when the unwinder first asks a function of a traced object whether
-//! it catches the exception. Nothing has been unwound then.
+//! Throws of traced objects are reported by the kit's wrappers of `__cxa_throw` and similar
+//! functions. Those of other libraries are detected when the unwinder first asks a function of a
+//! traced object whether it catches the exception. Nothing has been unwound then.
 
 use crate::state::arena::Arena;
 use crate::state::trigger_table::Triggers;

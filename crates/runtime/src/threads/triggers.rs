@@ -68,7 +68,7 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
             count += 1;
             left.judge(thread);
         }
-        // The recorder looks for those of which nothing more is heard.
+        // The recorder searches for those without a later event.
         if let Some(jump) = call.jump {
             thread.open.mark_jump(&jump, 0, jumped::JUDGED);
         }
@@ -140,7 +140,7 @@ pub(crate) struct Fallen {
     flags: u32,
 }
 
-/// More at one time are probably a recursion, whose calls nobody wants one by one.
+/// More at a time are probably a recursion, whose single calls are of no interest.
 const FALLEN_MAX: usize = 8;
 
 impl Fallen {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use everycall_timeline::{TimelineEvent, Trace};
+use everycall_timeline::{MarkKind, TimelineEvent, Trace};
 
 /// Everything that a trace says, line by line.
 pub fn text(trace: &Trace<'_>) -> String {
@@ -65,7 +65,9 @@ pub fn text(trace: &Trace<'_>) -> String {
                     writeln!(out, "Gap {{ at_ns: {at_ns}, until_ns: {until_ns}, why: {why:?} }}{by}")
                 }
                 TimelineEvent::Mark(e) => {
-                    let name = trace.mark_names().text(e.name);
+                    // Log lines are numbered by themselves.
+                    let is_log = matches!(e.kind, MarkKind::Log);
+                    let name = if is_log { "" } else { trace.mark_names().text(e.name) };
                     writeln!(out, "{} {:?} {name:?} {:?}", e.at_ns, e.kind, e.value)
                 }
             };

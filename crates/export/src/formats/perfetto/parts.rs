@@ -9,7 +9,7 @@ use super::fields::{annotation, event, packet};
 use super::packets::{SEQUENCE_PROCESS, put_packet};
 
 /// The process tree, if there is more than one process.
-pub(super) fn put_family(bytes: &mut Vec<u8>, processes: &[Process]) {
+pub(super) fn put_process_tree(bytes: &mut Vec<u8>, processes: &[Process]) {
     if processes.len() < 2 {
         return;
     }

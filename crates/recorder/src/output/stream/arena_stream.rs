@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! thread ends a segment      pins: OWNER | RECORDER
-//! pass: copied, looked at    pins: OWNER, or back in the pool; the bell rings for threads that wait
+//! pass: copied, looked at    pins: OWNER, or back in the pool; the doorbell rings for threads that wait
 //!       packed, written      EVENTS; where segments are missing, with the number of events that were in them
 //! end:  what is left         the segments that threads had not ended
 //! ```
@@ -35,14 +35,15 @@ use crate::output::stream::thread::Thread;
 use crate::output::stream::waiting::{self, Found, Owner, has_gaps, seen_twice};
 use crate::sys::clock::ticks;
 
-/// Bytes that are stored in one pass at most: between two passes signals are passed on.
+/// Largest number of bytes per pass: signals are forwarded between two passes.
 const PASS_BYTES: u64 = 16 << 20;
-/// Time between two looks for threads that have ended.
+/// Time between two checks for ended threads.
 const ENDS_PAUSE: Duration = Duration::from_millis(50);
-/// Threads that are known at a time, as a multiple of an arena's: of more, somebody wrote over whose segments are.
+/// Largest number of known threads, as a multiple of an arena's capacity: beyond it, owners of
+/// segments were overwritten.
 const THREADS_KNOWN: usize = 16;
 
-/// What was stored.
+/// Counts of what was written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stored {
     /// Bytes in the arena.
@@ -58,7 +59,7 @@ pub(crate) struct Stored {
 pub(crate) struct ArenaStream {
     arena: Arc<Arena>,
     shared: SharedPool,
-    /// Number of the process, and of its snapshot.
+    /// Number of the process and of its snapshot.
     number: u32,
     pid: u32,
     threads: HashMap<Owner, Thread>,
@@ -68,13 +69,14 @@ pub(crate) struct ArenaStream {
     /// Slot that was served last.
     last_slot: u32,
     buffer: Vec<u8>,
-    /// When the process began, or was first seen: no CPU writes more than an event in a tick from then on.
+    /// When the process began or was first seen: from then on no CPU writes more than one event per
+    /// tick.
     since: u64,
     cpus: u64,
     open_calls: OpenCallBudget,
-    /// Calls that were dropped, once the process is looked at for the last time.
+    /// The dropped calls, once the process is read for the last time.
     dropped: Dropped,
-    /// Whether that is so, and calls are dropped.
+    /// Whether this is the last read, and calls are dropped.
     is_last: bool,
     pub stored: Stored,
 }
@@ -108,12 +110,13 @@ impl ArenaStream {
         &self.arena
     }
 
-    /// Segments that wait to be stored.
+    /// Number of segments that wait to be written.
     pub fn waiting(&self) -> usize {
         waiting::find(&self.shared).len()
     }
 
-    /// Stores the segments that threads have ended, up to a limit, here of `bytes`. Whether there are more.
+    /// Writes the segments that threads have finished, up to `bytes`. Returns whether there are
+    /// more.
     pub fn pass<W: Write>(
         &mut self,
         file: &mut ChunkWriter<W>,
@@ -128,7 +131,7 @@ impl ArenaStream {
         if has_gaps(&found, |owner| self.next_of(owner)) {
             found = seen_twice(&found, waiting::find(&self.shared));
         }
-        // Who comes after the one that was served last is first.
+        // The thread after the one that was served last comes first.
         let begin = found.partition_point(|((slot, _), ..)| *slot <= self.last_slot);
         found.rotate_left(begin);
         let limit = (bytes.min(PASS_BYTES) / self.arena.layout().segment_size).max(1) as usize;
@@ -144,7 +147,7 @@ impl ArenaStream {
         Ok(is_more)
     }
 
-    /// Stores a segment that is pinned for us, and gives it back.
+    /// Writes a segment that is pinned for us, and releases it.
     fn store<W: Write>(
         &mut self,
         file: &mut ChunkWriter<W>,
@@ -155,7 +158,7 @@ impl ArenaStream {
     ) -> io::Result<()> {
         self.arena.read_segment(index, &mut self.buffer);
         if self.is_last {
-            // It may be one that its thread goes on writing.
+            // Its thread may still write to it.
             let mut again = vec![0; self.buffer.len()];
             self.arena.read_segment(index, &mut again);
             keep_settled(&mut self.buffer, &again);
@@ -175,12 +178,13 @@ impl ArenaStream {
         self.keep(file, runs, owner, number, before)
     }
 
-    /// The most events that the process can have written: where more are said to be missing, somebody wrote over the number.
+    /// The largest possible number of events of the process: a larger number of lost events was
+    /// overwritten.
     fn events_possible(&self) -> u64 {
         ticks().saturating_sub(self.since).saturating_mul(self.cpus)
     }
 
-    /// Tells threads that wait that there is room.
+    /// Wakes threads that wait for room.
     fn wake_waiting(&self) {
         self.shared.bell().fetch_add(1, SeqCst);
         if self.shared.waiters().load(SeqCst) != 0 {
@@ -188,7 +192,7 @@ impl ArenaStream {
         }
     }
 
-    /// Hands the segment in the buffer, before which its thread wrote `before` events, to the file.
+    /// Writes the segment in the buffer, before which its thread wrote `before` events.
     fn keep<W: Write>(
         &mut self,
         file: &mut ChunkWriter<W>,
@@ -216,7 +220,8 @@ impl ArenaStream {
             runs.lose(file, place, lost)?;
             self.stored.lost = self.stored.lost.saturating_add(lost);
         }
-        // What a thread hasn't written of its last segment; in ended ones, the last word is a filler.
+        // Excludes the unwritten rest of a thread's last segment; in ended threads, the last word
+        // is a filler.
         let mut written = &self.buffer[..];
         while let Some(rest) = written.strip_suffix(&[0; WORD_SIZE]) {
             written = rest;
@@ -245,19 +250,19 @@ impl ArenaStream {
         file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])
     }
 
-    /// Number of the segment that comes next of a thread.
+    /// Number of the thread's next segment.
     fn next_of(&self, owner: Owner) -> u64 {
         self.threads.get(&owner).map_or(0, |thread| thread.next)
     }
 
-    /// The header of a thread that still has its slot.
+    /// The header of a thread that still occupies its slot.
     fn header(&self, (slot, generation): Owner) -> Option<ThreadHeader> {
         let header = (slot < self.arena.thread_count()).then(|| self.arena.thread(slot))?;
         let is_whole = matches!(header.state, thread_state::USED | thread_state::ENDED);
         (is_whole && header.generation == generation).then_some(header)
     }
 
-    /// Stores what is left of threads that have ended.
+    /// Writes the rest of ended threads.
     fn store_ended<W: Write>(&mut self, file: &mut ChunkWriter<W>, runs: &mut Runs) -> io::Result<()> {
         self.open_calls = OpenCallBudget::default();
         let mut ended = HashMap::new();
@@ -298,7 +303,7 @@ impl ArenaStream {
         Ok(())
     }
 
-    /// Forgets the threads whose slots are others' by now, where there are many.
+    /// Removes threads whose slots were reused, if there are many.
     fn forget_retired(&mut self) {
         if self.threads.len() > 2 * self.arena.layout().thread_capacity as usize {
             let arena = &self.arena;
@@ -325,8 +330,8 @@ impl ArenaStream {
         file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])
     }
 
-    /// Stores all that is left, of a process that is over or is looked at for the last time. `name` gives a thread's newest
-    /// name; the threads go into `summary`.
+    /// Writes the rest of a process that has ended, or is read for the last time. `name` gives a
+    /// thread's newest name; the threads' counts are added to `summary`.
     pub fn finish<W: Write>(
         &mut self,
         file: &mut ChunkWriter<W>,
@@ -373,14 +378,14 @@ impl ArenaStream {
         Ok(())
     }
 
-    /// The threads in figures.
+    /// The counts of the threads.
     pub fn summaries(&self) -> Vec<ThreadSummary> {
         let mut threads: Vec<&Thread> = self.threads.values().collect();
         threads.sort_by_key(|thread| thread.index);
         threads.into_iter().map(Thread::summary).collect()
     }
 
-    /// Threads with a chunk of their own in this file.
+    /// Number of threads that this file has a chunk of.
     pub fn announced(&self) -> u32 {
         self.threads.values().filter(|thread| thread.is_announced).count() as u32
     }
@@ -391,7 +396,7 @@ impl ArenaStream {
         self.threads.values_mut().for_each(Thread::begin_file);
     }
 
-    /// Ends the stream early: nothing is stored any more, and nobody waits for it.
+    /// Ends the stream early: nothing more is written, and no thread waits.
     pub fn give_up(&self) {
         self.shared.stream().store(stream::OFF, SeqCst);
         for (_, _, index) in waiting::find(&self.shared) {

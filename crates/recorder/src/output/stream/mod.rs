@@ -1,4 +1,4 @@
-//! Everything of a run, stored while it runs.
+//! Streams: all events, written while the program runs.
 
 pub mod arena_stream;
 mod modules;

@@ -1,14 +1,14 @@
-//! The module table, written again where there are new ones.
+//! The module table, written again if there are new modules.
 
 use everycall_format::arena::{counter, module_state};
 use everycall_tracefile::{Summary, module_table};
 
 use crate::memory::arena::Arena;
 
-/// How much of it a file has.
+/// The part of it that a file has.
 #[derive(Debug, Default)]
 pub struct WrittenModules {
-    /// Modules, with those whose entries others have got since; `None` for a new file.
+    /// Number of modules, including those whose entries were reused; `None` for a new file.
     count: Option<u64>,
 }
 
@@ -18,7 +18,7 @@ impl WrittenModules {
         self.count = None;
     }
 
-    /// The table, where there are new ones since the last call.
+    /// The table, if it has new entries since the last call.
     pub fn next(&mut self, arena: &Arena) -> Option<Vec<u8>> {
         let count = arena.module_count();
         let reused = arena.header().counters[counter::MODULE_ENTRIES_REUSED];
@@ -33,7 +33,7 @@ impl WrittenModules {
         if self.count.replace(seen) == Some(seen) {
             return None;
         }
-        // Entries that name each other's paths were written over.
+        // Entries that share their paths were overwritten.
         let mut left = arena.layout().paths_size;
         let with_paths = modules.into_iter().map(|module| {
             let path = arena.module_path(&module).filter(|path| path.len() as u64 <= left);
@@ -41,7 +41,7 @@ impl WrittenModules {
             left -= path.len() as u64;
             (module, path)
         });
-        // What is wrong with them is told at the end.
+        // Problems with them are reported at the end.
         Some(module_table(with_paths, &mut Summary::default()))
     }
 }

@@ -1,4 +1,4 @@
-//! How much of a thread is stored.
+//! Which part of a thread was written.
 
 use everycall_format::arena::ThreadHeader;
 use everycall_format::ect::ThreadRecord;
@@ -6,27 +6,27 @@ use everycall_tracefile::{Tally, ThreadSummary, text_of};
 
 use crate::output::stream::waiting::Owner;
 
-/// Where a thread stands.
+/// The state of a thread.
 #[derive(Debug)]
 pub struct Thread {
     /// Its index in the file.
     pub index: u32,
-    /// What was last known of it; all zero of one that was gone before it was seen.
+    /// Its last known header; all zero if it ended before it was seen.
     pub header: ThreadHeader,
     /// Number of its first segment in this file, once there is one.
     first: Option<u64>,
     /// Segments in this file.
     segments: u64,
-    /// Number of the segment that comes next.
+    /// Number of its next segment.
     pub next: u64,
-    /// Events up to there, those that are missing included.
+    /// Number of events up to there, including lost ones.
     reached: u64,
     events: u64,
     holes: u64,
     lost: u64,
     /// Whether this file has a chunk of it.
     pub is_announced: bool,
-    /// Whether it has ended, and all of it is stored.
+    /// Whether it has ended and was written completely.
     pub is_done: bool,
 }
 
@@ -47,7 +47,7 @@ impl Thread {
         }
     }
 
-    /// A file begins that has nothing of it.
+    /// A new file begins.
     pub fn begin_file(&mut self) {
         (self.first, self.segments, self.is_announced) = (None, 0, false);
     }
@@ -57,7 +57,8 @@ impl Thread {
         (self.first, self.segments, self.is_announced) = (None, 0, true);
     }
 
-    /// Events that are missing before its segment `number`, before which it wrote `before` events; at most `most`.
+    /// Returns the number of lost events before its segment `number`, before which it wrote
+    /// `before` events; at most `most`.
     pub fn lose(&mut self, number: u64, before: u64, most: u64) -> Option<u64> {
         (number > self.next).then(|| {
             let lost = before.saturating_sub(self.reached).min(most);
@@ -66,7 +67,7 @@ impl Thread {
         })
     }
 
-    /// Its segment `number`, before which it wrote `before` events, is stored.
+    /// Its segment `number`, before which it wrote `before` events, was written.
     pub fn take(&mut self, number: u64, before: u64, tally: &Tally) {
         self.first.get_or_insert(number);
         self.segments = self.segments.saturating_add(1);
@@ -76,7 +77,7 @@ impl Thread {
         self.holes += tally.holes;
     }
 
-    /// What the file says of it.
+    /// Its record for the file.
     pub fn record(&self, snapshot: u32, pid: u32, (slot, generation): Owner) -> ThreadRecord {
         ThreadRecord {
             snapshot,
@@ -99,7 +100,7 @@ impl Thread {
         }
     }
 
-    /// It in figures.
+    /// Its counts.
     pub fn summary(&self) -> ThreadSummary {
         ThreadSummary {
             tid: self.header.tid,

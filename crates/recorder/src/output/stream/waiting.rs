@@ -1,4 +1,4 @@
-//! Segments that wait to be stored.
+//! Segments that wait to be written.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -9,10 +9,10 @@ use crate::memory::shared_pool::SharedPool;
 /// Which thread a segment belongs to: slot, and its generation.
 pub type Owner = (u32, u32);
 
-/// A segment that waits: whose, its number, where.
+/// A segment that waits: its thread, its number, its position.
 pub type Found = (Owner, u64, u32);
 
-/// The segments that are pinned for us: one thread's after the other's, by number.
+/// The segments that are pinned for us, grouped by thread and sorted by number.
 pub fn find(shared: &SharedPool) -> Vec<Found> {
     let pool = shared.pool();
     let taken = (pool.taken.load(Acquire) as usize).min(pool.entries.len());
@@ -30,7 +30,7 @@ pub fn find(shared: &SharedPool) -> Vec<Found> {
     found
 }
 
-/// Whether segments seem to be missing, if `next` is the one that is expected of a thread.
+/// Whether segments seem to be missing, if `next` is a thread's next expected number.
 pub fn has_gaps(found: &[Found], next: impl Fn(Owner) -> u64) -> bool {
     let mut before: Option<(Owner, u64)> = None;
     found.iter().any(|&(owner, number, _)| {
@@ -42,8 +42,9 @@ pub fn has_gaps(found: &[Found], next: impl Fn(Owner) -> u64) -> bool {
     })
 }
 
-/// Of what is found now, that which its thread ended before or when it ended what was `seen`: of that, nothing is overlooked. (A thread may end two
-/// segments while we look, of which the first pass over the pool sees the later one alone.) Both are ordered.
+/// The segments found `now` that their thread finished before, or together with, those `seen`
+/// earlier: up to these, none is missed. (A thread may finish two segments during a search, which
+/// then finds only the later one.) Both lists are sorted.
 pub fn seen_twice(seen: &[Found], mut now: Vec<Found>) -> Vec<Found> {
     now.retain(|&(owner, number, _)| {
         let end = seen.partition_point(|&(other, ..)| other <= owner);
@@ -61,13 +62,14 @@ mod tests {
     #[test]
     fn of_two_segments_that_end_meanwhile_none_is_overlooked() {
         let (one, other, third) = ((0, 1), (0, 2), (5, 1));
-        // Number 4 ended behind the place where the first pass was, 5 before it.
+        // The search had passed the position of number 4 when it was finished, but not that of
+        // number 5.
         let seen = [(one, 3, 10), (one, 5, 12), (other, 0, 20)];
         let now = vec![(one, 3, 10), (one, 4, 2), (one, 5, 12), (one, 7, 13), (other, 0, 20), (third, 0, 30)];
         let settled = seen_twice(&seen, now);
         assert_eq!(settled, [(one, 3, 10), (one, 4, 2), (one, 5, 12), (other, 0, 20)]);
         assert_eq!(seen_twice(&[], vec![(one, 0, 0)]), []);
-        // What was overwritten meanwhile is gone.
+        // Segments that were overwritten meanwhile are gone.
         assert_eq!(seen_twice(&seen, vec![(one, 5, 12)]), [(one, 5, 12)]);
     }
 }

@@ -565,7 +565,7 @@ fn aside(length: usize, work: impl FnOnce(&mut [u8]) -> Result<(), i32>) -> Resu
     let size = (length as u64).next_multiple_of(PAGE);
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let memory = system::map(size, PROT_READ | PROT_WRITE, flags, -1).ok_or(error::NO_MEMORY)?;
-    // SAFETY: fresh memory, of which nobody else knows, until it is unmapped.
+    // SAFETY: fresh memory, which no other code accesses until it is unmapped.
     let done = work(unsafe { core::slice::from_raw_parts_mut(memory, length) });
     system::unmap(memory, size);
     done

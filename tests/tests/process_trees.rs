@@ -12,13 +12,13 @@ use everycall_tests::{Mode, Place, Recording, Tally, ThreadTrace, TraceView, wai
 const MODES: [Mode; 3] = [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
 
 fn program(place: &Place, mode: Mode) -> PathBuf {
-    place.build(mode, &["-O1", "family.c", "-pthread"], &format!("family-{}", mode.label()))
+    place.build(mode, &["-O1", "process_tree.c", "-pthread"], &format!("process-tree-{}", mode.label()))
 }
 
 /// The same program without hooks.
 fn plain(place: &Place) -> PathBuf {
-    let path = place.file("family-plain");
-    let source = everycall_tests::programs().join("family.c");
+    let path = place.file("process-tree-plain");
+    let source = everycall_tests::programs().join("process_tree.c");
     let status = Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&path).arg(source).status();
     assert!(status.expect("gcc runs").success());
     path
@@ -377,7 +377,7 @@ fn children_that_arent_followed_have_all_of_their_memory() {
 
 /// Forks succeed when no process follows them.
 #[test]
-fn a_killed_recorder_harms_no_family() {
+fn a_killed_recorder_leaves_its_processes_running() {
     let place = Place::new("killed");
     for mode in MODES {
         let program = program(&place, mode);

@@ -12,7 +12,7 @@ pub struct Relative {
 }
 
 /// All processes: each is followed by its descendants, in the order of their starts.
-pub(crate) fn family(processes: &[Process]) -> Vec<Relative> {
+pub(crate) fn process_tree(processes: &[Process]) -> Vec<Relative> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); processes.len()];
     let mut roots = Vec::new();
     for (index, process) in processes.iter().enumerate() {
@@ -50,7 +50,7 @@ mod tests {
     fn order(parents: &[(Option<usize>, u64)]) -> Vec<(usize, usize)> {
         let process = |&(parent, start)| Process { parent, start_ticks: Some(start), ..Process::default() };
         let processes: Vec<Process> = parents.iter().map(process).collect();
-        family(&processes).iter().map(|relative| (relative.process, relative.generation)).collect()
+        process_tree(&processes).iter().map(|relative| (relative.process, relative.generation)).collect()
     }
 
     #[test]
