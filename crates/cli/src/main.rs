@@ -66,7 +66,10 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let called_as = words.next().unwrap_or_default();
-    if let Some(code) = compiler_call(&called_as, words.collect()) {
+    let words = words.collect::<Vec<_>>();
+    let is_record = words.first().is_some_and(|verb| verb == "record");
+    memory::exit_where_none_is_left(if is_record { exit_code::NOT_RECORDED } else { exit_code::FAILED });
+    if let Some(code) = compiler_call(&called_as, words) {
         return code;
     }
     let arguments = match Arguments::try_parse() {
@@ -84,8 +87,6 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    let is_record = matches!(arguments.verb, Verb::Record(_));
-    memory::exit_where_none_is_left(if is_record { exit_code::NOT_RECORDED } else { exit_code::FAILED });
     match run(arguments.verb) {
         Ok(code) => code,
         Err(failure) => failure.report(),

@@ -1,13 +1,13 @@
 //! Calendar time: displaying and parsing it.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use jiff::civil;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, Zoned};
 
 use crate::parse::ParseError;
-use crate::source::Source;
 
 const SECOND: u64 = 1_000_000_000;
 /// Time zones change their offset at whole quarters of an hour.
@@ -125,26 +125,23 @@ fn offset(offset: Offset) -> String {
 }
 
 impl WallTime {
-    /// Converts it to nanoseconds since the origin of `source`; `None` if that doesn't know
-    /// calendar time.
+    /// Nanoseconds since 1970: a time of day's first moment within `range`, or on its first day;
+    /// `None` if the calendar has no such moment.
     #[must_use]
-    pub fn ns(&self, source: &impl Source) -> Option<u64> {
+    pub fn realtime_ns(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let (time, calendar) = match self {
-            WallTime::At(realtime_ns) => return source.ns_at_realtime(*realtime_ns),
+            WallTime::At(realtime_ns) => return Some(*realtime_ns),
             WallTime::OfDay(time, calendar) => (time, calendar),
         };
-        let begin = source.origin_realtime_ns()?;
-        let end = source.realtime_ns(source.end_ns())?;
+        let (begin, end) = (*range.start(), *range.end());
         let first = calendar.zoned(begin)?.date();
         let on = |date: civil::Date| {
             let zoned = calendar.zone.to_zoned(date.to_datetime(*time)).ok()?;
             u64::try_from(zoned.timestamp().as_nanosecond()).ok()
         };
         let mut dates = std::iter::successors(Some(first), |date| date.tomorrow().ok());
-        let is_within = |at: &u64| (begin..=end).contains(at);
         let days = usize::try_from((end.saturating_sub(begin)) / DAY).unwrap_or(0).saturating_add(2);
-        let at = dates.by_ref().take(days).filter_map(on).find(is_within).or_else(|| on(first))?;
-        source.ns_at_realtime(at)
+        dates.by_ref().take(days).filter_map(on).find(|at| range.contains(at)).or_else(|| on(first))
     }
 }
 

@@ -113,7 +113,10 @@ impl Filter {
     /// The first and the last moment of the window, in the times of `source`.
     #[must_use]
     pub fn bounds(&self, source: &impl Source) -> (u64, u64) {
-        let wall = |time: &WallTime| time.ns(source);
+        let wall = |time: &WallTime| {
+            let (begin, end) = (source.origin_realtime_ns()?, source.realtime_ns(source.end_ns())?);
+            source.ns_at_realtime(time.realtime_ns(begin..=end)?)
+        };
         let since = self.since_wall.as_ref().and_then(wall).or(self.since_ns);
         let until = self.until_wall.as_ref().and_then(wall).or(self.until_ns);
         let last = |last_ns| source.last_event_ns().saturating_sub(source.duration(last_ns));

@@ -55,10 +55,10 @@ pub use parse::{ParseError, parse_ids};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use shorten::shortened_name;
-pub use source::{Process, Source, Thread, TraceSource, end_ns, process_name};
+pub use source::{Process, Source, Thread, Times, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
-pub use times::{Times, wall_accuracy};
+pub use times::wall_accuracy;
 
 /// Writes what passes `filter` to `out`, which doesn't need to be buffered. Calls `notify` with
 /// each note as soon as it is known.

@@ -44,10 +44,10 @@ use crate::filtered::{Event, Point, Start, Tail, UntracedSlice};
 use crate::names::{Details, FunctionId, Functions, Names};
 use crate::portions::Portions;
 use crate::shorten::{Shortable, columns};
-use crate::source::{Process, Source, Thread};
+use crate::source::{Process, Source, Thread, Times};
 use crate::summary::Summary;
 use crate::text;
-use crate::times::{Length, Moments, Times, wall_accuracy};
+use crate::times::{Length, Moments, wall_accuracy};
 use everycall_units::Count;
 
 /// Largest number of levels that are indented.

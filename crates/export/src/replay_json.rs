@@ -39,11 +39,11 @@ use crate::json::{put_number, put_string};
 use crate::labels::{Labels, OpenLabels, put_mark_value};
 use crate::names::{Details, Function, FunctionId, Functions, Names};
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::{Source, Thread, Times};
 use crate::summary::Summary;
 use crate::tails::Tails as Jumping;
 use crate::text;
-use crate::times::{JsonMoments, Times};
+use crate::times::JsonMoments;
 
 /// Writes what passes `filter` as JSON lines, thread by thread.
 ///

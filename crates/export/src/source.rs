@@ -1,9 +1,21 @@
 //! The interface between traces and outputs.
 
-use everycall_timeline::{Code, FIBERS_FROM, MarkName, TimelineEvent, Trace, WallClock};
+use everycall_timeline::{Clock, Code, FIBERS_FROM, MarkName, TimelineEvent, Trace, WallClock};
 use rustc_hash::FxHashMap;
 
-use crate::times::Times;
+use crate::calendar::Calendar;
+
+/// The kind of time that is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Times<'a> {
+    /// Nanoseconds since the trace's origin.
+    #[default]
+    Trace,
+    /// Calendar time.
+    Wall(&'a Calendar),
+    /// Ticks as recorded: the source's times are ticks. This clock converts them to nanoseconds.
+    Raw(&'a Clock),
+}
 
 /// A process as the outputs show it: one program's run in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

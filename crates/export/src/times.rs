@@ -1,25 +1,13 @@
-//! The kind of time that an output shows.
+//! Times as outputs show them.
 
 use std::fmt;
 
-use everycall_timeline::{Clock, WallClock};
+use everycall_timeline::WallClock;
 use everycall_units::{Count, Duration};
 
 use crate::calendar::{Calendar, Column};
 use crate::json::put_number;
-use crate::source::Source;
-
-/// The kind of time that is shown.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Times<'a> {
-    /// Nanoseconds since the trace's origin.
-    #[default]
-    Trace,
-    /// Calendar time.
-    Wall(&'a Calendar),
-    /// Ticks as recorded: the source's times are ticks. This clock converts them to nanoseconds.
-    Raw(&'a Clock),
-}
+use crate::source::{Source, Times};
 
 /// The accuracy of calendar times, as `exact to 83 ns`.
 #[must_use]

@@ -46,10 +46,9 @@ use crate::json::{put_microseconds, put_number, put_string};
 use crate::labels::put_mark_value;
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::{Source, Thread, Times};
 use crate::tails::Jumps;
 use crate::text;
-use crate::times::Times;
 
 /// The output.
 pub(crate) struct Chrome<'o> {

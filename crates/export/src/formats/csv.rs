@@ -26,9 +26,8 @@ use crate::filtered::{Event, Point, PointKind, UntracedSlice};
 use crate::json::put_number;
 use crate::names::{Function, FunctionId, Functions};
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::{Source, Thread, Times};
 use crate::text;
-use crate::times::Times;
 
 const HEADER: [&str; 2] = ["kind,pid,tid,thread,depth,", ",function,module,file,line,value,remarks\n"];
 
