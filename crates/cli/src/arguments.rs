@@ -673,7 +673,10 @@ pub struct CountArguments {
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
-    /// Print the calls since the last table, again and again, at this interval, such as 1s, until ctrl-C or the program's end
+    /// Show the calls again and again at this interval, such as 1s, until ctrl-C or the program's end
+    ///
+    /// On a terminal as a live table: / filters as you type, s sorts by the next column, q ends. Otherwise as lines, with the calls
+    /// since the last table.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub every: Option<u64>,
     #[command(flatten)]

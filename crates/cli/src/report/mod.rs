@@ -143,7 +143,7 @@ fn terminal_width() -> Option<usize> {
 }
 
 /// The heading of the groups' column.
-fn heading(by: &Grouping) -> &str {
+pub fn heading(by: &Grouping) -> &str {
     match by {
         Grouping::Function => "function",
         Grouping::Thread => "thread",
