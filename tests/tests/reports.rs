@@ -731,7 +731,7 @@ fn ranges_and_labels_of_one_file_are_compared() {
     });
     assert_eq!(told["old_files"][0]["part"], format!("{begin}ns..{middle}ns"));
     // Labels: `handle` has it, and what it calls is in it.
-    fn labelled<'c>(call: &'c Printed, value: u64, is_within: bool, into: &mut Vec<*const Printed>) {
+    fn labelled(call: &Printed, value: u64, is_within: bool, into: &mut Vec<*const Printed>) {
         let is_within = is_within || call.label == Some(value);
         if is_within {
             into.push(call);
