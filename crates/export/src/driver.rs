@@ -15,6 +15,7 @@ use crate::draw::{Drawn, Pen};
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, PointKind};
 use crate::names::{Functions, Names};
+use crate::off_cpu::Walk;
 use crate::portions::Portions;
 use crate::source::{Source, Thread, process_titles};
 use crate::summary::{MANY_SLICES, Note, Summary};
@@ -81,6 +82,9 @@ pub(crate) fn run<'o, S: Source>(
         }
         let mut events = filter.apply(source, index, window);
         let mut any = false;
+        let mut off_cpu = Walk::new(source.states(index), window.since_ns);
+        // Calls that are shown and open.
+        let mut depth = 0_u64;
         while let Some(event) = events.next(&mut export.functions) {
             if !any {
                 any = true;
@@ -90,6 +94,17 @@ pub(crate) fn run<'o, S: Source>(
                     let (at_ns, count) = (event.at_ns(), Some(thread.dropped));
                     sink.event(&mut export, Event::Point(Point { at_ns, count, kind: PointKind::Dropped }));
                 }
+            }
+            // Outside of all calls, it is nobody's.
+            while let Some(off) = off_cpu.before(event.at_ns()) {
+                if depth > 0 && off.until_ns - off.at_ns >= window.min_duration_ns {
+                    sink.event(&mut export, Event::OffCpu(off));
+                }
+            }
+            match event {
+                Event::Begin { .. } => depth += 1,
+                Event::End { .. } => depth = depth.saturating_sub(1),
+                _ => {}
             }
             sink.event(&mut export, event);
             sink.portions().spill()?;

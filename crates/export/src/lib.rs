@@ -27,6 +27,7 @@ mod formats;
 mod json;
 mod labels;
 mod names;
+mod off_cpu;
 mod parse;
 mod portions;
 mod replay;
