@@ -35,6 +35,7 @@ mod replay_json;
 mod shorten;
 mod source;
 mod summary;
+mod switches;
 mod tails;
 #[cfg(test)]
 mod testing;
