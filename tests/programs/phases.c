@@ -1,6 +1,8 @@
-/* Phases in which a thread computes, sleeps, waits for another one, and is preempted. Prints when each
-   began and ended, in nanoseconds of CLOCK_MONOTONIC_RAW, and the threads' ids. */
+/* Phases in which a thread computes, sleeps, waits for another one, and is preempted. For each, it prints the
+   thread's id, when it began and ended (nanoseconds of CLOCK_MONOTONIC_RAW), its CPU time, and how long the thread
+   could have run and didn't, as the kernel counts them. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sched.h>
@@ -19,17 +21,38 @@ __attribute__((no_instrument_function)) static long long now(clockid_t clock)
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-__attribute__((no_instrument_function)) static void said(const char *name, long long begin, long long end)
+/* Of the calling thread. */
+struct counts {
+    long long raw, cpu, waited;
+};
+
+__attribute__((no_instrument_function)) static struct counts counts(void)
 {
-    printf("%s %d %lld %lld\n", name, (int)syscall(SYS_gettid), begin, end);
+    char text[100] = "";
+    int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    struct counts counts = {0, 0, 0};
+    if (file >= 0 && read(file, text, sizeof text - 1) > 0)
+        sscanf(text, "%*s %lld", &counts.waited);
+    if (file >= 0)
+        close(file);
+    counts.cpu = now(CLOCK_THREAD_CPUTIME_ID);
+    counts.raw = now(CLOCK_MONOTONIC_RAW);
+    return counts;
+}
+
+__attribute__((no_instrument_function)) static void said(const char *name, struct counts begin)
+{
+    struct counts end = counts();
+    printf("%s %d %lld %lld %lld %lld\n", name, (int)syscall(SYS_gettid), begin.raw, end.raw, end.cpu - begin.cpu,
+           end.waited - begin.waited);
 }
 
 #define PHASE(name, body)                                                                                    \
     __attribute__((noinline)) void name(void)                                                                \
     {                                                                                                        \
-        long long begin = now(CLOCK_MONOTONIC_RAW);                                                          \
+        struct counts begin = counts();                                                                      \
         body;                                                                                                \
-        said(#name, begin, now(CLOCK_MONOTONIC_RAW));                                                        \
+        said(#name, begin);                                                                                  \
     }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
