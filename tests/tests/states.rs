@@ -115,9 +115,10 @@ fn check(said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (u64, Told)>) {
         assert_eq!(told.unknown, 0, "{name}: {told:?}");
         // The phase lies in its call. Behind it, it is printed.
         assert!(told.duration + EDGE >= phase.end - phase.begin, "{name}: {told:?} {phase:?}");
-        // The kernel's clock of the thread may stand still while it is on a CPU: for interrupts, and where a
-        // hypervisor takes the CPU away.
-        assert!(told.running() + EDGE >= phase.cpu, "{name}: {told:?} {phase:?}");
+        // A hypervisor may take the CPU away between the two moments at which the kernel reads its clocks
+        // for a switch.
+        let tolerance = EDGE + told.duration / 10;
+        assert!(told.running() + tolerance >= phase.cpu, "{name}: {told:?} {phase:?}");
         (told, phase)
     };
     let all: Vec<&String> = said.keys().collect();

@@ -19,9 +19,10 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::process::getpid;
 
-/// Bytes of each CPU's buffer. Users may lock 516 KiB for each CPU (`perf_event_mlock_kb`), of which other
-/// profilers want some, too. It has room for 8192 switches.
-const BUFFER: usize = 256 << 10;
+/// Bytes of each CPU's buffer, as the kernel allows: users may lock 516 KiB for each CPU
+/// (`perf_event_mlock_kb`), of which other profilers want some, too. The smaller one has room for 8192
+/// switches.
+const BUFFERS: [usize; 2] = [2 << 20, 256 << 10];
 /// What this source can't tell.
 pub const TEXT: &str = "a waiting thread counts as blocked until it runs again: when it was woken, and by whom, \
     isn't known";
@@ -40,6 +41,7 @@ mod record {
 /// The events.
 pub struct Perf {
     cpus: Vec<Sampler>,
+    buffer: usize,
     own: u32,
 }
 
@@ -53,15 +55,19 @@ impl Perf {
     /// Begins for what the calling thread starts. `Err` says why it can't, and what would help.
     pub fn open() -> Result<Perf, String> {
         let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-        let cpus = cpu_list(&online).map(sampler).collect::<io::Result<Vec<_>>>();
-        match cpus {
-            Ok(cpus) if cpus.is_empty() => Err("/sys/devices/system/cpu/online can't be read".to_owned()),
-            Ok(cpus) => {
-                let own = getpid().as_raw_nonzero().get().unsigned_abs();
-                Ok(Perf { cpus, own })
+        let own = getpid().as_raw_nonzero().get().unsigned_abs();
+        let mut refused = None;
+        for buffer in BUFFERS {
+            match cpu_list(&online).map(|cpu| sampler(cpu, buffer)).collect::<io::Result<Vec<_>>>() {
+                Ok(cpus) if cpus.is_empty() => refused = None,
+                Ok(cpus) => return Ok(Perf { cpus, buffer, own }),
+                Err(error) => refused = Some(error),
             }
-            Err(error) => Err(explain(&error)),
         }
+        Err(refused.map_or_else(
+            || "/sys/devices/system/cpu/online can't be read".to_owned(),
+            |error| explain(&error),
+        ))
     }
 
     /// Readable when half a buffer waits.
@@ -73,7 +79,7 @@ impl Perf {
     pub fn drain(&mut self, mut take: impl FnMut(SchedEvent)) {
         for sampler in &mut self.cpus {
             // No more than the buffer holds: the kernel may write as fast as this reads.
-            for _ in 0..BUFFER / record::SAMPLE_ID {
+            for _ in 0..self.buffer / record::SAMPLE_ID {
                 let Some(found) = sampler.next_record() else { break };
                 let event = event(found.ty(), found.misc(), &found.to_contiguous());
                 if let Some(event) = event.filter(|event| event.pid != self.own || event.kind == kind::LOST) {
@@ -89,7 +95,7 @@ fn borrowed(sampler: &Sampler) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(sampler.as_raw_fd()) }
 }
 
-fn sampler(cpu: usize) -> io::Result<Sampler> {
+fn sampler(cpu: usize, buffer: usize) -> io::Result<Sampler> {
     Builder::new(Software::DUMMY)
         .observe_self()
         .one_cpu(cpu)
@@ -100,9 +106,9 @@ fn sampler(cpu: usize) -> io::Result<Sampler> {
         .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU)
         .sample_id_all(true)
         .clockid(Clock::MONOTONIC_RAW)
-        .wakeup_watermark(BUFFER / 2)
+        .wakeup_watermark(buffer / 4)
         .build()?
-        .sampled(BUFFER)
+        .sampled(buffer)
 }
 
 /// What a record says, if it is one of those that are of interest.
