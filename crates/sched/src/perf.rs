@@ -141,14 +141,11 @@ fn event(record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
 
 /// The numbers of a list such as `0-3,5`.
 fn cpu_list(text: &str) -> impl Iterator<Item = usize> {
-    text.trim().split(',').flat_map(|range| {
+    let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        match (first.parse(), last.parse()) {
-            (Ok(first), Ok(last)) => first..=last,
-            // Empty.
-            _ => 1..=0,
-        }
-    })
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten()
 }
 
 fn explain(error: &io::Error) -> String {
