@@ -19,6 +19,7 @@
 //! - [`site_set`]: which functions triggers name, for programs that are started without `record`.
 //! - [`budget`]: what tracing may cost, and what is said of functions that are off for it.
 //! - [`dropped`]: counts of short calls that are dropped.
+//! - [`sched`]: when the kernel ran which thread.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
 //! This crate does no I/O, reads no clock and holds no policy. A change here changes
@@ -37,6 +38,7 @@ pub mod event;
 pub mod hub;
 pub mod label;
 pub mod log_line;
+pub mod sched;
 pub mod site;
 pub mod site_set;
 pub mod trigger;
