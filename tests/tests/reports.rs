@@ -804,6 +804,13 @@ fn what_cannot_be_is_said() {
     assert!(stderr(&["--sort", "speed"], 2).contains("p99.9"));
     assert!(stderr(&["--by", "colour"], 2).contains("label:NAME"));
     assert!(stderr(&["--tree", "--never"], 2).contains("cannot be used"));
+    // A function in the place of a file, as other tools take it; and one call that there is nothing to compare with.
+    assert!(stderr(&["--tree", "handle"], 2).contains("--tree --function '^handle$'"));
+    assert!(stderr(&["--explain", "main"], 1).contains("--callees 'main'"));
+    // Long names and paths fit in.
+    let narrow = text(&place, &["--never", "--width", "60"], &[&file]);
+    let narrow = String::from_utf8_lossy(&narrow.stdout).into_owned();
+    assert!(narrow.lines().count() > 1 && narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     // A ring that was too small: what is counted isn't all, and that is said.
     let program = built(&place, Mode::GCC_NOPS);
     let small = place.record(&["-q", "--ring-size", "64K"], &program, &["2", "3000"]);
