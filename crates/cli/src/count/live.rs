@@ -64,8 +64,7 @@ fn live(pid: u32, every: Duration, load: &Load, path: &Path, live: Live<'_>) -> 
     let failed = |error| Failure::new(exit_code::FAILED, format!("the terminal: {error}"));
     let mut screen = Screen::begin().map_err(failed)?;
     let mut table = LiveTable::default();
-    let nothing = Profile::by(by.by.clone());
-    let mut reading = Reading::new(title.clone(), last, &nothing, every.as_secs_f64());
+    let mut reading = Reading::new(title.clone(), last, None);
     let mut last_at = Instant::now();
     let mut next_at = last_at + every;
     loop {
@@ -103,7 +102,7 @@ fn live(pid: u32, every: Duration, load: &Load, path: &Path, live: Live<'_>) -> 
         let mut now = Profile::by(by.by.clone());
         load.quietly(path, |view| now.add_trace(view, &load.filter))?;
         let seconds = at.duration_since(last_at).as_secs_f64();
-        reading = Reading::new(title.clone(), &now, &now.since(last), seconds);
+        reading = Reading::new(title.clone(), &now, Some((last, seconds)));
         *last = now;
         last_at = at;
         // No reading before the screen was seen, however long one takes.

@@ -12,6 +12,8 @@ use crate::report::{clean, heading};
 /// A number of a group between two readings.
 struct Column {
     heading: &'static str,
+    /// Whether it is about the time between two readings.
+    is_rate: bool,
     number: fn(&Interval<'_>) -> f64,
     text: fn(f64) -> String,
 }
@@ -29,30 +31,38 @@ struct Interval<'r> {
 const COLUMNS: [Column; 5] = [
     Column {
         heading: "calls/s",
-        number: |of| of.since.calls as f64 / of.seconds.max(1e-9),
+        is_rate: true,
+        number: |of| of.since.calls as f64 / of.seconds,
         text: |number| Count(number.round() as u64).to_string(),
     },
     Column {
         heading: "total/s",
-        number: |of| of.since.total_ns as f64 / of.seconds.max(1e-9),
+        is_rate: true,
+        number: |of| of.since.total_ns as f64 / of.seconds,
         text: |number| Duration { ns: number.round() as u64 }.to_string(),
     },
     Column {
         heading: "own/s",
-        number: |of| of.since.own_ns as f64 / of.seconds.max(1e-9),
+        is_rate: true,
+        number: |of| of.since.own_ns as f64 / of.seconds,
         text: |number| Duration { ns: number.round() as u64 }.to_string(),
     },
     Column {
         heading: "avg",
+        is_rate: true,
         number: |of| of.since.total_ns as f64 / of.since.calls.max(1) as f64,
         text: |number| Duration { ns: number.round() as u64 }.to_string(),
     },
     Column {
         heading: "calls",
+        is_rate: false,
         number: |of| of.all.calls as f64,
         text: |number| Count(number as u64).to_string(),
     },
 ];
+
+/// Columns that are shown even then.
+const ALWAYS: [&str; 2] = ["calls/s", "calls"];
 
 /// Lines above the rows.
 const HEAD: usize = 3;
@@ -66,7 +76,8 @@ pub struct Reading {
     rows: Vec<Line>,
     calls: u64,
     others: u64,
-    rate: f64,
+    /// Calls per second, if there was a reading before.
+    rate: Option<f64>,
 }
 
 /// A row: the name and the numbers of [`COLUMNS`].
@@ -77,9 +88,11 @@ struct Line {
 }
 
 impl Reading {
-    /// The calls until `now`, and those `since` the reading before, which was so long ago.
-    pub fn new(title: String, now: &Profile, since: &Profile, seconds: f64) -> Reading {
+    /// The calls until `now`, and those since the reading before with the seconds since then, if there was one.
+    pub fn new(title: String, now: &Profile, before: Option<(&Profile, f64)>) -> Reading {
         let order = everycall_analysis::Order::Calls;
+        let seconds = before.map_or(1.0, |(_, seconds)| seconds.max(1e-9));
+        let since = before.map(|(before, _)| now.since(before)).unwrap_or_default();
         let of_interval = since.rows(order);
         let of_interval: HashMap<_, _> = of_interval.iter().map(|row| (row.key, row.sums)).collect();
         let none = Sums::default();
@@ -97,7 +110,7 @@ impl Reading {
             rows: now.rows(order).iter().map(line).collect(),
             calls: now.calls,
             others: now.notes.counted_others,
-            rate: since.calls as f64 / seconds.max(1e-9),
+            rate: before.map(|_| since.calls as f64 / seconds),
         }
     }
 
@@ -105,7 +118,7 @@ impl Reading {
     fn columns(&self) -> Vec<usize> {
         let is_needed = |column: &usize| self.rows.iter().any(|row| row.numbers[*column] > 0.0);
         (0..COLUMNS.len())
-            .filter(|column| COLUMNS[*column].heading.starts_with("calls") || is_needed(column))
+            .filter(|column| ALWAYS.contains(&COLUMNS[*column].heading) || is_needed(column))
             .collect()
     }
 }
@@ -159,6 +172,7 @@ impl LiveTable {
                 self.filter.push(character);
                 self.first = 0;
             }
+            KeyCode::Char(_) if has_control => {}
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Char('s' | '>') => self.sort_by_next(reading, true),
             KeyCode::Char('<') => self.sort_by_next(reading, false),
@@ -199,10 +213,14 @@ impl LiveTable {
                 let of = &COLUMNS[*column];
                 let mark = if *column == self.sort { "▼" } else { "" };
                 let heading = format!("{}{mark}", of.heading);
+                let text = |row: &Line| match reading.rate {
+                    None if of.is_rate => String::new(),
+                    _ => (of.text)(row.numbers[*column]),
+                };
                 // Widths depend on all rows, so that columns stand still while rows change places.
-                let width = rows.iter().map(|row| (of.text)(row.numbers[*column]).chars().count()).max();
+                let width = rows.iter().map(|row| text(row).chars().count()).max();
                 let width = width.unwrap_or(0).max(of.heading.chars().count() + 1);
-                let texts = shown.iter().map(|row| (of.text)(row.numbers[*column]));
+                let texts = shown.iter().map(|row| text(row));
                 std::iter::once(heading).chain(texts).map(|text| format!("{text:>width$}  ")).collect()
             })
             .collect();
@@ -226,8 +244,11 @@ impl LiveTable {
             others => format!(", {} of functions that aren't known", Count(others)),
         };
         let paused = if self.is_paused { "  (paused)" } else { "" };
-        let (calls, rate) = (Count(reading.calls), Count(reading.rate.round() as u64));
-        format!("{}: {rate} calls/s, {calls} in all{others}{paused}", reading.title)
+        let rate = match reading.rate {
+            Some(rate) => format!("{} calls/s, ", Count(rate.round() as u64)),
+            None => String::new(),
+        };
+        format!("{}: {rate}{} calls in all{others}{paused}", reading.title, Count(reading.calls))
     }
 
     fn line_of_keys(&self, shown: usize, all: usize) -> String {
@@ -256,7 +277,8 @@ mod tests {
             name: (*name).to_owned(),
             numbers: [*rate, 0.0, 0.0, 0.0, *calls],
         };
-        Reading { title: "process 1".to_owned(), rows: rows.iter().map(line).collect(), ..Reading::default() }
+        let rows = rows.iter().map(line).collect();
+        Reading { title: "process 1".to_owned(), rows, rate: Some(1.0), ..Reading::default() }
     }
 
     fn press(table: &mut LiveTable, reading: &Reading, keys: &[KeyCode]) -> Answer {
