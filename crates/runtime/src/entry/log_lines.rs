@@ -1,7 +1,8 @@
-//! Log lines that the program writes through `everycall.h`: the format by its address, the arguments raw.
+//! Log lines that the program writes through `everycall.h`: the format by its address, the
+//! arguments raw.
 //!
-//! Lines whose arguments are all numbers and pointers take no look at the format. Which pointers to characters are strings, and
-//! how much of one may be read, only the format says.
+//! Lines whose arguments are all numbers and pointers take no look at the format. Which pointers to
+//! characters are strings, and how much of one may be read, only the format says.
 #![allow(unsafe_code)] // Called by the program, with its C strings.
 
 use crate::entry::api::code;
@@ -29,8 +30,8 @@ const LOOKED_AT: usize = 4096;
 /// See [`everycall_hooks::RuntimeTable::log`].
 ///
 /// # Safety
-/// `format` is null or a C string. `arguments` are as many values as there are types. Values of type `TEXT` are what
-/// the format says: those that it converts to strings are null or strings.
+/// `format` is null or a C string. `arguments` are as many values as there are types. Values of
+/// type `TEXT` are what the format says: those that it converts to strings are null or strings.
 pub(crate) unsafe extern "C" fn log(
     format: *const u8,
     types: u32,
@@ -72,7 +73,8 @@ pub(crate) unsafe extern "C" fn log(
     unsafe { any(format, types, arguments, stack_pointer) }
 }
 
-/// How many payloads the arguments take, if all are numbers and pointers and the format is a literal.
+/// How many payloads the arguments take, if all are numbers and pointers and the format is a
+/// literal.
 #[inline(always)]
 fn number_payloads(types: u32) -> Option<usize> {
     // The lowest bits of all types: two payloads, but one of an integer of 32 bits.
@@ -183,7 +185,8 @@ impl Line {
         unsafe { *self.arguments.wrapping_add(index) }
     }
 
-    /// Finds out which pointers to characters are strings, and how long those are. The others are pointers.
+    /// Finds out which pointers to characters are strings, and how long those are. The others are
+    /// pointers.
     ///
     /// # Safety
     /// As [`log`].
@@ -345,7 +348,8 @@ impl Conversions {
             let mut is_wide = false;
             loop {
                 match self.byte() {
-                    // Arguments by their numbers, or an unfinished conversion: nothing is known of those that follow.
+                    // Arguments by their numbers, or an unfinished conversion: nothing is known of
+                    // those that follow.
                     0 | b'$' => return None,
                     b'.' => {
                         is_precision = true;

@@ -81,7 +81,7 @@ impl Thread<'_> {
         loop {
             // Read before looking for a segment, so that a segment given back meanwhile isn't
             // missed.
-            let bell = arena.pool_bell().load(SeqCst);
+            let doorbell = arena.pool_doorbell().load(SeqCst);
             let ticks = everycall_hooks::ticks();
             let is_asked = arena.pool().grow_until.load(Relaxed) > ticks || trigger_table::are_awaited(arena);
             let waits = arena.stream().load(Relaxed) == stream::STALL;
@@ -113,7 +113,7 @@ impl Thread<'_> {
                 room::make_room(self.process, arena, true);
                 continue;
             }
-            wait_for_segment(arena, bell);
+            wait_for_segment(arena, doorbell);
         }
         begin::add_segment_to_dumps(arena, self.control.current.load(Relaxed));
         trigger_table::count_beyond(self.process, self.control);
@@ -137,16 +137,16 @@ impl Thread<'_> {
     }
 }
 
-/// Waits for the recorder to give a segment back, unless it has rung the doorbell since the caller read it (`bell`).
-/// If the recorder has ended, no thread waits any more.
+/// Waits for the recorder to give a segment back, unless it has rung the doorbell since the caller
+/// read it (`doorbell`). If the recorder has ended, no thread waits any more.
 #[cold]
-fn wait_for_segment(arena: &Arena, bell: u32) {
+fn wait_for_segment(arena: &Arena, doorbell: u32) {
     arena.pool_waiters().fetch_add(1, SeqCst);
     let begin = everycall_hooks::ticks();
-    system::wait(arena.pool_bell(), bell, STALL_LOOK_NS);
+    system::wait(arena.pool_doorbell(), doorbell, STALL_LOOK_NS);
     arena.count(counter::STALL_TICKS, everycall_hooks::ticks().saturating_sub(begin));
     arena.pool_waiters().fetch_sub(1, SeqCst);
-    if arena.pool_bell().load(SeqCst) == bell && processes::process_has_ended(arena.recorder_pid()) {
+    if arena.pool_doorbell().load(SeqCst) == doorbell && processes::process_has_ended(arena.recorder_pid()) {
         arena.stream().store(stream::OFF, Relaxed);
     }
 }

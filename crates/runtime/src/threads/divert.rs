@@ -6,8 +6,8 @@ use crate::threads::thread::Thread;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 
 impl Thread<'_> {
-    /// Stops diverting a cancelled thread that has filled one or two more segments, so that it isn't
-    /// slowed down any longer.
+    /// Stops diverting a cancelled thread that has filled one or two more segments, so that it
+    /// isn't slowed down any longer.
     pub(crate) fn forget_cancellation(&self) {
         let thread = self.control.thread.load(Relaxed);
         if thread & cancelled::LONG_AGO != 0 {
@@ -55,10 +55,10 @@ impl Thread<'_> {
         }
     }
 
-    /// Diverts calls from a frame that is shared by inlined calls while it cleans up. The trace needs where
-    /// its calls are made, because the compiler may not report the end of an inlined call: one
-    /// landing pad may clean up for the call and for those around it. The calls that these calls
-    /// make in turn stay fast.
+    /// Diverts calls from a frame that is shared by inlined calls while it cleans up. The trace
+    /// needs where its calls are made, because the compiler may not report the end of an inlined
+    /// call: one landing pad may clean up for the call and for those around it. The calls that
+    /// these calls make in turn stay fast.
     pub(crate) fn divert_in_cleanup(&self) {
         if self.open.cleans_up() {
             self.control.stack_low.store(u64::MAX, Relaxed);

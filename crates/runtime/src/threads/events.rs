@@ -128,8 +128,8 @@ impl Thread<'_> {
     pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
         self.leave(ticks, unwound::KNOWN, |fallen| {
             self.open.drop_below(hook, |call| fallen.add(self, call, ticks));
-            // Where functions were switched off, the outermost call at this stack pointer may be one
-            // whose exit wasn't recorded, in whose place the function was called.
+            // Where functions were switched off, the outermost call at this stack pointer may be
+            // one whose exit wasn't recorded, in whose place the function was called.
             let is_inlined = jumps && !selection::may_have_left_out_entries();
             let inlined = if is_inlined { self.open.count_inlined(hook) } else { 0 };
             self.open.drop_frames(inlined, |call| fallen.add(self, call, ticks));
@@ -150,12 +150,12 @@ impl Thread<'_> {
                 self.look_at_name();
             }
         } else {
-            // A call whose entry wasn't selected may have been made on another stack, of which nothing
-            // is known yet.
+            // A call whose entry wasn't selected may have been made on another stack, of which
+            // nothing is known yet.
             if !selection::may_have_left_out_entries() {
                 self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
             }
-            if found == Exit::Stray {
+            if found == Exit::Orphan {
                 self.slot.orphan_exits().fetch_add(1, Relaxed);
             } else {
                 self.drop_inside_uncounted(ticks);

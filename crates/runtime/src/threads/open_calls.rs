@@ -122,7 +122,7 @@ pub(crate) enum Exit {
     /// stack any more.
     Uncounted,
     /// No open call.
-    Stray,
+    Orphan,
 }
 
 /// The open calls of one thread.
@@ -726,23 +726,24 @@ impl<'a> OpenCalls<'a> {
                 && call.shared != shared::NONE
                 && pointer >= own
             {
-                return if pointer == own { Exit::Uncounted } else { Exit::Stray };
+                return if pointer == own { Exit::Uncounted } else { Exit::Orphan };
             }
-            // So is an outer call where the inner one's entry wasn't recorded: the exit's frame lies
-            // in a call that is open within the outer one. (Otherwise, calls that were left without
-            // an exit may be open there: the exit is the outer call's, in a frame that has grown.)
+            // So is an outer call where the inner one's entry wasn't recorded: the exit's frame
+            // lies in a call that is open within the outer one. (Otherwise, calls that were left
+            // without an exit may be open there: the exit is the outer call's, in a frame that has
+            // grown.)
             if let Frame::Body(own) = frame
                 && pointer > own
                 && selection::may_have_left_out_entries()
             {
-                return Exit::Stray;
+                return Exit::Orphan;
             }
             let outside = matches!(frame, Frame::Start(own) if pointer > own && pointer != u64::MAX);
             if outside && !alternate.is_other(frame.stack_pointer(), pointer) {
-                return Exit::Stray;
+                return Exit::Orphan;
             }
         }
-        Exit::Stray
+        Exit::Orphan
     }
 
     /// Removes `count` frames, those beyond the capacity first. Passes each that has an entry to

@@ -1,7 +1,9 @@
-//! Labels, instants, spans, counters and log lines that are written as hooks write calls: without a system call and without the slow path.
+//! Labels, instants, spans, counters and log lines that are written as hooks write calls: without a
+//! system call and without the slow path.
 //!
-//! The conditions are those of a hook's straight way: the thread runs the control block's stack, records, has room in its
-//! segment, the upper half of the clock is known, and no open call is dead. Otherwise nothing is done here.
+//! The conditions are those of a hook's straight way: the thread runs the control block's stack,
+//! records, has room in its segment, the upper half of the clock is known, and no open call is
+//! dead. Otherwise nothing is done here.
 #![allow(unsafe_code)] // The ring's slots and the open-call stack, by their addresses.
 
 use crate::state::local;
@@ -25,8 +27,8 @@ pub(crate) enum Done {
     No,
 }
 
-/// Writes a mark of the calling thread, or nothing if the thread is left out. `detail`: class and flags. `stack_pointer`: calls
-/// below it are dead.
+/// Writes a mark of the calling thread, or nothing if the thread is left out. `detail`: class and
+/// flags. `stack_pointer`: calls below it are dead.
 #[inline(always)]
 pub(crate) fn write(detail: u8, value: u64, name: &[u8], stack_pointer: u64) -> Done {
     let Some(control) = local::last() else { return Done::No };
@@ -91,8 +93,9 @@ struct Reserved {
 impl Reserved {
     /// Reserves slots for a first word and `count` payloads.
     ///
-    /// The position is read first and exchanged last. If a signal handler has written anything between, the exchange fails: so
-    /// all that was found between suspensions, and slot order is the order of time.
+    /// The position is read first and exchanged last. If a signal handler has written anything
+    /// between, the exchange fails: so all that was found between suspensions, and slot order is
+    /// the order of time.
     #[inline(always)]
     fn new(control: &Control, count: usize, stack_pointer: u64) -> Option<Reserved> {
         let words = 1 + count;
