@@ -147,7 +147,7 @@ fn snapshots_of_running_threads_show_what_was_there_at_once() {
         command.arg(&file).arg("--").arg(&program).args(["3", "1000000000", "endless"]);
         let standing = Standing::start(&mut command).find_traced();
         let mut calls = 0;
-        for number in 0..40 {
+        for number in 0..15 {
             let what = format!("{} {number}", mode.label());
             let snapshot = place.file("snapshot.ect");
             let mut command = place.command(everycall());
@@ -157,7 +157,7 @@ fn snapshots_of_running_threads_show_what_was_there_at_once() {
             let (functions, sum) = dropped(&info(&place, &snapshot));
             assert!(sum > 0 && functions.contains_key("leaf_a"), "{what}");
         }
-        assert!(calls > 1000, "{}: {calls}", mode.label());
+        assert!(calls > 400, "{}: {calls}", mode.label());
         let (status, printed) = standing.end();
         assert!(status.success());
         let (made, kept) = (made(&printed), kept(&TraceView::tallies_only(&file)));

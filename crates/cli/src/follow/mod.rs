@@ -248,6 +248,8 @@ impl<'a> Session<'a> {
         self.page.forget_names();
         let mut threads = Threads::new();
         let mut looks = 0_u32;
+        // All events until then are in the queue, or were shown.
+        let mut settled = 0;
         let over = loop {
             let has_ended = self.program.has_ended();
             let now = everycall_live::now_ticks();
@@ -268,6 +270,7 @@ impl<'a> Session<'a> {
             }
             self.show(Some(now), &trace, &names);
             self.print(Some(now))?;
+            settled = now;
             if let Some(why) = self.is_enough() {
                 break Over::Because(why);
             }
@@ -281,7 +284,19 @@ impl<'a> Session<'a> {
                 break Over::Because("is no longer followed: interrupted".to_owned());
             }
         };
+        let is_event = |happened: &&Happened| matches!(happened.what, What::Event(..));
+        let events = self.queue.iter().filter(is_event).map(|happened| happened.at);
+        let output = events.max().unwrap_or(0).max(settled);
+        // Output may have been written after events that the next round makes of what was read.
+        let (later, now) = match over {
+            Over::Because(_) => (Vec::new(), std::mem::take(&mut self.queue)),
+            Over::Modules => std::mem::take(&mut self.queue)
+                .into_iter()
+                .partition(|happened| matches!(happened.what, What::Said(_)) && happened.at > output),
+        };
+        self.queue = now;
         self.show(None, &trace, &names);
+        self.queue = later;
         self.print(match over {
             Over::Because(_) => None,
             Over::Modules => Some(everycall_live::now_ticks()),
