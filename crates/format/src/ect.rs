@@ -168,7 +168,7 @@ pub mod chunk {
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`], after the
     /// threads of its snapshot. Since version 2.8.
     pub const COUNTS: u32 = 21;
-    /// [`super::EndRecord`]: the file is complete.
+    /// [`super::EndRecord`]: the file is whole.
     pub const END: u32 = 15;
 }
 
