@@ -323,6 +323,15 @@ fn pages() {
             }
         }
     }
+    // Lanes of thread states and CPUs.
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "phases.c", "-pthread"], "phases");
+    let recording = place.record(&["--states"], &program, &[]);
+    let (slices, select) = browser::chosen(&shown(&["replay", "--format", "json"], &recording.file));
+    for (format, ending) in [("vizviewer", "json"), ("perfetto", "pftrace")] {
+        let output = place.file(&format!("phases.{ending}"));
+        export(format, &recording.file, &output);
+        list.push(browser::Page { file: output, slices, select: select.clone() });
+    }
     let start = Instant::now();
     for line in browser::look(&place, &list) {
         println!("{line}");

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::KeptCall;
 use everycall_timeline::{
-    Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace, WallClock,
+    Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, ThreadStates, TimelineEvent, Trace,
+    WallClock,
 };
 
 use crate::budget::named_marks;
@@ -195,6 +196,10 @@ impl export::Source for TraceView<'_> {
 
     fn duration(&self, ns: u64) -> u64 {
         self.source.duration(ns)
+    }
+
+    fn states(&self, thread: usize) -> Option<&ThreadStates> {
+        self.source.states(thread)
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = export::TimelineEvent> {

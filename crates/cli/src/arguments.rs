@@ -203,6 +203,12 @@ pub struct RecordArguments {
     /// and when.
     #[arg(long, value_name = "SHARE", value_parser = budget, allow_hyphen_values = true)]
     pub budget: Option<String>,
+    /// Record when the kernel ran each thread, when it was preempted and when it waited
+    ///
+    /// Needs no privileges where `sysctl kernel.perf_event_paranoid` is at most 2. Costs nothing while no thread is
+    /// switched. `everycall info` says what was recorded, and why if nothing was.
+    #[arg(long)]
+    pub states: bool,
     /// Calls are counted and not recorded: `count` asks for it.
     #[arg(skip)]
     pub only_counts: bool,

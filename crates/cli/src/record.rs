@@ -58,6 +58,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         follow: !arguments.no_follow,
         stream,
         unrecorded: unrecorded(&arguments)?,
+        states: arguments.states,
     };
     let (triggers, outcome) = triggers::prepare(&arguments, &output)?.unzip();
     let recorder = Recorder::with_triggers(options, triggers)?;

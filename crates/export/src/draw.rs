@@ -189,6 +189,8 @@ impl Pen {
                 let (at_ns, until_ns) = self.stamp_both(gap.at_ns, gap.until_ns);
                 Some(Drawn::Gap(Gap { at_ns, until_ns, ..gap }))
             }
+            // Viewers have a lane of its own for it.
+            Event::OffCpu(_) => None,
             Event::Untraced(_) if self.deep_open > 0 => None,
             Event::Untraced(slice) => {
                 let (at_ns, until_ns) = self.stamp_both(slice.at_ns, slice.until_ns);

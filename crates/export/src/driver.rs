@@ -9,15 +9,18 @@
 //! then the thread's events, and appends bytes to its [`Portions`]. The driver decides which
 //! threads and calls are shown, when bytes are written, and what is counted.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use crate::draw::{Drawn, Pen};
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, PointKind};
 use crate::names::{Functions, Names};
+use crate::off_cpu::Walk;
 use crate::portions::Portions;
 use crate::source::{Source, Thread, process_titles};
 use crate::summary::{MANY_SLICES, Note, Summary};
+use crate::switches::{Switch, switches};
 
 /// The state of an export.
 pub(crate) struct Export<'a, S> {
@@ -53,6 +56,11 @@ pub(crate) trait Sink<'o, S: Source> {
         let _ = export;
     }
 
+    /// Called after the last thread: what the CPUs did with the threads that were shown.
+    fn switches(&mut self, export: &mut Export<'_, S>, switches: &Switches) {
+        let _ = (export, switches);
+    }
+
     /// Called last.
     ///
     /// # Errors
@@ -63,6 +71,9 @@ pub(crate) trait Sink<'o, S: Source> {
         Ok(())
     }
 }
+
+/// By CPU.
+pub(crate) type Switches = BTreeMap<u16, Vec<Switch>>;
 
 /// Writes what passes `filter` into `sink`.
 pub(crate) fn run<'o, S: Source>(
@@ -75,21 +86,37 @@ pub(crate) fn run<'o, S: Source>(
     let mut export = Export { source, names, functions, summary: Summary::default() };
     sink.begin(&mut export);
     let window = filter.window(source);
+    let mut shown = Vec::new();
     for (index, thread) in source.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
             continue;
         }
         let mut events = filter.apply(source, index, window);
         let mut any = false;
+        let mut off_cpu = Walk::new(source.states(index), window.since_ns);
+        // Calls that are shown and open.
+        let mut depth = 0_u64;
         while let Some(event) = events.next(&mut export.functions) {
             if !any {
                 any = true;
+                shown.push(index);
                 export.summary.threads += 1;
                 sink.thread(&mut export, index, thread);
                 if thread.dropped > 0 {
                     let (at_ns, count) = (event.at_ns(), Some(thread.dropped));
                     sink.event(&mut export, Event::Point(Point { at_ns, count, kind: PointKind::Dropped }));
                 }
+            }
+            // Outside of all calls, it is nobody's.
+            while let Some(off) = off_cpu.before(event.at_ns()) {
+                if depth > 0 && off.until_ns - off.at_ns >= window.min_duration_ns {
+                    sink.event(&mut export, Event::OffCpu(off));
+                }
+            }
+            match event {
+                Event::Begin { .. } => depth += 1,
+                Event::End { .. } => depth = depth.saturating_sub(1),
+                _ => {}
             }
             sink.event(&mut export, event);
             sink.portions().spill()?;
@@ -98,6 +125,11 @@ pub(crate) fn run<'o, S: Source>(
             sink.thread_end(&mut export);
             sink.portions().spill()?;
         }
+    }
+    let switches = switches(source, shown.into_iter(), (window.since_ns, window.until_ns));
+    if !switches.is_empty() {
+        sink.switches(&mut export, &switches);
+        sink.portions().spill()?;
     }
     sink.end(&mut export)?;
     sink.portions().finish()?;
@@ -125,6 +157,9 @@ pub(crate) trait DrawnSink<'o, S: Source> {
 
     /// An event to draw in the thread. `pen` has the labels and jumps of its slices.
     fn draw(&mut self, export: &mut Export<'_, S>, drawn: &Drawn, pen: &Pen);
+
+    /// Called after the last thread: what the CPUs did with the threads that were shown.
+    fn switches(&mut self, export: &mut Export<'_, S>, switches: &Switches);
 
     /// Called last.
     ///
@@ -201,6 +236,10 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<'_, K> {
             Drawn::Gap(gap) => summary.event(&Event::Gap(gap)),
             Drawn::Untraced(slice) => summary.event(&Event::Untraced(slice)),
         }
+    }
+
+    fn switches(&mut self, export: &mut Export<'_, S>, switches: &Switches) {
+        self.sink.switches(export, switches);
     }
 
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {

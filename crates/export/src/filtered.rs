@@ -12,6 +12,7 @@ use everycall_timeline::{
 use rustc_hash::FxHashSet;
 
 use crate::names::{FunctionId, Functions};
+use crate::off_cpu::OffCpu;
 use crate::window::Window;
 
 /// Above this number of points behind a pending call, equal ones are merged.
@@ -28,6 +29,7 @@ pub(crate) enum Event {
     Mark(Mark),
     Gap(Gap),
     Untraced(UntracedSlice),
+    OffCpu(OffCpu),
 }
 
 /// Time after a tail call into untraced code: [`everycall_timeline::Untraced`].
@@ -48,6 +50,7 @@ impl Event {
             Event::Mark(mark) => mark.at_ns,
             Event::Gap(gap) => gap.at_ns,
             Event::Untraced(slice) => slice.at_ns,
+            Event::OffCpu(off) => off.at_ns,
         }
     }
 }

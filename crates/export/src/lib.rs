@@ -27,6 +27,7 @@ mod formats;
 mod json;
 mod labels;
 mod names;
+mod off_cpu;
 mod parse;
 mod portions;
 mod replay;
@@ -34,6 +35,7 @@ mod replay_json;
 mod shorten;
 mod source;
 mod summary;
+mod switches;
 mod tails;
 #[cfg(test)]
 mod testing;
@@ -46,7 +48,8 @@ use std::io::{self, Write};
 pub use calendar::{Calendar, WallTime};
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
-    MarkName, SpanEndKind, TailCall, TimelineEvent, Trace,
+    MarkName, SpanEndKind, StateSpan, StateTimes, TailCall, ThreadState, ThreadStates, TimelineEvent, Trace,
+    Wait,
 };
 pub use filter::{Filter, LabelPattern, parse_function};
 pub use formats::{Format, FormatFacts};

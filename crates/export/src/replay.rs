@@ -27,6 +27,7 @@
 //!   came by there or not.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
 //!   end of a span. `@ kept call = 2` says that the call around it was kept by a trigger.
+//! - `~ 3.1 ms blocked`: the thread was off the CPU, as the kernel told it. `runnable`: it could have run, and others did.
 //! - `-- suspended for 1.2 ms: no thread ran this stack; resumed by thread 4711 --`: a fiber, or a thread's own stack while the thread ran others.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
 //! - Characters that could steer a terminal or reorder its text are shown escaped.
@@ -42,6 +43,7 @@ use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, Start, Tail, UntracedSlice};
 use crate::names::{Details, FunctionId, Functions, Names};
+use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
 use crate::shorten::{Shortable, columns};
 use crate::source::{Process, Source, Thread, Times};
@@ -140,6 +142,7 @@ enum Ink {
     VerySlow,
     Missing,
     Mark,
+    Wait,
 }
 
 /// The heading of a thread: `thread 4242 worker of process 4240`. `process` is given if there are
@@ -210,6 +213,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
             }
             Event::Gap(gap) => self.gap(&gap),
             Event::Untraced(slice) => self.untraced(functions, &slice),
+            Event::OffCpu(off) => self.off_cpu(&off),
             Event::End { .. } => {}
         }
     }
@@ -243,6 +247,20 @@ impl Page<'_> {
         let name = visible(&functions.get(slice.function).name);
         let name = Shortable::new(name).fitting(self.room(indent + 16));
         self.ink(Ink::Faint, format_args!("-- => {name} {duration} --"));
+        self.sink.put(b"\n");
+    }
+
+    /// Writes how long the thread was off the CPU, and why.
+    fn off_cpu(&mut self, off: &OffCpu) {
+        self.line_start(self.stack.len(), off.at_ns);
+        let mut separator = "~ ";
+        for (state, time) in off.parts() {
+            self.ink(Ink::Wait, format_args!("{separator}{} {state}", self.moments.length(time)));
+            separator = ", ";
+        }
+        if let Some(thread) = off.woken_by {
+            self.ink(Ink::Wait, format_args!(", woken by thread {thread}"));
+        }
         self.sink.put(b"\n");
     }
 
@@ -471,6 +489,7 @@ impl Page<'_> {
                 Ink::VerySlow => b"\x1b[31m",
                 Ink::Missing => b"\x1b[35m",
                 Ink::Mark => b"\x1b[36m",
+                Ink::Wait => b"\x1b[34m",
             });
         }
     }

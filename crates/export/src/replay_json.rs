@@ -10,6 +10,7 @@
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"log":"worker 7 took 3 ms"}
 //! {"pid":1,"tid":2,"thread":"main","span":"request","value":4711,"start_ns":7,"dur_ns":1234}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"not_recorded_ns":1234,"why":"..."}
+//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"off_cpu_ns":1234,"blocked_ns":1200,"runnable_ns":34,"woken_by":2}
 //! {"pid":1,"tid":1000000003,"fiber":3,"thread":"fiber 3","at_ns":99,"suspended_ns":1234,"why":"...","resumed_by":2}
 //! ```
 //!
@@ -38,6 +39,7 @@ use crate::filtered::{Event, Point, PointKind, Tail};
 use crate::json::{put_number, put_string};
 use crate::labels::{Labels, OpenLabels, put_mark_value};
 use crate::names::{Details, Function, FunctionId, Functions, Names};
+use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
 use crate::source::{Source, Thread, Times};
 use crate::summary::Summary;
@@ -134,6 +136,7 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 put_mark(bytes, head, moments, &mark, export.source);
             }
             Event::Gap(gap) => put_gap(bytes, head, (moments, export.source), &gap),
+            Event::OffCpu(off) => put_off_cpu(bytes, head, (moments, export.source), &off),
             Event::Untraced(slice) => {
                 bytes.extend_from_slice(head);
                 moments.put_at(bytes, export.source, slice.at_ns);
@@ -145,6 +148,29 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
             }
         }
     }
+}
+
+fn put_off_cpu(
+    bytes: &mut Vec<u8>,
+    head: &[u8],
+    (moments, source): (&mut JsonMoments, &impl Source),
+    off: &OffCpu,
+) {
+    bytes.extend_from_slice(head);
+    moments.put_at(bytes, source, off.at_ns);
+    bytes.extend_from_slice(b",\"off_cpu_ns\":");
+    put_number(bytes, JsonMoments::length_ns(source, off.at_ns, off.until_ns));
+    for (state, time) in off.parts() {
+        bytes.extend_from_slice(b",\"");
+        bytes.extend_from_slice(state.as_bytes());
+        bytes.extend_from_slice(b"_ns\":");
+        put_number(bytes, JsonMoments::length_ns(source, off.at_ns, off.at_ns + time));
+    }
+    if let Some(thread) = off.woken_by {
+        bytes.extend_from_slice(b",\"woken_by\":");
+        put_number(bytes, thread.into());
+    }
+    bytes.extend_from_slice(b"}\n");
 }
 
 /// The part that all lines of a thread have in common.

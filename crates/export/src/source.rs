@@ -1,6 +1,6 @@
 //! The interface between traces and outputs.
 
-use everycall_timeline::{Clock, Code, FIBERS_FROM, MarkName, TimelineEvent, Trace, WallClock};
+use everycall_timeline::{Clock, Code, FIBERS_FROM, MarkName, ThreadStates, TimelineEvent, Trace, WallClock};
 use rustc_hash::FxHashMap;
 
 use crate::calendar::Calendar;
@@ -110,6 +110,12 @@ pub trait Source {
         String::new()
     }
 
+    /// When the kernel ran the thread with this index in [`Source::threads`]; `None` if nothing is known.
+    fn states(&self, thread: usize) -> Option<&ThreadStates> {
+        let _ = thread;
+        None
+    }
+
     /// The timeline of the thread with this index in [`Source::threads`]: balanced and ordered by
     /// time.
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent>;
@@ -215,6 +221,11 @@ impl Source for TraceSource<'_> {
 
     fn log_line(&self, line: MarkName) -> String {
         self.trace.log_lines().text(line, |_| None)
+    }
+
+    fn states(&self, thread: usize) -> Option<&ThreadStates> {
+        let thread = self.threads.get(thread).filter(|thread| thread.fiber().is_none())?;
+        self.trace.states()?.thread(thread.pid, thread.tid)
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {

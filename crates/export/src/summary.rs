@@ -73,7 +73,7 @@ impl Summary {
     /// Counts an event that was written.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
-            Event::Begin { .. } | Event::Untraced(_) => {}
+            Event::Begin { .. } | Event::Untraced(_) | Event::OffCpu(_) => {}
             Event::End { .. } => self.slices += 1,
             Event::Mark(mark) => self.marks += u64::from(!matches!(mark.kind, MarkKind::SpanEnd { .. })),
             Event::Gap(_) => self.gaps += 1,

@@ -54,6 +54,12 @@ fn outputs() -> Vec<(&'static str, Writer)> {
                 .map(drop)
         })
     }
+    fn of_states(format: Format) -> Writer {
+        Box::new(move |out| {
+            let (all, book) = (Filter::default(), common::Book::default());
+            export(format, &common::states(), &book, &all, &mut |note| panic!("{note}"), out).map(drop)
+        })
+    }
     fn of_counters(format: Format) -> Writer {
         Box::new(move |out| {
             let program = common::counters();
@@ -106,6 +112,22 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             "counters.replay.jsonl",
             Box::new(|out| {
                 replay_json(&common::counters(), &common::Book::default(), &Filter::default(), out).map(drop)
+            }),
+        ),
+        ("states.chrome.json", of_states(Format::Chrome)),
+        ("states.pftrace", of_states(Format::Perfetto)),
+        ("states.csv", of_states(Format::Csv)),
+        (
+            "states.terminal.txt",
+            Box::new(move |out| {
+                let (all, book) = (Filter::default(), common::Book::default());
+                replay(&common::states(), &book, &all, terminal, out).map(drop)
+            }),
+        ),
+        (
+            "states.replay.jsonl",
+            Box::new(|out| {
+                replay_json(&common::states(), &common::Book::default(), &Filter::default(), out).map(drop)
             }),
         ),
         ("process-tree.chrome.json", of_process_tree(Format::Chrome)),

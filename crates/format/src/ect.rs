@@ -168,6 +168,9 @@ pub mod chunk {
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`], after the
     /// threads of its snapshot. Since version 2.8.
     pub const COUNTS: u32 = 21;
+    /// [`crate::sched::SchedRecord`], then its text and its [events](crate::sched::SchedEvent);
+    /// several chunks add up. Since version 2.8.
+    pub const SCHED: u32 = 22;
     /// [`super::EndRecord`]: the file is whole.
     pub const END: u32 = 15;
 }

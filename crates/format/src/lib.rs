@@ -20,6 +20,7 @@
 //! - [`site_set`]: sets of functions, for triggers and selections.
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
 //! - [`dropped`]: counts of short calls that are dropped.
+//! - [`sched`]: when the kernel ran which thread.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
 //! This crate does no I/O, reads no clock and has no policy. If you change a format, change
@@ -38,6 +39,7 @@ pub mod event;
 pub mod hub;
 pub mod label;
 pub mod log_line;
+pub mod sched;
 pub mod site;
 pub mod site_set;
 pub mod trigger;

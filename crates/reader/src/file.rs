@@ -16,10 +16,10 @@ use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source,
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::{EventWords, FileSegments};
-use crate::session;
 use crate::source::ReadAt;
 use crate::triggers;
 use crate::words;
+use crate::{sched, session};
 
 /// Bytes of a chunk's payload that are read at once. A larger payload is damaged, or hostile.
 /// (Modules' files are read piece by piece.)
@@ -362,7 +362,8 @@ impl Indexer {
         }
         if !matches!(
             chunk.kind,
-            chunk::META..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::COUNTS | chunk::END
+            chunk::META
+                ..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::COUNTS | chunk::SCHED | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
@@ -477,6 +478,7 @@ impl Indexer {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 session::read_session(bytes, process, recording)?;
             }
+            chunk::SCHED => sched::read_sched(bytes, recording)?,
             _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),
         }
         Ok(())

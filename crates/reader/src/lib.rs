@@ -29,6 +29,7 @@ pub mod log_line;
 mod model;
 mod payload;
 mod processes;
+mod sched;
 mod segments;
 mod session;
 mod source;
@@ -41,8 +42,8 @@ pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
     Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet, KeptCall, Meta,
-    Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, SegmentCursor, Session, Snapshot,
-    Source, Tail, Thread, ThreadKey, Trigger,
+    Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource,
+    SegmentCursor, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -36,8 +36,48 @@ pub struct Recording {
     /// What one session requested, if the file was written by `everycall trace`: all other calls of
     /// its process are left out.
     pub session: Option<Session>,
+    /// When the kernel ran the threads; `None` if that wasn't recorded.
+    pub sched: Option<Sched>,
     /// What was damaged, missing or not understood.
     pub warnings: Vec<Warning>,
+}
+
+/// When the kernel ran the threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sched {
+    /// Where the events came from.
+    pub source: SchedSource,
+    /// What their times are.
+    pub clock: SchedClock,
+    /// What the source can't tell, and why there was no better one; as bytes, because it need not be
+    /// UTF-8.
+    pub text: Vec<u8>,
+    /// Events that newer ones have overwritten.
+    pub overwritten: u64,
+    /// Events as they were found, in any order. Numbers are unchecked.
+    pub events: Vec<everycall_format::sched::SchedEvent>,
+}
+
+/// Where scheduling events came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedSource {
+    /// Nowhere: the kernel refused.
+    None,
+    /// `perf_event_open`.
+    Perf,
+    /// An instance of tracefs.
+    Tracefs,
+    /// A source of newer versions.
+    Other(u32),
+}
+
+/// What the times of scheduling events are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedClock {
+    /// Ticks, as in the threads' events.
+    Ticks,
+    /// Nanoseconds of `CLOCK_MONOTONIC_RAW`.
+    MonotonicRaw,
 }
 
 /// What a session asked for.

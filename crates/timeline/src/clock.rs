@@ -25,9 +25,10 @@ pub struct Clock {
     origin_ticks: u64,
     origin_realtime_ns: Option<u64>,
     origin_monotonic_ns: Option<u64>,
+    origin_monotonic_raw_ns: Option<u64>,
     wall: Option<WallClock>,
-    /// Whether its nanoseconds are ticks.
-    is_raw: bool,
+    /// The clock in nanoseconds, if this one gives ticks.
+    in_ns: Option<Box<Clock>>,
 }
 
 /// A stretch of constant rate.
@@ -142,8 +143,9 @@ impl Clock {
             origin_ticks,
             origin_realtime_ns: first.map(|reading| before(reading.realtime_ns, reading.ticks)),
             origin_monotonic_ns: first.map(|reading| before(reading.monotonic_ns, reading.ticks)),
+            origin_monotonic_raw_ns: first.map(|reading| before(reading.monotonic_raw_ns, reading.ticks)),
             wall: None,
-            is_raw: false,
+            in_ns: None,
         }
     }
 
@@ -151,13 +153,13 @@ impl Clock {
     #[must_use]
     pub(crate) fn raw(&self) -> Clock {
         let pieces = vec![Piece { ticks: 0, ns: 0, rate: ASSUMED_RATE }];
-        Clock { pieces, is_raw: true, wall: None, ..self.clone() }
+        Clock { pieces, in_ns: Some(Box::new(self.clone())), wall: None, ..self.clone() }
     }
 
     /// So many nanoseconds in the clock's unit, about.
     pub(crate) fn distance(&self, ns: u64) -> u64 {
         match self.quality {
-            ClockQuality::Measured { ticks_per_second, .. } if self.is_raw => {
+            ClockQuality::Measured { ticks_per_second, .. } if self.in_ns.is_some() => {
                 ns.saturating_mul(ticks_per_second) / 1_000_000_000
             }
             _ => ns,
@@ -213,6 +215,17 @@ impl Clock {
     #[must_use]
     pub fn origin_monotonic_ns(&self) -> Option<u64> {
         self.origin_monotonic_ns
+    }
+
+    /// The moment at which `CLOCK_MONOTONIC_RAW` was `ns`, in the clock's unit; 0 before the origin. Its
+    /// error is that of the clock.
+    #[must_use]
+    pub fn at_monotonic_raw(&self, ns: u64) -> u64 {
+        let ns = ns.saturating_sub(self.origin_monotonic_raw_ns.unwrap_or(0));
+        match &self.in_ns {
+            Some(in_ns) => in_ns.ticks(ns),
+            None => ns,
+        }
     }
 
     fn piece(&self, ticks: u64) -> &Piece {

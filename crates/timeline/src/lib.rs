@@ -36,6 +36,7 @@ mod process_tree;
 mod scan;
 mod slots;
 mod spans;
+mod states;
 mod thread;
 mod thread_info;
 mod trace;
@@ -47,13 +48,14 @@ pub use event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
     SpanEndKind, TailCall, TimelineEvent, Untraced,
 };
-pub use everycall_reader::Process;
+pub use everycall_reader::{Process, SchedSource};
 pub use live::{LiveCarry, LiveThread, settled_words};
 pub use location::{Location, ModuleMap};
 pub use log_lines::LogLines;
 pub use marks::{MarkNames, NamedMarks};
 pub use pairing_stats::PairingStats;
 pub use process_tree::Relative;
+pub use states::{StateSpan, StateTimes, States, ThreadState, ThreadStates, Wait};
 pub use thread::ThreadEvents;
 pub use thread_info::{FIBERS_FROM, ThreadInfo};
 pub use trace::Trace;

@@ -1,8 +1,8 @@
 //! A whole recording, ready to be shown.
 
 use everycall_reader::{
-    Child, Counts, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Session, Snapshot,
-    Source, ThreadKey, Trigger, Warning,
+    Child, Counts, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Sched, Session,
+    Snapshot, Source, ThreadKey, Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -13,6 +13,7 @@ use crate::marks::MarkNames;
 use crate::narrowing::Narrowing;
 use crate::process_tree::{Relative, process_tree};
 use crate::scan::{ThreadScan, scan_thread};
+use crate::states::States;
 use crate::thread::ThreadEvents;
 use crate::thread_info::ThreadInfo;
 
@@ -27,6 +28,7 @@ pub struct Trace<'a> {
     threads: Vec<ThreadInfo>,
     names: MarkNames,
     narrowing: Option<Narrowing>,
+    states: Option<States>,
     warnings: Vec<Warning>,
 }
 
@@ -77,7 +79,8 @@ impl<'a> Trace<'a> {
         let modules = recording.processes.iter().map(|process| ModuleMap::new(table(process))).collect();
         let narrowing =
             recording.session.as_ref().map(|session| Narrowing::new(session, &recording.modules, &clock));
-        Ok(Trace { clock, in_ns, modules, threads, names, narrowing, warnings, source })
+        let states = recording.sched.as_ref().map(|sched| States::new(sched, &clock));
+        Ok(Trace { clock, in_ns, modules, threads, names, narrowing, states, warnings, source })
     }
 
     /// Texts about the recording.
@@ -145,6 +148,18 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn counts(&self) -> &[Counts] {
         &self.source.recording().counts
+    }
+
+    /// Thread states; `None` if they weren't recorded.
+    #[must_use]
+    pub fn states(&self) -> Option<&States> {
+        self.states.as_ref()
+    }
+
+    /// Where the thread states came from, and what that can't tell; `None` if they weren't recorded.
+    #[must_use]
+    pub fn sched(&self) -> Option<&Sched> {
+        self.source.recording().sched.as_ref()
     }
 
     /// Short calls that were dropped.

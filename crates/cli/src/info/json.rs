@@ -4,8 +4,8 @@ use everycall_analysis::{FunctionRow, is_of_budget, lost_events, marks_by_count,
 use everycall_export::{end_ns, process_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
-use everycall_reader::{Ending, FunctionSet, Origin};
-use everycall_timeline::{ClockQuality, NamedMarks};
+use everycall_reader::{Ending, FunctionSet, Origin, SchedSource};
+use everycall_timeline::{ClockQuality, NamedMarks, States};
 use serde_json::{Value, json};
 
 use super::page::MARKS_LISTED;
@@ -44,6 +44,7 @@ pub fn json(report: &Report<'_>) -> String {
         "triggers": triggers(report),
         "kept_calls": kept_calls(report),
         "dropped_calls": dropped_calls(report),
+        "states": states(report),
         "budget": budget(report),
         "runtime_counts": counters(report),
         "most_calls": report.by_calls.iter().map(function).collect::<Vec<_>>(),
@@ -273,6 +274,23 @@ fn kept_calls(report: &Report<'_>) -> Value {
         })
     });
     kept.collect()
+}
+
+fn states(report: &Report<'_>) -> Value {
+    let Some(sched) = report.trace.sched() else { return Value::Null };
+    let source = match sched.source {
+        SchedSource::None => Value::Null,
+        SchedSource::Perf => "perf".into(),
+        SchedSource::Tracefs => "tracefs".into(),
+        SchedSource::Other(number) => number.into(),
+    };
+    json!({
+        "source": source,
+        "text": String::from_utf8_lossy(&sched.text),
+        "switches": report.trace.states().map_or(0, States::switches),
+        "events_lost": report.trace.states().map_or(0, States::lost),
+        "events_overwritten": sched.overwritten,
+    })
 }
 
 fn budget(report: &Report<'_>) -> Value {

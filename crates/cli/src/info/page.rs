@@ -6,8 +6,8 @@ use everycall_analysis::{FunctionRow, KeptTail, is_of_budget, lost_events, marks
 use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
-use everycall_reader::{Ending, FunctionSet, Origin, Reason, Session, Warning};
-use everycall_timeline::{ClockQuality, Trace};
+use everycall_reader::{Ending, FunctionSet, Origin, Reason, Sched, SchedSource, Session, Warning};
+use everycall_timeline::{ClockQuality, States, Trace};
 use everycall_units::{Count, Duration, Several, Size};
 use nix::sys::signal::Signal;
 
@@ -115,7 +115,35 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
             &format!("{fibers}; stacks were resumed {}", Several(suspended, "time", "times")),
         )?;
     }
+    if let Some(sched) = report.trace.sched() {
+        field(out, "states", &states(report, sched))?;
+    }
     field(out, "file", &clean(&report.path.to_string_lossy()))
+}
+
+/// Where thread states came from, and what is missing.
+fn states(report: &Report<'_>, sched: &Sched) -> String {
+    let text = clean(&String::from_utf8_lossy(&sched.text));
+    let source = match sched.source {
+        SchedSource::None => return format!("not recorded: {text}"),
+        SchedSource::Perf => "perf_event_open",
+        SchedSource::Tracefs => "tracefs",
+        SchedSource::Other(_) => "a source unknown to this version",
+    };
+    let switches = report.trace.states().map_or(0, States::switches);
+    let lost = report.trace.states().map_or(0, States::lost);
+    let mut states =
+        format!("from {source}: threads were put on a CPU {}", Several(switches, "time", "times"));
+    if sched.overwritten > 0 {
+        states += &format!("; {} older events overwritten", Count(sched.overwritten));
+    }
+    if lost > 0 {
+        states += &format!("; {} events lost, states of that time are unknown", Count(lost));
+    }
+    if !text.is_empty() {
+        states += &format!("; {text}");
+    }
+    states
 }
 
 fn how_it_ended(report: &Report<'_>) -> String {

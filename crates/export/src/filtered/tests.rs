@@ -227,7 +227,7 @@ fn filters_agree_with_looking_at_whole_calls() {
                     shown.others.push(TimelineEvent::Gap(gap));
                     gap.at_ns
                 }
-                Event::Untraced(slice) => panic!("seed {seed}: {slice:?}"),
+                Event::Untraced(_) | Event::OffCpu(_) => panic!("seed {seed}: {event:?}"),
             };
             assert!(at_ns >= now_ns, "seed {seed}: order");
             now_ns = at_ns;

@@ -29,17 +29,21 @@
 //! `resumed_by`, the thread that goes on with it. Instants of the program have the category
 //! `label`, `instant` or `span` (an end that fits no span), and the `value` that they were given. Values above 2^53 are texts.
 //!
+//! Thread states are `systemTraceEvents`, lines of ftrace in one text: viewers show a lane for each CPU and the states of each
+//! thread.
+//!
 //! vizviewer looks sources up by slice name, and its page breaks at a function whose file isn't there: such
 //! functions are left out. Functions of one name, file name and line in different folders are told apart by
 //! the whole path.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use everycall_timeline::{Gap, Mark, MarkKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::draw::{Drawn, Pen, Slice};
-use crate::driver::{DrawnSink, Export};
+use crate::driver::{DrawnSink, Export, Switches};
 use crate::excerpt::excerpt;
 use crate::filtered::{Point, UntracedSlice};
 use crate::json::{put_microseconds, put_number, put_string};
@@ -47,6 +51,7 @@ use crate::labels::put_mark_value;
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::portions::Portions;
 use crate::source::{Source, Thread, Times};
+use crate::switches::Switch;
 use crate::tails::Jumps;
 use crate::text;
 
@@ -60,6 +65,8 @@ pub(crate) struct Chrome<'o> {
     thread: (Thread, usize),
     /// The beginning of each slice of the thread.
     prefix: Vec<u8>,
+    /// Thread states.
+    system_events: String,
 }
 
 impl<'o> Chrome<'o> {
@@ -72,6 +79,7 @@ impl<'o> Chrome<'o> {
             is_first: true,
             thread: (thread, 0),
             prefix: Vec::new(),
+            system_events: String::new(),
         }
     }
 }
@@ -151,13 +159,81 @@ impl<'o, S: Source> DrawnSink<'o, S> for Chrome<'o> {
         }
     }
 
+    fn switches(&mut self, export: &mut Export<'_, S>, switches: &Switches) {
+        self.system_events = ftrace_text(export.source.threads(), switches);
+    }
+
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
         self.portions.put(b"\n]");
+        if !self.system_events.is_empty() {
+            self.portions.put(b",\"systemTraceEvents\":");
+            put_string(&mut self.portions.bytes, &self.system_events);
+        }
         if self.with_sources {
             put_file_info(&mut self.portions, &export.functions, &self.titles, export.names)?;
         }
         self.portions.put(b"}\n");
         Ok(())
+    }
+}
+
+/// Switches of CPUs as lines of ftrace, which viewers of this format read.
+fn ftrace_text(threads: &[Thread], switches: &Switches) -> String {
+    let mut all: Vec<_> =
+        switches.iter().flat_map(|(cpu, list)| list.iter().map(|one| (*cpu, *one))).collect();
+    all.sort_by_key(|(_, switch)| switch.at_ns());
+    let facts = |thread: usize| {
+        let thread = threads.get(thread);
+        // Viewers split the lines at spaces and equal signs.
+        let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:".contains(character);
+        let name = thread.map_or("", |thread| thread.name.as_str());
+        let name: String =
+            name.chars().map(|character| if plain(character) { character } else { '_' }).collect();
+        let name = if name.is_empty() { "thread".to_owned() } else { name };
+        (thread.map_or(0, |thread| thread.tid), thread.map_or(0, |thread| thread.pid), name)
+    };
+    let idle = || (0, 0, "swapper".to_owned());
+    let mut text = "# tracer: nop\n#\n".to_owned();
+    for (cpu, switch) in all {
+        let (seconds, ns) = (switch.at_ns() / 1_000_000_000, switch.at_ns() % 1_000_000_000);
+        let place = format!("[{cpu:03}] .... {seconds}.{ns:09}");
+        // Writing to a string doesn't fail.
+        let _ = match switch {
+            Switch::Woken { thread, by, .. } => {
+                let (tid, _, name) = facts(thread);
+                writeln!(
+                    text,
+                    "waker-{by} (-----) {place}: sched_waking: comm={name} pid={tid} prio=120 target_cpu={cpu:03}"
+                )
+            }
+            Switch::On { thread, .. } | Switch::Off { thread, .. } => {
+                let (before, state, after) = match switch {
+                    Switch::Off { state, .. } => (facts(thread), state_letter(state), idle()),
+                    _ => (idle(), "R", facts(thread)),
+                };
+                writeln!(
+                    text,
+                    "{name}-{tid} ({pid}) {place}: sched_switch: prev_comm={name} prev_pid={tid} prev_prio=120 \
+                    prev_state={state} ==> next_comm={} next_pid={} next_prio=120",
+                    after.2,
+                    after.0,
+                    tid = before.0,
+                    pid = before.1,
+                    name = before.2,
+                )
+            }
+        };
+    }
+    text
+}
+
+fn state_letter(bits: u32) -> &'static str {
+    match bits {
+        0 => "R",
+        1 => "S",
+        2 => "D",
+        4 => "T",
+        _ => "X",
     }
 }
 

@@ -14,7 +14,7 @@
 //!   by `; `.
 //! - Other kinds of lines: `lost`, `orphan exit` and `left out` (`value` is the count, empty if
 //!   unknown), `label`, `instant`, `throw`, `catch`, `span`, `orphan span end` (the name is in the
-//!   function column, `value` is its value), `not recorded` and `suspended`. To get only calls,
+//!   function column, `value` is its value), `not recorded`, `suspended` and `off cpu` (`remarks` has the states). To get only calls,
 //!   select lines of kind `call`.
 
 use std::io::Write;
@@ -25,6 +25,7 @@ use crate::driver::{Export, Sink};
 use crate::filtered::{Event, Point, PointKind, UntracedSlice};
 use crate::json::put_number;
 use crate::names::{Function, FunctionId, Functions};
+use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
 use crate::source::{Source, Thread, Times};
 use crate::text;
@@ -151,6 +152,16 @@ impl<'o> Csv<'o> {
         let resumed = gap.resumed_by.map(|thread| format!("resumed by thread {thread}"));
         put_remarks(bytes, std::iter::once(text::gap_reason(gap.why)).chain(resumed.as_deref()));
     }
+
+    fn off_cpu(&mut self, off: &OffCpu, source: &impl Source) {
+        put_times(self.head("off cpu"), source, off.at_ns, Some(off.until_ns));
+        self.portions.put(NO_FUNCTION);
+        let bytes = &mut self.portions.bytes;
+        bytes.push(b',');
+        let states = off.parts().map(|(state, _)| state);
+        let woken = off.woken_by.map(|thread| format!("woken by thread {thread}"));
+        put_remarks(bytes, states.chain(woken.as_deref()));
+    }
 }
 
 impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
@@ -193,6 +204,7 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
             Event::Mark(mark) => self.mark(&mark, export.source),
             Event::Gap(gap) => self.gap(&gap, export.source),
             Event::Untraced(slice) => self.untraced(&slice, &export.functions, export.source),
+            Event::OffCpu(off) => self.off_cpu(&off, export.source),
         }
     }
 }

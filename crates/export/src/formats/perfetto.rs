@@ -19,12 +19,16 @@
 //! `instant` or `span`. Spans overlap as they like, so each thread has tracks for them, named "spans": as many as were open at a
 //! time.
 //!
+//! Thread states are packets of ftrace: switches of each CPU, from and to nobody where the other thread isn't one of the
+//! trace's, and wake-ups.
+//!
 //! What is the same for all calls of a function (`symbol`, `same_code_as`, `inlined_not_timed`) is written once in a thread too.
 
 mod details;
 mod fields;
 mod packets;
 mod parts;
+mod switches;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -33,7 +37,7 @@ use everycall_timeline::{EndKind, Gap, Mark, MarkKind, MarkName};
 use rustc_hash::FxHashMap;
 
 use crate::draw::{Drawn, Pen, Slice};
-use crate::driver::{DrawnSink, Export};
+use crate::driver::{DrawnSink, Export, Switches};
 use crate::filtered::{Point, UntracedSlice};
 use crate::formats::protobuf::Message;
 use crate::labels::Labels;
@@ -49,6 +53,7 @@ use self::packets::{SEQUENCE_PROCESS, close_small, open_small, put_entry, put_pa
 use self::parts::{
     put_clock, put_labels, put_number, put_process, put_process_tree, put_remarks, put_text, put_value,
 };
+use self::switches::put_switches;
 
 const CLOCK_REALTIME: u64 = 1;
 const CLOCK_BOOTTIME: u64 = 6;
@@ -124,6 +129,10 @@ impl<'o, S: Source> DrawnSink<'o, S> for Perfetto<'o> {
             Drawn::Gap(gap) => track.put_gap(bytes, gap),
             Drawn::Untraced(slice) => track.put_untraced(bytes, slice, &functions.get(slice.function).name),
         }
+    }
+
+    fn switches(&mut self, export: &mut Export<'_, S>, switches: &Switches) {
+        put_switches(&mut self.portions.bytes, export.source.threads(), switches);
     }
 
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {

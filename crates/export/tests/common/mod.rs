@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use everycall_export::{
     Begin, Details, End, EndKind, FunctionName, Gap, GapKind, Inlined, Instant, InstantKind, Location, Loss,
-    LossKind, Mark, MarkKind, MarkName, Names, Process, Source, SpanEndKind, TailCall, Thread, TimelineEvent,
+    LossKind, Mark, MarkKind, MarkName, Names, Process, Source, SpanEndKind, StateSpan, TailCall, Thread,
+    ThreadState, ThreadStates, TimelineEvent, Wait,
 };
 
 /// A program whose calls are added one by one.
@@ -19,6 +20,8 @@ pub struct Program {
     /// Number, begin, name and value of open spans.
     spans: Vec<(u32, u64, String, Option<u64>, bool)>,
     next_span: u32,
+    /// By thread id.
+    states: BTreeMap<u32, ThreadStates>,
 }
 
 impl Default for Program {
@@ -32,6 +35,7 @@ impl Default for Program {
             mark_names: Vec::new(),
             spans: Vec::new(),
             next_span: 0,
+            states: BTreeMap::new(),
         }
     }
 }
@@ -181,6 +185,10 @@ impl Source for Program {
         self.mark_name(line).to_owned()
     }
 
+    fn states(&self, thread: usize) -> Option<&ThreadStates> {
+        self.states.get(&self.threads[thread].tid)
+    }
+
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {
         self.events[thread].iter().copied()
     }
@@ -328,6 +336,45 @@ pub fn counters() -> Program {
         .counter(2_100, "queue", i64::MIN);
     program.thread(101, "worker").counter(1_050, "queue", 17).mark(1_060, "", None, MarkKind::Log);
     program.process(102, 100, &["./app", "--work"]).thread(102, "app").counter(3_000, "queue", 1);
+    program
+}
+
+/// Thread states: a call that waits and is preempted, one that is woken by the other thread, and one whose state
+/// isn't known.
+#[allow(dead_code, reason = "not every test file has thread states")]
+pub fn states() -> Program {
+    let mut program = Program::default();
+    program
+        .thread(100, "app")
+        .begin(0, 1_000)
+        .begin(1, 2_000)
+        .end(60_000)
+        .begin(2, 61_000)
+        .end(80_000)
+        .end(90_000)
+        .begin(3, 95_000)
+        .end(99_000);
+    program.thread(101, "worker 1").begin(4, 10_000).end(50_000);
+    let span = |start, end, state, cpu, woken_by| StateSpan { start, end, state, cpu: Some(cpu), woken_by };
+    let main = vec![
+        span(500, 5_000, ThreadState::Running, 0, None),
+        span(5_000, 40_000, ThreadState::Blocked(Wait::Interruptible), 0, None),
+        span(40_000, 42_500, ThreadState::Runnable, 1, Some(101)),
+        span(42_500, 70_000, ThreadState::Running, 1, None),
+        span(70_000, 71_000, ThreadState::Runnable, 1, None),
+        span(71_000, 92_000, ThreadState::Running, 1, None),
+        span(92_000, 94_000, ThreadState::Blocked(Wait::Uninterruptible), 1, None),
+        span(94_000, u64::MAX, ThreadState::Running, 0, None),
+    ];
+    let worker = vec![
+        span(9_000, 20_000, ThreadState::Running, 1, None),
+        span(20_000, 30_000, ThreadState::Unknown, 1, None),
+        span(30_000, 42_000, ThreadState::Running, 1, None),
+        span(42_000, 48_000, ThreadState::Blocked(Wait::Any), 1, None),
+        span(48_000, 51_000, ThreadState::Running, 0, None),
+    ];
+    program.states.insert(100, ThreadStates::new(main));
+    program.states.insert(101, ThreadStates::new(worker));
     program
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ArenaHeader, ChildEntry, counter, process_state};
 use everycall_format::ect::{ProcessEnd, chunk, image_end};
+use everycall_sched::Sched;
 use everycall_tracefile::{Child, ChunkWriter, Runs, Summary, array, bytes_of, module_image, module_table};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -73,7 +74,7 @@ impl<W: Write> TraceWriter<W> {
 
     /// Continues in the next file if it is time. Each file can be read on its own, because it
     /// announces the existing processes.
-    fn next_file(&mut self, readings: &Readings) -> io::Result<()> {
+    fn next_file(&mut self, readings: &Readings, sched: Option<&mut Sched>) -> io::Result<()> {
         let (Some(rotation), Some(streams)) = (&mut self.rotation, &mut self.streams) else { return Ok(()) };
         if !rotation.is_due(self.file.position(), self.begun) {
             return Ok(());
@@ -84,6 +85,7 @@ impl<W: Write> TraceWriter<W> {
         self.summary.earlier_size = self.summary.earlier_size.saturating_add(size);
         self.file.chunk(chunk::META, &[&self.meta])?;
         streams.begin_file(&mut self.file)?;
+        sched.into_iter().for_each(Sched::begin_file);
         self.images.clear();
         self.clock_until = 0;
         self.clock(readings, None)
@@ -124,7 +126,7 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Writes what waits. Returns the time until the next pass. An error is kept for later.
-    pub(crate) fn pass(&mut self, readings: &Readings) -> Duration {
+    pub(crate) fn pass(&mut self, readings: &Readings, mut sched: Option<&mut Sched>) -> Duration {
         if self.failed.is_some() {
             return *PASS_PAUSES.end();
         }
@@ -133,7 +135,8 @@ impl<W: Write> TraceWriter<W> {
         let Some(streams) = &mut self.streams else { return *PASS_PAUSES.end() };
         let (pass, stored) = streams.pass(&mut self.file, &mut self.runs, limit);
         let stored = stored.and_then(|()| self.clock(readings, None));
-        let stored = stored.and_then(|()| self.next_file(readings));
+        let stored = stored.and_then(|()| self.sched(sched.as_deref_mut()));
+        let stored = stored.and_then(|()| self.next_file(readings, sched));
         let stored = if pass.bytes > 0 { stored.and_then(|()| self.file.flush()) } else { stored };
         self.keep_error(stored);
         if let Some(streams) = &mut self.streams {
@@ -144,7 +147,7 @@ impl<W: Write> TraceWriter<W> {
 
     /// Writes what waits of a process that has ended, or is read for the last time, into as many
     /// files as needed. (What remains are the segments that threads hadn't finished.)
-    fn pass_all(&mut self, number: u32, readings: &Readings) {
+    fn pass_all(&mut self, number: u32, readings: &Readings, mut sched: Option<&mut Sched>) {
         if self.rotation.is_none() {
             return;
         }
@@ -154,7 +157,7 @@ impl<W: Write> TraceWriter<W> {
             if self.failed.is_some() || waiting(self) == 0 {
                 break;
             }
-            self.pass(readings);
+            self.pass(readings, sched.as_deref_mut());
         }
     }
 
@@ -171,10 +174,12 @@ impl<W: Write> TraceWriter<W> {
 
     /// Writes processes that have ended while others run. An error is kept for later: the program
     /// continues.
-    pub(crate) fn early(&mut self, members: Vec<Member>, readings: &Readings) {
+    pub(crate) fn early(&mut self, members: Vec<Member>, readings: &Readings, mut sched: Option<&mut Sched>) {
         for mut member in members {
             if self.failed.is_none() {
-                let written = self.clock(readings, None).and_then(|()| self.member(&mut member, readings));
+                let written = self
+                    .clock(readings, None)
+                    .and_then(|()| self.member(&mut member, readings, sched.as_deref_mut()));
                 self.keep_error(written);
             }
         }
@@ -197,9 +202,14 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Writes a process that has ended, or is read for the last time.
-    pub(crate) fn member(&mut self, member: &mut Member, readings: &Readings) -> io::Result<()> {
+    pub(crate) fn member(
+        &mut self,
+        member: &mut Member,
+        readings: &Readings,
+        sched: Option<&mut Sched>,
+    ) -> io::Result<()> {
         self.join(std::iter::once(&*member));
-        self.pass_all(member.number, readings);
+        self.pass_all(member.number, readings, sched);
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -226,6 +236,13 @@ impl<W: Write> TraceWriter<W> {
         self.add_to_summary(member, &header);
         self.summary.threads.extend(threads);
         Ok(())
+    }
+
+    /// Writes the scheduling events that aren't in the file.
+    pub(crate) fn sched(&mut self, sched: Option<&mut Sched>) -> io::Result<()> {
+        let Some(payload) = sched.and_then(Sched::take_chunk) else { return Ok(()) };
+        self.file.set_process(0);
+        self.file.chunk(chunk::SCHED, &[&payload])
     }
 
     /// Writes a finished chunk of process number `process`.

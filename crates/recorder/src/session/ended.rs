@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use everycall_format::arena::ChildEntry;
 use everycall_format::ect::ProcessEnd;
+use everycall_sched::Sched;
 use everycall_tracefile::Summary;
 
 use crate::memory::arena::Arena;
@@ -24,6 +25,7 @@ pub struct Ended {
     pub(super) readings: Readings,
     pub(super) status: ExitStatus,
     pub(super) keep: Option<KeepBox>,
+    pub(super) sched: Option<Sched>,
 }
 
 impl Ended {
@@ -45,11 +47,12 @@ impl Ended {
     ///
     /// Those of the output, including errors of earlier writes.
     pub fn write<W: Write>(self, mut file: TraceWriter<W>) -> io::Result<(Summary, W)> {
-        let Ended { mut members, children, untraced, end, readings, keep, .. } = self;
+        let Ended { mut members, children, untraced, end, readings, keep, mut sched, .. } = self;
         file.clock(&readings, members.first())?;
         for member in &mut members {
-            file.member(member, &readings)?;
+            file.member(member, &readings, sched.as_mut())?;
         }
+        file.sched(sched.as_mut())?;
         if let Some(KeepBox(mut keep)) = keep {
             keep.write(&mut |process, kind, payload| file.chunk(process, kind, payload))?;
         }

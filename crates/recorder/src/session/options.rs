@@ -19,6 +19,8 @@ pub struct Options {
     pub stream: Option<Stream>,
     /// Which calls are counted instead of recorded.
     pub unrecorded: Unrecorded,
+    /// Whether it is recorded when the kernel ran the threads.
+    pub states: bool,
 }
 
 /// The memory of a recording whose program hasn't been started.
@@ -28,6 +30,7 @@ pub struct Recorder {
     pub(super) keep: Option<KeepBox>,
     /// Signals that are passed to the keeper.
     pub(super) signals: Vec<i32>,
+    pub(super) states: bool,
 }
 
 /// The keeper of calls.
@@ -62,6 +65,6 @@ impl Recorder {
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
         let hub = Hub::create(options.follow).map_err(no_memory)?;
         let tree = ProcessTree::new(hub, capacity, options.follow, sites).map_err(no_memory)?;
-        Ok(Recorder { tree, keep, signals })
+        Ok(Recorder { tree, keep, signals, states: options.states })
     }
 }

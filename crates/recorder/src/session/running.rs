@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::arena::ChildEntry;
 use everycall_format::ect::{ProcessEnd, end};
+use everycall_sched::Sched;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
@@ -49,6 +50,7 @@ pub struct Running {
     pub(super) readings: Readings,
     pub(super) doorbell: Doorbell,
     pub(super) keeper: Option<Keeper>,
+    pub(super) sched: Option<Sched>,
 }
 
 /// How the program ended.
@@ -174,13 +176,14 @@ impl Running {
         let (kept, bytes_kept) = if file.is_streaming() { (0, 0) } else { (ENDED_KEPT, ENDED_BYTES_KEPT) };
         let over = lock(&self.tree).take_ended(kept, bytes_kept);
         self.readings.poll();
+        self.sched.iter_mut().for_each(Sched::drain);
         if file.is_streaming() {
-            pause = pause.min(file.pass(&self.readings));
+            pause = pause.min(file.pass(&self.readings, self.sched.as_mut()));
         }
         if over.is_empty() {
             self.sleep(pause);
         } else {
-            file.early(over, &self.readings);
+            file.early(over, &self.readings, self.sched.as_mut());
         }
     }
 
@@ -188,6 +191,8 @@ impl Running {
         let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let ends = lock(&self.tree).ends();
         let mut waited = vec![PollFd::new(self.signals.descriptor(), PollFlags::IN)];
+        let sched = self.sched.iter().flat_map(Sched::descriptors);
+        waited.extend(sched.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)));
         waited.extend(ends.as_deref().map(|ends| PollFd::new(ends, PollFlags::IN)));
         // An interrupted sleep is just shorter.
         let _ = poll(&mut waited, Some(&timeout));
@@ -227,7 +232,8 @@ impl Running {
             keep.look(&processes, &[]);
         }
         let keep = keep.map(KeepBox);
-        Ended { members, children, untraced, end, readings: self.readings, status, keep }
+        self.sched.iter_mut().for_each(Sched::drain);
+        Ended { members, children, untraced, end, readings: self.readings, status, keep, sched: self.sched }
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use everycall_format::env;
+use everycall_sched::Sched;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::session::options::{KeepBox, Recorder};
@@ -15,6 +16,9 @@ use crate::sys::launch::{Launch, find_program};
 use crate::sys::signals::Signals;
 use crate::tree::doorbell::Doorbell;
 use crate::tree::keeper::Keeper;
+
+/// Bytes of scheduling events that are kept: 1.4 million.
+const SCHED_MEMORY: usize = 32 << 20;
 
 /// Starts the program. From here on, this process ignores signals that the terminal sends to both.
 ///
@@ -35,7 +39,7 @@ pub fn start_with(
     launch: &Launch,
     prepare: impl FnOnce(&mut Command),
 ) -> Result<Running, RecordError> {
-    let Recorder { mut tree, keep, signals: wanted } = recorder;
+    let Recorder { mut tree, keep, signals: wanted, states } = recorder;
     if let Some(program) = find_program(&launch.program) {
         tree.open_started(&program);
     }
@@ -48,6 +52,8 @@ pub fn start_with(
     command.args(&launch.arguments);
     prepare(&mut command);
     let readings = Readings::begin();
+    // The program inherits it from this thread.
+    let sched = states.then(|| Sched::of_processes_to_come(SCHED_MEMORY));
     let (child, signals) =
         Signals::spawn(&mut command, &environment, &wanted).map_err(|source| launch.explain(source))?;
     drop(command);
@@ -59,5 +65,5 @@ pub fn start_with(
     let tree = Arc::new(Mutex::new(tree));
     let doorbell = Doorbell::attend(Arc::clone(&tree));
     let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&tree), keep));
-    Ok(Running { tree, child, signals, readings, doorbell, keeper })
+    Ok(Running { tree, child, signals, readings, doorbell, keeper, sched })
 }

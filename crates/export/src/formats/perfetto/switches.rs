@@ -1,0 +1,71 @@
+//! Thread states, as packets of ftrace.
+
+use crate::driver::Switches;
+use crate::formats::protobuf::Message;
+use crate::source::Thread;
+use crate::switches::Switch;
+
+use super::packets::put_packet;
+
+/// Field numbers of Perfetto's messages.
+mod field {
+    pub const FTRACE_EVENTS: u32 = 1;
+    pub const CPU: u32 = 1;
+    pub const EVENT: u32 = 2;
+    pub const TIMESTAMP: u32 = 1;
+    pub const PID: u32 = 2;
+    pub const SCHED_SWITCH: u32 = 4;
+    pub const SCHED_WAKING: u32 = 20;
+}
+
+/// The priority of threads that have none of their own. Which one a thread had isn't known.
+const PRIORITY: u64 = 120;
+/// Events in a packet.
+const PACKET_MAX: usize = 1024;
+
+/// Writes the switches of each CPU.
+pub(super) fn put_switches(bytes: &mut Vec<u8>, threads: &[Thread], switches: &Switches) {
+    for (cpu, switches) in switches {
+        for portion in switches.chunks(PACKET_MAX) {
+            put_packet(bytes, |packet| {
+                packet.message(field::FTRACE_EVENTS, |bundle| {
+                    bundle.number(field::CPU, (*cpu).into());
+                    for switch in portion {
+                        bundle.message(field::EVENT, |event| put_event(event, threads, switch, *cpu));
+                    }
+                });
+            });
+        }
+    }
+}
+
+fn put_event(event: &mut Vec<u8>, threads: &[Thread], switch: &Switch, cpu: u16) {
+    let facts = |thread: usize| threads.get(thread).map_or((0, ""), |facts| (facts.tid, facts.name.as_str()));
+    const IDLE: (u32, &str) = (0, "swapper");
+    event.number(field::TIMESTAMP, switch.at_ns());
+    let (before, state, after) = match *switch {
+        Switch::On { thread, .. } => (IDLE, 0, facts(thread)),
+        Switch::Off { thread, state, .. } => (facts(thread), state, IDLE),
+        Switch::Woken { thread, by, .. } => {
+            let (tid, name) = facts(thread);
+            event.number(field::PID, by.into());
+            return event.message(field::SCHED_WAKING, |waking| {
+                waking.text(1, name);
+                waking.number(2, tid.into());
+                waking.number(3, PRIORITY);
+                waking.number(4, 1);
+                waking.number(5, cpu.into());
+            });
+        }
+    };
+    event.number(field::PID, before.0.into());
+    event.message(field::SCHED_SWITCH, |switch| {
+        switch.text(1, before.1);
+        switch.number(2, before.0.into());
+        switch.number(3, PRIORITY);
+        switch.number(4, state.into());
+        switch.text(5, after.1);
+        switch.number(6, after.0.into());
+        switch.number(7, PRIORITY);
+    });
+}

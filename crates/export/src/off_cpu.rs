@@ -1,0 +1,97 @@
+//! Times when a thread was off the CPU, in order among its events.
+
+use everycall_timeline::{StateSpan, StateTimes, ThreadState, ThreadStates};
+
+/// A time when a thread was off the CPU, or when nothing is known of it because the kernel's events
+/// were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OffCpu {
+    pub(crate) at_ns: u64,
+    pub(crate) until_ns: u64,
+    /// How long it was blocked and runnable, one after the other.
+    pub(crate) times: StateTimes,
+    /// The thread that woke it last.
+    pub(crate) woken_by: Option<u32>,
+}
+
+impl OffCpu {
+    /// The states that it was in, with their times.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let StateTimes { blocked, runnable, unknown, .. } = self.times;
+        let parts = [("blocked", blocked), ("runnable", runnable), ("unknown", unknown)];
+        parts.into_iter().filter(|(_, time)| *time > 0)
+    }
+}
+
+/// Walks through the states of a thread as its events come.
+pub(crate) struct Walk<'s> {
+    spans: std::slice::Iter<'s, StateSpan>,
+    /// The next one.
+    next: Option<OffCpu>,
+}
+
+impl<'s> Walk<'s> {
+    /// From `since` on.
+    pub(crate) fn new(states: Option<&'s ThreadStates>, since: u64) -> Walk<'s> {
+        let spans = states.map_or(&[][..], ThreadStates::spans);
+        let first = spans.partition_point(|span| span.start < since);
+        let mut walk = Walk { spans: spans.get(first..).unwrap_or_default().iter(), next: None };
+        walk.next = walk.joined();
+        walk
+    }
+
+    /// The next time off the CPU that began before `at`.
+    #[inline]
+    pub(crate) fn before(&mut self, at: u64) -> Option<OffCpu> {
+        let next = self.next.filter(|next| next.at_ns < at)?;
+        self.next = self.joined();
+        Some(next)
+    }
+
+    /// Spans that follow each other without running in between are one.
+    fn joined(&mut self) -> Option<OffCpu> {
+        let first = self.spans.find(|span| span.state != ThreadState::Running)?;
+        let (mut until_ns, mut woken_by) = (first.end, first.woken_by);
+        let mut times = StateTimes::default();
+        times.add(first.state, first.end - first.start);
+        while let Some(span) = self.spans.as_slice().first()
+            && span.start == until_ns
+            && span.state != ThreadState::Running
+        {
+            times.add(span.state, span.end - span.start);
+            until_ns = span.end;
+            woken_by = span.woken_by.or(woken_by);
+            self.spans.next();
+        }
+        Some(OffCpu { at_ns: first.start, until_ns, times, woken_by })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everycall_timeline::Wait;
+
+    use super::*;
+
+    #[test]
+    fn what_follows_without_running_is_one() {
+        let span = |start, end, state, woken_by| StateSpan { start, end, state, cpu: Some(0), woken_by };
+        let blocked = ThreadState::Blocked(Wait::Any);
+        let states = ThreadStates::new(vec![
+            span(10, 20, ThreadState::Running, None),
+            span(20, 50, blocked, None),
+            span(50, 55, ThreadState::Runnable, Some(7)),
+            span(55, 60, ThreadState::Running, None),
+            span(60, 70, ThreadState::Unknown, None),
+            span(75, u64::MAX, blocked, None),
+        ]);
+        let mut walk = Walk::new(Some(&states), 0);
+        assert_eq!(walk.before(20), None);
+        let times = StateTimes { blocked: 30, runnable: 5, ..StateTimes::default() };
+        assert_eq!(walk.before(21), Some(OffCpu { at_ns: 20, until_ns: 55, times, woken_by: Some(7) }));
+        let all = std::iter::from_fn(|| walk.before(u64::MAX)).map(|off| (off.at_ns, off.until_ns));
+        assert_eq!(all.collect::<Vec<_>>(), [(60, 70), (75, u64::MAX)]);
+        assert_eq!(Walk::new(Some(&states), 61).before(u64::MAX).map(|off| off.at_ns), Some(75));
+        assert_eq!(Walk::new(None, 0).before(u64::MAX), None);
+    }
+}

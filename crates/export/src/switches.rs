@@ -1,0 +1,81 @@
+//! Thread states as switches of CPUs, as the kernel's own tracer has them.
+
+use std::collections::BTreeMap;
+
+use everycall_timeline::{StateSpan, ThreadState, Wait};
+
+use crate::source::Source;
+
+/// A state that a thread is left in when a CPU takes up another one: the kernel's bits.
+fn bits(state: Option<ThreadState>) -> u32 {
+    match state {
+        Some(ThreadState::Running | ThreadState::Runnable) => 0,
+        Some(ThreadState::Blocked(Wait::Any | Wait::Interruptible)) => 1,
+        Some(ThreadState::Blocked(Wait::Uninterruptible)) => 2,
+        Some(ThreadState::Blocked(Wait::Stopped)) => 4,
+        // Dead, or not known: viewers show nothing behind it.
+        Some(ThreadState::Unknown) | None => 0x10,
+    }
+}
+
+/// What happened on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Switch {
+    /// It took up the thread with this index.
+    On { at_ns: u64, thread: usize },
+    /// It left it, in this state ([`bits`]).
+    Off { at_ns: u64, thread: usize, state: u32 },
+    /// The thread was woken by another one.
+    Woken { at_ns: u64, thread: usize, by: u32 },
+}
+
+impl Switch {
+    pub(crate) fn at_ns(&self) -> u64 {
+        match self {
+            Switch::On { at_ns, .. } | Switch::Off { at_ns, .. } | Switch::Woken { at_ns, .. } => *at_ns,
+        }
+    }
+}
+
+/// The switches that concern threads, from `since` until `until`, by CPU and in order. Each thread of the
+/// kernel counts once, although several snapshots may have it.
+pub(crate) fn switches(
+    source: &impl Source,
+    threads: impl Iterator<Item = usize>,
+    (since, until): (u64, u64),
+) -> BTreeMap<u16, Vec<Switch>> {
+    let mut by_cpu: BTreeMap<u16, Vec<Switch>> = BTreeMap::new();
+    let mut seen = std::collections::HashSet::new();
+    for thread in threads {
+        let Some(states) = source.states(thread) else { continue };
+        if !source.threads().get(thread).is_some_and(|facts| seen.insert((facts.pid, facts.tid))) {
+            continue;
+        }
+        let spans = states.spans();
+        let first = spans.partition_point(|span| span.end <= since);
+        let shown = spans.get(first..).unwrap_or_default();
+        for (index, span) in shown.iter().enumerate().take_while(|(_, span)| span.start < until) {
+            let Some(cpu) = span.cpu else { continue };
+            let on_cpu = by_cpu.entry(cpu).or_default();
+            let at_ns = span.start.max(since);
+            match span.state {
+                ThreadState::Running => {
+                    on_cpu.push(Switch::On { at_ns, thread });
+                    let next = shown.get(index + 1).filter(|next: &&StateSpan| next.start == span.end);
+                    let state = bits(next.map(|next| next.state));
+                    if span.end < until {
+                        on_cpu.push(Switch::Off { at_ns: span.end, thread, state });
+                    }
+                }
+                ThreadState::Runnable => {
+                    on_cpu.extend(span.woken_by.map(|by| Switch::Woken { at_ns, thread, by }));
+                }
+                ThreadState::Blocked(_) | ThreadState::Unknown => {}
+            }
+        }
+    }
+    // A CPU leaves a thread before it takes up the next one.
+    let order = |switch: &Switch| (switch.at_ns(), matches!(switch, Switch::On { .. }));
+    by_cpu.values_mut().for_each(|switches| switches.sort_by_key(order));
+    by_cpu
+}

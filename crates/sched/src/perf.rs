@@ -1,0 +1,198 @@
+//! Context switches by `perf_event_open`, which needs no privileges where `perf_event_paranoid` is
+//! at most 2: when a thread was put on a CPU and taken off it, and whether it could have run on.
+//!
+//! One event for each CPU is inherited by what the calling thread starts. It counts nothing
+//! (`PERF_COUNT_SW_DUMMY`) and costs nothing but the record of a switch. Events of the recorder itself
+//! are left out here.
+//!
+//! # Safety
+//!
+//! A sampler's descriptor is borrowed for as long as the sampler is: it is open.
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use everycall_format::sched::{SchedEvent, kind, state};
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use rustix::process::getpid;
+
+/// Bytes of each CPU's buffer, as the kernel allows: users may lock 516 KiB for each CPU
+/// (`perf_event_mlock_kb`), of which other profilers want some, too. The smaller one has room for 8192
+/// switches.
+const BUFFERS: [usize; 2] = [2 << 20, 256 << 10];
+/// What this source can't tell.
+pub const TEXT: &str = "a waiting thread counts as blocked until it runs again: when it was woken, and by whom, \
+    isn't known";
+
+/// Numbers of records, flags of them: those of linux/perf_event.h.
+mod record {
+    pub const LOST: u32 = 2;
+    pub const EXIT: u32 = 4;
+    pub const SWITCH: u32 = 14;
+    pub const SWITCH_OUT: u16 = 1 << 13;
+    pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+    /// Bytes of what stands at the end of each: pid, tid, time, CPU.
+    pub const SAMPLE_ID: usize = 24;
+}
+
+/// The events.
+pub struct Perf {
+    cpus: Vec<Sampler>,
+    buffer: usize,
+    own: u32,
+}
+
+impl std::fmt::Debug for Perf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Perf").field("cpus", &self.cpus.len()).finish_non_exhaustive()
+    }
+}
+
+impl Perf {
+    /// Begins for what the calling thread starts. `Err` says why it can't, and what would help.
+    pub fn open() -> Result<Perf, String> {
+        let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let own = getpid().as_raw_nonzero().get().unsigned_abs();
+        let mut refused = None;
+        for buffer in BUFFERS {
+            match cpu_list(&online).map(|cpu| sampler(cpu, buffer)).collect::<io::Result<Vec<_>>>() {
+                Ok(cpus) if cpus.is_empty() => refused = None,
+                Ok(cpus) => return Ok(Perf { cpus, buffer, own }),
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.map_or_else(
+            || "/sys/devices/system/cpu/online can't be read".to_owned(),
+            |error| explain(&error),
+        ))
+    }
+
+    /// Readable when half a buffer waits.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.cpus.iter().map(borrowed)
+    }
+
+    /// Gives what was recorded to `take`: in order for each CPU.
+    pub fn drain(&mut self, mut take: impl FnMut(SchedEvent)) {
+        for sampler in &mut self.cpus {
+            // No more than the buffer holds: the kernel may write as fast as this reads.
+            for _ in 0..self.buffer / record::SAMPLE_ID {
+                let Some(found) = sampler.next_record() else { break };
+                let event = event(found.ty(), found.misc(), &found.to_contiguous());
+                if let Some(event) = event.filter(|event| event.pid != self.own || event.kind == kind::LOST) {
+                    take(event);
+                }
+            }
+        }
+    }
+}
+
+fn borrowed(sampler: &Sampler) -> BorrowedFd<'_> {
+    // SAFETY: it is open while the sampler exists.
+    unsafe { BorrowedFd::borrow_raw(sampler.as_raw_fd()) }
+}
+
+fn sampler(cpu: usize, buffer: usize) -> io::Result<Sampler> {
+    Builder::new(Software::DUMMY)
+        .observe_self()
+        .one_cpu(cpu)
+        .inherit(true)
+        .enabled(true)
+        .context_switch(true)
+        .task(true)
+        .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU)
+        .sample_id_all(true)
+        .clockid(Clock::MONOTONIC_RAW)
+        .wakeup_watermark(buffer / 4)
+        .build()?
+        .sampled(buffer)
+}
+
+/// What a record says, if it is one of those that are of interest.
+fn event(record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
+    let id = data.len().checked_sub(record::SAMPLE_ID).and_then(|at| data.get(at..))?;
+    let word = |at: usize| id.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let long = |bytes: &[u8], at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    let event = SchedEvent {
+        time: long(id, 8)?,
+        pid: word(0)?,
+        tid: word(4)?,
+        cpu: u16::try_from(word(16)?).ok()?,
+        ..SchedEvent::default()
+    };
+    match record {
+        record::SWITCH if misc & record::SWITCH_OUT == 0 => Some(SchedEvent { kind: kind::ON, ..event }),
+        record::SWITCH => {
+            let is_preempted = misc & record::SWITCH_OUT_PREEMPT != 0;
+            let state = if is_preempted { state::RUNNABLE } else { state::BLOCKED };
+            Some(SchedEvent { kind: kind::OFF, state, ..event })
+        }
+        record::EXIT => Some(SchedEvent { kind: kind::ENDED, ..event }),
+        record::LOST => {
+            let other = u32::try_from(long(data, 8)?).unwrap_or(u32::MAX);
+            Some(SchedEvent { kind: kind::LOST, other, ..event })
+        }
+        _ => None,
+    }
+}
+
+/// The numbers of a list such as `0-3,5`.
+fn cpu_list(text: &str) -> impl Iterator<Item = usize> {
+    let ranges = text.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten()
+}
+
+fn explain(error: &io::Error) -> String {
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    match paranoid.trim().parse::<i32>() {
+        Err(_) => format!("this kernel has no perf_event_open ({error})"),
+        Ok(level) if error.kind() == io::ErrorKind::PermissionDenied && level > 2 => format!(
+            "kernel.perf_event_paranoid is {level}, which forbids perf_event_open; needed is 2 at most: \
+            `sudo sysctl kernel.perf_event_paranoid=2`"
+        ),
+        Ok(_) if error.kind() == io::ErrorKind::PermissionDenied => format!(
+            "perf_event_open is refused ({error}): a container's filter of system calls does that, or a full \
+            budget of locked memory (kernel.perf_event_mlock_kb)"
+        ),
+        Ok(_) => format!("perf_event_open fails: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus() {
+        let list = |text| cpu_list(text).collect::<Vec<_>>();
+        assert_eq!(list("0-3,5,7-8\n"), [0, 1, 2, 3, 5, 7, 8]);
+        assert_eq!(list("0\n"), [0]);
+        assert!(list("").is_empty() && list("a-b,-").is_empty());
+    }
+
+    #[test]
+    fn records() {
+        let mut data = Vec::new();
+        data.extend([7_u32, 8].map(u32::to_le_bytes).concat());
+        data.extend(99_u64.to_le_bytes());
+        data.extend([3_u32, 0].map(u32::to_le_bytes).concat());
+        let on = SchedEvent { time: 99, pid: 7, tid: 8, cpu: 3, kind: kind::ON, ..SchedEvent::default() };
+        assert_eq!(event(record::SWITCH, 0, &data), Some(on));
+        let off = SchedEvent { kind: kind::OFF, state: state::BLOCKED, ..on };
+        assert_eq!(event(record::SWITCH, record::SWITCH_OUT, &data), Some(off));
+        let preempted = SchedEvent { state: state::RUNNABLE, ..off };
+        let misc = record::SWITCH_OUT | record::SWITCH_OUT_PREEMPT;
+        assert_eq!(event(record::SWITCH, misc, &data), Some(preempted));
+        assert_eq!(event(record::SWITCH, 0, &data[1..]), None, "cut");
+        let lost = [&[0; 8], &5_u64.to_le_bytes()[..], &data].concat();
+        let lost = event(record::LOST, 0, &lost);
+        assert_eq!(lost, Some(SchedEvent { kind: kind::LOST, other: 5, ..on }));
+        assert_eq!(event(9, 0, &data), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! `record --states`: when the kernel ran each thread. The program's own measure of each phase and the
+//! kernel's counts of the thread are compared with what the trace says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use everycall_tests::{Mode, Place, everycall, successful};
+use serde_json::Value;
+
+/// Nanoseconds by which states may be wrong at either end.
+const EDGE: u64 = 100_000;
+const MILLISECOND: u64 = 1_000_000;
+
+/// Makes `perf_event_open` fail in a process named `everycall`, as a container's filter does.
+const NO_PERF: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <dlfcn.h>
+long syscall(long number, ...)
+{
+    long (*next)(long, ...) = dlsym(RTLD_NEXT, "syscall");
+    long a[6];
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_perf_event_open && !strcmp(program_invocation_short_name, "everycall")) {
+        errno = EACCES;
+        return -1;
+    }
+    return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+"#;
+
+/// What the program says of a phase.
+#[derive(Debug)]
+struct Phase {
+    tid: u64,
+    begin: u64,
+    end: u64,
+    cpu: u64,
+    runnable: u64,
+}
+
+/// What the trace says of a call.
+#[derive(Debug, Default)]
+struct Told {
+    duration: u64,
+    blocked: u64,
+    runnable: u64,
+    unknown: u64,
+}
+
+impl Told {
+    fn running(&self) -> u64 {
+        self.duration - self.blocked - self.runnable - self.unknown
+    }
+}
+
+fn phases(text: &str) -> BTreeMap<String, Phase> {
+    let phase = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap_or_default().to_owned();
+        let mut number =
+            || words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        let tid = number();
+        (name, Phase { tid, begin: number(), end: number(), cpu: number(), runnable: number() })
+    };
+    text.lines().map(phase).collect()
+}
+
+fn lines(file: &Path) -> Vec<Value> {
+    let text = successful(Command::new(everycall()).args(["replay", "-f", "json"]).arg(file));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// By name, with the thread's id. Each function of the program is called once.
+fn told(file: &Path) -> BTreeMap<String, (u64, Told)> {
+    let lines = lines(file);
+    let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or(0);
+    let calls = lines.iter().filter(|line| line["name"].is_string()).map(|line| {
+        let (tid, start, duration) = (number(line, "tid"), number(line, "start_ns"), number(line, "dur_ns"));
+        let mut told = Told { duration, ..Told::default() };
+        for off in lines.iter().filter(|off| off["off_cpu_ns"].is_u64() && number(off, "tid") == tid) {
+            let (at, length) = (number(off, "at_ns"), number(off, "off_cpu_ns"));
+            if at >= start && at < start + duration {
+                // A thread that isn't on a CPU doesn't return.
+                assert!(at + length <= start + duration + EDGE, "{off} {line}");
+                let parts = ["blocked_ns", "runnable_ns", "unknown_ns"].map(|name| number(off, name));
+                assert_eq!(parts.iter().sum::<u64>(), length, "{off}");
+                told.blocked += parts[0];
+                told.runnable += parts[1];
+                told.unknown += parts[2];
+            }
+        }
+        (line["name"].as_str().unwrap().to_owned(), (tid, told))
+    });
+    calls.collect()
+}
+
+fn program(place: &Place) -> PathBuf {
+    place.build(Mode::GCC_NOPS, &["-O1", "phases.c", "-pthread"], "phases")
+}
+
+/// What each source must tell.
+fn check(said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (u64, Told)>) {
+    let of = |name: &str| {
+        let ((tid, told), phase) = (&told[name], &said[name]);
+        assert_eq!(*tid, phase.tid, "{name}");
+        assert_eq!(told.unknown, 0, "{name}: {told:?}");
+        // The phase lies in its call. Behind it, it is printed.
+        assert!(told.duration + EDGE >= phase.end - phase.begin, "{name}: {told:?} {phase:?}");
+        // A hypervisor may take the CPU away between the two moments at which the kernel reads its clocks
+        // for a switch.
+        let tolerance = EDGE + told.duration / 10;
+        assert!(told.running() + tolerance >= phase.cpu, "{name}: {told:?} {phase:?}");
+        (told, phase)
+    };
+    let all: Vec<&String> = said.keys().collect();
+    assert_eq!(all.len(), 7, "{all:?}");
+    for name in all {
+        of(name);
+    }
+    let (spins, _) = of("spins");
+    assert!(spins.running() + EDGE >= 5 * MILLISECOND && spins.blocked < MILLISECOND, "{spins:?}");
+    let (sleeps, _) = of("sleeps");
+    assert!(sleeps.blocked + EDGE >= 20 * MILLISECOND, "{sleeps:?}");
+    let (preempted, counted) = of("is_preempted");
+    assert!(preempted.runnable >= 5 * MILLISECOND && preempted.blocked < MILLISECOND, "{preempted:?}");
+    // What it waited for a CPU, by the kernel's count.
+    let tolerance = MILLISECOND + counted.runnable / 20;
+    assert!(preempted.runnable.abs_diff(counted.runnable) < tolerance, "{preempted:?} {counted:?}");
+    // Until the other thread let go.
+    for (waits, ends) in [("waits_for_lock", "holds_lock"), ("waits_for_pipe", "fills_pipe")] {
+        let (waiting, phase) = of(waits);
+        let both = said[ends].end.min(phase.end).saturating_sub(phase.begin);
+        let off = waiting.blocked + waiting.runnable;
+        assert!(off + MILLISECOND >= both, "{waits}: {waiting:?} {phase:?} {both}");
+        assert!(waiting.blocked > 0, "{waits}: {waiting:?}");
+    }
+}
+
+fn info(file: &Path) -> Value {
+    let text = successful(Command::new(everycall()).args(["info", "-f", "json"]).arg(file));
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn every_phase_is_in_its_state() {
+    let place = Place::new("states");
+    let program = program(&place);
+    for options in [&[][..], &["--stream"], &["--stream", "--file-age", "100ms"]] {
+        let file = place.file("a.ect");
+        let mut command = place.command(everycall());
+        command.args(["record", "-q", "--states"]).args(options).arg("-o").arg(&file).arg("--").arg(&program);
+        let said = phases(&successful(&mut command));
+        if options.len() < 3 {
+            check(&said, &told(&file));
+            let states = &info(&file)["states"];
+            assert_eq!(states["source"], "perf", "{states}");
+            assert!(states["switches"].as_u64().unwrap() > 5 && states["events_lost"] == 0, "{states}");
+        } else {
+            // Each file has the states of its time.
+            let files = std::fs::read_dir(place.path()).unwrap().flatten().map(|entry| entry.path());
+            let mut files: Vec<_> = files
+                .filter(|path| path.to_string_lossy().contains("a.0") && path.extension().is_some())
+                .collect();
+            files.sort();
+            assert!(files.len() > 1, "{files:?}");
+            for file in &files {
+                assert_eq!(info(file)["states"]["source"], "perf", "{}", file.display());
+            }
+        }
+    }
+}
+
+/// Without privileges, as `nobody`.
+#[test]
+fn without_privileges() {
+    let place = Place::new("states-nobody");
+    let program = program(&place);
+    let can = Command::new("setpriv").args(["--reuid=65534", "--clear-groups", "true"]).output();
+    if !can.is_ok_and(|can| can.status.success()) {
+        // The other test was without privileges already.
+        return;
+    }
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let output = as_nobody(&place, &program);
+    let file = place.file("nobody/a.ect");
+    if paranoid.trim().parse::<i32>().is_ok_and(|level| level <= 2) {
+        check(&phases(&output), &told(&file));
+    } else {
+        let text = info(&file)["states"]["text"].as_str().unwrap_or_default().to_owned();
+        assert!(text.contains("sysctl kernel.perf_event_paranoid=2"), "{text}");
+    }
+}
+
+fn as_nobody(place: &Place, program: &Path) -> String {
+    let folder = place.file("nobody");
+    std::fs::create_dir(&folder).unwrap();
+    // Everything is copied to where `nobody` can read it.
+    for (from, to) in [(everycall(), "everycall"), (program, "phases")] {
+        std::fs::copy(from, folder.join(to)).unwrap();
+    }
+    successful(Command::new("chown").args(["-R", "65534"]).arg(&folder));
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--clear-groups", "env", "-C"]).arg(&folder);
+    command.arg(format!("XDG_CACHE_HOME={}", folder.display()));
+    successful(command.args(["./everycall", "record", "-q", "--states", "-o", "a.ect", "--", "./phases"]))
+}
+
+#[test]
+fn where_the_kernel_refuses_the_trace_is_whole_and_says_why() {
+    let place = Place::new("states-refused");
+    let program = program(&place);
+    let source = place.write("no_perf.c", NO_PERF);
+    let library = place.file("no_perf.so");
+    successful(Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source));
+    let file = place.file("a.ect");
+    let mut command = place.command("env");
+    command.arg(format!("LD_PRELOAD={}", library.display())).arg(everycall());
+    command.args(["record", "-q", "--states", "-o"]).arg(&file).arg("--").arg(&program);
+    let said = phases(&successful(&mut command));
+    assert_eq!(said.len(), 7);
+    let states = &info(&file)["states"];
+    assert!(states["source"].is_null(), "{states}");
+    assert!(states["text"].as_str().unwrap().contains("perf_event_open is refused"), "{states}");
+    let page = successful(Command::new(everycall()).arg("info").arg(&file));
+    assert!(page.contains("states      not recorded: "), "{page}");
+    let calls = lines(&file).iter().filter(|line| line["name"].is_string()).count();
+    assert_eq!(calls, 8, "seven phases and main");
+}
