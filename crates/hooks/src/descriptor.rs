@@ -259,8 +259,8 @@ pub struct XrayObject {
 pub struct XrayCall {
     /// The handler to call, or 0.
     pub handler: u64,
-    /// The hook's stack pointer. The runtime replaces it by the stack pointer of the hook whose
-    /// handler the thread ran before, or 0.
+    /// The hook's stack pointer. The runtime replaces it by the stack pointer of
+    /// the hook whose handler was running before, which is restored afterwards, or by 0.
     pub before: u64,
     /// The function's id.
     pub id: u32,

@@ -1,6 +1,6 @@
 //! The encoding of instructions.
 
-/// Bytes of the longest call instruction that compilers write here.
+/// Bytes of the longest call instruction that is recognised: opcode, operand and a 32-bit offset.
 pub const CALL_MAX: u64 = 7;
 
 /// Whether code ends in a call instruction.
