@@ -171,7 +171,7 @@ pub mod chunk {
     /// [`crate::sched::SchedRecord`], then its text and its [events](crate::sched::SchedEvent);
     /// several chunks add up. Since version 2.8.
     pub const SCHED: u32 = 22;
-    /// [`super::EndRecord`]: the file is whole.
+    /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
 

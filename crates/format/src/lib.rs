@@ -19,8 +19,8 @@
 //! - [`site`]: the lists of sites in traced objects, and the notes that mark such objects.
 //! - [`site_set`]: sets of functions, for triggers and selections.
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
-//! - [`dropped`]: counts of short calls that are dropped.
-//! - [`sched`]: when the kernel ran which thread.
+//! - [`dropped`]: counts of calls that are not recorded.
+//! - [`sched`]: scheduling events of the kernel.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
 //! This crate does no I/O, reads no clock and has no policy. If you change a format, change

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-/// The bit of [`Control::thread`] for a cancelled thread.
+/// The bit of [`everycall_ring::Control::thread`] for a cancelled thread.
 pub(crate) const CANCELLED: u64 = 1;
 
 /// The bit for a cancelled thread that has reached the end of a segment since.

@@ -1,9 +1,10 @@
 //! Calls that hooks count and don't record: see [`everycall_format::dropped`]. These are short
 //! calls, or, in a process that only counts, all calls.
 //!
-//! A hook finds the place of its function's count in the process's [`ShortMap`]. If the function
-//! isn't there, the call is recorded, and its exit comes to the slow path, which adds it. So the
-//! map is changed with signals blocked, by several threads at a time, without a lock.
+//! A hook finds the place of its function's count in the process's [`everycall_hooks::ShortMap`].
+//! If the function isn't there, the call is recorded, and its exit comes to the slow path, which
+//! adds it. So the map is changed with signals blocked, by several threads at a time, without a
+//! lock.
 #![allow(unsafe_code)] // Shared memory: structures and counts in the arena, by their addresses.
 
 use crate::state::arena::Arena;

@@ -13,13 +13,14 @@ pub(crate) struct Retired {
     /// Slot of the thread that began last, index plus 1. It is checked first, because many programs
     /// have one short-lived thread after the other.
     pub(crate) newest: AtomicU32,
-    /// The list of retired slots, index plus 1, linked by [`Slot::next`].
+    /// The list of retired slots, index plus 1, linked by [`super::arena::Slot::next`].
     pub(crate) first: AtomicU32,
     pub(crate) last: AtomicU32,
-    /// Free slots: a [`FreeList`] linked by the same words. It needs no lock, so that threads that
-    /// begin together can reuse slots instead of taking new ones.
+    /// Free slots: a [`everycall_ring::FreeList`] linked by the same words. It needs no lock, so
+    /// that threads that begin together can reuse slots instead of taking new ones.
     pub(crate) free: AtomicU64,
-    /// Unused open-call stacks: a [`FreeList`] linked by the words of their sentinels.
+    /// Unused open-call stacks: a [`everycall_ring::FreeList`] linked by the words of their
+    /// sentinels.
     pub(crate) free_stacks: AtomicU64,
     /// Number of open-call stacks that were taken so far.
     pub(crate) stacks_taken: AtomicU32,

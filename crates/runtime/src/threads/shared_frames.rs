@@ -95,7 +95,7 @@ impl Thread<'_> {
     /// Removes the calls that were inlined into the innermost frame, and records that together with
     /// a code address of the frame, which shows readers which of the calls continue. The address is
     /// that of a handler that has begun, or of the next call that the frame makes while it cleans
-    /// up. `how` is one of [`unwound`].
+    /// up. `how` is one of [`everycall_format::event::unwound`].
     pub(crate) fn drop_inlined(&self, ticks: u64, code: Caller, how: u8) {
         self.called_at(ticks, code);
         self.leave_innermost(ticks, self.open.innermost_inlined(), how);

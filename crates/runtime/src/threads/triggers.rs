@@ -6,8 +6,8 @@
 //! exact for calls that don't span a change of the upper half. Other open calls are marked at the
 //! first event after such a change, so that their exits take the slow path, too.
 //!
-//! To post a call takes a few stores and wakes `record` or the [keeper]: nothing is copied, and no
-//! thread waits.
+//! To post a call takes a few stores and wakes `record` or the `features::keeper`: nothing is
+//! copied, and no thread waits.
 
 use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
