@@ -31,8 +31,8 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
-    let stray = symbols.function_at(u64::MAX);
-    assert_eq!(symbols.function_at(u64::MAX), stray);
+    let unnamed = symbols.function_at(u64::MAX);
+    assert_eq!(symbols.function_at(u64::MAX), unnamed);
     for warning in symbols.take_warnings() {
         assert!(!warning.to_string().is_empty());
     }

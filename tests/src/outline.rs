@@ -109,7 +109,7 @@ fn of_file(
                     });
                 }
                 TimelineEvent::Instant(instant) => {
-                    let (InstantKind::OrphanExit(location) | InstantKind::UnmatchedExit(location)) =
+                    let (InstantKind::OrphanExit(location) | InstantKind::InferredOrphanExit(location)) =
                         instant.kind;
                     moment(format!("<exit of {}>", names.of_location(location)), depth);
                 }

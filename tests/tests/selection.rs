@@ -11,7 +11,7 @@ use everycall_format::Wire;
 use everycall_format::control::{Request, SOCKET_NAME};
 use everycall_live::{Control, ControlError, LiveArena, attach};
 use everycall_tests::selections::{file_with_only, only};
-use everycall_tests::{Mode, Place, Standing, TraceView, everycall, wait};
+use everycall_tests::{Mode, Place, Standing, TraceView, everycall, successful, wait};
 
 /// Modes whose sites are switched, and those whose hooks look for themselves.
 const MODES: [Mode; 5] = [
@@ -337,6 +337,46 @@ fn a_session_shows_its_own_calls() {
         }
         let (status, printed) = standing.end();
         assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+    }
+}
+
+/// Libraries that are loaded while a session lasts belong to it, too.
+#[test]
+fn a_session_goes_on_in_libraries_that_are_loaded_later() {
+    let place = Place::new("selection-later");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let label = mode.label();
+        let flags = ["-O2", "-DLIBRARY", "-shared", "-fPIC", "loads_later.c"];
+        let library = place.build(mode, &flags, &format!("later-{label}.so"));
+        let program = place.build(mode, &["-O2", "loads_later.c"], &format!("loads-later-{label}"));
+        let mut standing =
+            Standing::start(place.command(&program).arg(&library).env("EVERYCALL_START", "off"));
+        let pid = standing.pid.to_string();
+        let mut command = place.command(everycall());
+        command.args(["trace", &pid, "chosen*", "-q", "--for", "1h", "-o", "later.ect"]);
+        let mut tracing = command.spawn().unwrap();
+        let recorded = || {
+            let list = done(&place, &["functions", "-f", "json", &pid]);
+            let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+            let on = list["functions"].as_array().unwrap().iter().filter(|one| one["on"] == true);
+            let mut names: Vec<String> = on.map(|one| one["name"].as_str().unwrap().to_owned()).collect();
+            names.sort();
+            names.join(" ")
+        };
+        wait::until("the session is there", || recorded() == "chosen");
+        standing.go_on();
+        standing.tell("load\n");
+        wait::until("the library's function is in it", || recorded() == "chosen chosen_later");
+        standing.go_on();
+        successful(place.command("kill").args(["-INT", &tracing.id().to_string()]));
+        assert!(tracing.wait().unwrap().success(), "{label}");
+        let trace = TraceView::open(&place.file("later.ect"));
+        let calls = ["chosen", "chosen_later", "other", "other_later"].map(|name| trace.calls(name));
+        assert_eq!(calls, [20, 10, 0, 0], "{label}");
+        // Everything is as before.
+        assert_eq!(recorded(), "", "{label}");
+        let (status, _) = standing.end();
+        assert!(status.success());
     }
 }
 

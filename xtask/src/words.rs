@@ -21,12 +21,7 @@ struct Replaced {
 }
 
 const REPLACED: &[Replaced] = &[
-    // The timeline finds further ones, which the runtime took for exits of open calls.
-    Replaced {
-        forms: &["stray", "strays", "unmatched"],
-        instead: "orphan exit",
-        allowed: &["crates/timeline/"],
-    },
+    Replaced { forms: &["stray", "strays", "unmatched"], instead: "orphan exit", allowed: &[] },
     Replaced {
         forms: &["exits without a call", "exit without a call"],
         instead: "orphan exit",
@@ -51,12 +46,7 @@ const REPLACED: &[Replaced] = &[
             "compiler-modes.md",
         ],
     },
-    // Fields of shared memory are named by one word, and functions that return them.
-    Replaced {
-        forms: &["bell", "bells"],
-        instead: "doorbell",
-        allowed: &["crates/format/", "crates/recorder/src/memory/"],
-    },
+    Replaced { forms: &["bell", "bells"], instead: "doorbell", allowed: &[] },
     // Compilers come in families, and so do addresses and processors.
     Replaced {
         forms: &["family", "families"],

@@ -7,7 +7,7 @@ use everycall_control::resolve;
 use everycall_format::arena::{ThreadHeader, counter};
 use everycall_format::until_nul;
 use everycall_io::say;
-use everycall_live::SessionFacts;
+use everycall_live::{Control, SessionFacts};
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_units::Count;
 
@@ -17,6 +17,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
 use crate::snapshot::default_output;
+use crate::trigger::Signals;
 use crate::written::{self, Moment};
 
 /// Time between two checks of the program.
@@ -27,33 +28,31 @@ const RATE_TIME: Duration = Duration::from_millis(500);
 /// `trace`.
 pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let program = Program::attach(arguments.pid)?;
-    let mut tables = program.tables()?;
     let all = ["*".to_owned()];
     let patterns = if arguments.patterns.is_empty() { &all[..] } else { &arguments.patterns };
     let quiet = arguments.quiet;
-    let functions = chosen(patterns, &mut tables, quiet)?;
-    // Calls of the `--within` functions must be recorded, too, but don't pass the session's filter.
-    let (within, recorded) = match arguments.within.as_slice() {
-        [] => (Vec::new(), functions.clone()),
-        within => {
-            (chosen(within, &mut tables, quiet)?, chosen(&[patterns, within].concat(), &mut tables, true)?)
-        }
-    };
+    let modules = program.module_count();
+    let sets = Sets::new(patterns, &arguments.within, &mut program.tables()?, quiet)?;
     let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
     let file = Output::create(&output)?;
     let mut control = program.connect_to_record()?;
     let name = arguments.name.clone().unwrap_or_else(|| patterns.join(" "));
-    control.open(&name, &recorded).map_err(|error| program.failed(&error))?;
+    control.open(&name, &sets.recorded).map_err(|error| program.failed(&error))?;
     let start_ticks = everycall_live::now_ticks();
     let reply = control.activate().map_err(|error| program.failed(&error))?;
     let begin = Instant::now();
     notes(&program, &reply);
-    wait(&program, arguments, begin)?;
+    let mut session = Session { program: &program, control, name, modules, sets, activations: 1 };
+    // A signal ends the session, and its file is written; a second one ends the command.
+    let signals = Signals::begin();
+    wait(&mut session, (arguments, patterns), begin, &signals)?;
+    signals.end();
+    let Session { control, name, sets, activations, .. } = session;
     let last = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut snapshot =
         everycall_live::take(&program.arena, Some(last)).map_err(|error| program.failed(&error))?;
-    // The report says how often others changed the selection: so far, this session did it once.
-    let others = program.arena.header().counters[counter::SELECTIONS].saturating_sub(1);
+    // The report says how often others changed the selection.
+    let others = program.arena.header().counters[counter::SELECTIONS].saturating_sub(activations);
     // Ends the session now: functions that only it recorded are switched off.
     drop(control);
     let some_threads = !arguments.threads.is_empty();
@@ -65,8 +64,8 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     snapshot.show_session(&SessionFacts {
         name,
         start_ticks,
-        functions,
-        within,
+        functions: sets.functions,
+        within: sets.within,
         crossing: arguments.crossing,
         some_threads,
     });
@@ -84,6 +83,74 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A session that is active.
+struct Session<'p> {
+    program: &'p Program,
+    control: Control,
+    name: String,
+    /// Modules whose functions it has.
+    modules: u64,
+    sets: Sets,
+    /// How often it changed the selection.
+    activations: u64,
+}
+
+impl Session<'_> {
+    /// Records matching functions of libraries that were loaded since, too.
+    fn look_at_modules(&mut self, patterns: &[String], within: &[String]) -> Result<(), Failure> {
+        let modules = self.program.module_count();
+        if modules == self.modules {
+            return Ok(());
+        }
+        self.modules = modules;
+        // If a library can't be read, or is gone already, the others stay as they are.
+        let sets =
+            self.program.tables().and_then(|mut tables| Sets::new(patterns, within, &mut tables, true));
+        let Some(sets) = sets.ok().filter(|sets| sets.recorded != self.sets.recorded) else { return Ok(()) };
+        let opened = self.control.open(&self.name, &sets.recorded);
+        match opened.and_then(|_| self.control.activate()) {
+            Ok(_) => {
+                self.sets = sets;
+                self.activations += 1;
+                Ok(())
+            }
+            // The caller checks whether it has ended.
+            Err(_) if self.program.has_ended() => Ok(()),
+            Err(error) => Err(self.program.failed(&error)),
+        }
+    }
+}
+
+/// The functions of a session, as site sets.
+struct Sets {
+    /// Those whose calls are shown.
+    functions: Vec<u8>,
+    /// Those within whose calls they are; empty for all calls.
+    within: Vec<u8>,
+    /// Both: calls of the latter must be recorded, but aren't shown.
+    recorded: Vec<u8>,
+}
+
+impl Sets {
+    fn new(
+        patterns: &[String],
+        within: &[String],
+        tables: &mut [FunctionTable],
+        quiet: bool,
+    ) -> Result<Sets, Failure> {
+        let functions = chosen(patterns, tables, quiet)?;
+        if within.is_empty() {
+            return Ok(Sets { recorded: functions.clone(), functions, within: Vec::new() });
+        }
+        let recorded = [patterns, within].concat();
+        Ok(Sets {
+            functions,
+            within: chosen(within, tables, quiet)?,
+            recorded: chosen(&recorded, tables, true)?,
+        })
+    }
+}
+
 /// The site set of the functions that these patterns match.
 fn chosen(patterns: &[String], tables: &mut [FunctionTable], quiet: bool) -> Result<Vec<u8>, Failure> {
     let mut selection = Selection::all_or_none(false);
@@ -97,15 +164,25 @@ fn chosen(patterns: &[String], tables: &mut [FunctionTable], quiet: bool) -> Res
 }
 
 /// Waits until the session's time is over, or a limit is reached.
-fn wait(program: &Program, arguments: &TraceArguments, begin: Instant) -> Result<(), Failure> {
+fn wait(
+    session: &mut Session<'_>,
+    (arguments, patterns): (&TraceArguments, &[String]),
+    begin: Instant,
+    signals: &Signals,
+) -> Result<(), Failure> {
+    let program = session.program;
     let time = Duration::from_nanos(arguments.time);
     let first = program.arena.events_written();
     let (mut counted, mut counted_at) = (first, begin);
     while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
-        std::thread::sleep(rest.min(PAUSE));
+        if signals.wait(rest.min(PAUSE)) {
+            say!("everycall: session ended after {:.1} s: interrupted", begin.elapsed().as_secs_f64());
+            break;
+        }
         if program.has_ended() {
             return Err(program.failed(&"the process has ended, and its calls are lost; to record programs that end, use `everycall record -- PROGRAM`"));
         }
+        session.look_at_modules(patterns, &arguments.within)?;
         let events = program.arena.events_written();
         if arguments.max_events.is_some_and(|most| events.saturating_sub(first) > most) {
             say!(

@@ -218,7 +218,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                     kind: PointKind::Lost(loss.why),
                 }),
                 TimelineEvent::Instant(instant) => match instant.kind {
-                    InstantKind::OrphanExit(location) | InstantKind::UnmatchedExit(location) => {
+                    InstantKind::OrphanExit(location) | InstantKind::InferredOrphanExit(location) => {
                         let kind = PointKind::OrphanExit(functions.id(location));
                         self.point(Point { at_ns: instant.at_ns, count: Some(1), kind })
                     }

@@ -14,29 +14,33 @@
 //!                          OpenCall[open_call_capacity], entry 0 is a sentinel
 //! behind them            counts of dropped calls, as many as threads
 //! segments_offset        segments, segment_size bytes each
-//! live_triggers_at       as at triggers_at, for each of those who arm functions while the process runs
+//! live_triggers_at       as at triggers_at, for each client that arms functions at run time
 //! ```
 //!
-//! Rules of access: the process that makes the arena writes the header's sizes and offsets once,
-//! before any other process sees it. Only its own thread writes a thread's header and open-call
-//! stack. Counts only grow. Readers treat every number as untrusted input: they check it against
-//! the arena's size.
+//! Rules of access:
 //!
-//! **Rings.** A thread's ring is a list of segments from the pool that all threads share. It takes
-//! one after the other until its ring is full; from then on it overwrites its oldest one. Its
-//! segments have numbers, from 0. The segment table says which thread owns a segment. Before a
-//! thread writes to a segment that was used before, it marks it as being cleared, clears it from
-//! its start, writes the segment record, publishes the number in [`ThreadHeader::segment`] and only
-//! then removes the mark.
+//! - The process that makes the arena writes the header's sizes and offsets once, before any other
+//!   process sees it.
+//! - A thread's header and open-call stack are written by that thread alone. When it has ended, the
+//!   runtime retires them.
+//! - Counts only grow, unless their description says otherwise.
+//! - Readers treat every number as untrusted input: they check it against the arena's size.
 //!
-//! **Pins.** A process that needs a segment to stay (a snapshot, the recorder) sets its bit in
-//! [`SegmentEntry::pins`]. A thread whose oldest segment has such a bit leaves that segment and
-//! takes another one from the pool; the last one to unpin it returns it to the pool. So a snapshot
-//! never makes a thread wait. If the pool is empty, the thread overwrites its oldest segment
-//! although it is pinned.
+//! **Rings.** A thread's ring is a list of segments from the pool that all threads share. The
+//! thread takes one segment after the other until its ring is full. From then on it overwrites the
+//! ring's oldest segment. A ring's segments are numbered from 0. The segment table says which
+//! thread owns a segment. Before a thread uses a segment, it marks the segment as being cleared,
+//! clears it from its start, writes the owner and the segment record, removes the mark, and
+//! publishes the number in [`ThreadHeader::segment`].
 //!
-//! **Open-call stack.** Entries follow the sentinel without a hole; the first one whose word is zero
-//! ends it (a hook writes the word last, and clears it first when the call ends).
+//! **Pins.** A process that needs a segment unchanged (to take a snapshot, or to record) sets its
+//! bit in [`SegmentEntry::pins`]. A thread whose oldest segment has such a bit leaves that segment
+//! and takes another one from the pool. The last process to unpin the segment returns it to the
+//! pool. So a snapshot never makes a thread wait. If the pool is empty, the thread overwrites its
+//! oldest segment although it is pinned, or waits if [`ArenaHeader::stream`] is [`stream::STALL`].
+//!
+//! **Open-call stack.** Entries follow the sentinel without a gap. The first entry whose word is
+//! zero ends the stack: a hook writes the word last, and clears it first when the call ends.
 
 use crate::dropped;
 use crate::trigger;
@@ -53,8 +57,9 @@ pub const ARENA_VERSION: u32 = 4;
 pub const COUNTERS: usize = 32;
 
 wire_struct! {
-    /// One moment on all clocks. The counter was read before and after the others; `ticks` is the
-    /// middle and `bracket` the distance, so the reading is exact to half of `bracket` ticks.
+    /// One moment on all clocks. The time-stamp counter was read before and after the other clocks
+    /// (by the runtime: before and after `CLOCK_MONOTONIC_RAW`). `ticks` is the middle, `bracket`
+    /// the distance: the reading is exact to half of `bracket` ticks.
     pub struct ClockReading [40] {
         /// Time-stamp counter.
         pub ticks: u64,
@@ -64,7 +69,7 @@ wire_struct! {
         pub monotonic_ns: u64,
         /// `CLOCK_REALTIME`, in nanoseconds since 1970.
         pub realtime_ns: u64,
-        /// Ticks from before to after.
+        /// Ticks between the two readings of the counter.
         pub bracket: u64,
     }
 }
@@ -80,13 +85,13 @@ wire_struct! {
         pub header_size: u32,
         /// Bytes of the arena.
         pub arena_size: u64,
-        /// Bytes of each ring, a power of two.
+        /// Default bytes of a thread's ring, a power of two.
         pub ring_size: u64,
         /// Bytes of each segment, a power of two.
         pub segment_size: u64,
         /// Entries of each open-call stack, the sentinel included.
         pub open_call_capacity: u32,
-        /// Threads, and open-call stacks.
+        /// Thread slots, and open-call stacks.
         pub thread_capacity: u32,
         /// Entries of the module table.
         pub module_capacity: u32,
@@ -114,15 +119,15 @@ wire_struct! {
         pub segment_capacity: u32,
         /// Segments that may be in use beyond those of the threads' rings, because they are pinned.
         pub extra_segments: u32,
-        /// Process that made the arena and reads it; 0 for a private one.
+        /// Recorder that made the arena and reads it; 0 for a private arena.
         pub recorder_pid: u32,
-        /// Process that writes it; claimed by compare-and-swap from 0.
+        /// Traced process that writes the arena; claimed by compare-and-swap from 0.
         pub target_pid: u32,
         /// One of [`process_state`].
         pub state: u32,
         /// How the process came to be traced: START or FORK of [`crate::hub::origin`].
         pub origin: u32,
-        /// Its parent, when it began.
+        /// The process's parent when the process began.
         pub parent_pid: u32,
         /// Module entries taken so far.
         pub modules: u32,
@@ -130,7 +135,7 @@ wire_struct! {
         pub children: u32,
         /// Thread slots taken so far.
         pub threads: u32,
-        /// Segments taken from the pool's end so far; those behind were never written.
+        /// Segments taken from the pool's end so far; later ones were never written.
         pub segments_taken: u32,
         /// Segments that belong to a thread or are pinned.
         pub segments_in_use: u32,
@@ -138,32 +143,31 @@ wire_struct! {
         pub ring_segments: u32,
         /// One of [`stream`].
         pub stream: u32,
-        /// Segments that were given back: low half the index of the last one, plus 1; upper half a
-        /// counter of changes.
+        /// The list of returned segments: low half the index of the last one, plus 1 (0: none);
+        /// upper half a counter of changes.
         pub free_segments: u64,
-        /// Until then (ticks) threads take new segments instead of their oldest, because a snapshot
-        /// is about to pin them. The low byte counts the requests.
+        /// Ticks until which threads take new segments instead of their oldest, because a process
+        /// is about to pin those. The low byte counts the requests.
         pub grow_until: u64,
-        /// Changes when the recorder gives segments back; a shared futex.
-        pub pool_bell: u32,
+        /// Changes when a process returns segments while threads wait; a shared futex.
+        pub pool_doorbell: u32,
         /// Threads that wait for a segment.
         pub pool_waiters: u32,
         /// Bytes of paths taken so far; may exceed `paths_size`.
         pub paths: u64,
         /// The runtime's clock reading at its start.
         pub start: ClockReading,
-        /// What the runtime could not do, by [`counter`].
+        /// Counts by [`counter`], mostly of what the runtime could not do.
         pub counters: [u64; COUNTERS],
-        /// The traced process that it was forked from, directly or not; 0 for none.
+        /// The traced process that this one was forked from, directly or not; 0 for none.
         pub forked_from: u32,
-        /// Functions that [triggers](crate::trigger) may name; 0 where the arena has no room for
-        /// triggers.
+        /// Room for [trigger sites](crate::trigger); 0 if the arena has no room for triggers.
         pub trigger_sites: u32,
         /// Not 0: another process wants to connect to the [control socket](crate::control).
         pub control_asked: u32,
         /// One of [`crate::control::control_state`].
         pub control_state: u32,
-        /// The socket's name: its first bytes, then zeros.
+        /// The control socket's name, padded with zeros.
         pub control_name: u64,
         /// Where the counts of [dropped](crate::dropped) calls begin.
         pub dropped_offset: u64,
@@ -184,13 +188,14 @@ pub mod process_state {
 pub mod counter {
     /// Threads that found no free slot and ran untraced.
     pub const THREADS_UNTRACED: usize = 0;
-    /// Slots of ended threads that were given to new ones.
+    /// Ended threads whose slots were given to others before their events were stored.
     pub const THREADS_RECYCLED: usize = 1;
-    /// Segments that were lost with them.
+    /// Segments that were lost with these threads.
     pub const SEGMENTS_RECYCLED: usize = 2;
-    /// Modules that the code space had no room for at all, and which stayed off.
+    /// Modules for which the code space had no room, and which stayed off.
     pub const MODULES_UNTRACED: usize = 3;
-    /// Sites that did not contain the expected bytes, or could not be written.
+    /// Sites that could not be switched on: they did not contain the expected bytes, or could not
+    /// be written.
     pub const SITES_UNPATCHED: usize = 4;
     /// Module paths that were not found or not stored.
     pub const PATHS_MISSING: usize = 5;
@@ -204,27 +209,28 @@ pub mod counter {
     pub const SECOND_RUNTIMES: usize = 9;
     /// Modules of another version, which stayed off.
     pub const MODULES_OF_OTHER_VERSION: usize = 10;
-    /// Ticks that threads waited until the recorder had stored their events.
+    /// Ticks for which threads waited until the recorder had stored their events, summed over all
+    /// threads.
     pub const STALL_TICKS: usize = 11;
-    /// Modules for which there was no entry or code range left: their calls are those of an unknown
+    /// Modules that found no entry or code range: their calls are shown as those of an unknown
     /// module.
     pub const MODULES_WITHOUT_PLACE: usize = 12;
-    /// Entries of unloaded modules that were given to others.
+    /// Entries of unloaded modules that were given to other modules.
     pub const MODULE_ENTRIES_REUSED: usize = 13;
-    /// Times that a crash file got no more room on its disk; forked children that got none are
-    /// among them.
+    /// Times that the disk had no more room for a crash file, forked children without any room
+    /// included.
     pub const CRASH_NO_ROOM: usize = 14;
-    /// Signals for a snapshot that came while another one was being written for such a signal.
+    /// Snapshot signals coalesced with a snapshot in progress.
     pub const SIGNALS_BUSY: usize = 15;
     /// Snapshots for signals that could not be taken or written.
     pub const SIGNALS_FAILED: usize = 16;
-    /// Events of stacks that found no free slot; they are in no ring.
+    /// Lost events of fibers that found no free slot.
     pub const FIBER_EVENTS: usize = 17;
-    /// How many times other processes have changed which functions are recorded.
+    /// Times that other processes have changed which functions are recorded.
     pub const SELECTIONS: usize = 18;
     /// Sites that are off now because their functions are not selected. This counter may fall.
     pub const SITES_NOT_SELECTED: usize = 19;
-    /// How many there are so far; later ones of [`COUNTERS`](super::COUNTERS) are 0.
+    /// Number of counters in use; later ones, up to [`COUNTERS`](super::COUNTERS), are 0.
     pub const COUNT: usize = 20;
 }
 
@@ -236,16 +242,16 @@ wire_struct! {
         pub state: u32,
         /// A set of [`module_flags`].
         pub flags: u32,
-        /// Where the path begins, from the arena's `paths_offset` (in files: in the chunk's
-        /// strings).
+        /// Where the path begins, from the arena's `paths_offset` (in files: from the end of the
+        /// chunk's entries).
         pub path_offset: u32,
         /// Bytes of the path; 0 where it isn't known.
         pub path_length: u32,
-        /// What the image's addresses are shifted by (ELF load bias).
+        /// ELF load bias: process address minus image address.
         pub base: u64,
         /// Process address of the first byte of the first segment, rounded down to a page.
         pub start: u64,
-        /// Process address behind the last segment.
+        /// Process address after the last segment, rounded up to a page.
         pub end: u64,
         /// First code offset of the module; the range has `end - start` offsets.
         pub code_start: u32,
@@ -253,9 +259,9 @@ wire_struct! {
         pub build_id_length: u32,
         /// Build id.
         pub build_id: [u8; 32],
-        /// When it was registered.
+        /// When it was registered, ticks.
         pub loaded_ticks: u64,
-        /// When it was unloaded; 0 while it is loaded.
+        /// When it was unloaded, ticks; 0 while it is loaded.
         pub unloaded_ticks: u64,
         /// Sites that were found.
         pub sites: u32,
@@ -265,7 +271,7 @@ wire_struct! {
         pub device: u64,
         /// Its inode.
         pub inode: u64,
-        /// How many modules had this entry before, and were unloaded.
+        /// Number of unloaded modules that had this entry before.
         pub predecessors: u32,
         /// Zero.
         pub reserved: u32,
@@ -288,7 +294,7 @@ pub mod module_flags {
     pub const NOPS: u32 = 2;
     /// Has XRay sleds.
     pub const XRAY: u32 = 4;
-    /// Its code offsets were another module's before, which was unloaded.
+    /// Its code offsets belonged to another module before, which was unloaded.
     pub const REUSED_CODE: u32 = 8;
 }
 
@@ -303,7 +309,7 @@ wire_struct! {
         pub kind: u32,
         /// Zero.
         pub reserved: u32,
-        /// When it was noticed.
+        /// When it was detected, ticks.
         pub ticks: u64,
         /// Command name, NUL padded.
         pub name: [u8; 40],
@@ -314,18 +320,18 @@ wire_struct! {
 pub mod child_kind {
     /// Made by fork, without exec.
     pub const FORK: u32 = 1;
-    /// A traced program started by exec while the arena was taken.
+    /// A traced program, started by exec, that got no arena.
     pub const EXEC: u32 = 2;
 }
 
 /// [`ArenaHeader::stream`].
 pub mod stream {
-    /// Segments stay for as long as the ring has room for them.
+    /// Rings keep their newest segments, as many as they have room for.
     pub const OFF: u32 = 0;
-    /// Finished segments are pinned for the recorder ([`crate::arena::pinned_by::RECORDER`]); where
+    /// Finished segments are pinned for the recorder ([`crate::arena::pinned_by::RECORDER`]). If
     /// there is no room, the oldest ones are overwritten.
     pub const ON: u32 = 1;
-    /// As before; where there is no room, the thread waits for it.
+    /// As [`ON`], but if there is no room, the thread waits for it.
     pub const STALL: u32 = 2;
 }
 
@@ -333,11 +339,11 @@ pub mod stream {
 pub mod pinned_by {
     /// The thread whose ring it belongs to.
     pub const OWNER: u32 = 1;
-    /// The recorder, which is to store the segment.
+    /// The recorder, until it has stored the segment.
     pub const RECORDER: u32 = 1 << 1;
-    /// The pinner with entry 0 in the table of pinners; entry `n` has this bit shifted by `n`.
+    /// The process with entry 0 in the table of pinners; entry `n` has this bit shifted by `n`.
     pub const FIRST: u32 = 1 << 2;
-    /// It is being cleared and contains nothing.
+    /// The segment is being cleared: it must be neither read nor pinned.
     pub const CLEARING: u32 = 1 << 31;
 }
 
@@ -347,15 +353,15 @@ pub const PINNERS: u32 = 29;
 pub const PINNERS_OFFSET: u64 = 1024;
 
 wire_struct! {
-    /// A process that may pin segments.
+    /// A process that pins segments.
     pub struct PinnerEntry [32] {
-        /// Process that pins them; 0 where the entry is free.
+        /// Its process id; 0 if the entry is free.
         pub pid: u32,
         /// Zero.
         pub reserved: u32,
         /// When it took the entry, ticks.
         pub since: u64,
-        /// When that process began, in the kernel's ticks since boot (`/proc/PID/stat`, field 22).
+        /// Start time of that process: field 22 of `/proc/PID/stat`.
         pub started: u64,
         /// Zero.
         pub reserved_too: u64,
@@ -363,12 +369,12 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Whose a segment is.
+    /// The owner of a segment, and the processes that have pinned it.
     pub struct SegmentEntry [40] {
-        /// A set of [`pinned_by`]; 0 where it is in the pool.
+        /// A set of [`pinned_by`]; 0 if the segment is in the pool.
         pub pins: u32,
-        /// Index, plus 1, of the segment that its thread continued in; in the pool, of the next
-        /// one.
+        /// Index, plus 1, of the segment to which its thread advanced; in the pool, of the next one
+        /// in the list.
         pub next: u32,
         /// Its thread's slot.
         pub slot: u32,
@@ -378,39 +384,39 @@ wire_struct! {
         pub number: u64,
         /// Events that the thread wrote before it.
         pub events_before: u64,
-        /// In the pool: bytes from its begin that may not be zero.
+        /// In the pool: bytes from its start that may be non-zero.
         pub written: u64,
     }
 }
 
 wire_struct! {
-    /// A thread, or a fiber: a stack that threads run which isn't their own.
+    /// A thread or a fiber. (A fiber is a stack, other than a thread's own, that threads run.)
     pub struct ThreadHeader [128] {
         /// One of [`thread_state`].
         pub state: u32,
         /// Kernel thread id.
         pub tid: u32,
-        /// How many threads had the slot before.
+        /// Number of threads that had the slot before.
         pub generation: u32,
-        /// Upper half of the counter at the last look; informative, segments carry their own.
+        /// Upper half of ticks at the last look; informative, as segments carry their own.
         pub ticks_high: u32,
-        /// When the thread took the slot.
+        /// When the thread took the slot, ticks.
         pub start_ticks: u64,
         /// Number of the segment that is being written. A slot in use always has one.
         pub segment: u64,
         /// Thread name as last read, NUL padded.
         pub name: [u8; 16],
-        /// Frames that were left without an exit.
+        /// Frames that were unwound.
         pub unwound: u64,
-        /// Exits without an entry on the open-call stack.
+        /// Orphan exits.
         pub orphan_exits: u64,
-        /// Events that were dropped because the slow path was busy.
+        /// Events that were lost because the slow path was busy.
         pub lost_busy: u64,
         /// Events beyond the depth limit of the open-call stack; they are in the ring nevertheless.
         pub deep: u64,
         /// Zero.
         pub reserved: u64,
-        /// When the thread was found to have ended; 0 before.
+        /// When the thread was found to have ended, ticks; 0 before.
         pub end_ticks: u64,
         /// The same by `CLOCK_MONOTONIC`, in nanoseconds; 0 if ended threads aren't retained for a
         /// time.
@@ -420,11 +426,11 @@ wire_struct! {
         /// Number of the fiber that has the slot, from 1; 0 for a thread. The fiber's `tid` is that
         /// of the thread that ran it last.
         pub fiber: u32,
-        /// Its open-call stack: index, plus 1; 0 where an ended thread had no open calls, and its
-        /// stack is another's.
+        /// Its open-call stack: index, plus 1. 0 if an ended thread had no open calls: then the
+        /// stack is free for other threads.
         pub open_calls: u32,
-        /// Index, plus 1, of the slot of the thread that was found to have ended after it, or of
-        /// the next free slot.
+        /// Index, plus 1, of the next slot in the list of ended threads (in the order of their
+        /// ends) or in the list of free slots.
         pub next: u32,
         /// Zero.
         pub reserved_as_well: u64,
@@ -433,31 +439,31 @@ wire_struct! {
 
 /// [`ThreadHeader::state`].
 pub mod thread_state {
-    /// Nobody's.
+    /// Free.
     pub const FREE: u32 = 0;
-    /// A thread writes it, or has ended and left it.
+    /// A thread uses it, or has ended unnoticed.
     pub const USED: u32 = 1;
-    /// A thread uses or used it, and it must not be read now.
+    /// It is changing its owner, and must not be read.
     pub const CLAIMED: u32 = 2;
     /// Its thread has ended; its events are retained.
     pub const ENDED: u32 = 3;
 }
 
 wire_struct! {
-    /// A call that has not returned. Slot 0 of the stack is a sentinel with the highest stack
-    /// pointer.
+    /// An open call. Entry 0 of the stack is a sentinel with the highest stack pointer.
     pub struct OpenCall [24] {
-        /// Its entry's event word; 0 behind the last one. In a thread's first call, the exit bit
-        /// and the lowest bit of the stack pointer are set: no exit hook matches it, so the runtime
-        /// sees the call end.
+        /// The event word of its entry; 0 after the last open call. If the call's exit must take
+        /// the slow path (as that of a thread's first call), the exit bit is set here, and the
+        /// stack pointer is off by one, so that no exit hook matches the call.
         pub word: u64,
-        /// Stack pointer in the hook; compared only with others of the same stack.
+        /// Stack pointer in the hook; comparable only with others of the same stack.
         pub stack_pointer: u64,
-        /// Upper half of the counter at its entry: the start is `ticks_high << 32 | word >> 32`.
+        /// Upper half of its ticks: it began at `ticks_high << 32 | word >> 32`.
         pub ticks_high: u32,
-        /// Of a call that a [trigger](crate::trigger) names and that has been open since an earlier
+        /// For a call of an [armed function](crate::trigger) that has been open since an earlier
         /// segment: low half of the number of events that its thread wrote before its entry, 1 for
-        /// 0; else 0. An entry that stands for a [jump](crate::trigger::jump_word) has another one.
+        /// 0. For an entry that stands for a [jump](crate::trigger::jump_word): a set of
+        /// [`crate::trigger::jumped`]. Else 0.
         pub stamp: u32,
     }
 }
@@ -474,14 +480,14 @@ pub const CHILD_CAPACITY: u32 = 1024;
 pub const PATHS_SIZE: u64 = 1 << 20;
 /// Largest segment.
 pub const SEGMENT_SIZE_MAX: u64 = 64 << 10;
-/// Segments per ring, if these are at most [`SEGMENT_SIZE_MAX`].
+/// Segments per ring, unless they would exceed [`SEGMENT_SIZE_MAX`]: then a ring has more.
 pub const SEGMENTS_PER_RING: u64 = 16;
 /// Default bytes of segments that may be pinned beyond the threads' rings.
 pub const EXTRA_SIZE: u64 = 64 << 20;
 
 impl SegmentEntry {
-    /// Whether the segment's contents are those that the entry describes: it has an owner, and
-    /// isn't being cleared.
+    /// Whether the segment has the contents that the entry describes: it has a pin, and isn't
+    /// being cleared.
     #[must_use]
     pub const fn is_readable(&self) -> bool {
         self.pins != 0 && self.pins & pinned_by::CLEARING == 0
@@ -497,7 +503,7 @@ impl ArenaHeader {
         ArenaHeader::with_triggers(ring_size, thread_capacity, extra_size, 0)
     }
 
-    /// The same, with room for triggers that name up to `trigger_sites` functions.
+    /// The same, with room for `trigger_sites` trigger sites, in both halves.
     #[must_use]
     pub fn with_triggers(
         ring_size: u64,
@@ -564,7 +570,7 @@ impl ArenaHeader {
         }
     }
 
-    /// Segments of a ring, unless its thread was given another size.
+    /// Default number of segments in a ring.
     #[must_use]
     pub const fn segments_per_ring(&self) -> u64 {
         match self.ring_size.checked_div(self.segment_size) {
@@ -656,7 +662,7 @@ impl ArenaHeader {
     }
 }
 
-/// Bytes for triggers that others arm.
+/// Bytes for the triggers of clients.
 const LIVE_SIZE: u64 = trigger::LIVE_AREAS as u64 * trigger::area_size(trigger::LIVE_SITES);
 
 /// Bytes of an open-call stack, rounded up to pages.
@@ -666,7 +672,7 @@ pub const fn open_call_bytes(capacity: u32) -> u64 {
 }
 
 impl ArenaHeader {
-    /// Where the triggers are: behind the paths. `None` if the arena has no room for any.
+    /// Where the triggers are: after the paths. `None` if the arena has no room for any.
     #[must_use]
     pub const fn triggers_at(&self) -> Option<u64> {
         if self.trigger_sites == 0 {
@@ -678,8 +684,8 @@ impl ArenaHeader {
         }
     }
 
-    /// Where the triggers lie of those who arm functions while the process runs: there are
-    /// [`trigger::LIVE_AREAS`] such areas. `None` where the arena has no room for them.
+    /// Where area `index` for a client's triggers is, of [`trigger::LIVE_AREAS`] such areas. `None`
+    /// if the arena has no room for them.
     #[must_use]
     pub const fn live_triggers_at(&self, index: u32) -> Option<u64> {
         let Some(segments) = (self.segment_capacity as u64).checked_mul(self.segment_size) else {

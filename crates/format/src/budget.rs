@@ -1,17 +1,17 @@
 //! The budget of a traced process: the CPU time that its tracing may take, as a share of what the
-//! program takes without.
+//! program takes without tracing.
 //!
-//! What the runtime does to keep it are instants in the ring of a thread of its own, [`THREAD`].
-//! Functions have no names there: an instant names one by its process and its code offset
-//! ([`Function`]).
+//! The runtime records each decision about the budget as an instant, in the ring of a thread of its
+//! own, [`THREAD`]. The runtime has no symbols, so an instant names a function by its process and
+//! its code offset ([`Function`]).
 
 /// The name of the thread that keeps the budget.
 pub const THREAD: &str = "everycall-limit";
 
-/// Millionths that stand for all of the program's CPU time.
+/// All of the program's CPU time, in millionths.
 pub const WHOLE: u32 = 1_000_000;
 
-/// What a budget may be, for messages.
+/// The values that a budget may have, for messages.
 pub const ALLOWED: &str =
     "a share of the program's CPU time with a percent sign, above 0% and up to 100%, such as 3% or 0.5%";
 
@@ -21,19 +21,20 @@ pub mod instant {
     pub const BUDGET: &str = "budget";
     /// What an event costs by the measurement at the start, in picoseconds.
     pub const EVENT: &str = "budget: cost of an event, ps";
-    /// What tracing cost lately, in millionths of the program's CPU time; before functions go off
-    /// or on.
+    /// The cost of tracing since the last look, in millionths of the program's CPU time. Written
+    /// before functions go off.
     pub const COST: &str = "budget: cost, millionths";
-    /// A function goes off; behind it a [`Function`](super::Function). The value is how often it
-    /// was called per second of CPU time.
+    /// A function goes off: a [`Function`](super::Function) follows. The value is its calls per
+    /// second of CPU time.
     pub const OFF: &str = "budget: off ";
-    /// A function goes on again. The value is how often it was called when it went off.
+    /// A function goes on again: it follows as in [`OFF`]. The value is its calls per second of CPU
+    /// time when it went off.
     pub const ON: &str = "budget: on ";
-    /// The sites of a function can't be switched. The value is how often it is called per second of
-    /// CPU time.
+    /// The sites of a function can't be switched: it follows as in [`OFF`]. The value is its calls
+    /// per second of CPU time.
     pub const STUCK: &str = "budget: can't go off ";
-    /// Nothing is left that could go off, and tracing costs more than the budget: how much, in
-    /// millionths.
+    /// No more functions can go off, and tracing still costs more than the budget. The value is
+    /// that cost, in millionths.
     pub const OUT_OF_REACH: &str = "budget: out of reach, cost in millionths";
 }
 
@@ -73,7 +74,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Reads what [`Name::new`] writes behind an instant's name.
+    /// Parses what [`Name::new`] writes after an instant's name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Function> {
         let (pid, code) = text.split_once('+')?;
@@ -89,7 +90,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// One of [`instant`] with a function behind it.
+    /// One of [`instant`], followed by a function.
     #[must_use]
     pub fn new(what: &str, function: Function) -> Name {
         let mut name = Name { bytes: [0; 64], length: 0 };
@@ -114,7 +115,7 @@ impl Name {
     }
 
     fn number<const BASE: u32>(&mut self, number: u32) {
-        // The last digit first, then the others around.
+        // The last digit comes first, so the digits are written in reverse.
         let (mut digits, mut count, mut rest) = ([0_u8; 10], 0, number);
         for place in &mut digits {
             let digit = (rest % BASE) as u8;

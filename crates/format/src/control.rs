@@ -1,9 +1,10 @@
 //! The control socket: how other processes change what a traced process records.
 //!
-//! The traced process listens on a Unix stream socket with a name that the kernel chose in the
-//! abstract namespace ([`ArenaHeader::control_name`](crate::arena::ArenaHeader)), but only after a
-//! request ([`ArenaHeader::control_asked`](crate::arena::ArenaHeader)) or if it starts with tracing
-//! off. It only answers its own user and root.
+//! The traced process listens on a Unix stream socket. The kernel chooses the socket's name, in the
+//! abstract namespace ([`ArenaHeader::control_name`](crate::arena::ArenaHeader)). The process opens
+//! the socket when another process requests it
+//! ([`ArenaHeader::control_asked`](crate::arena::ArenaHeader)), or at its start if tracing is off
+//! or calls are only counted. It answers only its own user and root.
 //!
 //! ```text
 //! client                                process
@@ -11,7 +12,7 @@
 //!                                <--    Reply, `length` bytes
 //! ```
 //!
-//! One request at a time per connection. Selections of functions are [site sets](crate::site_set)
+//! A connection has one request at a time. Selections of functions are [site sets](crate::site_set)
 //! whose purpose is [`SELECTION`](crate::site_set::purpose::SELECTION). The base selection stays
 //! until it is replaced. A session's selection ends with its connection, however that ends.
 //!
@@ -26,11 +27,11 @@ use crate::wire::wire_struct;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"\x8fecctl\r\n");
 /// Version of the requests.
 pub const VERSION: u32 = 1;
-/// Connections at a time, and so sessions.
+/// Limit on connections, and so on sessions.
 pub const CONNECTIONS: u32 = 128;
 /// Bytes of a session's name.
 pub const NAME_MAX: usize = 40;
-/// Bytes of the kernel's name of a socket, behind the zero with which abstract names begin.
+/// Bytes of a name that the kernel chooses, after the zero with which abstract names begin.
 pub const SOCKET_NAME: usize = 5;
 
 wire_struct! {
@@ -55,21 +56,21 @@ wire_struct! {
 
 /// [`Request::operation`].
 pub mod operation {
-    /// What is recorded now. The base selection follows the reply, if there is one.
+    /// Returns what is recorded now. The base selection follows the reply, if there is one.
     pub const GET: u32 = 1;
     /// Replaces the base selection with the set that follows, or with all functions if none
     /// follows.
     pub const SET: u32 = 2;
-    /// Makes the set that follows the connection's session. It isn't active yet.
+    /// Opens the connection's session, which isn't active yet, with the set that follows.
     pub const OPEN: u32 = 3;
-    /// Activates the connection's session: answered when its sites are on.
+    /// Activates the connection's session. The reply comes when the session's sites are on.
     pub const ACTIVATE: u32 = 4;
-    /// The sessions: [`Session`](super::Session) rows follow the reply.
+    /// Lists the sessions: one [`Session`](super::Session) after the other follows the reply.
     pub const LIST: u32 = 5;
     /// Arms the functions of the set that follows, whose purpose is
-    /// [`LIVE`](crate::site_set::purpose::LIVE), in the place of those that the connection has
-    /// armed before. The reply's `area` says where they are. They are disarmed when the connection
-    /// ends.
+    /// [`LIVE`](crate::site_set::purpose::LIVE), in place of those that the connection armed
+    /// before. The reply's `area` says where the triggers are. The functions are disarmed when the
+    /// connection ends.
     pub const ARM: u32 = 6;
 }
 
@@ -84,7 +85,7 @@ wire_struct! {
         pub status: u32,
         /// Bytes that follow.
         pub length: u64,
-        /// The process, as it sees itself.
+        /// Id of the process in its own PID namespace.
         pub pid: u32,
         /// Active sessions.
         pub sessions: u32,
@@ -92,24 +93,24 @@ wire_struct! {
         pub on: u32,
         /// 1 if there is a base selection; without one, all functions belong to it.
         pub has_base: u32,
-        /// Sites that call their hooks now.
+        /// Sites that are on.
         pub sites_on: u64,
-        /// Sites that don't, because their functions are not selected.
+        /// Sites that are off because their functions are not selected.
         pub sites_off: u64,
-        /// Sites that are left as they are because others have changed their bytes.
+        /// Sites that stay as they are because other code has changed their bytes.
         pub foreign: u64,
         /// Sites that can't be written.
         pub failed: u64,
-        /// When all of this was so, ticks.
+        /// When this was the state, ticks.
         pub ticks: u64,
-        /// How long switching took, ticks.
+        /// How long the process took to switch sites, ticks.
         pub took: u64,
-        /// How often the recorded functions have changed.
+        /// Times that the recorded functions have changed.
         pub changes: u64,
         /// Operation `ARM`: index of the area with the connection's triggers
         /// (`ArenaHeader::live_triggers_at`).
         pub area: u32,
-        /// Operation `ARM`: functions that had no room.
+        /// Operation `ARM`: functions that were not armed for lack of room.
         pub left_out: u32,
     }
 }
@@ -124,7 +125,7 @@ pub mod status {
     pub const BAD_SET: u32 = 2;
     /// There are [`CONNECTIONS`](super::CONNECTIONS) clients already.
     pub const TOO_MANY: u32 = 3;
-    /// There is no memory for the set.
+    /// The process has no memory for the set.
     pub const NO_MEMORY: u32 = 4;
     /// The connection has no session.
     pub const NO_SESSION: u32 = 5;
@@ -132,7 +133,7 @@ pub mod status {
     pub const DISABLED: u32 = 6;
     /// The client's user isn't the process's, nor root.
     pub const NOT_ALLOWED: u32 = 7;
-    /// [`LIVE_AREAS`](crate::trigger::LIVE_AREAS) others have armed functions already.
+    /// All [`LIVE_AREAS`](crate::trigger::LIVE_AREAS) areas are in use by other clients.
     pub const NO_AREA: u32 = 8;
 }
 
@@ -143,9 +144,9 @@ wire_struct! {
         pub owner: u32,
         /// 1 once it is active.
         pub active: u32,
-        /// Since when it is active, ticks.
+        /// When it became active, ticks.
         pub since: u64,
-        /// Sites that it wants.
+        /// Sites that its selection names.
         pub sites: u64,
         /// Its name, padded with zeros.
         pub name: [u8; NAME_MAX],
@@ -156,10 +157,10 @@ wire_struct! {
 
 /// [`ArenaHeader::control_state`](crate::arena::ArenaHeader).
 pub mod control_state {
-    /// Nobody has asked.
+    /// No process has requested the socket.
     pub const NONE: u32 = 0;
-    /// The socket is there.
+    /// The socket is open.
     pub const LISTENING: u32 = 1;
-    /// The process can't: it is under a filter of system calls, or has no memory or socket.
+    /// The process can't open it: it has a seccomp filter, or no memory or socket is left.
     pub const REFUSED: u32 = 2;
 }

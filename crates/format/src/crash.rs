@@ -1,6 +1,6 @@
-//! Facts about a process from its start, in the header page: a program may overwrite its command
-//! line with a title, and change its folder. Crash files, arenas that outlive their process, also
-//! contain facts that can't be found out later.
+//! The crash record, in the arena's header page: how the process was started. It is stored because
+//! a program may overwrite its command line with a title, and change its folder. In a crash file
+//! (an arena that outlives its process), the record also has facts that can't be found out later.
 
 use crate::arena::{ClockReading, PAGE, PINNERS, PINNERS_OFFSET, PinnerEntry};
 use crate::wire::{Wire, wire_struct};
@@ -15,14 +15,15 @@ pub const COMMAND_MAX: usize = PAGE as usize - CRASH_OFFSET as usize - size_of::
 pub const CRASH_MAGIC: u64 = u64::from_le_bytes(*b"crashrec");
 /// "beginrec": the record of an arena that is no crash file. It has no boot and no clocks.
 pub const BEGIN_MAGIC: u64 = u64::from_le_bytes(*b"beginrec");
-/// Entries of an open-call stack: their disk space is taken as a whole.
+/// Entries of an open-call stack in a crash file: fewer than elsewhere, because disk space is
+/// allocated for all of them.
 pub const OPEN_CALL_CAPACITY: u32 = 1 << 14;
 
 const _: () = assert!(PINNERS_OFFSET + PINNERS as u64 * size_of::<PinnerEntry>() as u64 <= CRASH_OFFSET);
 
 wire_struct! {
-    /// A process at its begin. The words of its command line follow, each ended by a zero byte
-    /// (unless there was no room for all), then the folder that it began in.
+    /// A process at its start. The words of its command line follow, each ended by a zero byte
+    /// (the last word is truncated if there was no room for all), then its working folder.
     pub struct CrashRecord [192] {
         /// [`CRASH_MAGIC`] or [`BEGIN_MAGIC`].
         pub magic: u64,
@@ -32,25 +33,25 @@ wire_struct! {
         pub command_length: u32,
         /// The kernel's id of this boot, as it writes it, NUL padded.
         pub boot: [u8; 40],
-        /// The process's name at its begin, NUL padded.
+        /// The process's name at its start, NUL padded.
         pub name: [u8; 16],
-        /// The clocks, at the two last looks. The one whose ticks are 0 is being written.
+        /// The last two clock readings, in any order. A reading whose ticks are 0 is being written.
         pub latest: [ClockReading; 2],
-        /// Bytes of the folder; 0 where it isn't known.
+        /// Bytes of the folder; 0 if it isn't known.
         pub folder_length: u32,
         /// Zero.
         pub reserved: [u32; 9],
     }
 }
 
-/// What a process was started with.
+/// The command line, folder and name with which a process was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beginning<'a> {
     /// The words of its command line, each ended by a zero byte.
     pub command: &'a [u8],
-    /// The folder that it began in; empty where it isn't known.
+    /// Its working folder; empty if it isn't known.
     pub folder: &'a [u8],
-    /// Its name then, NUL padded.
+    /// Its name, NUL padded.
     pub name: [u8; 16],
 }
 
@@ -76,7 +77,7 @@ impl<'a> Beginning<'a> {
         self.command.last() == Some(&0)
     }
 
-    /// Its words.
+    /// The words of the command line.
     pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let line = self.command.strip_suffix(b"\0").unwrap_or(self.command);
         let is_there = !self.command.is_empty();

@@ -1,33 +1,32 @@
-//! Calls that are counted and not recorded: how many there were of each function, as both sides see
-//! it in the arena. These are the short calls, which are dropped, or, in a process that only counts,
-//! all calls.
+//! Counts of calls that are not recorded, for each function, in the arena. These are the short
+//! calls, which are dropped, or all calls in a process that only counts.
 //!
 //! ```text
 //! dropped_offset of the arena's header
 //!   DroppedHeader, one page
-//!   DroppedFunction[FUNCTIONS]    place 0 is nobody's
+//!   DroppedFunction[FUNCTIONS]    place 0 belongs to no function
 //! behind the open-call stacks
-//!   counts: for each thread slot u64[FUNCTIONS]; that at place 0 is the sum of the others
+//!   counts: for each thread slot u64[FUNCTIONS]; the one at place 0 is the sum of the others
 //! ```
 //!
-//! A function gets a place when its first short call ends, which is recorded. From then on, its
-//! short calls are counted there: each thread counts in its own slot's array, with one addition for
-//! each call, so the sums are right wherever it is interrupted. A slot's next thread continues the
-//! same array. The arrays are address space; only used parts take memory.
+//! A function gets a place when its first short call ends. That call is recorded; later short calls
+//! are counted at the function's place. Each thread counts in its own slot's array, by one addition
+//! for each call, so the counts are right wherever the thread is interrupted. A slot's next thread
+//! continues the same array. Only used parts of the arrays take memory.
 //!
 //! In a process that only counts ([`DroppedHeader::counting`]), a function gets its place with its
-//! first call. The functions that find none share the last one, [`OTHERS`]; place 0 is unused.
+//! first call. Functions that find no free place share the last one, [`OTHERS`]. Place 0 is unused.
 //!
-//! Code offsets may be given to another module. Its functions get places of their own; by the time
-//! of its first short call, a place's function is known.
+//! Code offsets may be given to another module, whose functions then get places of their own. The
+//! time of a place's first short call shows to which module its function belongs.
 
 use crate::wire::{PAGE, wire_struct};
 
-/// Functions that may have places, and place 0. Short calls of further functions are recorded.
+/// Number of places, place 0 included. Short calls of functions without a place are recorded.
 pub const FUNCTIONS: u32 = 1 << 14;
 /// Where the functions begin, from the header.
 const FUNCTIONS_OFFSET: u64 = PAGE;
-/// In a process that only counts: the place of all functions that found none.
+/// In a process that only counts: the place that functions share if they found no free one.
 pub const OTHERS: u32 = FUNCTIONS - 1;
 /// Bytes of the header and the functions.
 pub(crate) const TABLE_SIZE: u64 = FUNCTIONS_OFFSET + FUNCTIONS as u64 * size_of::<DroppedFunction>() as u64;
@@ -38,26 +37,27 @@ pub const COUNTS_SIZE: u64 = FUNCTIONS as u64 * size_of::<u64>() as u64;
 pub const TICKS_MAX: u64 = 1 << 31;
 /// The longest threshold, in nanoseconds.
 pub const NS_MAX: u64 = 100_000_000;
-/// What it may be, for messages.
+/// The values that a threshold may have, for messages.
 pub const ALLOWED: &str = "a time up to 100ms, such as 500ns, or 0 to record every call";
 
 const _: () = assert!(TABLE_SIZE.is_multiple_of(PAGE) && COUNTS_SIZE.is_multiple_of(PAGE));
 
 wire_struct! {
-    /// What belongs to all functions.
+    /// The part that concerns all functions.
     pub struct DroppedHeader [64] {
         /// Calls that took less, in ticks, and contain no recorded call are dropped; 0 if every
-        /// call is recorded. Threads follow a change within two seconds.
+        /// call is recorded. Threads adopt a change at their next segment's end, or when the upper
+        /// half of ticks changes.
         pub threshold: u64,
         /// The same in nanoseconds, as requested.
         pub threshold_ns: u64,
-        /// Places that were given to functions, with place 0.
+        /// Places that functions have, place 0 included; 0 if none has one.
         pub places: u32,
-        /// Not 0 once a function found no place.
+        /// 1 once a function found no place.
         pub is_full: u32,
         /// The highest threshold so far, in nanoseconds.
         pub highest_ns: u64,
-        /// One of [`counting`]; set before the process begins.
+        /// One of [`counting`]; set before the process's first event.
         pub counting: u32,
         /// Zero.
         pub reserved: [u32; 7],
@@ -71,20 +71,21 @@ wire_struct! {
         pub code: u32,
         /// Zero.
         pub reserved: u32,
-        /// When its first short call ended.
+        /// When its first short call ended (or, if calls are only counted, when it was first
+        /// called), ticks.
         pub ticks: u64,
     }
 }
 
-/// [`DroppedHeader::counting`]: what becomes of calls.
+/// [`DroppedHeader::counting`]: what is done with calls.
 pub mod counting {
-    /// They are recorded, but for short ones.
+    /// They are recorded, except for short ones.
     pub const OFF: u32 = 0;
     /// They are counted, and not recorded.
     pub const CALLS: u32 = 1;
 }
 
-/// Reads what `EVERYCALL_COUNT` says: one of [`counting`].
+/// Parses the value of `EVERYCALL_COUNT`: one of [`counting`].
 #[must_use]
 pub fn parse_counting(text: &[u8]) -> Option<u32> {
     match text {
@@ -98,18 +99,18 @@ pub(crate) const fn function_at(place: u32) -> u64 {
     FUNCTIONS_OFFSET + place as u64 * size_of::<DroppedFunction>() as u64
 }
 
-/// The ticks that a threshold of `nanoseconds` has, by a clock that ran `ticks` in `elapsed_ns`:
-/// rounded up, as calls that took exactly so long are recorded, and within [`TICKS_MAX`].
+/// Converts a threshold to ticks, if the clock ran `ticks` in `elapsed_ns`. The result is rounded
+/// up, because calls that took exactly the threshold are recorded. It is at most [`TICKS_MAX`].
 #[must_use]
 pub fn threshold(nanoseconds: u64, ticks: u64, elapsed_ns: u64) -> u64 {
-    // Both within 2^31 each, so that the product fits.
+    // Both are reduced to 31 bits, so that the product fits.
     let excess = (u64::BITS - ticks.max(elapsed_ns).leading_zeros()).saturating_sub(31);
     let (ticks, elapsed) = (ticks >> excess, (elapsed_ns >> excess).max(1));
     let nanoseconds = nanoseconds.min(NS_MAX);
     (nanoseconds.saturating_mul(ticks).div_ceil(elapsed)).min(TICKS_MAX)
 }
 
-/// Reads a threshold from text, in nanoseconds.
+/// Parses a threshold. Returns nanoseconds.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<u64> {
     everycall_units::parse_time_bytes(text).ok().filter(|nanoseconds| *nanoseconds <= NS_MAX)

@@ -6,7 +6,7 @@
 //! ChunkHeader payload padding-to-8
 //! ChunkHeader payload padding-to-8
 //! ...
-//! ChunkHeader(END) EndRecord           absent in a file that was cut
+//! ChunkHeader(END) EndRecord           absent in a truncated file
 //! ```
 //!
 //! Numbers are little endian. Checksums are CRC-32 (IEEE 802.3, reflected, as zlib's `crc32`).
@@ -19,7 +19,7 @@ use crate::arena::COUNTERS;
 use crate::trigger::TriggeredCall;
 use crate::wire::wire_struct;
 
-/// How the names of trace files end.
+/// File name extension of trace files.
 pub const ENDING: &str = ".ect";
 /// First bytes of a trace file.
 pub const MAGIC: [u8; 16] = *b"everycall trace\n";
@@ -93,7 +93,7 @@ wire_struct! {
     }
 }
 
-/// Which chunk of a file it is.
+/// Kind and place of a chunk in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkPlace {
     /// One of [`chunk`].
@@ -157,21 +157,21 @@ pub mod chunk {
     pub const PROCESS: u32 = 10;
     /// [`super::ArrayHeader`], then [`super::TriggerRecord`]s, then their texts. Since version 2.3.
     pub const TRIGGERS: u32 = 11;
-    /// [`super::KeptCall`], behind its snapshot. Since version 2.3.
+    /// [`super::KeptCall`], after its snapshot. Since version 2.3.
     pub const KEPT: u32 = 12;
-    /// [`super::DroppedRecord`], then [`super::ArrayHeader`] and [`super::DroppedCalls`]: behind
-    /// its snapshot. Since version 2.8.
+    /// [`super::DroppedRecord`], then [`super::ArrayHeader`] and [`super::DroppedCalls`], after the
+    /// threads of its snapshot. Since version 2.8.
     pub const DROPPED: u32 = 18;
     /// [`super::SessionRecord`], then its one or two [site sets](crate::site_set): before the
     /// snapshot. Since version 2.8.
     pub const SESSION: u32 = 20;
-    /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`]: behind its
-    /// snapshot. Since version 2.8.
+    /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`], after the
+    /// threads of its snapshot. Since version 2.8.
     pub const COUNTS: u32 = 21;
     /// [`crate::sched::SchedRecord`], then its text and its [events](crate::sched::SchedEvent);
     /// several chunks add up. Since version 2.8.
     pub const SCHED: u32 = 22;
-    /// [`super::EndRecord`]: the file is whole.
+    /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
 
@@ -183,16 +183,16 @@ wire_struct! {
         pub record_size: u32,
         /// A set of [`session_flags`].
         pub flags: u32,
-        /// When the session became active: calls that began earlier don't belong to it.
+        /// When the session became active, ticks: calls that began earlier don't belong to it.
         pub start_ticks: u64,
-        /// When it ended.
+        /// When the session ended, ticks.
         pub end_ticks: u64,
         /// Process id of its owner.
         pub owner: u32,
-        /// Bytes of the site set that has its functions, behind this record.
+        /// Bytes of the site set with its functions, which follows this record.
         pub functions_length: u32,
-        /// Bytes of the site set that has the functions within whose calls it records, behind the
-        /// other one; 0 for all calls.
+        /// Bytes of a second site set, which follows the first one: only calls within calls of
+        /// these functions belong to the session. 0 if all calls do.
         pub within_length: u32,
         /// Zero.
         pub reserved: u32,
@@ -212,7 +212,7 @@ pub mod session_flags {
 wire_struct! {
     /// Before an array.
     pub struct ArrayHeader [8] {
-        /// Bytes from one entry to the next; at least as many as the reader knows.
+        /// Bytes from one entry to the next; may be more than the size that a reader knows.
         pub entry_size: u32,
         /// Entries.
         pub count: u32,
@@ -252,14 +252,13 @@ pub mod meta {
 }
 
 wire_struct! {
-    /// Before a module's file. The file that was mapped, stored because another file has its path
-    /// now.
+    /// Precedes the bytes of a mapped file that is no longer at its path.
     pub struct ModuleImage [16] {
         /// Index in the module table.
         pub module: u32,
         /// One of [`encoding`]: RAW or ZSTD.
         pub encoding: u32,
-        /// Bytes of the file.
+        /// Bytes of the file, decoded.
         pub length: u64,
     }
 }
@@ -287,9 +286,9 @@ wire_struct! {
         pub pid: u32,
         /// Threads that follow.
         pub threads: u32,
-        /// When it was taken.
+        /// When it was taken, ticks; 0 in a stream's first one.
         pub ticks: u64,
-        /// Bytes of each thread's ring.
+        /// Default bytes of a thread's ring.
         pub ring_size: u64,
         /// Bytes of each segment.
         pub segment_size: u64,
@@ -302,12 +301,12 @@ wire_struct! {
 pub mod reason {
     /// The process ended.
     pub const PROCESS_END: u32 = 1;
-    /// Somebody asked.
+    /// It was requested.
     pub const REQUEST: u32 = 2;
     /// A call met a trigger's condition; a [`KeptCall`](super::KeptCall) says which.
     pub const TRIGGER: u32 = 3;
-    /// The process was recorded as a whole, while it ran. Its own chunk and those of its threads
-    /// may come again, and the last of each counts. Since version 2.2.
+    /// The process was streamed while it ran. The chunks of the snapshot and of its threads may be
+    /// repeated, and the last of each counts. Since version 2.2.
     pub const STREAM: u32 = 4;
 }
 
@@ -324,15 +323,15 @@ wire_struct! {
         pub tid: u32,
         /// Slot in the arena.
         pub slot: u32,
-        /// How many threads had the slot before.
+        /// Number of threads that had the slot before.
         pub generation: u32,
-        /// When the thread took its ring.
+        /// When the thread took its ring, ticks.
         pub start_ticks: u64,
-        /// Number of the oldest segment that follows.
+        /// Number of the oldest segment that follows; those before it were overwritten.
         pub first_segment: u64,
-        /// Number of segments that follow; those before `first_segment` were overwritten.
+        /// Number of segments that follow.
         pub segments: u64,
-        /// Words reserved but never written within them: each is a lost event.
+        /// Words in them that were reserved but never written: each is a lost event.
         pub holes: u64,
         /// Thread name, NUL padded.
         pub name: [u8; 16],
@@ -348,8 +347,8 @@ wire_struct! {
         pub fiber: u32,
         /// Zero.
         pub reserved: u32,
-        /// Short calls that it and the slot's threads before it had dropped, as in
-        /// [`crate::event::kind::DROPPED`]. Since version 2.8.
+        /// Short calls that were dropped in its slot, by it and by the threads that had the slot
+        /// before, as in [`crate::event::kind::DROPPED`]. Since version 2.8.
         pub dropped: u64,
         /// Zero.
         pub reserved_too: [u32; 2],
@@ -357,8 +356,8 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// A stretch of one thread's events, whole segments in order; unwritten words at the end of the
-    /// last one are left out.
+    /// A thread's events: whole segments, in order. The unwritten end of the thread's last segment
+    /// is omitted.
     pub struct EventsRecord [32] {
         /// Snapshot that it belongs to.
         pub snapshot: u32,
@@ -370,8 +369,8 @@ wire_struct! {
         pub words: u64,
         /// One of [`encoding`].
         pub encoding: u32,
-        /// Lost events that the thread wrote before the first segment and after the last one that
-        /// was stored. Chunks without words add to it. Since version 2.2.
+        /// Events of the thread that are lost between the segment stored before and the first
+        /// segment here. Chunks without words add to it. Since version 2.2.
         pub lost: u32,
     }
 }
@@ -390,9 +389,9 @@ wire_struct! {
         pub how: u32,
         /// Exit status, or signal number.
         pub code: u32,
-        /// 1 where a core was dumped.
+        /// 1 if a core was dumped.
         pub core_dumped: u32,
-        /// When the recorder saw it.
+        /// When the recorder detected the end, ticks.
         pub ticks: u64,
     }
 }
@@ -406,8 +405,8 @@ pub mod end {
 }
 
 wire_struct! {
-    /// A traced process: one program's run in it. A process that executes another program is two of
-    /// them.
+    /// One program's run in a traced process. A process that executes another traced program has
+    /// two of these records.
     pub struct ProcessRecord [64] {
         /// Bytes of this structure; the command line follows.
         pub record_size: u32,
@@ -415,16 +414,16 @@ wire_struct! {
         pub pid: u32,
         /// Its parent's, when it began.
         pub parent_pid: u32,
-        /// Number of the process in this file that it was forked from, or whose program it replaced
-        /// or was started by; [`NO_PROCESS`] where there is none.
+        /// Number of the process in this file that it was forked from, whose program it replaced,
+        /// or that started it; [`NO_PROCESS`] if there is none.
         pub parent: u32,
         /// One of [`crate::hub::origin`].
         pub origin: u32,
         /// One of [`image_end`].
         pub ending: u32,
-        /// When it began to be traced.
+        /// When its tracing began, ticks.
         pub start_ticks: u64,
-        /// When it ended, or was last seen.
+        /// When it ended, or was last checked, ticks.
         pub end_ticks: u64,
         /// Command name, NUL padded.
         pub name: [u8; 16],
@@ -457,17 +456,17 @@ wire_struct! {
         pub text_length: u32,
         /// Calls that met the condition.
         pub fired: u64,
-        /// Snapshots of these that are in the file.
+        /// Calls of these that were kept: their snapshots are in the file.
         pub kept: u64,
-        /// Calls of these that met the condition but could not be kept.
+        /// Calls of these that should have been kept, but could not be.
         pub missed: u64,
         /// Functions that it names.
         pub functions: u64,
         /// Functions of these whose first calls were not checked, because the program continued
-        /// before the recorder had named them.
+        /// before the recorder had found them.
         pub late: u64,
-        /// Functions that match but were never armed, because there was no room for them. Not among
-        /// `functions`.
+        /// Further functions that it names, which were not armed for lack of room. They are not
+        /// among `functions`.
         pub not_armed: u64,
         /// Zero.
         pub reserved: u64,
@@ -489,13 +488,14 @@ wire_struct! {
         pub code: u32,
         /// A set of [`crate::trigger::call_flags`].
         pub flags: u32,
-        /// When it was entered.
+        /// When it was entered, ticks.
         pub start_ticks: u64,
-        /// When it was left.
+        /// When it ended, or was found to have ended, ticks.
         pub end_ticks: u64,
-        /// What it had to exceed, in ticks.
+        /// The threshold that it exceeded, in ticks.
         pub threshold: u64,
-        /// Events of its thread since its entry that were overwritten before they were copied.
+        /// Events of its thread, from its entry to its exit, that were overwritten before they were
+        /// copied.
         pub missing: u64,
         /// As [`TriggeredCall::jump_ticks`]. Since 2.8.
         pub jump_ticks: u64,
@@ -534,7 +534,7 @@ impl KeptCall {
     }
 }
 
-/// [`KeptCall::thread`] where the thread isn't in the snapshot.
+/// [`KeptCall::thread`] if the thread isn't in the snapshot.
 pub const NO_THREAD: u32 = u32::MAX;
 
 wire_struct! {
@@ -542,11 +542,10 @@ wire_struct! {
     pub struct DroppedRecord [48] {
         /// Number of the snapshot.
         pub snapshot: u32,
-        /// 1 where functions were called whose short calls were recorded, as there was no room to
-        /// count them.
+        /// 1 if short calls of some functions were recorded, because no place was left to count
+        /// them.
         pub is_full: u32,
-        /// Calls that took less, in nanoseconds, and contain no recorded call were dropped; 0 if
-        /// none were at the end.
+        /// The threshold at the end, in nanoseconds; 0 if no calls were dropped then.
         pub threshold_ns: u64,
         /// The highest threshold so far, in nanoseconds.
         pub highest_ns: u64,
@@ -564,7 +563,7 @@ wire_struct! {
         pub code: u32,
         /// Zero.
         pub reserved: u32,
-        /// When its first short call ended: by that it is known which module the code offset is in.
+        /// When its first short call ended, ticks: this shows which module the code offset is in.
         pub ticks: u64,
         /// Calls that were dropped.
         pub calls: u64,
@@ -572,8 +571,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What a process that counts calls, and doesn't record them, had counted when a snapshot was
-    /// taken.
+    /// What a process that only counts calls had counted when a snapshot was taken.
     pub struct CountsRecord [48] {
         /// Number of the snapshot.
         pub snapshot: u32,
@@ -581,7 +579,7 @@ wire_struct! {
         pub counting: u32,
         /// Calls that were counted, of all functions.
         pub calls: u64,
-        /// Calls of these whose functions aren't known, because there was no room to count them.
+        /// Calls of these whose functions aren't known, because no place was left to count them.
         pub others: u64,
         /// Zero.
         pub reserved: [u64; 3],
@@ -595,16 +593,15 @@ wire_struct! {
         pub code: u32,
         /// The thread slot.
         pub slot: u32,
-        /// When its first call in the process was counted: by that it is known which module the
-        /// code offset is in.
+        /// When the process first called it, ticks: this shows which module the code offset is in.
         pub ticks: u64,
-        /// Calls, in the slot's threads so far.
+        /// Calls by all threads that had the slot so far.
         pub calls: u64,
     }
 }
 
 wire_struct! {
-    /// Last chunk of a whole file.
+    /// Last chunk of a complete file.
     pub struct EndRecord [16] {
         /// Chunks before this one.
         pub chunks: u32,

@@ -7,47 +7,47 @@ use everycall_units::{parse_size, parse_time_bytes};
 pub const RECORDER: &str = "EVERYCALL_RECORDER";
 /// Bytes of each thread's ring: a power of two, such as `1M` or `65536`.
 pub const RING_SIZE: &str = "EVERYCALL_RING_SIZE";
-/// `on` (default) or `off`: whether tracing starts with the program.
+/// `on` (default) or `off`: whether tracing is on when the program starts.
 pub const START: &str = "EVERYCALL_START";
 
 /// Calls that take less time, such as `500ns`, and contain no recorded call are
 /// [dropped](crate::dropped).
 pub const MIN_DURATION: &str = "EVERYCALL_MIN_DURATION";
 
-/// `calls`: calls are counted, and not recorded: see [`crate::dropped::counting`].
+/// `calls`: calls are counted and not recorded; see [`crate::dropped::counting`].
 pub const COUNT: &str = "EVERYCALL_COUNT";
 
-/// The limit on the cost of tracing, as a share of the CPU time that the program takes without
-/// tracing: see [`crate::budget`].
+/// Limit on the cost of tracing, as a share of the CPU time that the program takes without tracing;
+/// see [`crate::budget`].
 pub const BUDGET: &str = "EVERYCALL_BUDGET";
 
-/// How much of ended threads is retained, and how long: a size, and a time after a comma, such as
-/// `64M` or `16M,10s`; a time without a unit is in seconds.
+/// How many bytes of ended threads are retained, and optionally how long, after a comma: `64M` or
+/// `16M,10s`. A time without a unit is in seconds.
 pub const KEEP_ENDED: &str = "EVERYCALL_KEEP_ENDED";
 
-/// Folder for [crash files](crate::crash): the arena of a process without a recorder is in a file
-/// there that outlives the process, unless it ends by `exit`.
+/// Folder for [crash files](crate::crash). A process without a recorder then has its arena in a
+/// file there. The file is removed if the process ends by `exit`; otherwise it stays.
 pub const CRASH: &str = "EVERYCALL_CRASH";
 
-/// Signal that writes a snapshot: see [`parse_signal`].
+/// Signal on which the process writes a snapshot; see [`parse_signal`].
 pub const SNAPSHOT_SIGNAL: &str = "EVERYCALL_SNAPSHOT_SIGNAL";
-/// Folder for these snapshots; by default, the folder that the process starts in.
+/// Folder for these snapshots; by default, the working folder at the start.
 pub const SNAPSHOT_FOLDER: &str = "EVERYCALL_SNAPSHOT_FOLDER";
 
 /// A [site set](crate::site_set): triggers of a process without a recorder. Kept calls become files
 /// in the folder of [`SNAPSHOT_FOLDER`].
 pub const TRIGGERS: &str = "EVERYCALL_TRIGGERS";
 
-/// A [selection](crate::site_set::purpose::SELECTION): the functions that are recorded from the
-/// start on.
+/// A [selection](crate::site_set::purpose::SELECTION) of the functions that are recorded from the
+/// start.
 pub const ONLY: &str = "EVERYCALL_ONLY";
 
-/// What [`SNAPSHOT_SIGNAL`] allows, for messages.
+/// The values of [`SNAPSHOT_SIGNAL`], for messages.
 pub const SNAPSHOT_SIGNAL_ALLOWED: &str =
     "USR1, USR2, HUP, QUIT, URG, WINCH, IO, PWR, RTMIN to RTMIN+30, or the number of one of these";
 
-/// Reads the name or the number of a signal that neither the kernel nor the C library needs for
-/// itself. `None` for all others.
+/// Parses the name or number of a signal that neither the kernel nor the C library uses itself.
+/// `None` for all others.
 #[must_use]
 pub fn parse_signal(text: &[u8]) -> Option<u32> {
     const NAMED: [(&[u8], u32); 8] = [
@@ -80,31 +80,31 @@ pub fn parse_signal(text: &[u8]) -> Option<u32> {
     NAMED.iter().find(|(named, _)| name.eq_ignore_ascii_case(named)).map(|(_, signal)| *signal)
 }
 
-/// What is retained of ended threads.
+/// Limits on what is retained of ended threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepEnded {
-    /// Bytes of all of them together; the longest ended ones go first.
+    /// Bytes of all ended threads together. If there are more, the threads that ended first go.
     pub bytes: u64,
-    /// Nanoseconds after their end; [`u64::MAX`] for ever.
+    /// Nanoseconds after a thread's end; [`u64::MAX`] for no limit.
     pub nanoseconds: u64,
 }
 
 impl KeepEnded {
-    /// Unless told otherwise.
+    /// The limits if [`KEEP_ENDED`] isn't set.
     pub const DEFAULT: KeepEnded = KeepEnded { bytes: 64 << 20, nanoseconds: u64::MAX };
 }
 
-/// What [`KEEP_ENDED`] allows, for messages.
+/// The values of [`KEEP_ENDED`], for messages.
 pub const KEEP_ENDED_ALLOWED: &str = "a size and perhaps a time, such as 0, 64M or 16M,10s";
 
-/// Reads [`KEEP_ENDED`]. `None` where it isn't understood.
+/// Parses [`KEEP_ENDED`]. `None` if it isn't valid.
 #[must_use]
 pub fn parse_keep_ended(text: &[u8]) -> Option<KeepEnded> {
     let mut parts = text.splitn(2, |byte| *byte == b',');
     let bytes = parts.next().and_then(parse_size)?;
     let nanoseconds = match parts.next() {
         None => u64::MAX,
-        // Without a unit they are seconds.
+        // A time without a unit is in seconds.
         Some(seconds) if seconds.iter().all(u8::is_ascii_digit) => {
             parse_size(seconds)?.checked_mul(1_000_000_000)?
         }
@@ -120,13 +120,13 @@ pub const RING_SIZE_MAX: u64 = 1 << 30;
 /// The default ring size.
 pub const RING_SIZE_DEFAULT: u64 = 1 << 20;
 
-/// Reads a ring size: [`parse_size`], a power of two from [`RING_SIZE_MIN`] to [`RING_SIZE_MAX`].
+/// Parses a ring size: [`parse_size`], a power of two from [`RING_SIZE_MIN`] to [`RING_SIZE_MAX`].
 #[must_use]
 pub fn parse_ring_size(text: &[u8]) -> Option<u64> {
     parse_size(text).filter(|size| size.is_power_of_two() && (RING_SIZE_MIN..=RING_SIZE_MAX).contains(size))
 }
 
-/// What [`RING_SIZE`] allows, for messages.
+/// The values of [`RING_SIZE`], for messages.
 pub const RING_SIZE_ALLOWED: &str = "a power of two from 64K to 1G, such as 65536, 256K or 1M";
 
 #[cfg(test)]

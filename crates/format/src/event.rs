@@ -10,15 +10,15 @@
 //!   X: 1 for an exit
 //! ```
 //!
-//! - *ticks*: the low 32 bits of the time-stamp counter. The upper half stands in the segment's
-//!   first record and in an epoch record whenever it changes.
-//! - *code offset*: an address in the function, minus the bias of its module
-//!   ([`crate::arena::ModuleEntry`]). Modules are laid out densely in this 31-bit space.
-//! - A word whose low half is zero was never completed (a hook may write the ticks first): within
-//!   what the writer has reserved it is one lost event.
+//! - *ticks*: the low half of the time-stamp counter. The upper half is in the segment's first
+//!   record, and in an EPOCH record whenever it changes.
+//! - *code offset*: an address in the function, in the space of 31-bit offsets in which each module
+//!   has a range ([`crate::arena::ModuleEntry`]).
+//! - A word whose low half is zero was never completed (an exit hook writes the ticks first). If
+//!   the writer has reserved it, it is one lost event.
 //!
-//! Offsets from [`ESCAPE_FIRST`] up are not code: they mark the words of longer records, every
-//! word of them, so that reading may start at any slot:
+//! Offsets from [`ESCAPE_FIRST`] up are not code: they mark each word of a longer record, so that
+//! reading may start at any slot:
 //!
 //! ```text
 //!  63            32 31 30    24 23    16 15     8 7      0
@@ -29,8 +29,8 @@
 //! +----------------+--+--------+--------+--------+--------+
 //! ```
 //!
-//! Slot order is the order of reservation, not of time: a signal handler that runs between a
-//! hook's clock read and its reservation writes its events first. Readers order by time.
+//! Slot order is the order of reservation, not of time: the events of a signal handler that runs
+//! between a hook's clock read and its reservation precede the hook's event. Readers sort by time.
 //!
 //! If you change this, change `docs/format.md`, [`crate::arena::ARENA_VERSION`] and
 //! [`crate::ect::VERSION_MINOR`].
@@ -39,12 +39,12 @@
 pub const EXIT: u32 = 1 << 31;
 /// The code offset's bits in the low half of a word.
 pub const OFFSET_MASK: u32 = EXIT - 1;
-/// Code offsets from here up are escapes; the code space ends here.
+/// First code offset that marks a word of a longer record; the code space ends here.
 pub const ESCAPE_FIRST: u32 = 0x7f00_0000;
-/// Code offsets from here to [`ESCAPE_FIRST`] are shared by all modules for which there was no
-/// range: which of them the code belongs to is unknown.
+/// Code offsets from here to [`ESCAPE_FIRST`] are shared by all modules that found no range of
+/// their own. They identify no module.
 pub const NO_PLACE_FIRST: u32 = 0x7e00_0000;
-/// Code offsets below this are never given to a module, so that no event word is zero.
+/// First code offset that a module may have: so no event word is zero.
 pub const OFFSET_FIRST: u32 = 0x1000;
 /// Bytes of a word.
 pub const WORD_SIZE: usize = 8;
@@ -52,85 +52,89 @@ pub const WORD_SIZE: usize = 8;
 /// Kinds of longer records. The numbers are part of the format.
 pub mod kind {
     /// First record of each segment: `[ticks high half, open calls, segment number]`.
-    /// The open calls are the depth of the open-call stack when the segment began.
+    /// The second payload is the number of calls that were open before the first event in it.
     pub const SEGMENT: u8 = 1;
-    /// The upper half of the counter changed: `[ticks high half]`.
+    /// The upper half of ticks changed: `[ticks high half]`.
     pub const EPOCH: u8 = 2;
     /// Frames were unwound (exception, longjmp, thread end): `[open calls afterwards, frames
-    /// left]`. Every call above that depth ended at this time or shortly before it. The second
-    /// payload may be missing; it is right if a signal handler unwinds while the hook that it
-    /// interrupted has its slot and not yet its open call. Detail is a [`super::unwound`].
+    /// unwound]`. Every call above that depth ended at this time or shortly before it. The second
+    /// payload may be missing. Detail is one of [`super::unwound`].
     pub const UNWOUND: u8 = 3;
-    /// An exit whose entry is not on the open-call stack: `[code offset]`. It closes no call.
+    /// An orphan exit: `[code offset]`. Its entry is not on the open-call stack, so it ends no
+    /// call.
     pub const ORPHAN_EXIT: u8 = 4;
-    /// An event that got its slot after an epoch record although it happened before it: `[code
-    /// offset and exit bit, ticks high half]`, the low half is in the first word.
+    /// An entry or exit with a clock read before an EPOCH record and a slot after it: `[low half of
+    /// its word, ticks high half]`. The low half of its ticks is in the first word.
     pub const LATE: u8 = 5;
-    /// Events are known to be missing here: `[count low, count high]`; detail is a [`super::loss`].
+    /// Events were lost here: `[count low, count high]`. Detail is one of [`super::loss`].
     pub const LOSS: u8 = 6;
     /// Entry or exit of an address outside all registered modules: `[address low, address high]`,
     /// detail 1 for an exit.
     pub const UNKNOWN_CODE: u8 = 7;
-    /// Reserved: the function was left by jumping into another: `[code offset]`.
+    /// Reserved for tail exits: `[code offset]`. Readers treat it as an exit.
     pub const TAIL_EXIT: u8 = 8;
-    /// Where the next call was made: `[code offset of the last byte of the instruction that
-    /// called]`; empty if that is in no registered module. It is written after a [`GAP`] with
-    /// [`super::resumed::MAYBE_ANOTHER`], and before outermost calls of a thread that has announced
-    /// its end.
+    /// Where the next call was made: `[code offset of the last byte of the calling instruction]`;
+    /// empty if that is in no registered module. It is written after a [`GAP`] with
+    /// [`super::resumed::MAYBE_ANOTHER`], before calls of a thread that has announced its end, and
+    /// before an [`UNWOUND`] with [`super::unwound::INLINED`] or
+    /// [`super::unwound::INLINED_IN_CLEANUP`]. Detail is 0 or one of [`super::caller`].
     pub const CALLER: u8 = 9;
-    /// A label, instant or span of the program's own: `[value low, value high, name...]`, see
-    /// [`crate::label`]; detail is its class, with flags.
+    /// A label, instant, span or counter of the program: `[value low, value high, name...]`; see
+    /// [`crate::label`]. Detail is its class, with flags.
     pub const LABEL: u8 = 10;
     /// Reserved: an argument or result value.
     pub const ARGUMENT: u8 = 11;
     /// Recording was off and is on again: `[ticks low, ticks high, open calls afterwards, frames
-    /// left]`; the ticks are the time when it went off; detail is a [`super::gap`]. It is written
-    /// before the first event after the gap. The frames left are those that stack pointers show
-    /// gone, as in [`UNWOUND`]: they ended in the gap in an unknown way. The last two payloads may
-    /// be missing. A fifth one, for [`super::gap::SUSPENDED`], is the thread that continues, by its
-    /// kernel id; a sixth one is a set of [`super::resumed`].
+    /// ended, thread, flags]`. It is written before the first event after the gap. Detail is one of
+    /// [`super::gap`].
+    ///
+    /// - *Ticks*: when recording went off.
+    /// - *Frames ended*: frames that, by their stack pointers, ended in the gap in an unknown way.
+    ///   This payload and the one before it may be missing.
+    /// - *Thread*, *flags*: for [`super::gap::SUSPENDED`] only: kernel id of the thread that
+    ///   resumes the stack, and a set of [`super::resumed`].
     pub const GAP: u8 = 12;
     /// Reserved: kernel events.
     pub const KERNEL: u8 = 13;
-    /// Fills a slot that was reserved for an event which then took another one: no event is lost.
+    /// Fills a slot whose event took another slot, and the rest of a segment. No event is lost.
     pub const FILLER: u8 = 14;
-    /// A log line, formatted when it is shown: see [`crate::log_line`].
+    /// A log line, formatted when it is shown; see [`crate::log_line`].
     pub const LOG: u8 = 17;
-    /// Short calls that the thread has dropped so far, and those of the slot's threads before it:
-    /// `[count low, count high]`. It is written at the begin of a thread's segments, and when the
-    /// upper half of the counter changes. See [`crate::dropped`].
+    /// Short calls that were dropped so far in the thread's slot, by it and by the threads that had
+    /// the slot before: `[count low, count high]`. It is written at the start of each of the
+    /// thread's segments, and when the upper half of ticks changes. See [`crate::dropped`].
     pub const DROPPED: u8 = 18;
-    /// XRay's custom event: `[bytes, data...]`, see [`crate::xray_event`].
+    /// XRay's custom event: `[bytes, data...]`; see [`crate::xray_event`].
     pub const XRAY_CUSTOM_EVENT: u8 = 19;
     /// XRay's typed event: `[type, bytes, data...]`.
     pub const XRAY_TYPED_EVENT: u8 = 20;
 }
 
-/// How it is known that frames were left (detail of [`kind::UNWOUND`]).
+/// How it is known that frames were unwound (detail of [`kind::UNWOUND`]).
 pub mod unwound {
-    /// The runtime was notified when it happened, or the record doesn't say.
+    /// The runtime was notified when it happened; in files before 2.5, any of the cases here.
     pub const KNOWN: u8 = 0;
-    /// Stack pointers showed it, at the next call or return: it happened some time before.
+    /// Stack pointers showed it at the next call or return: the frames ended some time before.
     pub const NOTICED: u8 = 1;
-    /// A handler of an exception has begun in a frame that these calls share, into whose function
-    /// they were inlined: the calls that don't contain the handler's code were unwound. A
-    /// [`super::kind::CALLER`] before it says where the handler is. The exit of a call that wasn't
-    /// unwound is an [`super::kind::ORPHAN_EXIT`].
+    /// An exception handler has begun in a frame that these calls share, because they were inlined
+    /// into its function. A [`super::kind::CALLER`] before it has the handler's place. The calls
+    /// that the handler isn't part of were unwound. The others continue, and their exits are
+    /// [`super::kind::ORPHAN_EXIT`]s.
     pub const INLINED: u8 = 2;
-    /// The same, where the frame cleans up and makes the next call: a [`super::kind::CALLER`]
-    /// before it says from where.
+    /// As [`INLINED`], for a frame that cleans up and makes the next call. A
+    /// [`super::kind::CALLER`] before it has the place of that call.
     pub const INLINED_IN_CLEANUP: u8 = 3;
 }
 
-/// Further facts about a [`kind::CALLER`]'s code (its detail).
+/// Whose code a [`kind::CALLER`] names (its detail).
 pub mod caller {
-    /// It is the called function's own, which was inlined there.
+    /// The called function's own, which was inlined there.
     pub const CALLEES: u8 = 1;
 }
 
-/// Why events are missing (detail of [`kind::LOSS`]).
+/// Why events were lost (detail of [`kind::LOSS`]).
 pub mod loss {
-    /// A hook was left before it wrote the slot that it had reserved.
+    /// A hook was abandoned before it wrote the slot that it had reserved.
     pub const HOLE: u8 = 1;
     /// The slow path was busy in this thread.
     pub const BUSY: u8 = 2;
@@ -138,15 +142,15 @@ pub mod loss {
 
 /// Why nothing was recorded (detail of [`kind::GAP`]).
 pub mod gap {
-    /// The program left this thread out.
+    /// The program excluded this thread.
     pub const THREAD: u8 = 1;
     /// Tracing was disabled.
     pub const DISABLED: u8 = 2;
-    /// No thread ran this stack: all calls that were open are open still.
+    /// No thread ran this stack. All calls that were open are still open.
     pub const SUSPENDED: u8 = 3;
 }
 
-/// What is known of a stack that is run again (sixth payload of [`kind::GAP`] for
+/// What is known of a stack that is resumed (sixth payload of [`kind::GAP`] for
 /// [`gap::SUSPENDED`]).
 pub mod resumed {
     /// It may be another stack in the same memory: the open calls may not be the callers of the
@@ -217,7 +221,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// Whether it is an entry or exit, or begins a record of one.
+    /// Whether it is an entry or exit, or the first word of a record of one.
     #[must_use]
     pub const fn is_event(self) -> bool {
         match self {
@@ -227,7 +231,7 @@ impl Word {
         }
     }
 
-    /// Tells what `word` is. Total: every value has a meaning.
+    /// Decodes `word`. Every value has a meaning.
     #[must_use]
     pub const fn decode(word: u64) -> Word {
         let high = (word >> 32) as u32;

@@ -6,20 +6,23 @@
 //! children_offset  ChildEntry[child_capacity]: processes that are not followed
 //! ```
 //!
-//! The recorder makes it before it starts the program, and names it by [`crate::env::RECORDER`]. It
-//! prepares a few arenas, whose descriptors are in [`HubHeader::spares`]. A process that starts,
-//! and a forked child at its first event, takes one by an atomic exchange with 0, opens it as
-//! `/proc/RECORDER/fd/N`, claims it by a compare-and-swap of
-//! [`crate::arena::ArenaHeader::target_pid`], and wakes the recorder by the doorbell. The recorder
-//! puts a new one into the place.
+//! The recorder makes the hub before it starts the program, and names it by
+//! [`crate::env::RECORDER`]. It prepares a few arenas, whose descriptors are in
+//! [`HubHeader::spares`]. A process that starts, and a forked child at its first event,
+//!
+//! 1. takes an arena by an atomic exchange of its descriptor with 0;
+//! 2. opens it as `/proc/RECORDER/fd/N`;
+//! 3. claims it by a compare-and-swap of [`crate::arena::ArenaHeader::target_pid`];
+//! 4. wakes the recorder by the doorbell, which then puts a new arena into the place.
 //!
 //! The recorder makes hub and arenas with [`OWNER_MODE`] and seals their size. A process takes them
 //! only if they belong to its own user or root, no other user may open them for writing, and they
-//! are sealed. All processes of a recording can write to the hub, also one that has dropped its
-//! privileges since, so the hub can't be trusted to say which arenas are free. The recorder marks
-//! those by [`SPARE_MODE`], which only their owner can set, and unmarks them once they are claimed.
+//! are sealed. All processes of a recording can write to the hub, even one that has dropped its
+//! privileges since. So the hub can't be trusted to say which arenas are free. The recorder marks
+//! free arenas by [`SPARE_MODE`], which only their owner can set, and unmarks them once they are
+//! claimed.
 //!
-//! Readers take every number as input from a stranger, on both sides.
+//! Both sides treat every number in the hub as untrusted input.
 
 use crate::arena::{CHILD_CAPACITY, ChildEntry, PAGE};
 use crate::wire::wire_struct;
@@ -28,7 +31,7 @@ use crate::wire::wire_struct;
 pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"everyhub");
 /// Version of the hub.
 pub const HUB_VERSION: u32 = 2;
-/// Permissions of the hub's memory and of the arenas': the recorder's user's alone.
+/// Permissions of the hub's and the arenas' memory: for the recorder's user only.
 pub const OWNER_MODE: u32 = 0o600;
 /// Bit in the mode of an unclaimed arena (the sticky bit, which has no effect on memory files).
 pub const SPARE_MODE: u32 = 0o1000;
@@ -54,14 +57,14 @@ wire_struct! {
         pub children: u32,
         /// Process that made the hub.
         pub recorder_pid: u32,
-        /// 1 where children of the traced program are followed.
+        /// 1 if children of the traced program are followed.
         pub follow: u32,
         /// Counts the runtimes' messages to the recorder; a shared futex.
         pub doorbell: u32,
-        /// The last value of `doorbell` that the recorder has dealt with; a shared futex.
+        /// The last value of `doorbell` that the recorder has handled; a shared futex.
         pub acknowledged: u32,
-        /// A set of [`silence`]: after a process has waited for the recorder in vain, no process
-        /// waits until it is 0 again.
+        /// A set of [`silence`]: a process has waited for the recorder in vain. 0 again when the
+        /// recorder answers.
         pub silent: u32,
         /// Processes that ran untraced though they should have been followed.
         pub untraced: u32,
@@ -72,8 +75,8 @@ wire_struct! {
 
 /// [`HubHeader::silent`].
 pub mod silence {
-    /// The recorder didn't answer within some milliseconds: only processes that would miss calls
-    /// wait.
+    /// The recorder didn't answer within some milliseconds: only processes that would otherwise
+    /// miss calls of triggers wait for it.
     pub const SHORTLY: u32 = 1;
     /// It didn't answer within seconds: no process waits.
     pub const LONG: u32 = 2;

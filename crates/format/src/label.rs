@@ -1,11 +1,11 @@
-//! What the program itself marks on its timeline: labels, instants, spans and counters; and
+//! Labels, instants, spans and counters of the program, and events that the runtime notes, such as
 //! exceptions.
 //!
 //! One record of kind [`kind::LABEL`] each:
 //!
 //! ```text
 //! first word   ticks, count, detail = class | flags
-//! payload 1, 2 the value, low half first; 0 where there is none
+//! payload 1, 2 the value, low half first; 0 if there is none
 //! payload 3..  the name, four bytes each, little endian, padded with zeros
 //! ```
 //!
@@ -17,27 +17,27 @@ use crate::event::{kind, payload_word, record_word};
 pub const LABEL: u8 = 1;
 /// Something that happened at one moment.
 pub const INSTANT: u8 = 2;
-/// A span of time begins. Spans belong to their thread and need not nest with calls or with each
-/// other.
+/// A span begins. Spans belong to their thread, and may overlap calls and each other.
 pub const SPAN_BEGIN: u8 = 3;
-/// The innermost open span with the same name and value (or lack of one) ends.
+/// The innermost open span with the same name, and the same value or lack of one, ends.
 pub const SPAN_END: u8 = 4;
-/// The runtime's own: the module of this file name was loaded.
+/// Written by the runtime: the module with this file name was loaded.
 pub const MODULE_LOADED: u8 = 5;
-/// The runtime's own: the module of this file name was unloaded.
+/// Written by the runtime: the module with this file name was unloaded.
 pub const MODULE_UNLOADED: u8 = 6;
-/// An exception is thrown; the name is its type's, as the C++ ABI writes it, or empty.
+/// An exception is thrown. The name is that of its type, as the C++ ABI writes it; empty if
+/// unknown.
 pub const THROW: u8 = 7;
-/// A handler of the innermost open call, or of an untraced function that it called, catches an
-/// exception; named likewise.
+/// A handler is entered, in the innermost open call or in a function without hooks that it called.
+/// The name is as for [`THROW`].
 pub const CATCH: u8 = 8;
-/// The innermost open calls, as many as the value says, are being left by an exception; the frame
-/// that they share cleans up.
+/// The *value* innermost open calls, which share a frame, are being unwound by an exception, and
+/// the frame cleans up.
 pub const CLEANUP: u8 = 9;
-/// The thread is ending: whatever is open ends with it.
+/// The thread is ending, and its open calls with it.
 pub const THREAD_END: u8 = 10;
-/// A handler begins after a cleanup: the innermost open calls, as many as the value says, share its
-/// frame and continue.
+/// After a cleanup, a handler begins. The *value* innermost open calls share its frame and
+/// continue.
 pub const HANDLER: u8 = 11;
 /// A value of a time series of the process, signed.
 pub const COUNTER: u8 = 12;
@@ -45,7 +45,7 @@ pub const COUNTER: u8 = 12;
 pub const COUNTER_REAL: u8 = 13;
 /// The bits of the detail that contain the class.
 pub const CLASS_MASK: u8 = 0x0f;
-/// Set in the detail where the program gave no value.
+/// Set in the detail if the program gave no value.
 pub const NO_VALUE: u8 = 0x80;
 
 /// Limit on the bytes of a name; longer names are truncated.
@@ -103,10 +103,10 @@ pub const fn record(class: u8, ticks: u64, value: Option<u64>, name: &[u8]) -> L
     LabelRecord { words, len: 1 + count }
 }
 
-/// How many bytes of a name are recorded.
+/// The number of bytes of a name that are recorded.
 const fn kept_length(name: &[u8]) -> usize {
     let mut length = 0;
-    // Where the last character began.
+    // Start of the last character.
     let mut character = 0;
     let mut rest = name;
     while let [first, others @ ..] = rest {
@@ -115,7 +115,7 @@ const fn kept_length(name: &[u8]) -> usize {
         }
         let continues = *first & 0xc0 == 0x80;
         if length == NAME_MAX {
-            // A text without any beginning of a character near its end is no UTF-8.
+            // If no character begins near its end, the text isn't UTF-8.
             return if continues && NAME_MAX - character < 4 { character } else { NAME_MAX };
         }
         if !continues {
@@ -127,7 +127,7 @@ const fn kept_length(name: &[u8]) -> usize {
     length
 }
 
-/// A name, as its payloads carry it.
+/// A name that was decoded from payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     bytes: [u8; NAME_MAX],
@@ -135,7 +135,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// From the payloads behind the value; those beyond [`NAME_MAX`] bytes are ignored.
+    /// Decodes the payloads after the value; those beyond [`NAME_MAX`] bytes are ignored.
     #[must_use]
     pub fn from_payloads(payloads: impl Iterator<Item = u32>) -> Name {
         let mut bytes = [0; NAME_MAX];

@@ -1,4 +1,4 @@
-//! Every byte that the two sides of everycall agree on.
+//! The formats that the traced process and the host tools share, byte by byte.
 //!
 //! ```text
 //! traced process                                  host
@@ -7,23 +7,24 @@
 //! ```
 //!
 //! - [`event`]: the 8-byte word that a hook writes, and the longer records.
-//! - [`label`]: the records of labels, instants and spans.
+//! - [`label`]: the records of labels, instants, spans and counters.
+//! - [`log_line`]: the records of log lines.
 //! - [`xray_event`]: the records of XRay's custom and typed events.
 //! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
-//! - [`crash`]: what an arena that outlives its process says about it.
-//! - [`control`]: the socket by which others change what a process records.
-//! - [`hub`]: through which the processes of a recording get their arenas.
-//! - [`ect`]: the trace file made from it.
-//! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such
-//!   objects.
-//! - [`site_set`]: which functions triggers name, for programs that are started without `record`.
-//! - [`budget`]: what tracing may cost, and what is said of functions that are off for it.
-//! - [`dropped`]: counts of short calls that are dropped.
-//! - [`sched`]: when the kernel ran which thread.
+//! - [`crash`]: the record of how a process was started, and crash files.
+//! - [`trigger`]: triggers, armed functions and posted calls in the arena.
+//! - [`control`]: the socket by which other processes change what a process records.
+//! - [`hub`]: the shared memory through which the processes of a recording get their arenas.
+//! - [`ect`]: the trace file.
+//! - [`site`]: the lists of sites in traced objects, and the notes that mark such objects.
+//! - [`site_set`]: sets of functions, for triggers and selections.
+//! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
+//! - [`dropped`]: counts of calls that are not recorded.
+//! - [`sched`]: scheduling events of the kernel.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
-//! This crate does no I/O, reads no clock and holds no policy. A change here changes
-//! `docs/format.md`, a version number below it, and leaves old files readable.
+//! This crate does no I/O, reads no clock and has no policy. If you change a format, change
+//! `docs/format.md` and the format's version, and keep old files readable.
 #![no_std]
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
@@ -47,7 +48,7 @@ pub mod xray_event;
 
 pub use wire::{Field, Wire};
 
-/// A text that is padded with zeros, or ended by one, without them.
+/// A text without the zeros that end or pad it.
 #[must_use]
 pub fn until_nul(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()

@@ -19,20 +19,20 @@ use crate::event::RECORD_MAX_PAYLOAD;
 pub const ARGUMENTS_MAX: usize = 10;
 /// Bits of an argument's type.
 pub const TYPE_BITS: u32 = 3;
-/// In the types: the record holds the format's text, as it isn't a literal.
+/// In the types: the record has the format's text, because it isn't a literal.
 pub const COPIED_FORMAT: u32 = 1 << 31;
-/// The most bytes of a text argument that are kept.
+/// Limit on the recorded bytes of a text argument.
 pub const TEXT_MAX: usize = 96;
-/// The most bytes of a format that are kept with [`COPIED_FORMAT`].
+/// Limit on the recorded bytes of a format, with [`COPIED_FORMAT`].
 pub const FORMAT_MAX: usize = 256;
-/// In a text's length: it was longer.
+/// In a text's length: the text was truncated.
 pub const TEXT_CUT: u32 = 1 << 31;
-/// In a text's length: there is none, as the pointer was null.
+/// In a text's length: there is no text, because the pointer was null.
 pub const TEXT_NULL: u32 = 1 << 30;
 
 /// Types of arguments.
 pub mod argument {
-    /// There is no such argument, and none behind it.
+    /// There is no such argument, and none after it.
     pub const NONE: u32 = 0;
     /// An integer of at most 32 bits.
     pub const INT32: u32 = 1;
@@ -42,8 +42,8 @@ pub mod argument {
     pub const DOUBLE: u32 = 3;
     /// A pointer.
     pub const POINTER: u32 = 4;
-    /// A C string's text. Passed to the runtime: a pointer to characters, whichever way it is
-    /// converted.
+    /// The text of a C string. When passed to the runtime: a pointer to characters, whether or not
+    /// the format converts it to text.
     pub const TEXT: u32 = 5;
 }
 
@@ -64,13 +64,14 @@ pub const fn with_type(types: u32, index: usize, to: u32) -> u32 {
     if index < ARGUMENTS_MAX { types & !(((1 << TYPE_BITS) - 1) << shift) | to << shift } else { types }
 }
 
-/// The bytes of a text that fit, where `used` payloads precede it and `after` arguments follow it.
+/// The number of a text's bytes that fit if `used` payloads precede it and `after` arguments
+/// follow.
 #[must_use]
 pub const fn text_room(used: usize, after: usize) -> usize {
     RECORD_MAX_PAYLOAD.saturating_sub(used + 1 + 2 * after) * 4
 }
 
-/// Payloads of a text with so many bytes.
+/// The number of payloads of a text with this many bytes.
 #[must_use]
 pub const fn text_payloads(bytes: usize) -> usize {
     1 + bytes.div_ceil(4)

@@ -1,5 +1,4 @@
-//! How traced objects list their patchable sites, and the notes by which host and linker
-//! distinguish what an object contains.
+//! The lists of sites in traced objects, and the ELF notes that show what such an object contains.
 
 use crate::wire::wire_struct;
 
@@ -20,8 +19,8 @@ pub const NOTE_MODULE: u32 = 2;
 pub const RUNTIME_ABI: u32 = 1;
 
 wire_struct! {
-    /// One site of mode `nops`: 5 bytes inside one aligned 8-byte word, or anywhere where its kind
-    /// is [`site_kind::RETURN`].
+    /// A site of mode `nops`: 5 bytes within one aligned 8-byte word. Sites of kind
+    /// [`site_kind::RETURN`] have no alignment.
     pub struct Site [12] {
         /// The site's address minus the address of this field.
         pub site: i32,
@@ -40,14 +39,14 @@ pub mod site_kind {
     pub const EXIT: u32 = 1;
     /// The function is about to jump into another.
     pub const TAIL_EXIT: u32 = 2;
-    /// The function is about to return, by a plain `ret` right behind the site: compiled, the site
-    /// itself begins with one.
+    /// The function is about to return, by a plain `ret` after the site. As compiled, the site
+    /// itself begins with `ret`.
     pub const RETURN: u32 = 3;
 }
 
 wire_struct! {
-    /// One entry of clang's `xray_fn_idx`: the sleds of the function whose id is the entry's
-    /// number, from 1.
+    /// An entry of clang's `xray_fn_idx`: the sleds of one function. The function's id is the
+    /// entry's number, from 1.
     pub struct XrayFunction [16] {
         /// The first sled's entry minus the address of this field.
         pub first: i64,
@@ -65,9 +64,9 @@ wire_struct! {
         pub function: i64,
         /// One of [`sled_kind`].
         pub kind: u8,
-        /// Set where the source asks for instrumentation always.
+        /// Not 0 if the source requests instrumentation always.
         pub always: u8,
-        /// 2.
+        /// Version of the entry: 2.
         pub version: u8,
         /// Zero.
         pub padding: [u8; 13],
@@ -82,7 +81,7 @@ pub mod sled_kind {
     pub const EXIT: u8 = 1;
     /// Tail exit, before a jump: `eb 09` and a 9-byte NOP.
     pub const TAIL_EXIT: u8 = 2;
-    /// Entry of a function whose first argument is to be logged; the same bytes as an entry.
+    /// Entry of a function whose first argument handlers get; the same bytes as [`ENTRY`].
     pub const ENTRY_LOG_ARGS: u8 = 3;
     /// Within a function: `eb 0f`, and code that calls `__xray_CustomEvent`.
     pub const CUSTOM_EVENT: u8 = 4;

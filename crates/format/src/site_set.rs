@@ -1,13 +1,14 @@
-//! The set of functions and conditions that `everycall resolve` writes and `EVERYCALL_TRIGGERS`
-//! names: triggers for programs that are started without `record`. `docs/format.md` has its layout.
+//! Site sets: functions of files, by address and build id. They are used for triggers of programs
+//! that are started without `record` (`everycall resolve` writes such a set, `EVERYCALL_TRIGGERS`
+//! names it), for triggers of clients, and for selections. `docs/format.md` has the layout.
 //!
 //! ```text
 //! SetHeader
-//! SetRule[rules]        the triggers, and what is kept of each
+//! SetRule[rules]        the triggers, and which calls each one keeps
 //! SetModule[modules]    files by their build ids
 //! SetSite[sites]        functions, module by module, in the order of their addresses
 //! ThrownType[types]     exceptions that triggers wait for
-//! texts                 the triggers as they were written, and the files' paths
+//! texts                 the triggers' texts, and the files' paths
 //! ```
 //!
 //! Readers treat a site set as untrusted input: [`SiteSet::parse`] checks every number before it is
@@ -16,21 +17,22 @@
 use crate::trigger::{RULES, SITES, TYPES, ThrownType};
 use crate::wire::{Wire, wire_struct};
 
-/// First bytes of such a file.
+/// First bytes of a site set.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"\x8fecset\r\n");
 /// Version of the format.
 pub const VERSION: u32 = 1;
-/// What the names of such files end with.
+/// File name extension of site sets.
 pub const ENDING: &str = ".ecs";
-/// Larger files are none.
+/// Limit on the bytes of a site set.
 pub const SIZE_MAX: u64 = 64 << 20;
 /// Limit on kept calls of one trigger.
 pub const KEEP_MAX: u32 = 1000;
-/// Rules of a selection.
+/// Limit on the rules of a selection.
 pub const SELECTION_RULES_MAX: u32 = 1 << 16;
-/// Modules of a set.
+/// Limit on the modules of a set.
 pub const MODULES_MAX: u32 = 4096;
-/// Functions of a set, once for each trigger: as many as have room in an arena.
+/// Limit on the functions of a set, counted once for each trigger: as many as have room in an
+/// arena.
 pub const SITES_MAX: u32 = SITES / 2;
 
 wire_struct! {
@@ -44,7 +46,7 @@ wire_struct! {
         pub header_size: u32,
         /// Bytes of the file.
         pub file_length: u64,
-        /// Bytes that threads may take beyond their rings while calls are open that may be kept.
+        /// Bytes that threads may take beyond their rings while calls of armed functions are open.
         pub memory: u64,
         /// Triggers.
         pub rules: u32,
@@ -56,10 +58,10 @@ wire_struct! {
         pub texts: u32,
         /// One of [`purpose`].
         pub purpose: u32,
-        /// A selection's: 1 if functions of files that aren't in the set are recorded. Else how
-        /// many types of exceptions there are.
+        /// In a selection: 1 if functions of files that aren't in the set are recorded. Otherwise
+        /// the number of exception types.
         pub others: u32,
-        /// CRC-32 of everything behind the header.
+        /// CRC-32 of everything after the header.
         pub payload_checksum: u32,
         /// CRC-32 of the header before this field.
         pub header_checksum: u32,
@@ -68,35 +70,35 @@ wire_struct! {
 
 /// [`SetHeader::purpose`].
 pub mod purpose {
-    /// It contains the functions that triggers name.
+    /// The set has the functions that triggers name.
     pub const TRIGGERS: u32 = 0;
-    /// It contains the functions that are recorded. Each rule's text is `+ PATTERN` or `- PATTERN`;
-    /// its other numbers are not used.
+    /// The set has the functions that are recorded. Each rule's text is `+ PATTERN` or `- PATTERN`;
+    /// the rule's other fields are not used.
     pub const SELECTION: u32 = 1;
-    /// Its functions are those that triggers of a client of the [control socket](crate::control)
-    /// name. Thresholds are ticks.
+    /// The set has the functions that a client of the [control socket](crate::control) arms. Its
+    /// thresholds are ticks.
     pub const LIVE: u32 = 2;
 }
 
 wire_struct! {
     /// A trigger.
     pub struct SetRule [64] {
-        /// Calls that take longer are kept, in nanoseconds; all bits set where no call is by its
-        /// time.
+        /// Calls that take longer are kept; in nanoseconds, not 0. All bits set if the time doesn't
+        /// matter.
         pub threshold_ns: u64,
-        /// At most one in so many nanoseconds; 0 for all.
+        /// Interval in nanoseconds in which at most one call is kept; 0 for no such limit.
         pub every_ns: u64,
-        /// At most so many, [`KEEP_MAX`] at most.
+        /// Limit on kept calls, from 1 to [`KEEP_MAX`].
         pub keep: u32,
         /// One of [`keep_by`].
         pub by: u32,
-        /// Functions that it names, those without room not included.
+        /// Functions that it names and that are in the set.
         pub functions: u64,
-        /// Where its text begins among the texts, and its bytes.
+        /// Where its text begins among the texts.
         pub text_offset: u32,
         /// Bytes of its text.
         pub text_length: u32,
-        /// Functions more that it names, for which there was no room in the set.
+        /// Further functions that it names, for which the set had no room.
         pub left_out: u64,
         /// A set of [`throws`].
         pub throws: u32,
@@ -107,23 +109,23 @@ wire_struct! {
     }
 }
 
-/// [`SetRule::throws`]: calls are kept in which exceptions are thrown.
+/// [`SetRule::throws`]: for which exceptions calls are kept when they are thrown.
 pub mod throws {
-    /// Of the types that name the rule.
+    /// Exceptions of the types in the set that list the rule.
     pub const TYPES: u32 = 1;
-    /// Of any type.
+    /// Exceptions of any type.
     pub const ANY: u32 = 2;
-    /// Wherever; else in calls of the rule's functions.
+    /// Wherever they are thrown. Without this flag: in calls of the rule's functions only.
     pub const ANYWHERE: u32 = 4;
 }
 
-/// [`SetRule::by`]: which calls stay where there are more.
+/// [`SetRule::by`]: which calls stay if there are more than [`SetRule::keep`].
 pub mod keep_by {
-    /// The slowest ones.
+    /// The slowest.
     pub const SLOWEST: u32 = 0;
-    /// The first ones.
+    /// The first.
     pub const FIRST: u32 = 1;
-    /// The newest ones.
+    /// The newest.
     pub const NEWEST: u32 = 2;
 }
 
@@ -148,11 +150,11 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// A function that a trigger names, by addresses as in the file.
+    /// A function that a trigger names. Addresses are those in the file.
     pub struct SetSite [24] {
         /// Its first address.
         pub start: u64,
-        /// The address behind it.
+        /// The address after it.
         pub end: u64,
         /// Index of the trigger.
         pub rule: u32,
@@ -161,18 +163,18 @@ wire_struct! {
     }
 }
 
-/// Why bytes are no set.
+/// Why bytes aren't a valid set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetError {
-    /// They are something else.
+    /// They aren't a set.
     NoSet,
-    /// They are one of another version.
+    /// They are a set of another version.
     Version(u32),
     /// They were truncated or changed, or are inconsistent.
     Damaged,
 }
 
-/// A set that makes sense.
+/// A set whose numbers were checked.
 #[derive(Clone, Copy, Debug)]
 pub struct SiteSet<'a> {
     header: SetHeader,
@@ -184,11 +186,11 @@ pub struct SiteSet<'a> {
 }
 
 impl<'a> SiteSet<'a> {
-    /// Reads a file of which `bytes` are all. `checksum`: the CRC-32 of bytes, as in zlib.
+    /// Parses a whole set. `checksum` returns the CRC-32 of bytes, as zlib's `crc32`.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The bytes aren't a valid set.
     pub fn parse(bytes: &'a [u8], checksum: impl Fn(&[u8]) -> u32) -> Result<SiteSet<'a>, SetError> {
         // The version comes first: another version may differ in everything else.
         let magic = bytes.get(..8).and_then(|magic| magic.try_into().ok()).map(u64::from_le_bytes);
@@ -258,7 +260,8 @@ impl<'a> SiteSet<'a> {
             && sites
     }
 
-    /// Whether a module's functions are in order, each trigger's apart from each other.
+    /// Whether a module's functions are ordered by address and then by trigger, and no two of them
+    /// overlap without being the same.
     fn are_in_order(&self, module: &SetModule) -> bool {
         let mut last = None;
         self.sites_of(module).all(|site| {
@@ -293,7 +296,7 @@ impl<'a> SiteSet<'a> {
         &self.header
     }
 
-    /// How many triggers there are.
+    /// The number of triggers.
     #[must_use]
     pub fn rule_count(&self) -> u32 {
         self.header.rules
@@ -326,8 +329,7 @@ impl<'a> SiteSet<'a> {
         self.raw_sites_of(module).chunks_exact(SetSite::SIZE).filter_map(SetSite::read)
     }
 
-    /// The functions of a module, as they are encoded: [`SetSite`]s in the order of their
-    /// addresses.
+    /// The encoded functions of a module: [`SetSite`]s in the order of their addresses.
     #[must_use]
     pub fn raw_sites_of(&self, module: &SetModule) -> &'a [u8] {
         let begin = (module.first_site as usize).saturating_mul(SetSite::SIZE);
@@ -336,7 +338,7 @@ impl<'a> SiteSet<'a> {
     }
 }
 
-/// The first `count` entries of `size` bytes, and the bytes behind them.
+/// The first `count` entries of `size` bytes, and the bytes after them.
 fn table(bytes: &[u8], count: u32, size: usize) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked((count as usize).checked_mul(size)?)
 }

@@ -1,4 +1,4 @@
-//! Triggers in the arena: which calls are to be kept.
+//! Triggers in the arena: armed functions, and the posted calls that met a condition.
 //!
 //! ```text
 //! ArenaHeader::triggers_at
@@ -10,14 +10,17 @@
 //! the same LIVE_AREAS times, each with room for LIVE_SITES sites: ArenaHeader::live_triggers_at
 //! ```
 //!
-//! The first of these areas belongs to the process that made the arena, the others to clients of
-//! the [control socket](crate::control) that arm functions while the process runs: the process
-//! gives each client an area, and takes it back when the client has disconnected.
+//! The first area belongs to the process that made the arena: the recorder, or the traced process
+//! itself, which has its triggers from a [set](crate::site_set). That process writes the area's
+//! rules and sites. The other areas are for clients of the [control socket](crate::control) that
+//! arm functions while the process runs. The traced process gives each client an area, writes its
+//! sites, and takes the area back when the client has disconnected.
 //!
-//! The process that made the arena writes rules and sites: the recorder, or the process itself from
-//! a [set](crate::site_set). The sites are in order of their code offsets. There is room for them
-//! twice: if sites are added, all of them are written into the other half, which becomes valid when
-//! [`TriggerHeader::sites`] says so. The traced process counts and posts calls: it takes a free
+//! The sites are in the order of their code offsets. There is room for two copies: new sites are
+//! written, with all others, into the half that isn't in use, and become valid when
+//! [`TriggerHeader::sites`] says so.
+//!
+//! The traced process counts calls that meet a condition, and posts them: it takes a free
 //! [`TriggeredCall`], fills it and marks it as posted in its state.
 
 use crate::event::{kind, record_word};
@@ -25,80 +28,79 @@ use crate::wire::{PAGE, wire_struct};
 
 /// Triggers in one arena.
 pub const RULES: u32 = 24;
-/// Calls that may wait for the process that keeps them.
+/// Posted calls that may wait for the process that keeps them.
 pub const CALLS: u32 = 64;
-/// Default room for sites, for both halves: functions that triggers name, once for each trigger. It
-/// is address space; only used parts take memory.
+/// Default room for sites, in both halves. A function has one site for each trigger that names it.
+/// Only used parts take memory.
 pub const SITES: u32 = 1 << 21;
 /// Where the rules begin, from the header.
 const RULES_OFFSET: u64 = 128;
 /// Where the calls begin, from the header.
 const CALLS_OFFSET: u64 = PAGE;
-/// Types of exceptions that triggers wait for, in one area.
+/// Limit on the exception types that an area's triggers wait for.
 pub const TYPES: u32 = 1024;
-/// Areas for triggers that others arm while the process runs.
+/// Areas for clients' triggers.
 pub const LIVE_AREAS: u32 = 4;
-/// Room for sites in each of them, for both halves.
+/// Room for sites in each of these areas, in both halves.
 pub const LIVE_SITES: u32 = 1 << 16;
-/// Where the types of exceptions begin, from the header.
+/// Where the exception types begin, from the header.
 const TYPES_OFFSET: u64 = 3 * PAGE;
 /// Where the sites begin, from the header.
 const SITES_OFFSET: u64 = 7 * PAGE;
-/// Bit of [`TriggerHeader::sites`].
+/// Bit of [`TriggerHeader::sites`] that says which half is valid.
 const SITES_HALF: u32 = 31;
-/// The code offset of an entry that is not a call.
+/// The code offset of an entry of [`CALLS`] that is not a call.
 pub const NO_CODE: u32 = u32::MAX >> 1;
 /// A threshold that no call exceeds.
 pub const NEVER: u64 = u64::MAX;
-/// [`TriggerHeader::grow_ticks`]: some 100 ms, because the process that keeps calls may have to
+/// [`TriggerHeader::grow_ticks`]: about 100 ms, because the process that keeps calls may have to
 /// wait for a CPU.
 pub const GROW_TICKS: u64 = 1 << 28;
-/// How long a posted call's segments wait for the process that keeps calls, which may have died:
-/// some 10 s.
+/// How long a posted call's segments wait for the process that keeps calls: about 10 s. That
+/// process may be dead.
 pub const WAIT_TICKS: u64 = 1 << 35;
 
 wire_struct! {
-    /// What belongs to all triggers.
+    /// The part that concerns all triggers of an area.
     pub struct TriggerHeader [128] {
-        /// The lowest threshold of all sites, in ticks; [`NEVER`] if none is armed. Exits of calls
-        /// that didn't take longer aren't checked.
+        /// The lowest threshold of all sites, in ticks; [`NEVER`] if there is none. Calls that took
+        /// no longer aren't checked.
         pub floor: u64,
         /// Number of sites; the highest bit is set if they are in the upper half of the room for
         /// them. See [`Sites`].
         pub sites: u32,
-        /// Rules that are there.
+        /// Number of rules.
         pub rules: u32,
         /// Changes when a call was posted.
-        pub bell: u32,
-        /// Segments that threads may take beyond their rings while matching calls are open, all
-        /// together.
+        pub doorbell: u32,
+        /// Segments that all threads together may take beyond their rings while calls of armed
+        /// functions are open.
         pub segments_allowed: u32,
-        /// Segments that they have taken so.
+        /// Segments that they have taken beyond their rings.
         pub segments_used: u32,
-        /// The value of [`TriggerHeader::bell`] when the process that keeps calls last read it,
-        /// once all calls posted by then are pinned or not wanted. While the two differ, and
-        /// [`TriggerHeader::posted`] is not longer ago than [`WAIT_TICKS`], threads keep their
+        /// The value of [`TriggerHeader::doorbell`] up to which the process that keeps calls has
+        /// pinned or rejected all posted calls. While the two differ, and
+        /// [`TriggerHeader::posted`] is no longer ago than [`WAIT_TICKS`], threads keep their
         /// segments.
         pub heard: u32,
-        /// Ticks for which all threads keep their oldest segments after a call was posted.
+        /// Ticks for which rings keep their contents after a call was posted.
         pub grow_ticks: u64,
-        /// When the process last continued although the recorder hadn't named a new module's
-        /// functions yet, in ticks; 0 once the recorder has noticed it.
+        /// When the process last continued before the recorder had matched a new module's
+        /// functions, in ticks; set to 0 when the recorder has read it.
         pub given_up: u64,
-        /// Since when the calls that have not been pinned wait: when the first of them was posted,
-        /// or when the process that keeps calls last checked, in ticks.
+        /// Since when posted calls wait, in ticks: when the first of them was posted, or when the
+        /// process that keeps calls last checked.
         pub posted: u64,
-        /// Counts how often the recorder has replaced all sites. A forked child takes it over with
-        /// the sites.
+        /// Times that the recorder has replaced all sites. A forked child copies it with the sites.
         pub generation: u32,
-        /// Of an area that clients get: not 0 while one has it. Else nothing in it counts.
+        /// In an area for clients: not 0 while a client has it. Otherwise the area is not in use.
         pub in_use: u32,
         /// Rules that wait for exceptions of any type, a bit for each.
         pub thrown: u32,
-        /// Rules that wait for exceptions wherever they are thrown; the others wait for those in
-        /// calls of their functions.
+        /// Rules that wait for exceptions wherever they are thrown, a bit for each. The others wait
+        /// for exceptions thrown in calls of their functions.
         pub thrown_anywhere: u32,
-        /// [`ThrownType`]s that are there.
+        /// Number of [`ThrownType`]s.
         pub thrown_types: u32,
         /// Zero.
         pub reserved: u32,
@@ -108,20 +110,20 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What belongs to one trigger.
+    /// A trigger.
     pub struct TriggerRule [64] {
-        /// Until then (ticks) calls are only counted ...
+        /// Ticks until which calls are only counted, unless they exceed [`TriggerRule::bar`].
         pub quiet_until: u64,
-        /// ... unless they took longer than this, in ticks.
+        /// Duration in ticks: see [`TriggerRule::quiet_until`].
         pub bar: u64,
-        /// Calls that took no longer than this, in ticks, are only counted, whenever they come.
+        /// Calls that took no longer than this, in ticks, are only counted, at any time.
         pub least: u64,
         /// Calls that met the condition.
         pub fired: u64,
-        /// Calls of these that met the condition and found no free entry.
+        /// Calls of these that were to be kept and found no free entry.
         pub missed: u64,
-        /// Functions that match but for which there was no room among the sites: their calls aren't
-        /// checked.
+        /// Functions that it names, but that were not armed for lack of room; if the process itself
+        /// counts them.
         pub not_armed: u64,
         /// Zero.
         pub reserved: [u64; 2],
@@ -129,7 +131,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// A call that met a condition.
+    /// A call that met a trigger's condition.
     pub struct TriggeredCall [96] {
         /// One of [`call_state`].
         pub state: u32,
@@ -147,23 +149,23 @@ wire_struct! {
         pub flags: u32,
         /// Zero.
         pub reserved: u32,
-        /// When it was entered.
+        /// When it was entered, ticks.
         pub start_ticks: u64,
-        /// When it was left.
+        /// When it ended, or was found to have ended, ticks.
         pub end_ticks: u64,
-        /// What it had to exceed, in ticks.
+        /// The threshold that it exceeded, in ticks.
         pub threshold: u64,
         /// Events that its thread wrote before its entry.
         pub events_before: u64,
-        /// The same up to its exit, that included.
+        /// Events that its thread wrote up to its exit, the exit included.
         pub events_after: u64,
         /// With [`call_flags::TAIL`]: when it, or the last function that it reached by tail calls,
-        /// jumped away, in ticks; otherwise 0.
+        /// jumped, in ticks; otherwise 0.
         pub jump_ticks: u64,
-        /// With [`call_flags::TAIL`]: the address to which that jump led; 0 where that isn't known.
+        /// With [`call_flags::TAIL`]: the address to which that jump led; 0 if it isn't known.
         pub target: u64,
-        /// With [`call_flags::TAIL`]: the code offset in front of that jump, from its exit; 0 if it
-        /// isn't known.
+        /// With [`call_flags::TAIL`]: the code offset of the exit at that jump; 0 if it isn't
+        /// known.
         pub jump_code: u32,
         /// Zero.
         pub reserved_too: u32,
@@ -172,30 +174,30 @@ wire_struct! {
 
 /// [`TriggeredCall::state`].
 pub mod call_state {
-    /// Nobody's.
+    /// The entry is free.
     pub const FREE: u32 = 0;
-    /// A thread fills it.
+    /// A thread is filling it.
     pub const FILLING: u32 = 1;
-    /// It is there.
+    /// It is complete.
     pub const POSTED: u32 = 2;
 }
 
 /// [`TriggeredCall::flags`].
 pub mod call_flags {
-    /// It was left by an exception or a jump; `end_ticks` is when that was noticed.
+    /// It was unwound; `end_ticks` is when that was detected.
     pub const UNWOUND: u32 = 1;
-    /// It is not a call: a snapshot of this moment was requested.
+    /// It is not a call: either a snapshot of this moment was requested, or (with [`THREW`]) no
+    /// call was open.
     pub const NO_CALL: u32 = 2;
-    /// It was kept at its entry: its end isn't known.
+    /// It was kept when it was entered: its end isn't known.
     pub const ENTERED: u32 = 4;
-    /// It ended by a jump into another function (a tail call), and the time behind that jump
-    /// counts.
+    /// It ended by a tail call, and the time after that counts.
     pub const TAIL: u32 = 8;
-    /// It took no longer than that: where the jump led to isn't traced, so all that is known is
-    /// that it had ended at `end_ticks`.
+    /// With [`TAIL`]: it took no longer than that. The jump's target isn't traced, so all that is
+    /// known is that it had ended by `end_ticks`.
     pub const AT_MOST: u32 = 16;
-    /// With both: no event shows yet that it has ended. The thread, the process or the recording
-    /// ended first.
+    /// With [`TAIL`] and [`AT_MOST`]: no event of its thread followed before the thread, the
+    /// process or the recording was over.
     pub const NO_NEXT: u32 = 32;
     /// It was kept when an exception was thrown in it: its end isn't known.
     pub const THREW: u32 = 64;
@@ -206,13 +208,13 @@ wire_struct! {
     pub struct TriggerSite [32] {
         /// Its first code offset.
         pub first: u32,
-        /// The code offset behind it.
+        /// The code offset after it.
         pub end: u32,
         /// Index of the rule.
         pub rule: u32,
         /// A set of [`site_flags`].
         pub flags: u32,
-        /// Calls that take longer are kept, in ticks; [`NEVER`] while it isn't armed.
+        /// Calls that take longer meet the condition, in ticks; [`NEVER`]: none do.
         pub threshold: u64,
         /// Zero.
         pub reserved_too: u64,
@@ -221,16 +223,16 @@ wire_struct! {
 
 /// [`TriggerSite::flags`].
 pub mod site_flags {
-    /// A call ends, for this trigger, where it jumps into another function.
+    /// For this trigger, a call ends at a tail call.
     pub const NO_TAIL: u32 = 1;
-    /// A call is kept when an exception is thrown in it. Such a site has no threshold.
+    /// Calls are kept when an exception is thrown in them. Such a site has no threshold.
     pub const THREW: u32 = 2;
 }
 
 wire_struct! {
-    /// A type of exceptions that triggers wait for.
+    /// An exception type that triggers wait for.
     pub struct ThrownType [16] {
-        /// [`type_hash`] of its name, as the C++ ABI has it in `std::type_info`.
+        /// [`type_hash`] of its name in `std::type_info`, without a leading `*`.
         pub hash: u64,
         /// The rules that wait for it, a bit for each.
         pub rules: u32,
@@ -239,38 +241,40 @@ wire_struct! {
     }
 }
 
-/// What a type is known by: the hash (FNV-1a) of its name.
+/// The hash by which a type is identified: FNV-1a of its name.
 #[must_use]
 pub fn type_hash(name: &[u8]) -> u64 {
     name.iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A call that has jumped away and may continue behind that jump takes two entries in a stack of
-/// open calls: its own, and one whose word is [`jump_word`] of the time of the jump. Neither is an
-/// open call: the trace has the call's exit. The second one's stamp is a set of these, with the
-/// lowest bits of the call's return address above them.
+/// Flags of an entry that stands for a jump.
+///
+/// A call that ended by a tail call which a trigger follows takes two entries of the open-call
+/// stack: its own, and one whose word is [`jump_word`] of the time of the jump. Neither is an open
+/// call: the trace has the call's exit. The stamp of the second entry is a set of these flags, with
+/// the lowest bits of the call's return address above them.
 pub mod jumped {
-    /// The call above may be the one that it jumped to, or a later one.
+    /// It is uncertain whether the call above is the one that the jump led to, or a later one.
     pub const UNSURE: u32 = 1;
-    /// The call above is the one that it jumped to.
+    /// The call above is the one that the jump led to, or may be.
     pub const PASSED: u32 = 2;
-    /// Triggers have had it.
+    /// Triggers have judged the call.
     pub const JUDGED: u32 = 4;
-    /// The return address begins here.
+    /// First bit of the return address.
     pub const RETURN_SHIFT: u32 = 3;
 }
 
-/// The low half of the word of an entry that describes a jump.
+/// The low half of the word of an entry that stands for a jump.
 pub const JUMPED: u32 = record_word(0, kind::TAIL_EXIT, 0, 0) as u32;
 
-/// See [`jumped`].
+/// The word of an entry that stands for a jump at `ticks`: see [`jumped`].
 #[must_use]
 pub const fn jump_word(ticks: u64) -> u64 {
     ticks << 32 | JUMPED as u64
 }
 
-/// Whether an entry of a stack of open calls is that of a jump; the one below it is the call that
+/// Whether an entry of the open-call stack stands for a jump. The entry below it is the call that
 /// jumped.
 #[must_use]
 pub const fn is_jump(word: u64) -> bool {
@@ -283,7 +287,7 @@ pub const fn rule_at(index: u32) -> u64 {
     RULES_OFFSET + index as u64 * size_of::<TriggerRule>() as u64
 }
 
-/// Where a type of exceptions is, from the header.
+/// Where an exception type is, from the header.
 #[must_use]
 pub const fn type_at(index: u32) -> u64 {
     TYPES_OFFSET + index as u64 * size_of::<ThrownType>() as u64
@@ -295,20 +299,19 @@ pub const fn call_at(index: u32) -> u64 {
     CALLS_OFFSET + index as u64 * size_of::<TriggeredCall>() as u64
 }
 
-/// The sites that count.
+/// The valid sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sites {
-    /// Which half of the room they lie in: 0 or 1.
+    /// The half of the room in which they are: 0 or 1.
     half: u32,
-    /// How many there are.
+    /// Number of sites.
     pub count: u32,
-    /// How many fit.
+    /// Number of sites that fit into a half.
     pub room: u32,
 }
 
 impl Sites {
-    /// What [`TriggerHeader::sites`] says, where there is room for `capacity` of them in both
-    /// halves.
+    /// Decodes [`TriggerHeader::sites`], if there is room for `capacity` sites in both halves.
     #[must_use]
     pub const fn of(word: u32, capacity: u32) -> Sites {
         let most = 1 << (SITES_HALF - 1);
@@ -317,27 +320,27 @@ impl Sites {
         Sites { half: word >> SITES_HALF, count: if count < room { count } else { room }, room }
     }
 
-    /// As many of `count` as fit into the other half, which is not in use.
+    /// The other half, which is not in use, with `count` sites, or as many of them as fit.
     #[must_use]
     pub const fn other(self, count: u32) -> Sites {
         Sites { half: self.half ^ 1, count: if count < self.room { count } else { self.room }, ..self }
     }
 
-    /// Where one of them is, from the header.
+    /// Where site `index` is, from the header.
     #[must_use]
     pub const fn at(self, index: u32) -> u64 {
         let before = self.half as u64 * self.room as u64 + index as u64;
         SITES_OFFSET + before * size_of::<TriggerSite>() as u64
     }
 
-    /// For [`TriggerHeader::sites`].
+    /// The value for [`TriggerHeader::sites`].
     #[must_use]
     pub const fn word(self) -> u32 {
         self.half << SITES_HALF | self.count
     }
 }
 
-/// Bytes for the triggers of an arena with `sites` sites.
+/// Bytes of an area with room for `sites` sites, in both halves.
 #[must_use]
 pub const fn area_size(sites: u32) -> u64 {
     if sites == 0 {

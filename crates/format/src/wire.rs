@@ -1,5 +1,5 @@
-//! Plain structures with a fixed little-endian layout, read and written field by field, so that no
-//! side needs `unsafe` or the host's own layout to take part.
+//! Plain structures with a fixed little-endian layout. They are read and written field by field, so
+//! neither side needs `unsafe` or depends on the host's layout.
 
 /// Bytes of a page, to which the parts of shared memory are aligned.
 pub const PAGE: u64 = 4096;
@@ -8,9 +8,9 @@ pub const PAGE: u64 = 4096;
 pub trait Field: Copy {
     /// Bytes that the field takes.
     const SIZE: usize;
-    /// The field from exactly [`Field::SIZE`] little-endian bytes.
+    /// Reads the field from exactly [`Field::SIZE`] little-endian bytes.
     fn get(bytes: &[u8]) -> Self;
-    /// The field into exactly [`Field::SIZE`] little-endian bytes.
+    /// Writes the field into exactly [`Field::SIZE`] little-endian bytes.
     fn put(self, bytes: &mut [u8]);
 }
 
@@ -51,12 +51,12 @@ impl<T: Field + Default, const N: usize> Field for [T; N] {
 pub trait Wire: Sized + Copy {
     /// Bytes that the structure takes.
     const SIZE: usize;
-    /// The structure from the first [`Wire::SIZE`] bytes; `None` where there are fewer.
+    /// Reads the structure from the first [`Wire::SIZE`] bytes; `None` if there are fewer.
     fn read(bytes: &[u8]) -> Option<Self>;
-    /// The structure into the first [`Wire::SIZE`] bytes.
+    /// Writes the structure into the first [`Wire::SIZE`] bytes.
     ///
     /// # Panics
-    /// Where `bytes` is shorter.
+    /// If `bytes` is shorter.
     fn write(&self, bytes: &mut [u8]);
 }
 
@@ -102,7 +102,7 @@ macro_rules! wire_struct {
             }
         }
 
-        // The declared size, the sum of the fields and the in-memory layout are the same number.
+        // The sum of the fields' sizes and the size in memory are the declared size.
         const _: () = assert!($size == 0 $(+ <$ty as $crate::Field>::SIZE)*);
         const _: () = assert!($size == size_of::<$name>());
 

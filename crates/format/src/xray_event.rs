@@ -5,11 +5,11 @@
 //! ```text
 //! first word   ticks, count
 //! payload 1    typed events only: the type's number
-//! next         bytes of the program's data
-//! following    the first of them, four each, little endian, padded with zeros
+//! next         number of bytes of the program's data
+//! following    the first of these bytes, four each, little endian, padded with zeros
 //! ```
 //!
-//! At most [`DATA_MAX`] bytes are recorded.
+//! At most [`DATA_MAX`] bytes of the data are recorded.
 
 use crate::event::{kind, payload_word, record_word};
 
@@ -33,8 +33,8 @@ impl EventRecord {
     }
 }
 
-/// The record of an event at `ticks`: custom, or of a type. `length` is that of all data, of which
-/// `data` is the beginning.
+/// The record of an event at `ticks`: a typed event if `of_type` is given, otherwise a custom
+/// event. `length` is the length of all data, of which `data` is the beginning.
 #[must_use]
 pub fn record(ticks: u64, of_type: Option<u32>, length: u32, data: &[u8]) -> EventRecord {
     let kind = if of_type.is_some() { kind::XRAY_TYPED_EVENT } else { kind::XRAY_CUSTOM_EVENT };
@@ -51,7 +51,7 @@ pub fn record(ticks: u64, of_type: Option<u32>, length: u32, data: &[u8]) -> Eve
     EventRecord { words, len }
 }
 
-/// An event's data, as its payloads carry it.
+/// An event's data that was decoded from payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     bytes: [u8; DATA_MAX],
@@ -59,7 +59,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// From the payloads behind the length; those beyond [`DATA_MAX`] bytes are ignored.
+    /// Decodes the payloads after the length; those beyond [`DATA_MAX`] bytes are ignored.
     #[must_use]
     pub fn from_payloads(length: u32, payloads: impl Iterator<Item = u32>) -> Data {
         let mut bytes = [0; DATA_MAX];

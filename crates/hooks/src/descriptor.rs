@@ -1,4 +1,4 @@
-//! What a traced object and the runtime of its process share.
+//! The structures that a traced object and the runtime of its process share.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -6,10 +6,10 @@ use everycall_ring::Control;
 
 /// The slow path of the runtime: `(what, control, slot, address, stack pointer, module)`.
 ///
-/// - `what`: a set of the flags in [`slow`];
+/// - `what`: a set of the flags in [`slow`], which say what happened;
 /// - `control`: the thread's control block, or null if it has none yet;
-/// - `slot`: the slot that the hook has reserved and not written, or null; exit hooks have written
-///   the ticks (its upper half) unless the clock's upper half has changed;
+/// - `slot`: the slot that the hook has reserved and not completed, or null. Exit hooks have
+///   written the ticks (the slot's upper half) unless the clock's upper half has changed;
 /// - `address`: an address in the function (sited and `fentry` hooks), or the function's own
 ///   address (`__cyg_profile`);
 /// - `stack_pointer`: comparable with those in the open-call stack;
@@ -17,26 +17,25 @@ use everycall_ring::Control;
 pub type SlowCall =
     unsafe extern "C" fn(u32, *const Control, *const AtomicU64, u64, u64, *const ModuleDescriptor);
 
-/// Number of stacks for the slow path.
+/// Number of stacks for the slow path, which all threads share.
 pub const SLOW_STACKS: usize = 512;
-/// Bytes of each stack. There is no guard between two of them, so the deepest chain of calls has to
-/// fit: the tests follow all chains. A handler of a signal that isn't blocked has the rest, several
-/// times as much. Only touched pages take memory.
+/// Bytes of each stack. There is no guard page between two of them, so the deepest chain of calls
+/// has to fit; a test follows all chains. What is left, several times as much, is for a handler of
+/// a signal that isn't blocked. Only touched pages take memory.
 pub const SLOW_STACK_SIZE: usize = 64 << 10;
 
-/// Bytes at the upper end of such a stack that hooks reserve for themselves and write without
-/// pushing. Valgrind treats popped memory as undefined, and would report accesses to it, so nothing
-/// else is pushed and popped there.
+/// Bytes at the upper end of such a stack that hooks use for themselves, without pushing or
+/// popping: valgrind treats popped memory as undefined, and would report accesses to it.
 pub const SLOW_FRAME_SIZE: usize = 288;
 
 /// Bytes that the runtime keeps for each thread in thread-local memory. Hooks read the first word.
 pub const THREAD_SLOT_SIZE: usize = 40;
 
-/// Where the thread-local memory names the control block of the thread's own stack.
+/// Offset, in that memory, of the address of the control block of the thread's own stack.
 pub const THREAD_HOME: usize = 8;
 
-/// The set of signals that are blocked in the slow path: all except `SIGSYS`. If a seccomp filter
-/// traps one of our system calls, the program's handler answers it. If that signal were blocked,
+/// The signals that are blocked in the slow path: all except `SIGSYS`. If the program's seccomp
+/// filter traps one of our system calls, the program's handler answers. If `SIGSYS` were blocked,
 /// the trap would end the program.
 pub const BLOCKED_SIGNALS: u64 = !(1 << 30);
 /// The bit of `SIGTRAP`, which isn't blocked while the thread single-steps itself
@@ -57,15 +56,15 @@ pub mod slow {
     pub const COUNT: u32 = 8;
 }
 
-/// The functions whose calls are counted and not recorded, by their code offsets. (Where all calls
-/// are, hooks find them by [`ModuleDescriptor::places`].) It is private memory of the
-/// process: each entry holds a code offset in its lower half and a place among the counts in its
-/// upper half. A function stands at the first free entry from its hash on; there is no hole before
-/// it. All zero is an empty map.
+/// A hash map of the functions whose short calls are counted, in private memory of the process. (If
+/// all calls are counted, hooks find the counts by [`ModuleDescriptor::places`].) An entry has a
+/// code offset in its lower half and a place among the counts in its upper half. A function has the
+/// first entry, from its hash on, that was free; entries are never emptied, so a search ends at the
+/// first empty one. All zero is an empty map.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ShortMap {
-    /// Not 0: no function gets a place any more.
+    /// Not 0: no further function gets a place.
     pub is_full: AtomicU32,
     /// Places that were given, without place 0.
     pub places: AtomicU32,
@@ -79,7 +78,7 @@ pub mod short_map {
 
     /// Values of the hash. At most half as many entries are ever used.
     const HASHES: u32 = 2 * FUNCTIONS;
-    /// Entries: some more, as a search doesn't go on at the first one.
+    /// Number of entries. There are more than hashes, because a search doesn't wrap around.
     pub const SIZE: u32 = HASHES + 64;
     /// The hash is the upper bits of a product with this.
     pub const FACTOR: u32 = 0x9e37_79b1;
@@ -87,14 +86,14 @@ pub mod short_map {
     pub const SHIFT: u32 = u32::BITS - HASHES.ilog2();
 }
 
-/// [`ModuleDescriptor::on`]: calls are counted and not recorded. A process has it in all its modules
-/// that are on, or in none.
+/// [`ModuleDescriptor::on`]: calls are counted and not recorded. A process sets it in all
+/// modules that are on, or in none.
 pub const COUNTS: u64 = 2;
 /// [`ModuleDescriptor::on`]: all calls are counted.
 pub const COUNT_ALL: u64 = COUNTS | 1;
 
-/// A traced object. It is blank in the object's zeroed memory. Its initialiser fills in what the
-/// object knows, and the runtime fills in the rest when it registers the object.
+/// The descriptor of a traced object. At first it is all zero. The object's initialiser fills in
+/// what the object knows, and the runtime fills in the rest when it registers the object.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ModuleDescriptor {
@@ -109,13 +108,14 @@ pub struct ModuleDescriptor {
     /// - 0: nothing;
     /// - 1: record everything;
     /// - [`COUNT_ALL`]: count everything;
-    /// - otherwise: record functions that are set in the bits at this address, one for each byte of
-    ///   the object; with [`COUNTS`] in it, count them. The bits stay as long as the object is loaded.
+    /// - otherwise: the address of bits, one for each byte of the object: record the functions
+    ///   whose bits are set, or count them if [`COUNTS`] is set in the address. The bits stay as
+    ///   long as the object is loaded.
     pub on: AtomicU64,
     /// The runtime's slow path.
     pub slow: AtomicU64,
-    /// The list of stacks for the slow path: [`SLOW_STACKS`] words, each the highest address of an
-    /// unused stack, or 0.
+    /// Address of the list of stacks for the slow path: [`SLOW_STACKS`] words, each the highest
+    /// address of an unused stack, or 0.
     pub slow_stacks: AtomicU64,
     /// First address of the object, for hooks that get addresses.
     pub start: AtomicU64,
@@ -128,9 +128,10 @@ pub struct ModuleDescriptor {
     pub index: AtomicU32,
     /// The object's ELF header in memory.
     pub elf_header: AtomicU64,
-    /// Sites of mode `nops`: the first one, and the end of the last. 0 if there are none.
+    /// Sites of mode `nops`: address of the first one, and of the end of the last. 0 if there are
+    /// none.
     pub sites: [AtomicU64; 2],
-    /// XRay sleds: the first one, and the end of the last. 0 if there are none.
+    /// XRay sleds: address of the first one, and of the end of the last. 0 if there are none.
     pub sleds: [AtomicU64; 2],
     /// The object's entry hook.
     pub entry_hook: AtomicU64,
@@ -141,15 +142,15 @@ pub struct ModuleDescriptor {
     pub tail_exit_hook: AtomicU64,
     /// The object's entry hook in processes that count.
     pub count_hook: AtomicU64,
-    /// There, what added to the address that a function's entry hook gets is that of a `u32`: where
-    /// the function's count is, in bytes from the beginning of a thread's counts. 0: it has none yet.
-    /// (The addresses of two functions are at least five bytes apart, as there is the call of a hook
-    /// in each, so these words don't overlap.)
+    /// In processes that count, the distance from a function's address, as its entry hook gets it,
+    /// to a `u32`: the offset of the function's count in a thread's counts, in bytes; 0 if the
+    /// function has none yet. (The addresses of two functions are at least five bytes apart,
+    /// because each contains the call of a hook. So these words don't overlap.)
     pub places: AtomicU64,
 }
 
-/// A callback of the program that takes bytes: `(context, bytes, count)`. If it returns anything
-/// but 0, writing stops.
+/// A callback of the program that takes bytes: `(context, bytes, count)`. Writing stops if it
+/// doesn't return 0.
 pub type ByteSink = unsafe extern "C" fn(*mut c_void, *const u8, usize) -> i32;
 
 /// How modules and the program itself find the runtime of their process: the dynamic symbol
@@ -165,7 +166,7 @@ pub struct RuntimeTable {
     pub size: u32,
     /// Registers a module: assigns its range of the code space, and switches its sites on.
     pub register: unsafe extern "C" fn(*const ModuleDescriptor),
-    /// The module is about to be unloaded.
+    /// Unregisters a module that is about to be unloaded.
     pub unregister: unsafe extern "C" fn(*const ModuleDescriptor),
 
     /// `(class, has a value, name, value, frame)`: a label, instant or span of the calling thread.
@@ -173,11 +174,11 @@ pub struct RuntimeTable {
     pub mark: unsafe extern "C" fn(u32, u32, *const u8, u64, u64) -> i32,
     /// Ticks per second.
     pub ticks_per_second: unsafe extern "C" fn() -> u64,
-    /// `(record, frame)`: leaves the calling thread out, or records it again.
+    /// `(record, frame)`: excludes the calling thread, or records it again.
     pub record_thread: unsafe extern "C" fn(u32, u64) -> i32,
     /// `(record, frame)`: switches tracing off or on for the process.
     pub record_process: unsafe extern "C" fn(u32, u64) -> i32,
-    /// Bytes of the calling thread's ring.
+    /// `(bytes)`: sets the size of the calling thread's ring.
     pub ring_size: unsafe extern "C" fn(u64) -> i32,
     /// `(since, result)`: takes a snapshot of all threads, from `since` (ticks) on. Stores its
     /// handle in `result`.
@@ -192,7 +193,8 @@ pub struct RuntimeTable {
     ///
     /// - something is thrown (`label::THROW`);
     /// - a handler or a cleanup is entered (`CATCH`, `CLEANUP`);
-    /// - the program jumps (0).
+    /// - the program jumps (0);
+    /// - further events, which `entry::unwinding` of the runtime lists.
     ///
     /// *Stack pointer* is the one with which the program continues, or the one at the throw. *Name*
     /// is the exception's type as the C++ ABI writes it, or null; for a cleanup, it is its
@@ -201,9 +203,9 @@ pub struct RuntimeTable {
 
     /// `(what, low, size, name)`, from the kit's wrappers and `everycall.h`:
     ///
-    /// - 0: something new begins on a stack, unless the caller runs it;
-    /// - 1: its memory isn't a stack any more;
-    /// - 2: the context that the caller runs has this name.
+    /// - 0: registers a stack, on which something new begins unless the caller runs on it;
+    /// - 1: unregisters a stack;
+    /// - 2: names the fiber that the caller runs.
     ///
     /// *Name* may be null.
     pub fiber: unsafe extern "C" fn(u32, u64, u64, *const u8) -> i32,
@@ -217,12 +219,12 @@ pub struct RuntimeTable {
     /// or to catch. The stack pointer is lower than the frame's if arguments have been pushed.
     pub landing: unsafe extern "C" fn(u32, u64, *const u8, u64),
 
-    /// `(nanoseconds)`: calls that take less and call nothing that is recorded are dropped from now
-    /// on; 0: every call is recorded.
+    /// `(nanoseconds)`: from now on, calls that take less and call nothing that is recorded are
+    /// dropped. 0: every call is recorded.
     pub min_duration: unsafe extern "C" fn(u64) -> i32,
 
-    /// `(operation, object, ...)`, from the kit's XRay interface (`wrappers/xray.c`): its functions,
-    /// and the events for which a handler may be set.
+    /// `(operation, object, ...)`, from the kit's XRay interface (`wrappers/xray.c`): for
+    /// its functions, and for events for which a handler may be set.
     pub xray: unsafe extern "C" fn(u32, *mut XrayObject, u64, u64, u64) -> u64,
 
     /// Not 0 while tracing is off for the process. The header reads it in place of a call.
@@ -235,19 +237,19 @@ pub struct RuntimeTable {
     pub log: unsafe extern "C" fn(*const u8, u32, *const u64, u64) -> i32,
 }
 
-/// An object that contains the kit's XRay interface. Its hooks read the first fields.
+/// An object that contains the kit's XRay interface. The object's hooks read the first fields.
 #[repr(C)]
 #[derive(Debug)]
 pub struct XrayObject {
-    /// Not 0: a handler is set, so events come to the runtime first.
+    /// Not 0: a handler is set, so hooks call the runtime before they record.
     pub active: AtomicU64,
-    /// How its hooks save registers: three words of their own.
+    /// Three words that the hooks use to save registers.
     pub saving: [AtomicU64; 3],
     /// The object's [`ModuleDescriptor`].
     pub module: AtomicU64,
     /// Section `xray_fn_idx`: its beginning and end. 0 if there is none.
     pub functions: [AtomicU64; 2],
-    /// One more than its number, once it is registered.
+    /// Its number, plus 1; 0 before it is registered.
     pub number: AtomicU64,
 }
 
@@ -257,14 +259,14 @@ pub struct XrayObject {
 pub struct XrayCall {
     /// The handler to call, or 0.
     pub handler: u64,
-    /// First the hook's stack pointer, then what the thread's word was that tells of handlers that
-    /// run.
+    /// The hook's stack pointer. The runtime replaces it by the stack pointer of
+    /// the hook whose handler was running before, which is restored afterwards, or by 0.
     pub before: u64,
     /// The function's id.
     pub id: u32,
     /// The type of the event, as XRay numbers them.
     pub kind: u32,
-    /// Not 0: the handler takes the function's first argument, too.
+    /// Not 0: the handler also takes the function's first argument.
     pub has_argument: u32,
     /// Not 0: the event is recorded.
     pub is_recorded: u32,

@@ -1,21 +1,22 @@
-//! All assembly of the traced side. There is one folder for each architecture, with the same names
-//! in each.
+//! All assembly of the traced side. There is one folder for each architecture; all folders offer
+//! the same names.
 //!
 //! Each traced object carries a copy of the hooks under hidden names, next to its
-//! [`ModuleDescriptor`], from which they read the object's range of the code space. So no procedure
-//! linkage tables, symbol lookups or options slow them down, and a module with a blank descriptor
-//! is off.
+//! [`ModuleDescriptor`], from which the hooks read the object's range of the code space. So they
+//! need no procedure linkage table and no symbol lookup. An object with a blank descriptor is off.
 //!
 //! The fast path of a hook:
 //!
 //! ```text
-//! control block of this thread (thread-local slot)      none -> slow path
-//! is the stack that block's?                            the thread is left out -> return; another one -> slow path
+//! find this thread's control block (thread-local slot)   none -> slow path
+//! compare the stack pointer with the block's bounds      another stack -> slow path
+//!                                                        thread excluded -> return
 //! read the clock
-//! reserve a slot                                        beyond the end -> slow path
-//!                                                       upper half of the clock changed -> slow path
-//! entry: push {word, stack pointer, upper half}         frames below are dead -> slow path
-//! exit:  top of the open calls is this frame            not this frame -> slow path
+//! reserve a slot                                         beyond the end -> slow path
+//! compare the clock's upper half                         changed -> slow path
+//! entry: push {word, stack pointer, upper half}          dead frames below -> slow path
+//! exit:  compare the innermost open call's frame         another frame -> slow path
+//! exit:  compare the call's time with the floor          longer -> drop the call, or slow path
 //! write the word
 //! exit:  pop
 //! ```
@@ -25,8 +26,8 @@
 //! - The clock is read before the slot is reserved, and its upper half is compared afterwards. So a
 //!   word always belongs to the last epoch recorded before its slot.
 //! - An entry is pushed before its word is written, and an exit's word is written before the entry
-//!   is popped. So a signal handler that jumps away in between leaves one frame too many, never one
-//!   too few. Dead frames are found by their stack pointers.
+//!   is popped. So a signal handler that jumps away in between leaves one open call too many, never
+//!   one too few. Its stack pointer shows that its frame is dead.
 //!
 //! Hooks preserve every general register and use no other registers. They don't change `errno`, the
 //! direction flag, MXCSR or the x87 control word either. The slow path also preserves the lower

@@ -198,8 +198,8 @@ impl LiveArena {
     }
 
     /// Counts segments given back; a futex.
-    pub(crate) fn pool_bell(&self) -> &AtomicU32 {
-        self.field(offset_of!(ArenaHeader, pool_bell))
+    pub(crate) fn pool_doorbell(&self) -> &AtomicU32 {
+        self.field(offset_of!(ArenaHeader, pool_doorbell))
     }
 
     /// Threads that wait for segments.

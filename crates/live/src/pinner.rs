@@ -76,9 +76,9 @@ impl<'a> Pinner<'a> {
     /// Unpins it, and wakes threads that wait for segments.
     pub fn release(&self, index: u32) {
         if self.arena.pool().release(index, self.bit()) && self.arena.pool_waiters().load(Acquire) != 0 {
-            let bell: &AtomicU32 = self.arena.pool_bell();
-            bell.fetch_add(1, Release);
-            let _ = futex::wake(bell, futex::Flags::empty(), u32::MAX >> 1);
+            let doorbell: &AtomicU32 = self.arena.pool_doorbell();
+            doorbell.fetch_add(1, Release);
+            let _ = futex::wake(doorbell, futex::Flags::empty(), u32::MAX >> 1);
         }
     }
 

@@ -3,10 +3,10 @@
 //! # Safety
 //!
 //! The words are atomics, so other threads may read them meanwhile. For Rust, the string
-//! instruction stores zeros into them in an unknown order. The processor stores aligned words or
-//! larger units, after the stores before it and before those that follow (Intel SDM, volume 3,
-//! "Fast-String Operation and Out-of-Order Stores"; AMD APM, volume 2, 7.1). The ring needs no
-//! more: between the two fences, any order will do.
+//! instruction stores zeros into the words in an unknown order. The processor stores aligned words
+//! or larger units, after all stores before the instruction and before all stores after it (Intel
+//! SDM, volume 3, "Fast-String Operation and Out-of-Order Stores"; AMD APM, volume 2, 7.1). That is
+//! enough: the ring clears between two fences, where any order is allowed.
 #![allow(unsafe_code)] // One instruction, a fifth of the loop's time.
 
 use crate::primitive::AtomicU64;

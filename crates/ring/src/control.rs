@@ -1,5 +1,5 @@
-//! The control block: a thread's data for its hooks, in one cache line. A fiber has one, too: here,
-//! *thread* includes fibers.
+//! The control block: a thread's data for its hooks. What each hook needs is in its first cache
+//! line. A fiber has a control block, too: here, *thread* includes fibers.
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,8 +18,8 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 ///
 /// After its own writes to these fields, the owner checks whether it must revert them.
 ///
-/// Hooks use the fields of the first line by offset. If you change them, the hooks' assembly
-/// follows (`offset_of!`), and its golden disassembly must be updated.
+/// Hooks access fields by their offsets (`offset_of!`). If you move a field, update the hooks'
+/// golden disassembly.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Control {
@@ -43,10 +43,10 @@ pub struct Control {
     pub slot: AtomicU32,
     /// Calls open beyond `open_limit`.
     pub deep: AtomicU32,
-    /// Exits of calls that took at least so many ticks leave the hook's straight way: a
-    /// [trigger](everycall_format::trigger) may concern them, or, if this is 0, they may be
-    /// [dropped](everycall_format::dropped). (For calls of 2^32 ticks and more, only the remainder
-    /// is compared; their exits take the slow path anyway.)
+    /// Exits of calls that took at least this many ticks leave the fast path: a
+    /// [trigger](everycall_format::trigger) may want such a call, or (then this is 0) the call may
+    /// have to be [dropped](everycall_format::dropped). (For calls of 2^32 ticks and more, only the
+    /// low half is compared; their exits take the slow path anyway.)
     pub floor: AtomicU32,
     /// Index in the open-call stack, plus 1, of the outermost call of an armed function that was
     /// open at the last check.
@@ -94,17 +94,17 @@ pub struct Control {
     pub looked_depth: AtomicU32,
     /// Events at that check.
     pub looked_events: AtomicU64,
-    /// When the program announced the thread's end, ticks; 0 before. Triggers have received the
-    /// calls that were open then and exceeded their thresholds.
+    /// When the program announced the thread's end, ticks; 0 before. The calls that were open then
+    /// and exceeded a trigger's threshold have been posted.
     pub ending: AtomicU64,
 
-    /// The stack's true lower end, as far as known: `stack_low` is above it if other stacks are
-    /// within this one.
+    /// The stack's lower end, as far as known. `stack_low` is above it if other stacks are within
+    /// this one.
     pub stack_end: AtomicU64,
-    /// The thread that runs the stack ([`running`]), or the time when it was left, ticks; 0 before
-    /// it first ran.
+    /// The thread that runs the stack ([`running`]), or the time when the stack was suspended,
+    /// ticks; 0 before it first ran.
     pub runner: AtomicU64,
-    /// When the stack, now resumed, was left, ticks, until the GAP record is written; otherwise 0.
+    /// When the stack, now resumed, was suspended, ticks. 0 once the GAP record is written.
     pub resumed: AtomicU64,
     /// Number of the fiber whose stack this is; 0 for a thread's own.
     pub fiber: AtomicU32,
@@ -114,8 +114,8 @@ pub struct Control {
     /// alternate stack above the stack that it interrupted; 0 if there is none. While it is open,
     /// every event takes the slow path.
     pub handler: AtomicU32,
-    /// Calls in the open-call stack that have jumped away and that triggers still follow: they
-    /// take two entries each, and aren't open calls.
+    /// Calls in the open-call stack that ended by tail calls which triggers still follow. They take
+    /// two entries each, and aren't open calls.
     pub jumps: AtomicU32,
     /// An address in an exception handler that has begun in a frame that inlined calls share,
     /// otherwise 0. Some of those calls may have been unwound; the next event, which takes the slow
@@ -131,24 +131,24 @@ pub struct Control {
     /// some time after that.
     pub thread: AtomicU64,
 
-    /// Calls that took less, in ticks, and contain no call that is in the ring are dropped; 0:
-    /// none. Only the owner writes it. While it isn't 0, `floor` is not 0 either.
+    /// Calls that took less, in ticks, and called nothing that is in the ring are dropped; 0 if no
+    /// call is. Only the owner writes it. While it isn't 0, `floor` is 0.
     pub short: AtomicU32,
-    /// What `floor` is without that: the lowest threshold of all triggers.
+    /// The value of `floor` while no calls are dropped: the lowest threshold of all triggers.
     pub trigger_floor: AtomicU32,
     /// Address of the process's table of functions whose short calls are counted.
     pub short_map: AtomicU64,
     /// Address of this slot's counts of short calls.
     pub short_counts: AtomicU64,
-    /// Address of the open-call entry of the jump that was followed last.
+    /// Address of the open-call entry that stands for the jump that was followed last.
     pub jump: AtomicU64,
-    /// When the function it jumped to last made a jump itself, ticks.
+    /// When that call, or the last function that it reached by tail calls, jumped, ticks.
     pub jump_ticks: AtomicU64,
-    /// Where to, as far as that is known; otherwise 0.
+    /// The address to which that jump led; 0 if it isn't known.
     pub jump_target: AtomicU64,
-    /// The code offset in front of that jump; 0 if it is in no module.
+    /// The code offset of the exit at that jump; 0 if it is in no module.
     pub jump_code: AtomicU32,
-    /// The number of events when the exception was thrown that is being passed up, its low half.
+    /// Low half of the number of events when the present exception was thrown; 0 if none is known.
     pub raised: AtomicU32,
 }
 
@@ -173,18 +173,18 @@ pub mod state {
 
 /// [`Control::left_out`].
 pub mod left_out {
-    /// The thread isn't left out.
+    /// The thread isn't excluded.
     pub const NO: u32 = 0;
-    /// The program leaves this thread out.
+    /// The program has excluded this thread.
     pub const YES: u32 = 1;
-    /// The same, and no other stack lies within its own: `stack_low` is beyond every address, and
-    /// hooks that find a stack pointer below it return before they read the clock, if it is from
-    /// `stack_end` on and below `stack_high`.
+    /// As [`YES`], and no other stack lies within its own. `stack_low` is above every address, so
+    /// every hook branches there; a hook whose stack pointer is from `stack_end` to below
+    /// `stack_high` returns before it reads the clock.
     pub const AT_ONCE: u32 = 2;
 }
 
 impl Control {
-    /// Lets the hooks of a blank control block return at once.
+    /// Makes hooks that find this blank control block return at once.
     pub fn turn_off(&self) {
         self.floor.store(u32::MAX, Ordering::Relaxed);
         self.trigger_floor.store(u32::MAX, Ordering::Relaxed);

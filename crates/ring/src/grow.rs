@@ -1,16 +1,16 @@
 //! The request to all threads not to overwrite their oldest segments for a moment, because a
 //! process is about to pin them.
 //!
-//! Several processes may request this at the same time, each for its own time; the first to finish
-//! must not end the request of the others. So the arena's `grow_until` holds both the time and the
-//! number of requests: its low byte is the count, and as a time its value is wrong by less than 256
-//! ticks. The last requester withdraws the request. A requester that dies stays counted: then the
-//! request ends by its time.
+//! Several processes may request this at the same time, each for its own duration. The first to
+//! finish must not end the requests of the others. So the arena's `grow_until` holds both the time
+//! and the number of requests: its low byte is the number, which makes the time wrong by less than
+//! 256 ticks. The last requester withdraws the request. A requester that dies stays counted: then
+//! the request expires.
 
 use crate::pool::Pool;
 use crate::primitive::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
-/// The byte that counts requests. If it is full, the request ends only by its time.
+/// The byte that counts requests. At its highest value, the requests only expire.
 const REQUESTS: u64 = 0xff;
 
 /// A request; withdrawn when dropped.

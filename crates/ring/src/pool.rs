@@ -53,7 +53,7 @@ pub struct Pool<'a> {
     pub base: u64,
     /// Words of a segment; a power of two.
     pub segment_words: usize,
-    /// Segments taken from the pool's end so far.
+    /// Segments taken from the pool's end so far; later ones were never written.
     pub taken: &'a AtomicU32,
     /// Returned segments: a [`FreeList`].
     pub free: &'a AtomicU64,
@@ -66,7 +66,7 @@ pub struct Pool<'a> {
     /// Time (ticks) until which rings take new segments rather than their oldest:
     /// [`crate::GrowRequest`].
     pub grow_until: &'a AtomicU64,
-    /// Number of segments with memory, from the first one on, if not all have memory.
+    /// Number of segments with disk space, from the first one on. `None` if all have memory.
     pub room: Option<&'a AtomicU32>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Pool<'a> {
         (self.segment_words * everycall_format::event::WORD_SIZE) as u64
     }
 
-    /// Takes a segment for a ring that has room for it. `None` if the pool is empty.
+    /// Takes a segment for a ring below its limit. `None` if the pool is empty.
     #[must_use]
     pub fn take(&self) -> Option<Taken> {
         let taken = self.take_given_back().or_else(|| {
@@ -103,7 +103,7 @@ impl<'a> Pool<'a> {
         Some(taken)
     }
 
-    /// Takes a segment beyond the rings' limit. `None` if too many are pinned.
+    /// Takes a segment for a ring at its limit. `None` if too many segments are in use.
     #[must_use]
     pub fn take_extra(&self) -> Option<Taken> {
         let allowed = self.ring_segments.load(Relaxed).saturating_add(self.extra);
@@ -152,7 +152,7 @@ impl<'a> Pool<'a> {
         is_last
     }
 
-    /// Takes segment `index` from its owner for its next use, if no other has pinned it.
+    /// Takes segment `index` from its owner for its next use, if no process has pinned it.
     pub(crate) fn reuse(&self, index: u32) -> bool {
         self.entries.get(index as usize).is_some_and(|entry| {
             entry.pins.compare_exchange(pinned_by::OWNER, pinned_by::CLEARING, AcqRel, Relaxed).is_ok()
@@ -177,7 +177,7 @@ impl<'a> Pool<'a> {
         entry.written.store(self.segment_size(), Relaxed);
     }
 
-    /// Allows it to be pinned from here on.
+    /// Allows segment `index` to be pinned from now on.
     pub(crate) fn open(&self, index: u32) {
         if let Some(entry) = self.entries.get(index as usize) {
             entry.pins.store(pinned_by::OWNER, Release);

@@ -16,23 +16,23 @@ pub const SEGMENT_RECORD_WORDS: usize = 4;
 /// spare words suffice for this number of hooks, each interrupted there by the next.
 pub const SPARE_WORDS: usize = 8;
 
-/// [`Control::position`] of a suspended ring: no slot's address. Hooks still add to it.
+/// [`Control::position`] of a suspended ring. It is odd, so it is no slot's address, whatever hooks
+/// add to it.
 const ODD: u64 = 1;
 
 const SPARE_BYTES: u64 = (SPARE_WORDS * WORD_SIZE) as u64;
 
-/// The most segments that are returned at a time, so that a thread that has many doesn't pause
-/// long.
+/// Limit on the segments that are returned at a time, so that a thread with many of them doesn't
+/// pause for long.
 const GIVE_BACK_MAX: u32 = 16;
 
 /// What to do if the pool has no segment for a ring that may have one more, or for a ring whose
 /// oldest segment others have pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Fail, so that the caller can enlarge the pool, rather than take the oldest of a ring that
-    /// may have more.
+    /// Fail if the ring may have one more segment, so that the caller can enlarge the pool.
     Ask,
-    /// Take the oldest nevertheless: those who pinned it lose its events.
+    /// Take the oldest segment nevertheless: processes that pinned it lose its events.
     Overwrite,
     /// Fail; the caller tries again later.
     Wait,
@@ -44,10 +44,11 @@ pub enum Shortage {
 pub enum Size {
     /// No segment is needed: the ring shrinks to its limit.
     Limit,
-    /// Segments with any event after the thread's first so many are needed. The ring doesn't grow
-    /// for them, and overwrites its oldest ones.
+    /// Segments with events after the thread's first so many are needed. The ring keeps the
+    /// segments that it has, but doesn't grow: it overwrites its oldest.
     Stay(u64),
-    /// The same, but the ring grows while its oldest segment is needed and the pool has others.
+    /// As [`Size::Stay`], but the ring grows while its oldest segment is needed and the pool has
+    /// others.
     Grow(u64),
 }
 
@@ -108,8 +109,8 @@ impl<'a> Ring<'a> {
         true
     }
 
-    /// Ends the segment. Fills its unused words with fillers, so that zero words are always lost
-    /// events. `pinned_for_recorder`: pins it until the recorder has stored it.
+    /// Ends the segment. Fills its unused words with fillers, so that each zero word is a lost
+    /// event. `pinned_for_recorder`: pins the segment until the recorder has stored it.
     pub fn close(&self, ticks: u64, pinned_for_recorder: bool) {
         let control = self.control;
         if control.closed.swap(1, Relaxed) != 0 {
@@ -207,7 +208,7 @@ impl<'a> Ring<'a> {
         self.pool.release(oldest, pinned_by::OWNER);
     }
 
-    /// Takes the oldest segment off the ring's list.
+    /// Removes the oldest segment from the ring's list.
     fn forget_oldest(&self) -> u32 {
         let control = self.control;
         let oldest = control.oldest.load(Relaxed);
@@ -228,7 +229,7 @@ impl<'a> Ring<'a> {
             let _ = self.pool.pin(current, pinned_by::RECORDER);
         }
         if let Some(entry) = self.pool.entries.get(current as usize) {
-            // A hook that was interrupted may have written beyond the position.
+            // An interrupted hook may have written beyond the position.
             let used = self.cursor().load(Relaxed).saturating_sub(self.pool.address(current));
             entry.written.store((used + SPARE_BYTES).min(self.pool.segment_size()), Relaxed);
         }
@@ -264,9 +265,9 @@ impl<'a> Ring<'a> {
         self.control.segment.load(Relaxed)
     }
 
-    /// Entries and exits that the thread has written, including those missing in their slots. (A
-    /// slot that was given up while its hook was interrupted, and that the hook then writes
-    /// nevertheless, isn't counted.)
+    /// Number of entries and exits that the thread has written, including events that were lost
+    /// because their slots stayed empty. (A slot that was given up while its hook was interrupted,
+    /// and that the hook then writes nevertheless, isn't counted.)
     #[must_use]
     pub fn events(&self) -> u64 {
         match self.control.closed.load(Relaxed) {
@@ -289,16 +290,16 @@ impl<'a> Ring<'a> {
         // The mark comes first, so that the segment can't be pinned from here on. The fences order
         // what a reader may see; on x86-64 they cost nothing.
         self.pool.seize(taken.index);
-        // The first word is cleared first: a reader that finds the old record finds the whole
-        // segment, and one that doesn't knows that the segment is being cleared. A reader that sees
-        // ...
+        // The first word is cleared first: a reader that finds the old record finds the whole old
+        // segment, and one that doesn't knows that the segment is being cleared. So a reader that
+        // sees ...
         let written = (taken.written as usize).div_ceil(WORD_SIZE);
         if let Some((first, rest)) = segment.get(..written).and_then(<[_]>::split_first) {
-            fence(Release); // ... any of the clearing sees the mark,
+            fence(Release); // ... any word cleared also sees the mark,
             first.store(0, Relaxed);
-            fence(Release); // ... a later word cleared sees the old record gone,
+            fence(Release); // ... a later word cleared also sees the old record gone,
             clear(rest);
-            fence(Release); // ... a word of the new record sees the segment cleared.
+            fence(Release); // ... a word of the new record also sees the segment cleared.
         }
         let slot = control.slot.load(Relaxed);
         self.pool.begin(taken.index, slot, self.generation, number, control.events.load(Relaxed));
@@ -392,15 +393,15 @@ impl<'a> Ring<'a> {
             }
             control.suspended_position.store(position, Relaxed);
             control.end.store(0, Relaxed);
-            // A hook that this has interrupted while it dropped a call must not find its slots at
-            // the end of the ring: they are followed by others from here on.
+            // The runtime may have interrupted a hook that is dropping a call. That hook must not
+            // find its slots at the end of the ring, because others follow them from here on.
             control.position.store(ODD, Relaxed);
         }
     }
 
-    /// Start of the unwritten slots before `address`. Another thread has set the end to 0, so the
-    /// number of hooks that have reserved a slot since is unknown. Their slots are the last ones
-    /// before the position.
+    /// Start of the unwritten slots before `address`. Another thread has set the end to 0, so it is
+    /// unknown how many hooks have reserved a slot since. Their slots are the last ones before the
+    /// position.
     fn written_up_to(&self, address: u64) -> u64 {
         let begin = self.pool.address(self.control.current.load(Relaxed));
         let mut first = address;

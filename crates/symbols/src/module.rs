@@ -32,8 +32,8 @@ pub struct ModuleSymbols {
     short_name: String,
     table: FunctionTable,
     /// Requested addresses that are in no function of the table; their ids follow the table's.
-    strays: Vec<u64>,
-    stray_ids: HashMap<u64, FunctionId>,
+    unnamed: Vec<u64>,
+    unnamed_ids: HashMap<u64, FunctionId>,
     functions: Vec<Option<Box<Function>>>,
     /// Rows of the table by name; filled when a part looks for its whole.
     by_name: Option<Vec<u32>>,
@@ -79,8 +79,8 @@ impl ModuleSymbols {
             path: identity.path.to_path_buf(),
             short_name: short_name(identity.path),
             table,
-            strays: Vec::new(),
-            stray_ids: HashMap::new(),
+            unnamed: Vec::new(),
+            unnamed_ids: HashMap::new(),
             functions: Vec::new(),
             by_name: None,
             file: located.module.clone(),
@@ -98,10 +98,10 @@ impl ModuleSymbols {
         if let Some(id) = self.table.find(image_address) {
             return id;
         }
-        let next = FunctionId((self.table.len() + self.strays.len()) as u32);
-        let id = *self.stray_ids.entry(image_address).or_insert(next);
+        let next = FunctionId((self.table.len() + self.unnamed.len()) as u32);
+        let id = *self.unnamed_ids.entry(image_address).or_insert(next);
         if id == next {
-            self.strays.push(image_address);
+            self.unnamed.push(image_address);
         }
         id
     }
@@ -113,7 +113,7 @@ impl ModuleSymbols {
     ///
     /// Where `id` is not from this module.
     pub fn function(&mut self, id: FunctionId) -> &Function {
-        let count = self.table.len() + self.strays.len();
+        let count = self.table.len() + self.unnamed.len();
         assert!(id.index() < count, "function {} of a module with {count}", id.0);
         if self.functions.len() < count {
             self.functions.resize_with(count, || None);
@@ -134,7 +134,7 @@ impl ModuleSymbols {
     pub fn name(&self, id: FunctionId) -> String {
         match self.table.entry(id) {
             Some(entry) => self.name_entry(&entry).0,
-            None => self.offset_name(self.strays.get(id.index() - self.table.len()).copied().unwrap_or(0)),
+            None => self.offset_name(self.unnamed.get(id.index() - self.table.len()).copied().unwrap_or(0)),
         }
     }
 
@@ -358,7 +358,7 @@ impl ModuleSymbols {
 
     fn resolve(&mut self, id: FunctionId) -> Function {
         let Some(entry) = self.table.entry(id) else {
-            let start = self.strays[id.index() - self.table.len()];
+            let start = self.unnamed[id.index() - self.table.len()];
             return self.unnamed(start, 0);
         };
         if entry.linkage_name.is_empty() {

@@ -160,10 +160,11 @@ pub struct Instant {
 /// What happened at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstantKind {
-    /// An exit whose entry the runtime did not know. It closes no call.
+    /// An orphan exit that the runtime recorded as such. It closes no call.
     OrphanExit(Location),
-    /// An exit that matches none of the open calls. It closes no call.
-    UnmatchedExit(Location),
+    /// An orphan exit that the runtime recorded as an ordinary exit: it matches none of the calls that
+    /// are open here. It closes no call.
+    InferredOrphanExit(Location),
 }
 
 /// Nothing was recorded: recording was off, or no thread ran the stack.

@@ -500,8 +500,8 @@ impl<'a> Pairing<'a> {
             is_next &= frame.uncounted;
         }
         let Some(distance) = found else {
-            self.stats.exits_unmatched += 1;
-            let kind = InstantKind::UnmatchedExit(location);
+            self.stats.inferred_orphan_exits += 1;
+            let kind = InstantKind::InferredOrphanExit(location);
             return out.push(TimelineEvent::Instant(Instant { at_ns: now_ns, kind }));
         };
         for _ in 0..distance {

@@ -5,13 +5,13 @@
 pub struct PairingStats {
     /// Calls begun, including those truncated at the beginning.
     pub calls: u64,
-    /// Exits that fitted none of the open calls.
-    pub exits_unmatched: u64,
+    /// Orphan exits that the runtime recorded as ordinary exits.
+    pub inferred_orphan_exits: u64,
     /// Calls whose exit is missing although they must have ended.
     pub exits_lost: u64,
     /// Calls left without an exit.
     pub unwound: u64,
-    /// Exits whose entry the runtime did not know.
+    /// Orphan exits that the runtime recorded as such.
     pub orphan_exits: u64,
     /// Events that came too late to find their place in time.
     pub clamped: u64,

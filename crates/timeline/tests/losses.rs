@@ -32,7 +32,7 @@ fn texts(trace: &Trace<'_>, symbols: bool) -> Vec<String> {
                 TimelineEvent::Loss(loss) => format!("?{:?} {:?}@{at}", loss.count, loss.why),
                 TimelineEvent::Instant(instant) => match instant.kind {
                     InstantKind::OrphanExit(location) => format!("orphan {}@{at}", name(location)),
-                    InstantKind::UnmatchedExit(location) => format!("unmatched {}@{at}", name(location)),
+                    InstantKind::InferredOrphanExit(location) => format!("inferred {}@{at}", name(location)),
                 },
                 TimelineEvent::Untraced(untraced) => {
                     format!("untraced@{at} until {}", origin + untraced.until_ns)
@@ -83,13 +83,8 @@ fn an_orphan_exit_closes_no_call() {
     ring.orphan_exit(1025, 0x1800);
     ring.exit(1030, 0x1110);
     ring.exit(1040, 0x1700);
-    let wanted = [
-        "+1100@1010",
-        "unmatched 1900@1020",
-        "orphan 1800@1025",
-        "-1100@1030 Returned",
-        "unmatched 1700@1040",
-    ];
+    let wanted =
+        ["+1100@1010", "inferred 1900@1020", "orphan 1800@1025", "-1100@1030 Returned", "inferred 1700@1040"];
     check(ring, true, &wanted);
 }
 

@@ -160,7 +160,7 @@ fn what_happened_to_calls_in_a_gap_is_not_guessed() {
         "1500 Returned@1091",
         "1300 ReturnedAfterGap@1092",
         "1600 Returned@1094",
-        "UnmatchedExit(Location { module: 0, image_address: 5896 })@1095",
+        "InferredOrphanExit(Location { module: 0, image_address: 5896 })@1095",
         "1200 ExitLost@1096",
         "1100 ReturnedAfterGap@1096",
     ];

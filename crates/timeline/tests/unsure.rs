@@ -313,7 +313,11 @@ fn inlined_calls_that_are_left_may_have_begun_before_the_events() {
     let mut events = trace.thread_events_checked(0, Some(&Inlined));
     let left = events.by_ref().filter(|event| matches!(event, TimelineEvent::Instant(_))).count();
     let stats = events.stats();
-    assert_eq!((left, stats.orphan_exits, stats.exits_unmatched, stats.unnamed), (0, 0, 0, 2), "{stats:?}");
+    assert_eq!(
+        (left, stats.orphan_exits, stats.inferred_orphan_exits, stats.unnamed),
+        (0, 0, 0, 2),
+        "{stats:?}"
+    );
 }
 
 /// Code of compilers that report exits in cleanups; the code of the function at 0x1000 is not read.

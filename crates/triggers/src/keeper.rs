@@ -174,7 +174,7 @@ pub struct Keeper {
     fired: HashMap<(u32, u32), Fired>,
     /// The arenas of the processes that exist.
     arenas: HashMap<u32, Arc<LiveArena>>,
-    bells: HashMap<u32, u32>,
+    doorbells: HashMap<u32, u32>,
     /// Results of scans, by process.
     scans: HashMap<u32, ScannedProcess>,
     /// Signals that were received and entries that were found, by trigger.
@@ -233,7 +233,7 @@ impl Keeper {
             missed_segments: 0,
             thresholds_due: Instant::now(),
             arenas: HashMap::new(),
-            bells: HashMap::new(),
+            doorbells: HashMap::new(),
             next_snapshot: FIRST_SNAPSHOT,
             rate_due: Instant::now() + PAUSE,
             busy_until: None,
@@ -268,8 +268,8 @@ impl Keeper {
     ) -> Vec<(TriggeredCall, &'w TriggeredProcess)> {
         let mut posted: Vec<(TriggeredCall, _)> = Vec::new();
         for process in processes {
-            let bell = process.triggers.bell();
-            if self.bells.insert(process.number, bell) != Some(bell) {
+            let doorbell = process.triggers.doorbell();
+            if self.doorbells.insert(process.number, doorbell) != Some(doorbell) {
                 posted.extend(process.triggers.take_posted().into_iter().map(|call| (call, process)));
             }
         }
@@ -465,8 +465,8 @@ impl KeepCalls for Keeper {
         }
         for process in processes {
             // The state before the look: what was posted since then waits for the next one.
-            if let Some(bell) = self.bells.get(&process.number) {
-                process.triggers.hear(*bell);
+            if let Some(doorbell) = self.doorbells.get(&process.number) {
+                process.triggers.hear(*doorbell);
             }
         }
         for process in processes {
@@ -482,7 +482,7 @@ impl KeepCalls for Keeper {
         }
         self.count(processes);
         self.arenas.retain(|number, _| processes.iter().any(|process| process.number == *number));
-        self.bells.retain(|number, _| processes.iter().any(|process| process.number == *number));
+        self.doorbells.retain(|number, _| processes.iter().any(|process| process.number == *number));
         if self.triggers.iter().any(is_scanned) { SCAN_PAUSE } else { PAUSE }
     }
 

@@ -125,7 +125,7 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                     }
                 }
                 TimelineEvent::Instant(instant) => {
-                    let (InstantKind::OrphanExit(location) | InstantKind::UnmatchedExit(location)) =
+                    let (InstantKind::OrphanExit(location) | InstantKind::InferredOrphanExit(location)) =
                         instant.kind;
                     let counts = by_location.entry(location).or_default();
                     counts.exits += 1;

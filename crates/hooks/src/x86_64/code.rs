@@ -1,12 +1,12 @@
 //! The encoding of instructions.
 
-/// The longest call instruction: with a prefix, an address and an offset of 32 bits.
+/// Bytes of the longest call instruction that is recognised: opcode, operand and a 32-bit offset.
 pub const CALL_MAX: u64 = 7;
 
 /// Whether code ends in a call instruction.
 #[must_use]
 pub fn ends_in_call(code: [u8; CALL_MAX as usize]) -> bool {
-    // Through a register or memory: the operand's length varies.
+    // An indirect call: the length of its operand varies.
     let is_indirect = |length: usize| match code.get(CALL_MAX as usize - length..) {
         Some([0xff, operand, ..]) => operand & 0x38 == 0x10,
         _ => false,
@@ -14,8 +14,8 @@ pub fn ends_in_call(code: [u8; CALL_MAX as usize]) -> bool {
     matches!(code, [_, _, 0xe8, ..]) || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
 }
 
-/// Whether the processor's manufacturer guarantees that a store of an aligned word to code that
-/// other processors run is seen whole.
+/// Whether the processor's manufacturer guarantees that other processors, which run the code, see a
+/// store of an aligned word to that code as a whole.
 #[must_use]
 pub fn are_stored_words_whole() -> bool {
     let leaf = core::arch::x86_64::__cpuid(0);

@@ -1,12 +1,12 @@
 //! What hooks leave on the stack, and the layout of a function's frame there.
 #![allow(unsafe_code)] // The stack of a hook, by its address.
 
-/// From a hook's stack pointer to the stack pointer before the hook was called, if the function's
-/// first instruction called it: above the return address and four registers.
+/// Distance from a hook's stack pointer up to the function's, if the function's first instruction
+/// called the hook: the hook's return address and four registers.
 pub const HOOK_BELOW: u64 = 40;
-/// From `__builtin_frame_address(0)` of a function that was called in a frame, to the stack pointer
-/// that a hook called at the same place would have. The return address is 8 above the former, and
-/// 32 above the latter.
+/// Distance from `__builtin_frame_address(0)` of a called function down to the stack pointer of a
+/// hook that is called in its place: the return address is 8 above the former, and 32 above the
+/// latter.
 pub const HOOK_BELOW_FRAME: u64 = 24;
 /// How much lower the stack pointer of an entry hook may be than that of the function's exit hook:
 /// gcc pushes the static chain before it calls the entry hook of a nested function.
@@ -14,24 +14,24 @@ pub const ENTRY_BELOW_EXIT: u64 = 8;
 /// Stack pointers of hooks are multiples of this.
 pub const ALIGN: u64 = 8;
 
-/// The address at which a function puts the return addresses of its calls. Its hook has this stack
-/// pointer and lies within its frame, and the function has pushed no arguments.
+/// The address at which the return addresses of a function's calls are, if the function has pushed
+/// no arguments. `hook` is the stack pointer of a hook within the function's frame.
 #[must_use]
 pub fn return_address_below(hook: u64) -> u64 {
     hook.saturating_add(HOOK_BELOW - 8)
 }
 
-/// The registers that a `__cyg_profile` hook has saved: `rsi`, in which it got the call site, three
-/// others, and its return address.
+/// What a `__cyg_profile` hook has on the stack: `rsi` (the call site that it was passed), three
+/// other registers, and its return address.
 ///
 /// # Safety
-/// `hook` is the stack pointer of such a hook that runs.
+/// `hook` is the stack pointer of such a hook, which is running.
 unsafe fn saved(hook: u64) -> [u64; 5] {
     // SAFETY: by contract.
     unsafe { *(hook as *const [u64; 5]) }
 }
 
-/// The address to which the call of a function returns, as its `__cyg_profile` hook was passed it.
+/// The return address of a function's call, as it was passed to the `__cyg_profile` hook.
 ///
 /// # Safety
 /// `hook` is the stack pointer of such a hook that runs.
@@ -52,7 +52,7 @@ pub unsafe fn hook_returns_to(hook: u64) -> u64 {
     unsafe { saved(hook)[4] }
 }
 
-/// The return address of a function whose first instruction has called an entry hook.
+/// The return address of a function whose first or last instruction has called a hook.
 ///
 /// # Safety
 /// `hook` is the stack pointer of such a hook that runs.

@@ -1,4 +1,4 @@
-//! The hooks themselves and their way into the slow path.
+//! The hooks, and how they enter the slow path.
 #![allow(unsafe_code)] // Assembly.
 
 use crate::descriptor::{
@@ -11,7 +11,8 @@ use everycall_format::arena::OpenCall;
 use everycall_format::event;
 use everycall_ring::{Control, left_out, state};
 
-// How a hook finds its thread's control block.
+// The offset of the thread-local slot is a constant in executables, and read from the descriptor in
+// shared objects.
 #[cfg(feature = "executable")]
 macro_rules! load_control {
     () => {
@@ -114,7 +115,8 @@ macro_rules! assemble {
 }
 
 hooks_asm! {
-    // Four registers on the stack, the control block in rcx, the clock in edx:eax, a slot in rsi.
+    // Afterwards: four registers on the stack, the control block in rcx, the clock in edx:eax, and
+    // the slot in rsi.
     "
     .macro everycall_prologue what
         pushq   %rax
@@ -128,7 +130,7 @@ hooks_asm! {
         everycall_load_control
         testq   %rcx, %rcx
         jz      everycall_slow_\\what\\()_without_slot
-        cmpq    {STACK_LOW}(%rcx), %rsp             # another stack's block: before anything of it is touched
+        cmpq    {STACK_LOW}(%rcx), %rsp             # not this stack's block? Nothing else of it may be touched
         jb      everycall_elsewhere_\\what
         cmpq    {STACK_HIGH}(%rcx), %rsp
         jae     everycall_slow_\\what\\()_without_slot
@@ -154,9 +156,9 @@ hooks_asm! {
         .cfi_adjust_cfa_offset 32
     .endm
 
-    # Pushes an OpenCall, up to its word; jump is taken where the frame below is dead. The stack pointer is
-    # written before the entry counts, and again: a signal handler that comes in between has
-    # written its own there. Afterwards rdx is the entry.
+    # Pushes an OpenCall except for its word, and takes jump if the frame below is dead. The stack
+    # pointer is written before the top is raised, and again afterwards: a signal handler in between
+    # may have written its own there. Afterwards rdx is the entry.
     .macro everycall_push jump, slow
         movq    {OPEN_TOP}(%rcx), %rdx
         movq    %rsp, {CALL_POINTER}(%rdx)
@@ -166,7 +168,7 @@ hooks_asm! {
         movq    %rsp, {CALL_POINTER}(%rdx)
         shlq    $32, %rax
         movl    {TICKS_HIGH}(%rcx), %ecx
-        movq    %rcx, {CALL_TICKS_HIGH}(%rdx)           # and no stamp, beside it
+        movq    %rcx, {CALL_TICKS_HIGH}(%rdx)           # the stamp beside it is 0
     .endm
 
     .macro everycall_function name
@@ -184,10 +186,10 @@ hooks_asm! {
     .endm
     ",
 
-    // Hooks that are always called look at the module's `on`: 0 off, 1 on, or else the address of a
-    // bit for each of the module's bytes, which says whether the function there is recorded. This
-    // sets the carry flag if it is. With bit 1 set, functions are counted, and their exits aren't
-    // looked at.
+    // Hooks that are always called test the module's `on`: 0 is off, 1 is on, and anything else is
+    // the address of the module's bits (see `ModuleDescriptor::on`). This macro sets the carry flag
+    // if the function is selected. If calls are counted, the address has bit 1 set, and exits do
+    // nothing.
     "
     .macro everycall_is_selected address, what
         pushq   %rax
@@ -204,7 +206,7 @@ hooks_asm! {
         .endif
         subq    everycall_module + {START}(%rip), %rax
         cmpq    everycall_module + {SIZE}(%rip), %rax
-        cmc                                         # a function of another module: the slow path finds out
+        cmc                                         # a function of another module: the slow path decides
         jc      9f
         btq     %rax, (%rcx)
         jmp     9f
@@ -216,7 +218,7 @@ hooks_asm! {
     .endm
     ",
 
-    // Entry: called behind a function's first byte.
+    // Entry: called at a function's first instruction.
     "
     .text
     everycall_function __fentry__
@@ -242,8 +244,7 @@ hooks_asm! {
     everycall_function_end everycall_entry
     ",
 
-    // Exit: called before a function's ret, or before it jumps into another function that no
-    // trigger has to follow.
+    // Exit: called before a function's `ret`, or before a tail call that no trigger follows.
     "
     everycall_function __return__
         cmpq    $1, everycall_module + {ON}(%rip)
@@ -259,10 +260,10 @@ hooks_asm! {
     everycall_function everycall_exit
         everycall_prologue exit
         movq    {OPEN_TOP}(%rcx), %rdx
-        movl    %eax, {UPPER_HALF}(%rsi)                       # the ticks first: without its low half a word is empty
+        movl    %eax, {UPPER_HALF}(%rsi)                       # the ticks first: a word is empty until its low half is written
         cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)   # is it the innermost open call's frame?
         jne     everycall_slow_exit
-        subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax                     # did it take so long that a trigger may want it?
+        subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax                     # ticks that the call took
         cmpl    {FLOOR}(%rcx), %eax
         jae     everycall_slow_judge_exit
     .Leverycall_keep_exit:
@@ -275,8 +276,7 @@ hooks_asm! {
     everycall_function_end everycall_exit
     ",
 
-    // Called before a function that a trigger names jumps into another one: the slow path has to
-    // know.
+    // Tail exit of an armed function: always takes the slow path.
     "
     everycall_function everycall_tail_exit
         cmpq    $1, everycall_module + {ON}(%rip)
@@ -322,9 +322,9 @@ hooks_asm! {
     ",
 
     // __cyg_profile_func_exit(function, call site). The frame may have grown since the entry, so
-    // the innermost open call is recognised by its function. An entry further down the stack
-    // belongs to a dead frame, unless the function has released its frame and jumped here: then the
-    // return address is the call site.
+    // the innermost open call is recognised by its function. If its stack pointer is lower than the
+    // hook's, it belongs to a dead frame, unless the function has released its frame and jumped
+    // here: then the hook's return address is the call site.
     "
     everycall_function __cyg_profile_func_exit
         cmpq    $1, everycall_module + {ON}(%rip)
@@ -362,9 +362,10 @@ hooks_asm! {
     everycall_function_end __cyg_profile_func_exit
     ",
 
-    // Counts a call and records nothing. Nothing is written but the count, by one instruction, so
-    // signal handlers may count in between. Each thread has its own counts, which its own stack's
-    // control block names, whichever stack it runs: that block is no other thread's.
+    // Counts a call and records nothing. One instruction adds to the count, and nothing else is
+    // written, so a signal handler may count at any point. Each thread has its own counts. The
+    // control block of the thread's own stack has their address, whichever stack the thread runs:
+    // no other thread uses that block.
     "
     .macro everycall_count what
         pushq   %rax
@@ -381,7 +382,7 @@ hooks_asm! {
         movq    16(%rsp), %rax
         .endif
         addq    everycall_module + {PLACES}(%rip), %rax
-        movl    (%rax), %eax                        # where its count is
+        movl    (%rax), %eax                        # offset of its count
         everycall_load_home
         testq   %rcx, %rcx
         jz      3f
@@ -450,7 +451,8 @@ everycall_count_selected_body:
     .size   everycall_count_selected_body, . - everycall_count_selected_body
     ",
 
-    // The ways into the slow path: `what` is in edi, the slot in rsi. A thread that is off returns.
+    // The ways into the slow path: they put `what` into edi, the slot into rsi and the address into
+    // r8.
     "
     .macro everycall_slow_way name, what, address
     .type   everycall_slow_\\name, @function
@@ -474,15 +476,18 @@ everycall_slow_\\name:
     .size   everycall_slow_\\name, . - everycall_slow_\\name
     .endm
 
-    # An exit whose call took at least `floor`, as all do where short calls are dropped. eax: ticks that it took,
-    # rdx: top of the open calls, rcx: control block, rsi: slot with the ticks in its upper half.
+    # An exit whose call took at least `floor` (0 if short calls are dropped). eax: ticks that it
+    # took, rdx: top of the open calls, rcx: control block, rsi: slot with the ticks in its upper
+    # half.
     #
-    # The call is dropped where the word before the slot is its own entry: nothing was written since. Each of these
-    # steps is one instruction, and whatever a signal handler does between two of them, the trace stays true:
-    # - Both words are emptied while the call is open, then it is popped. A handler that jumps away before that
-    #   leaves two empty words, after it an open call less: what an interrupted hook leaves.
-    # - The call is counted.
-    # - Both slots are given back if they are still the last ones. Else they become fillers.
+    # The call is dropped if it is short, and the word before the slot is its own entry: then
+    # nothing was written since. Each of these steps is one instruction, and whatever a signal
+    # handler does between two of them, the trace stays true:
+    # 1. Both words are emptied while the call is open; then it is popped. A handler that jumps away
+    #    before that leaves two empty words and an open call, as in an interrupted hook; one that
+    #    jumps away later leaves two empty words.
+    # 2. The call is counted.
+    # 3. Both slots are taken back if they are still the last ones. Otherwise they become fillers.
     .macro everycall_judge_way name
     .type   everycall_slow_judge_\\name, @function
     .p2align 4
@@ -527,7 +532,7 @@ everycall_slow_judge_\\name:
     4:  .cfi_def_cfa_offset 48
         popq    %rdi
         .cfi_adjust_cfa_offset -8
-        movl    {UPPER_HALF}(%rsi), %eax                    # once more what it took
+        movl    {UPPER_HALF}(%rsi), %eax                    # again the ticks that it took
         subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax
     5:  cmpl    {TRIGGER_FLOOR}(%rcx), %eax
         jb      .Leverycall_keep_\\name
@@ -537,7 +542,7 @@ everycall_slow_judge_\\name:
         cmpl    $0, {MAP_ENTRIES}(%rax)
         je      3f
         addq    $8, %rax
-        movl    %eax, %edi                                  # behind the last entry?
+        movl    %eax, %edi                                  # after the last entry?
         subl    {SHORT_MAP}(%rcx), %edi
         cmpl    $8 * {MAP_SIZE}, %edi
         movl    {CALL_WORD} - {CALL_SIZE}(%rdx), %edi
@@ -546,12 +551,12 @@ everycall_slow_judge_\\name:
     3:  movq    {SHORT_MAP}(%rcx), %rax
         cmpl    $0, {MAP_FULL}(%rax)
         jne     4b
-        popq    %rdi                                        # the function's first: it gets a place
+        popq    %rdi                                        # the first short call of its function: the slow path gives it a place
         .cfi_adjust_cfa_offset -8
         jmp     everycall_slow_\\name
 
     7:  .cfi_def_cfa_offset 48
-        testq   %rax, %rax                          # wiped: a forked child, and its parent's ring
+        testq   %rax, %rax                          # wiped in a forked child: the ring is the parent's
         jz      2b
         movq    ${FILLER}, (%rsi)
         movq    ${FILLER}, -{WORD_SIZE}(%rsi)
@@ -561,7 +566,8 @@ everycall_slow_judge_\\name:
     .size   everycall_slow_judge_\\name, . - everycall_slow_judge_\\name
     .endm
 
-    # The stack pointer is below those of the block's stack: the thread is left out, or runs another stack.
+    # The stack pointer is below the block's lower bound: the thread is excluded, or runs another
+    # stack.
     .macro everycall_elsewhere_way name
     .type   everycall_elsewhere_\\name, @function
     .p2align 4
@@ -600,8 +606,9 @@ everycall_elsewhere_\\name:
     everycall_elsewhere_way count_body
     ",
 
-    // edi: what, rcx: control block or null, rsi: slot or null, r8: address. On the stack from the
-    // top: r8, rdi, rsi, rcx, rdx, rax, return address.
+    // edi: what, rcx: control block or null, rsi: slot or null, r8: address. On the stack, lowest
+    // first: r8, rdi, rsi, rcx, rdx, rax, return address. A thread that doesn't record returns at
+    // once.
     "
     .type   everycall_slow_common, @function
     .p2align 4
@@ -637,8 +644,9 @@ everycall_slow_common:
         movl    %edi, %r9d
         movq    %rsi, %rax
 
-        # Block signals: rt_sigprocmask(SIG_BLOCK, set, old, 8). Where the trap flag is set, a blocked trap would be
-        # the end of the program, which steps through itself: the second set.
+        # Block signals: rt_sigprocmask(SIG_BLOCK, set, old, 8). If the trap flag is set, the
+        # program single-steps itself, and a blocked trap would end it: then the second set, without
+        # SIGTRAP.
         pushq   %rax
         pushq   %r8
         pushq   %r9
@@ -657,7 +665,7 @@ everycall_slow_common:
         popq    %r8
         popq    %rdx                                # the slot: third argument
 
-        # One of the process's stacks, where one is free: the thread's own may be small, and stays as it is.
+        # Take a free stack of the process, because the thread's own may be small.
         movq    everycall_module + {SLOW_STACKS}(%rip), %r10
         leaq    {SLOW_STACKS_SIZE}(%r10), %r11
     1:  movq    (%r10), %rax
@@ -670,7 +678,7 @@ everycall_slow_common:
     2:  addq    $8, %r10
         cmpq    %r11, %r10
         jb      1b
-        movq    %rsp, %rcx                          # none: on
+        movq    %rsp, %rcx                          # none is free: stay
         jmp     4f
     3:  movq    %rax, %rcx
     4:  movq    %rcx, %rsp
@@ -725,7 +733,8 @@ everycall_slow_common:
         movaps  224(%rsp), %xmm14
         movaps  240(%rsp), %xmm15
 
-        # The thread's own stack, then its signals; a pending one comes right here.
+        # Back to the thread's own stack; then restore the signal mask. A pending signal arrives
+        # right here.
         movq    256(%rsp), %rdx
         movq    272(%rsp), %rcx
         movq    %rbx, %rsp

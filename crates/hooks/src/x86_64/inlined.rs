@@ -1,10 +1,10 @@
-//! Members of `std::string` that exist only inlined, although clang refers to them.
+//! Members of `std::string` that clang refers to, although they exist only inlined.
 //!
 //! clang 19 with `-finstrument-functions` passes the address of each function whose body it
 //! inlines. libstdc++ always inlines these members, while its `extern template` promises a
-//! definition in the library that doesn't exist. So a program that uses `std::string` doesn't link.
-//! (clang 22 leaves them out.) This file defines them. Nothing calls them; they only give the
-//! hooks' events a name. They are weak, for programs that have definitions of their own.
+//! definition in the library that doesn't exist. So a program that uses `std::string` would not
+//! link. (clang 22 doesn't refer to them.) This file defines them. Nothing calls them: they only
+//! name the hooks' events. They are weak, for programs that have definitions of their own.
 #![allow(unsafe_code)] // Assembly.
 
 use core::arch::global_asm;

@@ -1,14 +1,17 @@
-//! At which stack pointer a signal interrupted the thread whose handler runs. On the alternate
-//! stack, the thread may have switched to another stack since its last event, and the handler's
-//! calls belong to that one. On the same stack, the handler lies some KiB below.
+//! Finds the stack pointer at which a signal interrupted the thread. It is needed for two cases:
 //!
-//! The kernel saves what it interrupted on the handler's stack, in a `ucontext_t`. On an alternate
-//! stack, that lies at the top, holds the bounds of the stack, and is found by them. On other
-//! stacks, it is found by values that it always holds.
+//! - A handler runs on the alternate stack. Its calls belong to the interrupted stack, to which the
+//!   thread may have switched since its last event.
+//! - A handler runs on the interrupted stack itself, some KiB below: the kernel's frame is in
+//!   between.
+//!
+//! The kernel saves the interrupted state on the handler's stack, in a `ucontext_t`. On an
+//! alternate stack, it is at the top and contains the bounds of the stack, by which it is found. On
+//! other stacks, it is found by values that it always contains.
 #![allow(unsafe_code)] // The calling thread's stack, by its addresses.
 
-/// Layout of a `ucontext_t`, in 64-bit words: flags, of which the kernel uses few, and a link to
-/// another one, which it leaves empty.
+/// Layout of a `ucontext_t`, in 64-bit words. First come flags, of which the kernel uses few, and a
+/// link to another `ucontext_t`, which the kernel sets to 0.
 const FLAGS: u64 = 0;
 const FLAGS_MAX: u64 = 15;
 const LINK: u64 = 1;
@@ -16,17 +19,17 @@ const LINK: u64 = 1;
 const STACK_FIRST: u64 = 2;
 /// The word that holds the size of the alternate stack.
 const STACK_SIZE: u64 = 4;
-/// The word that holds the stack pointer: behind eight general registers and seven other words.
+/// The word that holds the stack pointer.
 const STACK_POINTER: u64 = 20;
-/// The word that holds the segment registers, the code segment's lowest: it is the same for all
+/// The word that holds the segment registers, the code segment lowest. That is the same for all
 /// 64-bit code.
 const SEGMENTS: u64 = 23;
 const CODE_SEGMENT: u16 = 0x33;
 const WORD: u64 = 8;
 
-/// The stack pointer at which the calling thread was interrupted. Its own stack pointer lies on its
-/// alternate stack `first..end`. `None` if no saved context is found: something else may have put
-/// the thread onto this stack.
+/// The stack pointer at which the calling thread was interrupted. The thread's stack pointer,
+/// `pointer`, lies on its alternate stack `first..end`. `None` if no saved context is found: then
+/// something other than a signal may have put the thread onto this stack.
 #[must_use]
 pub fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
     if !(first..end).contains(&pointer) {
@@ -35,7 +38,7 @@ pub fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
     // SAFETY: all memory between the stack pointer and the end of the stack that the thread runs on
     // is readable.
     let word = |address: u64| unsafe { (address as *const u64).read_volatile() };
-    // The topmost one: a handler on the alternate stack may have been interrupted, too.
+    // The topmost context counts: a handler on the alternate stack may have been interrupted, too.
     let last = (end & !(WORD - 1)).checked_sub((STACK_POINTER + 1) * WORD)?;
     let lowest = pointer.next_multiple_of(WORD);
     (0..)
@@ -47,8 +50,8 @@ pub fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
         .filter(|interrupted| !(first..end).contains(interrupted))
 }
 
-/// Finds a saved context between two addresses, between which all memory is readable. Returns its
-/// address, and the interrupted stack pointer. `None` if there is none.
+/// Finds a saved context between two addresses. All memory between them must be readable. Returns
+/// the context's address and the interrupted stack pointer. `None` if there is none.
 #[must_use]
 pub fn between(low: u64, high: u64) -> Option<(u64, u64)> {
     // SAFETY: by contract.

@@ -1,30 +1,30 @@
-//! Where the jump behind a tail exit leads, and whether a hook is that of the function there.
+//! Decodes the jump of a tail call: its target, and whether a hook belongs to the target.
 #![allow(unsafe_code)] // Code, and what a hook has saved, by their addresses.
 
 use crate::arch::frame::HOOK_BELOW;
 
-/// Bytes that one instruction may have.
+/// Limit on the bytes of an instruction.
 pub const INSTRUCTION_MAX: usize = 15;
-/// Bytes at a function's first address that are looked through for its hook, or for a thunk's jump.
+/// Bytes from a function's start that are searched for the call of its hook, or for a thunk's jump.
 pub const HEAD: usize = 32;
 
-/// Where a jump leads.
+/// The target of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jump {
-    /// To this address.
+    /// This address.
     To(u64),
-    /// To the address that is stored here.
+    /// The address that is stored at this address.
     Through(u64),
     /// Unknown.
     Somewhere,
 }
 
-/// Registers as they were when a hook was called, by their numbers, as far as they are known.
+/// The registers at the call of a hook, by their numbers. `None` if a value isn't known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Registers([Option<u64>; 16]);
 
 impl Registers {
-    /// What a hook and its way into the slow path have saved.
+    /// The registers that a hook has saved, itself or on its way into the slow path.
     ///
     /// # Safety
     /// `hook` is the stack pointer of a hook that is in the slow path.
@@ -57,20 +57,20 @@ impl Registers {
     }
 }
 
-/// The jump that follows an exit hook's call, if `code`, from `address` on, is one. `registers` are
-/// those before it.
+/// Decodes the jump that follows the call of an exit hook. `code` begins at `address`, after the
+/// call. `None` if there is no jump. `registers` are those before it.
 #[must_use]
 pub fn behind_exit(code: &[u8], address: u64, registers: &Registers) -> Option<Jump> {
     let mut registers = *registers;
     let mut rest = code;
-    // An XRay sled's last bytes.
+    // The last bytes of an XRay sled.
     rest = rest.strip_prefix(&[0x0f, 0x1f, 0x00]).unwrap_or(rest);
-    // Nested functions keep a register around their hooks.
+    // gcc's nested functions save r10 around the call of their hooks: `pop %r10`.
     if let [0x41, 0x5a, after @ ..] = rest {
         registers.0[10] = None;
         rest = after;
     }
-    // Prefixes that mean nothing to jumps, or to processors without their extension.
+    // Prefixes that don't change where a jump leads.
     while let [0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26, after @ ..] = rest {
         rest = after;
     }
@@ -136,8 +136,8 @@ fn indirect(
     Jump::Through(address)
 }
 
-/// The slot that a stub of the procedure linkage table at `address` jumps through, if `code` from
-/// there on is one.
+/// The address through which a stub of the procedure linkage table jumps. `code` begins at
+/// `address`. `None` if it isn't such a stub.
 #[must_use]
 pub fn stub_slot(code: &[u8], address: u64) -> Option<u64> {
     let mut rest = code;
@@ -148,15 +148,14 @@ pub fn stub_slot(code: &[u8], address: u64) -> Option<u64> {
     Some(behind.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
 }
 
-/// Whether `code`, from `address` on, is what compilers put in the place of `ret` against
-/// speculation.
+/// Whether `code` is the thunk that compilers use instead of `ret` against speculation.
 #[must_use]
 pub fn is_return_thunk(code: &[u8]) -> bool {
     code.starts_with(&[0xe8, 7, 0, 0, 0, 0xf3, 0x90, 0x0f, 0xae, 0xe8, 0xeb, 0xf9, 0x48, 0x8d, 0x64, 0x24, 8])
 }
 
-/// Whether the entry hook that returns to `hook` is that of the function whose `code` begins at
-/// `start`: nothing precedes the hook's call there but what does nothing.
+/// Whether an entry hook belongs to the function whose `code` begins at `start`: nothing precedes
+/// the hook's call except instructions without effect here. `hook` is the hook's return address.
 #[must_use]
 pub fn is_entry_of(code: &[u8], start: u64, hook: u64) -> bool {
     /// Bytes of the call.
@@ -188,7 +187,7 @@ pub fn is_entry_of(code: &[u8], start: u64, hook: u64) -> bool {
     true
 }
 
-/// Where the direct jumps in `code`, which begins at `start` as a thunk does, lead.
+/// The targets of the direct jumps in `code`, which begins at `start` and may be a thunk.
 pub fn direct_jumps(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
     (0..code.len()).filter_map(move |at| {
         let behind = |size: usize| start.wrapping_add((at + size) as u64);
@@ -202,9 +201,8 @@ pub fn direct_jumps(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether the call whose return address is `returns_to` calls the exit hook of an object whose
-/// exit hook, of sites, is `exit`: that hook itself, or the one that compilers name, which tests a
-/// word and goes there.
+/// Whether `code`, at `address`, is an object's `__return__`, which tests a word and continues at
+/// `exit`, the object's exit hook for sites.
 #[must_use]
 pub fn is_plain_exit_hook(code: &[u8], address: u64, exit: u64) -> bool {
     let [0x48, 0x83, 0x3d, _, _, _, _, 1, rest @ ..] = code else { return false };

@@ -1,7 +1,7 @@
-//! The memory functions that the compiler calls implicitly. These are our own, under names that are
-//! hidden in the finished object: the program may define its own, traced ones, and the C library's
-//! may not be initialised. Like all code of the slow path, they have unwind information, because a
-//! profiler's signal handler may interrupt them.
+//! The memory functions that the compiler calls implicitly. The runtime has its own, under names
+//! that are hidden in the finished object: the program may define traced ones, and the C library's
+//! may not be initialised yet. Like all code of the slow path, they have unwind information,
+//! because a profiler's signal handler may interrupt them.
 #![allow(unsafe_code)] // Assembly.
 
 core::arch::global_asm!(

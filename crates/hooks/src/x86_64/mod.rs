@@ -22,19 +22,20 @@
 //!   [rsp]     rsi       <- the stack pointer that goes into the open-call stack
 //! ```
 //!
-//! Both kinds of hooks have four registers there, so the stack pointers of a function's entry and
-//! exit hooks are equal when those of the function were.
+//! Entry and exit hooks both push four registers. So if a function calls both at the same stack
+//! pointer, both hooks have the same stack pointer.
 //!
 //! # How hooks enter the slow path
 //!
 //! | from | rsi | edi |
 //! |---|---|---|
-//! | no control block, another stack, or no space | not a slot | 0, EXIT, BODY |
+//! | no control block, another stack, or no space | null | 0, EXIT, BODY |
 //! | clock's upper half changed | reserved slot | 0, EXIT, BODY |
 //! | dead frames below an entry | reserved slot | PUSHED, BODY |
 //! | an exit of another frame | reserved slot with the exit's ticks | EXIT, BODY |
 //! | an exit of a call that took long | reserved slot with the exit's ticks | EXIT, BODY |
 //! | a tail exit of an armed function | reserved slot with the exit's ticks | EXIT |
+//! | the first counted call of a function or a thread | null | COUNT, BODY |
 
 pub mod code;
 pub mod frame;

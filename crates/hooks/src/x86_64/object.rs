@@ -28,8 +28,8 @@ everycall_module:
     options(att_syntax)
 );
 
-/// The address of a symbol of this object, or 0 if the linker defined none. (It is read from the
-/// global offset table, the only way that all linkers support for weak hidden symbols.)
+/// The address of a symbol of this object, or 0 if the symbol isn't defined. (It is read from the
+/// global offset table: all linkers support only that for weak hidden symbols.)
 macro_rules! address_of_symbol {
     ($name:literal) => {{
         let address: u64;
@@ -45,8 +45,8 @@ macro_rules! address_of_symbol {
     }};
 }
 
-/// The descriptor of the object into which this code was linked, with everything filled in that the
-/// object knows about itself.
+/// The descriptor of the object into which this code was linked. Fills in what the object knows
+/// about itself.
 #[must_use]
 pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
     let module: *const ModuleDescriptor;
@@ -62,7 +62,7 @@ pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
     set(&module.sites[1], address_of_symbol!("__stop_everycall_sites"));
     set(&module.sleds[0], address_of_symbol!("__start_xray_instr_map"));
     set(&module.sleds[1], address_of_symbol!("__stop_xray_instr_map"));
-    // The hooks before which a handler can be called, in objects that contain XRay's interface.
+    // Objects that contain XRay's interface have hooks that can call a handler first.
     let or = |xray: u64, usual: u64| if xray == 0 { usual } else { xray };
     let entry = or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_entry"));
     let exit = or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_exit"));
@@ -71,7 +71,7 @@ pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
     set(&module.entry_hook, entry);
     set(&module.exit_hook, exit);
     set(&module.tail_exit_hook, tail_exit);
-    // Where a handler can be called, it has to be: such objects record.
+    // The counting hook calls no handlers, so such objects keep their recording hook.
     set(
         &module.count_hook,
         or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_count_entry")),

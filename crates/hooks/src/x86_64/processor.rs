@@ -23,7 +23,7 @@ pub fn thread_pointer() -> u64 {
     pointer
 }
 
-/// The approximate stack pointer: that of a function that calls this.
+/// A stack pointer in the frame of the calling function.
 #[inline(always)]
 #[must_use]
 pub fn stack_pointer() -> u64 {
@@ -35,8 +35,8 @@ pub fn stack_pointer() -> u64 {
     pointer
 }
 
-/// Changes a word of the calling thread from `from` to `to`, and returns whether it did. It is one
-/// instruction, so no signal splits it; other threads don't write the word, so it locks nothing.
+/// Changes a word from `from` to `to` if only the calling thread writes it. Returns whether it did.
+/// It is one instruction, so no signal splits it, and it needs no lock prefix.
 #[inline(always)]
 #[must_use]
 pub fn exchange_own(word: &AtomicU64, from: u64, to: u64) -> bool {
@@ -56,7 +56,7 @@ pub fn exchange_own(word: &AtomicU64, from: u64, to: u64) -> bool {
     is_done != 0
 }
 
-/// Adds to a word of the calling thread, likewise.
+/// Adds to such a word, also by one instruction.
 #[inline(always)]
 pub fn add_own(word: &AtomicU64, count: u64) {
     // SAFETY: as above.
@@ -65,7 +65,7 @@ pub fn add_own(word: &AtomicU64, count: u64) {
     }
 }
 
-/// Whether the calling thread traps after each instruction, by the trap flag.
+/// Whether the calling thread single-steps: its trap flag is set.
 #[inline(always)]
 #[must_use]
 pub fn is_stepping() -> bool {
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn call_on_stack(
         "mov rbx, rsp",
         ".cfi_def_cfa_register rbx",
         "mov rsp, rdx",
-        "mov [rsp], rbx", // valgrind sees the other stack by this, before something is pushed there
+        "mov [rsp], rbx", // shows valgrind the switch of stacks, before anything is pushed
         "call rsi",
         "mov rsp, rbx",
         "pop rbx",
@@ -133,9 +133,9 @@ pub unsafe extern "C" fn call_on_stack(
     );
 }
 
-/// Starts a thread of the calling process that shares what `flags` say (`clone`), on a stack of its
-/// own. It calls `entry`, and ends when that returns. Returns its id, or an error. `ended` is set
-/// to 0 when the thread is gone, if the flags request that.
+/// Starts a thread by `clone` with these flags, on a stack of its own. The thread calls `entry`,
+/// and ends when that returns. Returns the thread's id, or an error. If the flags request it, the
+/// kernel sets `ended` to 0 when the thread is gone.
 ///
 /// # Safety
 /// `top` is the upper end of a stack that only the thread uses, aligned to 16. `entry` gets
@@ -181,8 +181,7 @@ pub unsafe fn spawn(
     result
 }
 
-// The return from a signal handler, in exactly the bytes by which debuggers and unwinders recognise
-// it.
+// The return from a signal handler. Debuggers and unwinders recognise exactly these bytes.
 #[cfg(any(feature = "executable", feature = "shared"))]
 core::arch::global_asm!(
     "
@@ -216,8 +215,8 @@ pub fn handler_end() -> u64 {
     address
 }
 
-// The process's thread-local slot. It holds the address of the control block of the stack that the
-// thread runs, and what else the runtime keeps for the thread.
+// The thread-local slot: first the address of the control block of the stack that the thread runs,
+// then the runtime's other data for the thread.
 #[cfg(any(feature = "executable", feature = "shared"))]
 core::arch::global_asm!(
     "

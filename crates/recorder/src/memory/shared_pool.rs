@@ -81,9 +81,9 @@ impl SharedPool {
         self.word(offset_of!(ArenaHeader, stream))
     }
 
-    /// [`ArenaHeader::pool_bell`].
-    pub fn bell(&self) -> &AtomicU32 {
-        self.word(offset_of!(ArenaHeader, pool_bell))
+    /// [`ArenaHeader::pool_doorbell`].
+    pub fn doorbell(&self) -> &AtomicU32 {
+        self.word(offset_of!(ArenaHeader, pool_doorbell))
     }
 
     /// [`ArenaHeader::pool_waiters`].

@@ -82,16 +82,16 @@ impl SharedTriggers {
 
     /// Changes when a call was posted.
     #[must_use]
-    pub fn bell(&self) -> u32 {
-        self.word(0, offset_of!(TriggerHeader, bell)).load(Acquire)
+    pub fn doorbell(&self) -> u32 {
+        self.word(0, offset_of!(TriggerHeader, doorbell)).load(Acquire)
     }
 
-    /// Everything that was posted when the doorbell's value was `bell` is pinned, kept or not
+    /// Everything that was posted when the doorbell's value was `doorbell` is pinned, kept or not
     /// wanted: threads no longer need to protect events for it. Later posts stay protected from now
     /// on, because a keeper exists.
-    pub fn hear(&self, bell: u32) {
+    pub fn hear(&self, doorbell: u32) {
         self.long(0, offset_of!(TriggerHeader, posted)).store(ticks(), Relaxed);
-        self.word(0, offset_of!(TriggerHeader, heard)).store(bell, Release);
+        self.word(0, offset_of!(TriggerHeader, heard)).store(doorbell, Release);
     }
 
     /// When the process last stopped waiting for [`SharedTriggers::replace`], in ticks; 0 if it
@@ -256,11 +256,11 @@ mod tests {
             Capacity::find(RING_SIZE_MIN, None, Some(1 << 20), Unrecorded::Nothing).unwrap().arena().unwrap();
         let triggers = SharedTriggers::map(&arena).unwrap().unwrap();
         let posted = triggers.long(0, offset_of!(TriggerHeader, posted));
-        triggers.word(0, offset_of!(TriggerHeader, bell)).store(5, Release);
+        triggers.word(0, offset_of!(TriggerHeader, doorbell)).store(5, Release);
         posted.store(1, Relaxed);
         let before = ticks();
         triggers.hear(4);
-        assert_ne!(triggers.bell(), triggers.word(0, offset_of!(TriggerHeader, heard)).load(Acquire));
+        assert_ne!(triggers.doorbell(), triggers.word(0, offset_of!(TriggerHeader, heard)).load(Acquire));
         assert!(posted.load(Relaxed) >= before);
     }
 }

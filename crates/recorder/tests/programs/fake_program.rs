@@ -134,15 +134,15 @@ impl Hub {
 
     /// Nothing wakes the recorder here: it looks by itself, if less often.
     fn ring(&self) -> u32 {
-        let bell = self.header().doorbell + 1;
-        self.set(offset_of!(HubHeader, doorbell), bell);
-        bell
+        let doorbell = self.header().doorbell + 1;
+        self.set(offset_of!(HubHeader, doorbell), doorbell);
+        doorbell
     }
 
     fn ring_and_wait(&self) {
-        let bell = self.ring();
+        let doorbell = self.ring();
         let begin = Instant::now();
-        while self.header().acknowledged != bell {
+        while self.header().acknowledged != doorbell {
             assert!(begin.elapsed() < PATIENCE, "the recorder answers");
             std::thread::sleep(Duration::from_millis(1));
         }

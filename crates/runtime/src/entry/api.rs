@@ -118,7 +118,7 @@ pub(crate) unsafe extern "C" fn ticks_per_second() -> u64 {
 pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
     let Some(process) = traced() else { return error::NOT_TRACED };
     uninterrupted(process, || match own_control(process) {
-        // The thread hasn't recorded anything yet and shall record nothing.
+        // The thread hasn't recorded anything yet.
         None if record == 0 => {
             begin::leave_out();
             0
@@ -155,7 +155,7 @@ pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
     })
 }
 
-/// Records at once that the calling thread records again, if it had stopped.
+/// If the calling thread had stopped recording, writes its GAP record now, not at its next event.
 fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i32 {
     if control.gap_ticks.load(Relaxed) == 0 || control.state.load(Relaxed) != state::ACTIVE {
         return 0;
@@ -168,7 +168,8 @@ fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i3
             thread.resume();
         }
     });
-    // This is a signal handler that interrupted the slow path. The slow path records it.
+    // BUSY: a signal handler that interrupted the slow path calls this. The slow path writes the
+    // record.
     if result == error::BUSY { 0 } else { result }
 }
 
@@ -205,7 +206,8 @@ pub(crate) unsafe extern "C" fn set_min_duration(nanoseconds: u64) -> i32 {
         if result == 0
             && let Some(control) = own_control(process).filter(active)
         {
-            // A signal handler may have interrupted the slow path: then the next event does it.
+            // In a signal handler that interrupted the slow path, this fails: then the thread
+            // adopts it later.
             let _ = within(process, control, min_duration::adopt);
         }
         result

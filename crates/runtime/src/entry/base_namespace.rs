@@ -9,7 +9,7 @@ const DT_NULL: u64 = 0;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
-/// More objects than any program has. The list belongs to the dynamic linker and always ends.
+/// Limit on the objects that are checked: more than any program has.
 const OBJECTS_MAX: usize = 1 << 16;
 
 /// `struct r_debug`, up to the last field that is needed.

@@ -31,13 +31,13 @@ impl Environment {
     pub(crate) fn is_secure(&self) -> bool {
         const AT_NULL: u64 = 0;
         const AT_SECURE: u64 = 23;
-        /// The C library removes variables from such a program's environment: each leaves a null
-        /// behind the last variable. This is the largest number to skip.
+        /// Limit on removed variables: the C library removes some from such a program's
+        /// environment, and each leaves a null after the last variable.
         const REMOVED_MAX: usize = 256;
         if self.variables.is_null() || system::has_other_rights() {
             return true;
         }
-        // SAFETY: the kernel puts the auxiliary vector behind the environment.
+        // SAFETY: the kernel puts the auxiliary vector after the environment.
         unsafe {
             let mut place = self.variables;
             while !(*place).is_null() {
@@ -56,7 +56,7 @@ impl Environment {
                 entry = entry.add(1);
             }
         }
-        // The auxiliary vector always has this entry, so this isn't the vector.
+        // The auxiliary vector always has this entry, so this isn't the vector: be careful.
         true
     }
 }

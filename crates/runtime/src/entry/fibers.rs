@@ -1,5 +1,5 @@
-//! How the program registers its fibers: through `everycall.h`, and through the wrapper of
-//! `makecontext`.
+//! Registers the program's fibers: called through `everycall.h`, and by the wrappers of
+//! `makecontext` and `make_fcontext`.
 #![allow(unsafe_code)] // Called by the program through a table, with a C string.
 
 use crate::features::calling;
@@ -16,7 +16,7 @@ mod what {
     pub const NAME: u32 = 2;
 }
 
-/// Bytes of a name; a zero follows.
+/// Limit on the bytes of a name; a zero follows.
 const NAME_MAX: usize = 15;
 
 /// See [`everycall_hooks::RuntimeTable::fiber`].
@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C" fn fiber(what: u32, low: u64, size: u64, name: *con
     })
 }
 
-/// The first bytes of a C string, cut between characters.
+/// The first bytes of a C string, truncated between characters.
 ///
 /// # Safety
 /// `text` is a C string.

@@ -1,7 +1,8 @@
-//! Log lines that the program writes through `everycall.h`: the format by its address, the arguments raw.
+//! Log lines that the program writes through `everycall.h`. They are recorded unformatted: the
+//! address of the format, and the raw arguments.
 //!
-//! Lines whose arguments are all numbers and pointers take no look at the format. Which pointers to characters are strings, and
-//! how much of one may be read, only the format says.
+//! If all arguments are numbers and pointers, the format isn't read. If some are pointers to
+//! characters, only the format says which of them are strings, and how much of each may be read.
 #![allow(unsafe_code)] // Called by the program, with its C strings.
 
 use crate::entry::api::code;
@@ -23,14 +24,14 @@ use everycall_hooks::arch::frame::HOOK_BELOW;
 const TYPE_MASK: u32 = (1 << TYPE_BITS) - 1;
 /// The bits of all arguments' types.
 const ALL_TYPES: u32 = (1 << (TYPE_BITS * ARGUMENTS_MAX as u32)) - 1;
-/// A format is looked through up to here.
+/// Limit on the bytes of a format that are searched for conversions.
 const LOOKED_AT: usize = 4096;
 
 /// See [`everycall_hooks::RuntimeTable::log`].
 ///
 /// # Safety
-/// `format` is null or a C string. `arguments` are as many values as there are types. Values of type `TEXT` are what
-/// the format says: those that it converts to strings are null or strings.
+/// `format` is null or a C string. There are as many `arguments` as types. Each value of type
+/// `TEXT` is what the format says: if the format converts it to a string, it is null or a C string.
 pub(crate) unsafe extern "C" fn log(
     format: *const u8,
     types: u32,
@@ -72,10 +73,11 @@ pub(crate) unsafe extern "C" fn log(
     unsafe { any(format, types, arguments, stack_pointer) }
 }
 
-/// How many payloads the arguments take, if all are numbers and pointers and the format is a literal.
+/// Number of payloads of the arguments, if all are numbers and pointers and the format is a
+/// literal.
 #[inline(always)]
 fn number_payloads(types: u32) -> Option<usize> {
-    // The lowest bits of all types: two payloads, but one of an integer of 32 bits.
+    // The lowest bit of each type. An argument takes two payloads, an integer of 32 bits one.
     const EACH: u32 = 0o1_111_111_111;
     if types & COPIED_FORMAT != 0 {
         return None;
@@ -84,7 +86,7 @@ fn number_payloads(types: u32) -> Option<usize> {
     let is_text = high & low;
     let is_int32 = low & !middle & !high;
     let is_any = low | middle | high;
-    // No argument stands behind a missing one.
+    // No argument follows a missing one.
     let is_dense = is_any & EACH.wrapping_shl(TYPE_BITS * is_any.count_ones()) == 0;
     (is_text == 0 && is_dense).then(|| (2 * is_any.count_ones() - is_int32.count_ones()) as usize)
 }
@@ -128,12 +130,12 @@ struct Line {
     format: *const u8,
     types: u32,
     arguments: *const u64,
-    /// Of a format that is copied.
+    /// The length of the format, if that is copied.
     format_length: Length,
     lengths: [Length; ARGUMENTS_MAX],
 }
 
-/// How much of a text is kept.
+/// How much of a text is recorded.
 #[derive(Clone, Copy, Default)]
 struct Length {
     kept: u16,
@@ -144,7 +146,7 @@ impl Length {
     /// # Safety
     /// `text` is a string, or has `readable` bytes.
     unsafe fn of(text: *const u8, readable: usize, room: usize) -> Length {
-        // One more byte shows whether there are more.
+        // One byte more shows whether the text is longer.
         // SAFETY: by contract.
         let found = unsafe { text::length_up_to(text, readable.min(room + 1)) };
         Length { kept: found.min(room) as u16, is_cut: found > room }
@@ -183,7 +185,8 @@ impl Line {
         unsafe { *self.arguments.wrapping_add(index) }
     }
 
-    /// Finds out which pointers to characters are strings, and how long those are. The others are pointers.
+    /// Decides which pointers to characters are strings, and how long these are. The others become
+    /// pointers.
     ///
     /// # Safety
     /// As [`log`].
@@ -281,27 +284,27 @@ fn put_wide(put: &mut impl FnMut(u32), value: u64) {
 
 fn put_text(put: &mut impl FnMut(u32), text: *const u8, length: Length) {
     put(u32::from(length.kept) | if length.is_cut { TEXT_CUT } else { 0 });
-    // SAFETY: so many bytes were read before.
+    // SAFETY: this many bytes were read before.
     let bytes = unsafe { core::slice::from_raw_parts(text, length.kept.into()) };
     for part in bytes.chunks(4) {
         put(part.iter().rev().fold(0, |four, byte| four << 8 | u32::from(*byte)));
     }
 }
 
-/// The conversions of a format.
+/// An iterator over the conversions of a format.
 struct Conversions {
     rest: *const u8,
     left: usize,
 }
 
-/// One of them.
+/// A conversion.
 #[derive(Default)]
 struct Conversion {
     /// It is `%s` of bytes.
     is_text: bool,
     /// It takes no argument of its own.
     takes_none: bool,
-    /// Arguments that its width and precision take.
+    /// Number of arguments that its width and precision take.
     stars: usize,
     /// The last of them is the precision.
     has_star_precision: bool,
@@ -345,7 +348,8 @@ impl Conversions {
             let mut is_wide = false;
             loop {
                 match self.byte() {
-                    // Arguments by their numbers, or an unfinished conversion: nothing is known of those that follow.
+                    // Arguments by number, or an incomplete conversion: nothing is known of those
+                    // that follow.
                     0 | b'$' => return None,
                     b'.' => {
                         is_precision = true;

@@ -3,8 +3,8 @@
 //! ```text
 //! start       reads arguments and environment, maps the arena, switches tracing on
 //! slow        everything that a hook can't finish alone
-//! api         the functions of `everycall.h`; fibers: how it registers fibers; log_lines: log lines
-//! xray        what its XRay interface asks
+//! api         the functions of `everycall.h`; fibers, log_lines: those for fibers and log lines
+//! xray        requests of the kit's XRay interface
 //! unwinding   calls from the wrappers around throws, landing pads and jumps
 //! modules     traced objects are loaded and unloaded
 //! roots       the three forms: in executables, in modules, preloaded

@@ -1,4 +1,4 @@
-//! Traced objects are loaded and unloaded.
+//! Registers traced objects that are loaded, and unregisters those that are unloaded.
 #![allow(unsafe_code)] // Called by objects through a table, with their descriptors.
 
 use crate::entry::slow::slow_path;

@@ -2,14 +2,15 @@
 //!
 //! - `executable`: an entry in the program's `.preinit_array`, which runs before every initialiser
 //!   of the program and its libraries.
-//! - `module`: the first entry in a shared object's `.init_array`. It looks for the runtime of the
-//!   process. If there is none, the object's sites stay off.
+//! - `module`: the first entry in a shared object's `.init_array`. It searches for the runtime of
+//!   the process. If there is none, the object's sites stay off.
 //! - `shared`: the first initialiser of a preloaded library.
 //!
 //! Modules find the runtime by the dynamic symbol `everycall_runtime_v1`.
 #![allow(unsafe_code)] // Initialisers, symbols and sections by which the program finds the runtime.
 
-/// Nothing here can panic. If that ever changes, the link fails because this symbol is missing.
+/// Nothing in the runtime can panic. If that ever changes, the link fails because this symbol is
+/// missing.
 #[cfg(all(not(test), any(feature = "executable", feature = "module", feature = "shared")))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -118,8 +119,8 @@ mod module {
     /// The runtime, once it has been found.
     static RUNTIME: AtomicPtr<RuntimeTable> = AtomicPtr::new(core::ptr::null_mut());
 
-    /// Returns the table of the process's runtime if there is one of our version. Call it in an
-    /// initialiser.
+    /// Returns the table of the process's runtime, if there is a runtime of this version. Call it
+    /// only in an initialiser.
     unsafe fn runtime() -> Option<&'static RuntimeTable> {
         let mut table = everycall_hooks::arch::linked_runtime();
         // SAFETY: in an initialiser; a table of the process's runtime, which stays.

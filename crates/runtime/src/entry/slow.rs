@@ -54,7 +54,7 @@ impl Event<'_> {
         self.what & slow::COUNT != 0 && dropped::is_counting()
     }
 
-    /// The code behind the hook's call, if the hook was passed nothing else.
+    /// The code address after the hook's call. `None` for a `__cyg_profile` hook.
     fn behind(&self) -> Option<u64> {
         (!self.is_body()).then_some(self.address)
     }
@@ -104,12 +104,12 @@ enum Owner {
 
 impl Owner {
     fn of(control: *const Control, stack_pointer: u64) -> Owner {
-        // A signal handler may have started the thread since the hook looked for a control block.
-        // SAFETY: null or a control block; the thread-local slot belongs to this thread.
+        // A signal handler may have begun the thread's context since the hook read the thread-local
+        // slot. SAFETY: null or a control block; the thread-local slot belongs to this thread.
         let control = unsafe { control.as_ref().or_else(|| process::thread_slot().read().as_ref()) };
         match control {
-            // In a forked child, the only thread finds its parent's control block, which is blank
-            // because the kernel wiped it.
+            // In a forked child, the thread finds its parent's control block, which the kernel has
+            // wiped.
             Some(control) if control.state.load(Relaxed) == state::BLANK => Owner::Nobody,
             Some(control) if stacks::is_seen(control, stack_pointer) => Owner::Stack(control),
             Some(control) => Owner::Other(control),
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     }
 }
 
-/// Whether the process is traced. A forked child starts to be traced here.
+/// Whether the process is traced. The tracing of a forked child begins here.
 fn is_traced(process: &'static Process) -> bool {
     match process.state.load(Acquire) {
         process_state::ON => true,
@@ -158,7 +158,7 @@ fn is_traced(process: &'static Process) -> bool {
     }
 }
 
-/// Counts a call: the first one of its function or of its thread.
+/// Counts a call, in a process that counts: the first one of its function or of its thread.
 fn count(process: &'static Process, event: &Event<'_>) {
     let found = || contexts::current(process, event.stack_pointer).map(|found| found.control);
     let Some(control) = local::home().or_else(found) else { return };
@@ -167,7 +167,7 @@ fn count(process: &'static Process, event: &Event<'_>) {
     }
     let thread = Thread::new(process, control);
     if control.short_counts.load(Relaxed) == 0 {
-        // There is no space on the disk for its counts.
+        // Its counts have no disk space.
         thread.slot.lost_busy().fetch_add(1, Relaxed);
         return;
     }
@@ -193,8 +193,8 @@ fn record(process: &'static Process, owner: Owner, mut event: Event<'_>) {
     if let Owner::Other(control) = owner
         && (event.reserved.is_some() || event.has_pushed())
     {
-        // A moment ago the hook took the control block for this stack's, so it belongs to this
-        // thread.
+        // A moment ago, the control block was that of this stack, so this thread may still write
+        // it.
         give_back(process, control, &event);
     }
     event.forget_hook();
@@ -206,7 +206,7 @@ fn record(process: &'static Process, owner: Owner, mut event: Event<'_>) {
     record_in(process, context, &event);
 }
 
-/// Undoes what a hook has done in a ring that doesn't belong to its stack.
+/// Undoes what a hook has done in a context that doesn't belong to its stack any more.
 #[cold]
 fn give_back(process: &'static Process, control: &Control, event: &Event<'_>) {
     if control.state.load(Relaxed) != state::ACTIVE || control.busy.swap(1, Relaxed) != 0 {
@@ -230,7 +230,7 @@ fn give_back(process: &'static Process, control: &Control, event: &Event<'_>) {
 enum Context {
     /// The context that the hook has found.
     Seen(&'static Control),
-    /// Another context: the thread has switched to it, or hooks are kept from using it.
+    /// Another context than the hook's: the thread has switched to it, or its hooks are diverted.
     Switched(&'static Control),
     /// A thread's own context, which begins with this event.
     New(&'static Control),
@@ -269,7 +269,7 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
         if event.is_exit() && exit_in_place(thread, reserved, frame, event) {
             return true;
         }
-        // The event gets a new slot, in order, behind the records that must precede it.
+        // The event gets a new slot, after the records that must precede it.
         thread.ring.give_up_slot(reserved, everycall_hooks::ticks());
     }
     if event.has_pushed() {
@@ -283,10 +283,10 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
         && control.deep.load(Relaxed) == 0
         && thread.open.jumped().is_none()
     {
-        // The segment is full.
+        // Either the segment is full ...
         thread.look_at_name();
         begin::add_open_calls_to_dumps(thread.process.arena(), thread.control);
-        // Or another thread has changed what is recorded.
+        // ... or another thread has changed what is recorded.
         thread.adopt_thresholds();
     }
     let place = event.place(thread.process);
@@ -307,8 +307,8 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
     true
 }
 
-/// Handles an exit whose hook has read the clock, and which came here because the call took long or
-/// is marked. Returns false, without having done anything, if more has to be recorded.
+/// Handles an exit whose hook has read the clock, and which took the slow path because the call
+/// took long or is marked. Returns false without effect if more has to be recorded.
 fn exit_in_place(thread: &Thread<'_>, reserved: &AtomicU64, frame: Frame, event: &Event<'_>) -> bool {
     if recording::is_off(thread.control)
         || !thread.exit_in_place(reserved, event.place(thread.process), frame, event.behind())
@@ -320,7 +320,7 @@ fn exit_in_place(thread: &Thread<'_>, reserved: &AtomicU64, frame: Frame, event:
     true
 }
 
-/// Lets hooks write again, except for events that only the slow path can classify.
+/// Lets hooks write again, except for events that need the slow path.
 fn divert(thread: &Thread<'_>, is_ending: bool) {
     thread.resume();
     thread.divert_in_handler();
@@ -330,11 +330,11 @@ fn divert(thread: &Thread<'_>, is_ending: bool) {
     thread.divert_in_cleanup();
 }
 
-/// Which kind of stack a call is entered on.
+/// The kind of stack on which a call is entered.
 enum Class {
-    /// In the frame of the innermost open call, or in one around it.
+    /// A stack whose open calls are known.
     Known,
-    /// On a stack that is resumed and whose memory may belong to another stack by now.
+    /// A stack that is resumed, and in whose memory another, unregistered stack may have begun.
     MaybeAnother,
 }
 
@@ -346,7 +346,7 @@ struct Entry {
     class: Class,
     /// Whether this is the thread's first call.
     is_first: bool,
-    /// Whether the thread is ending and makes this call on the way.
+    /// Whether the thread makes this call while it is ending.
     is_ending: bool,
 }
 
@@ -375,7 +375,7 @@ impl Entry {
         let ticks = thread.prepare(EVENT_WORDS_MAX);
         let handler = thread.control.handled.swap(0, Relaxed);
         let met = thread.meet_jump(ticks, frame, self.address);
-        // At the place of a call that has jumped here, nothing is dead.
+        // If a tail call led to this entry, the open calls at its place aren't dead.
         if met != Met::Target {
             thread.drop_dead(ticks, frame);
         }
@@ -395,16 +395,17 @@ impl Entry {
         let is_there = thread.entry(ticks, place, frame, false);
         let ends_jump = met != Met::Nothing;
         if is_there && (self.is_first || self.is_ending || ends_jump || cleans_up && !is_inlined) {
-            // Most threads end when their first call does, so this is the last chance to learn
-            // their name. After a thread has ended, or while a frame cleans up, the calls behind
-            // this call's exit may have another caller. With the target of a jump, the call that
-            // jumped ends; behind a call inside it, it may have ended.
+            // The exit of this call must take the slow path. Reasons:
+            // - Most threads end when their first call does: read the thread's name then.
+            // - While a thread ends or a frame cleans up, the next call may have another caller.
+            // - When a jump's target exits, the call that jumped ends, too. After a call that the
+            //   target has made, the target may have ended.
             thread.open.divert_innermost(frame);
         }
     }
 
-    /// Records an entry on a stack whose memory may belong to another stack by now, without the
-    /// runtime having been notified.
+    /// Records an entry on a resumed stack, in whose memory another, unregistered stack may have
+    /// begun.
     fn record_maybe_another(&self, thread: &Thread<'_>, place: Place) {
         let ticks = thread.prepare_for(EVENT_WORDS_MAX, true);
         let has_jumped = thread.open.jumped().is_some();
@@ -417,8 +418,8 @@ impl Entry {
         }
     }
 
-    /// The address from which the call was made. `is_inlined`: it was inlined into the innermost
-    /// frame.
+    /// The code address from which the call was made. `is_inlined`: the call was inlined into the
+    /// innermost frame.
     fn caller(&self, is_inlined: bool) -> Caller {
         let pointer = self.frame.stack_pointer();
         // SAFETY: an entry hook's stack pointer.
@@ -433,8 +434,8 @@ impl Entry {
     }
 }
 
-/// An exception handler has begun, at `handler`, in the innermost frame: calls that were inlined
-/// there may have been unwound.
+/// If an exception handler has begun in the innermost frame, at `handler` (0: none has), removes
+/// the calls that were inlined there: they may have been unwound.
 fn drop_handled(thread: &Thread<'_>, ticks: u64, handler: u64) {
     if handler != 0 {
         thread.drop_inlined(ticks, Caller { code: handler, is_callees: false }, unwound::INLINED);

@@ -75,7 +75,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             None => complain(env::BUDGET, text, budget::ALLOWED, "no budget"),
         }
     }
-    // The recorder's arena already has its size.
+    // Only for an arena of the process's own: a recorder's arena already has its size.
     let own = || {
         let ring_size = variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
             env::parse_ring_size(text).unwrap_or_else(|| {
@@ -96,7 +96,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             Some(arena) => Some((arena, None)),
             None => return fork::leave_out(&hub, child_kind::EXEC),
         },
-        // The recorder is gone, or it belongs to another user and is invisible to us.
+        // The recorder has ended, or it belongs to another user and is invisible here.
         None | Some((_, Err(NotMemory::NotThere))) => own(),
         Some((path, Err(NotMemory::NotTrusted))) => {
             refuse_recorder(
@@ -160,7 +160,8 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         switch::begin();
         process.state.store(process_state::ON, Release);
         if !on || crate::state::dropped::is_counting() {
-            // In a process without events, nothing else would detect a client's request.
+            // Hooks that don't record never detect a client's request, so the process listens from
+            // the start.
             control::start(process);
         }
         if !governor::start(process) {
@@ -173,7 +174,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     }
 }
 
-/// Space for the sites of a set, in both halves. A library may be loaded twice.
+/// The room for the sites of a set, in both halves. It allows for libraries that are loaded twice.
 fn room_for_sites(set: &SiteSet<'_>) -> u32 {
     set.header().sites.saturating_mul(4).clamp(SITES_PER_PAGE, SITES).next_multiple_of(SITES_PER_PAGE)
 }
@@ -194,7 +195,7 @@ fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
     ]);
 }
 
-/// Reports why `record` isn't accepted as our recorder.
+/// Warns that `record` isn't accepted as the recorder, and why.
 fn refuse_recorder(path: &[u8], why: &[u8]) {
     let shown = path.get(..path.len().min(100)).unwrap_or(path);
     system::warn(&[b"everycall: ", env::RECORDER.as_bytes(), b"=", shown, why]);
@@ -237,7 +238,7 @@ fn private(ring_size: u64, sites: u32) -> Option<Arena> {
     None
 }
 
-/// Makes such an arena in a crash file in `folder`. If that fails, it reports why.
+/// Makes an arena of the process's own in a crash file in `folder`. If that fails, warns why.
 fn in_file(folder: &[u8], ring_size: u64, sites: u32) -> Option<(Arena, Option<crash::Mapped>)> {
     let allowed = (system::address_space_limit() / 2).min(system::file_size_limit());
     let mut threads = THREAD_CAPACITY;

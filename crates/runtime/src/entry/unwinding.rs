@@ -1,7 +1,8 @@
-//! Calls from the wrappers around throws, landing pads and jumps (the kit's `wrappers`). By them,
-//! the runtime knows at once which frames were unwound, not only at the next event. They are also
-//! exact where comparing hooks' stack pointers can't be: a call with arguments on the stack, or one
-//! from within a function's body, may have a lower stack pointer than a dead frame.
+//! Calls from the wrappers of throws, landing pads and jumps (the kit's `wrappers`). By these
+//! calls, the runtime knows at once which frames were unwound, not only at the next event. They are
+//! also exact where the comparison of hooks' stack pointers isn't: a call with arguments on the
+//! stack, or one whose hook is in the function's body, may have a lower stack pointer than a dead
+//! frame.
 #![allow(unsafe_code)] // Called by the kit's wrappers, with C strings.
 
 use crate::features::calling;
@@ -14,21 +15,21 @@ use everycall_format::label;
 use everycall_format::trigger::type_hash;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 
-/// See the kit's `runtime.h`: frames are unwound, nothing else happens.
+/// See the kit's `runtime.h`: the program jumps, so frames are unwound.
 const JUMP: u32 = 0;
 const THROW: u32 = label::THROW as u32;
 const CATCH: u32 = label::CATCH as u32;
 const CLEANUP: u32 = label::CLEANUP as u32;
 const THREAD_END: u32 = label::THREAD_END as u32;
-/// A handler begins in this frame. This follows [`CATCH`], after the cleanup of what was inlined
-/// around the handler.
+/// A handler begins in this frame. This follows [`CATCH`], after the cleanup of the inlined calls
+/// inside the handler's call.
 const HANDLED: u32 = 11;
 /// As [`HANDLED`], if the calls that were inlined into the frame have recorded their exits as part
 /// of the cleanup.
 const CLEANED: u32 = 13;
-/// A thread is asked to end. Its thread pointer is passed in the place of the stack pointer.
+/// The program cancels a thread. Its thread pointer is passed in place of the stack pointer.
 const CANCEL: u32 = 14;
-/// The unwinder asks a frame whether it catches an exception. The stack pointer means nothing.
+/// The unwinder asks a frame whether it catches an exception. The stack pointer is unused.
 const RAISED: u32 = 15;
 /// With [`CATCH`] or [`CLEANUP`]: the compiler may not call exit hooks for calls that were inlined
 /// into the frame.
@@ -49,12 +50,12 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
     match what {
         CANCEL => {
-            // The thread that asks need not record.
+            // The calling thread need not record.
             if let Some(process) = process::traced() {
                 cancellation::cancel(process, stack_pointer);
             }
         }
-        // The wrappers call this wherever exceptions are caught.
+        // The wrappers call this for all frames in which exceptions are caught.
         HANDLED | CLEANED if calling::is_recording() && contexts::shares_frame(hook) => {
             let _ = calling::with_thread(|thread| match what {
                 HANDLED => thread.divert_inlined(hook, name as u64),
@@ -65,7 +66,7 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         JUMP | THROW | THREAD_END if calling::is_recording() => {
             // SAFETY: by contract.
             let (text, thrown) = unsafe { (text(name), awaited_throw(what, name)) };
-            // If the slow path is running, the next event finds the frames that were unwound.
+            // If the slow path is running, this fails, and the next event finds the unwound frames.
             let _ = calling::with_thread(|thread| leave(thread, what, hook, text, !name.is_null(), thrown));
         }
         // SAFETY: by contract.
@@ -78,7 +79,7 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
 ///
 /// # Safety
 /// `name` is null or a C string.
-#[inline(never)] // It would enlarge the frame of `unwinding`, which stands on the thread's own stack.
+#[inline(never)] // Otherwise it enlarges the frame of `unwinding`, on the thread's own stack.
 unsafe fn raised(name: *const u8) {
     // SAFETY: by contract.
     if let Some(thrown) = unsafe { awaited_throw(RAISED, name) }
@@ -107,7 +108,7 @@ unsafe fn awaited_throw(what: u32, name: *const u8) -> Option<Thrown> {
 /// An exception that a trigger may wait for.
 #[derive(Clone, Copy)]
 struct Thrown {
-    /// Of the name of its type, if that is known.
+    /// Hash of its type's name, if known.
     hash: Option<u64>,
 }
 
@@ -134,21 +135,21 @@ unsafe fn text(name: *const u8) -> &'static [u8] {
     if name.is_null() { &[] } else { unsafe { text::start_of(name) } }
 }
 
-/// Frames are unwound: something is thrown, the program jumps, or the thread ends. `is_entered`: a
-/// frame is entered meanwhile, to clean up or to catch.
+/// Handles a throw, a jump or a thread's end: frames are unwound. `is_entered`: while the thread
+/// ends, a frame is entered to clean up or to catch.
 fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: bool, thrown: Option<Thrown>) {
     let Some(process) = process::traced() else { return };
     if what == JUMP && !contexts::stays_in_jump(process, thread.control, hook) {
         return;
     }
     let ends_thread = what == THREAD_END;
-    // A frame is entered again, to clean up or to catch: the calls that follow are its.
+    // If a frame is entered to clean up or to catch, that frame makes the following calls.
     let value = (ends_thread && is_entered).then_some(1);
     let record = |ticks| label::record(what as u8, ticks, value, name);
     let ticks = thread.prepare(WORDS_BEFORE + record(0).words().len());
     thread.drop_below(ticks, hook, what == JUMP);
     if ends_thread {
-        // No event will follow by which a later name could be read.
+        // This may be the last chance to read the thread's name.
         thread.look_at_name();
     }
     if what == JUMP {
@@ -165,8 +166,8 @@ fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: boo
     }
 }
 
-/// The unwinder asks a frame whether it catches an exception. Only for the first such frame, and
-/// only if no wrapper has seen the throw, this is news.
+/// Handles the unwinder's question to a frame whether it catches an exception. It reports a throw
+/// only if no wrapper has, and only for the first frame that is asked.
 fn raise(thread: &Thread<'_>, name: &[u8], thrown: Thrown) {
     if thread.is_raised() {
         return;
@@ -177,7 +178,7 @@ fn raise(thread: &Thread<'_>, name: &[u8], thrown: Thrown) {
     thread.judge_throw(ticks, thrown.hash);
 }
 
-/// A frame is entered again, to clean up or to catch.
+/// Handles a landing pad: a frame is entered again, to clean up or to catch.
 fn land(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], function: u64, ends: u32) {
     let Some(process) = process::traced() else { return };
     let code = match places::of(process, function) {
@@ -190,7 +191,7 @@ fn land(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], function: u64, e
     thread.drop_below(ticks, hook, false);
     let hook = thread.open.pointer_in(code, hook);
     thread.forget_handler(hook);
-    // Calls in the frame that cleans up may still record their exits.
+    // The calls in the frame that cleans up may still record exits.
     let value = (what == CLEANUP).then(|| thread.open.count_in_frame(hook, code).into());
     if value == Some(0) {
         return;

@@ -1,4 +1,4 @@
-//! What the kit's XRay interface (`wrappers/xray.c`) asks of the runtime.
+//! Requests of the kit's XRay interface (`wrappers/xray.c`).
 #![allow(unsafe_code)] // Called by the program through a table, with its objects and events.
 
 use crate::features::calling::{WORDS_BEFORE, with_thread};
@@ -14,7 +14,7 @@ use everycall_format::xray_event;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_hooks::{XrayCall, XrayObject};
 
-/// As in `wrappers/xray.c`.
+/// The requests, as in `wrappers/xray.c`.
 mod operation {
     pub const REGISTER: u32 = 0;
     pub const UNREGISTER: u32 = 1;
@@ -29,7 +29,7 @@ mod operation {
     pub const EVENT_TYPE: u32 = 10;
 }
 
-/// In place of a number: all of them.
+/// Stands for all objects, or all functions of an object.
 const ALL: u64 = i64::MAX as u64;
 
 /// XRay's `XRayPatchingStatus`.
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn xray(
             xray::unregister(object);
             0
         }
-        // A forked child starts to be traced here, with its parent's objects.
+        // The tracing of a forked child begins here, with its parent's objects.
         _ => fork::traced().map_or(0, |_| control(process, operation, object, first, second, third)),
     }
 }
@@ -110,7 +110,7 @@ fn control(
 fn patch(process: &'static Process, object: u64, function: u64, on: bool) -> u64 {
     let one = Some(function).filter(|id| *id != ALL);
     let number = u64::from(xray::objects());
-    // It was never there, or is unloaded.
+    // No such object was registered, or it is unloaded.
     if object != ALL && (object >= number || object != 0 && xray::object(object).is_none()) {
         return status::FAILED;
     }
@@ -130,14 +130,14 @@ fn patch(process: &'static Process, object: u64, function: u64, on: bool) -> u64
     result
 }
 
-/// Finds the handler of an event, if one is to be called.
+/// Finds the handler that the hook of an event has to call, if any.
 fn handle(object: &'static XrayObject, address: u64, call: &mut XrayCall) {
     let Some(event) = xray::event(object, address, call.kind as u8) else { return };
     call.is_recorded = event.is_recorded.into();
     let pointer = call.before;
     let running = local::handling();
-    // Below it in the same stack: within that handler. Above it: the handler was left by a jump or
-    // an exception.
+    // Below the running handler's hook, this event is within that handler: no handler is called.
+    // Above it, the handler was left by a jump or an exception.
     if !event.is_patched || running > pointer {
         return;
     }
@@ -146,7 +146,7 @@ fn handle(object: &'static XrayObject, address: u64, call: &mut XrayCall) {
         sled_kind::CUSTOM_EVENT => (xray::handler(handler::CUSTOM), 0),
         sled_kind::TYPED_EVENT => (xray::handler(handler::TYPED), 0),
         sled_kind::ENTRY_LOG_ARGS => match xray::handler(handler::ARGUMENT) {
-            // It takes the argument, too, as with XRay's own runtime.
+            // As in XRay's own runtime, this handler then gets the argument, too.
             0 => (of_function(), 1),
             handler => (handler, 1),
         },
@@ -154,14 +154,14 @@ fn handle(object: &'static XrayObject, address: u64, call: &mut XrayCall) {
     };
     if call.handler != 0 {
         (call.id, call.kind) = (event.id, event.kind.into());
-        // Once left, such a handler isn't to be taken for one that runs.
+        // On the same stack, the earlier handler was left: it must not count as running afterwards.
         call.before = if are_on_one_stack(running, pointer) { 0 } else { running };
         local::set_handling(pointer);
     }
 }
 
-/// Whether both lie on the stack that the thread runs, or neither does: a signal handler may run on
-/// another one.
+/// Whether both stack pointers lie on the stack that the thread runs, or neither does. (A signal
+/// handler may run on another one.)
 fn are_on_one_stack(one: u64, other: u64) -> bool {
     local::last().is_none_or(|control| {
         let stack = control.stack_end.load(Relaxed)..control.stack_high.load(Relaxed);
@@ -182,13 +182,13 @@ unsafe fn record(kind: u8, arguments: [u64; 3], pointer: u64) {
         (_, [of_type, data, length]) => (Some(of_type as u32), data, length),
     };
     let kept = if data == 0 { 0 } else { length.min(xray_event::DATA_MAX as u64) };
-    // SAFETY: by contract; empty where there is no data.
+    // SAFETY: by contract; empty if there is no data.
     let data = unsafe { core::slice::from_raw_parts(data.max(1) as *const u8, kept as usize) };
     let length = length.min(u32::MAX.into()) as u32;
     let _ = with_thread(|thread| {
         let words = xray_event::record(0, of_type, length, data).words().len();
         let ticks = thread.prepare(WORDS_BEFORE + words);
-        // The function goes on: what lies below its frame is dead.
+        // The function is running, so frames below its frame are dead.
         thread.drop_dead(ticks, Frame::Body(pointer.wrapping_sub(HOOK_BELOW - 8)));
         thread.ring.push(xray_event::record(ticks, of_type, length, data).words());
     });

@@ -91,11 +91,11 @@ unsafe extern "C" fn keep_calls(process: u64) {
             // 0.
             let choices = unsafe { &mut *process.kept_calls.choices.get() };
             // Read before looking: what is posted from now on is found in the next round.
-            let bell = triggers.bell();
+            let doorbell = triggers.doorbell();
             while let Some(call) = triggers.take_posted() {
                 consider(process, &triggers, choices, &call);
             }
-            triggers.hear(bell);
+            triggers.hear(doorbell);
         }
         if wanted.compare_exchange(seen, 0, AcqRel, Relaxed).is_ok() {
             return;

@@ -225,11 +225,11 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
 /// first calls would be missed.
 fn tell_recorder(arena: &Arena) {
     let Some(hub) = hub::hub() else { return };
-    let bell = hub.ring();
+    let doorbell = hub.ring();
     let is_heard = match Triggers::of(arena) {
-        None => hub.wait_for(bell, hub::FILE_WAIT_NS),
+        None => hub.wait_for(doorbell, hub::FILE_WAIT_NS),
         Some(triggers) => {
-            let is_heard = hub.wait_for_names(bell);
+            let is_heard = hub.wait_for_names(doorbell);
             if !is_heard {
                 triggers.give_up();
             }

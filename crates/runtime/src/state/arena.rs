@@ -12,8 +12,8 @@ use everycall_format::arena::{
 };
 use everycall_ring::{Control, Pool, Ring};
 
-/// The arena: its address, and its layout at the time when it was checked. (If a program overwrites
-/// the header later, it misleads readers, but not the runtime.)
+/// The arena: its address, and its layout as it was when it was checked. (If the program overwrites
+/// the header later, that misleads readers, but not the runtime.)
 #[derive(Clone, Copy)]
 pub(crate) struct Arena {
     base: *mut u8,
@@ -87,8 +87,8 @@ impl Arena {
         field!(self.base, ArenaHeader, stream, AtomicU32)
     }
 
-    pub(crate) fn pool_bell(&self) -> &AtomicU32 {
-        field!(self.base, ArenaHeader, pool_bell, AtomicU32)
+    pub(crate) fn pool_doorbell(&self) -> &AtomicU32 {
+        field!(self.base, ArenaHeader, pool_doorbell, AtomicU32)
     }
 
     pub(crate) fn pool_waiters(&self) -> &AtomicU32 {
@@ -129,12 +129,12 @@ impl Arena {
         }
     }
 
-    /// Adds these bytes of the arena to core dumps. At first, the arena is excluded as a whole,
-    /// because the kernel would touch every page of it.
+    /// Adds these bytes of the arena to core dumps. At first, the whole arena is excluded, because
+    /// the kernel would touch every page of it.
     pub(crate) fn add_to_dumps(&self, offset: u64, size: u64) {
         let first = offset & !(PAGE - 1);
         let end = (offset + size).next_multiple_of(PAGE).min(self.layout.arena_size);
-        // The kernel excludes mapped files.
+        // Core dumps don't contain mapped files.
         if first < end && !crash_file::is_file() {
             let _ = system::advise(self.at(first), end - first, system::MADV_DODUMP);
         }
@@ -156,7 +156,7 @@ impl Arena {
         }
     }
 
-    /// Stores a counter that may also fall.
+    /// Sets a counter that may also fall.
     pub(crate) fn set_count(&self, counter: usize, value: u64) {
         if counter < COUNTERS {
             let counters = self.at(offset_of!(ArenaHeader, counters) as u64).cast::<AtomicU64>();
@@ -187,8 +187,8 @@ impl Arena {
         self.put(offset_of!(ArenaHeader, start) as u64, reading);
     }
 
-    /// Entry `index` of the table of pinners: process id, time of the entry, start time of that
-    /// process.
+    /// Entry `index` of the table of pinners: process id, ticks when the process took the entry,
+    /// and the process's start time.
     pub(crate) fn pinner(&self, index: u32) -> (&'static AtomicU32, &'static AtomicU64, &'static AtomicU64) {
         let index = index.min(PINNERS - 1);
         let entry = self.at(PINNERS_OFFSET + u64::from(index) * PinnerEntry::SIZE as u64);
@@ -252,8 +252,9 @@ impl Arena {
         Some(field!(self.at(self.module_offset(index)?), ModuleEntry, sites_unpatched, AtomicU32))
     }
 
-    /// Stores a path. If it fits, it replaces a path that isn't needed any more, at `free` (offset
-    /// and length). Returns its offset and length, or `None` if there is no space.
+    /// Stores a path: at `free` (offset and length of a path that isn't needed any more) if it fits
+    /// there, otherwise after the other paths. Returns its offset and length, or `None` if there is
+    /// no space.
     pub(crate) fn put_path(&self, path: &[u8], free: (u32, u32)) -> Option<(u32, u32)> {
         let size = path.len() as u64;
         let begin = match free {
@@ -299,8 +300,8 @@ impl Arena {
         let layout = &self.layout;
         let modules = u64::from(modules.min(layout.module_capacity)) * ModuleEntry::SIZE as u64;
         let part = |offset: u64, size: u64| {
-            // SAFETY: within the arena by its layout. A parent may append to them, behind what its
-            // child reads.
+            // SAFETY: within the arena by its layout. A parent may append to them, after the part
+            // that its child reads.
             (offset, unsafe { core::slice::from_raw_parts(self.at(offset).cast_const(), size as usize) })
         };
         [part(layout.modules_offset, modules), part(layout.paths_offset, paths.min(layout.paths_size))]
@@ -321,7 +322,7 @@ impl Arena {
         place.copy_from_slice(bytes);
     }
 
-    /// Address of the sentinel of open-call stack `index`, and of the end of its capacity.
+    /// Address of the sentinel of open-call stack `index`, and of the stack's end.
     pub(crate) fn open_calls(&self, index: u32) -> (u64, u64) {
         let index = index.min(self.layout.thread_capacity.saturating_sub(1));
         let base = self.at(self.layout.open_calls_at(index)) as u64;
@@ -431,7 +432,7 @@ impl Slot {
         }
     }
 
-    /// Its open-call stack's index, plus 1.
+    /// Index of the open-call stack, plus 1.
     pub(crate) fn open_calls(&self) -> &AtomicU32 {
         field!(self.header, ThreadHeader, open_calls, AtomicU32)
     }

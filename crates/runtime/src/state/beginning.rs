@@ -16,10 +16,10 @@ use everycall_format::crash::{BEGIN_MAGIC, COMMAND_MAX, CRASH_OFFSET, CrashRecor
 /// The most bytes of the folder that are kept. A longer one is left out.
 const FOLDER_MAX: usize = 512;
 
-/// The most bytes of a command line that are kept. The last word of a longer one ends in
-/// [`CUT`]. Linux allows so many with a stack limit of 8 MiB.
+/// The most bytes of a command line that are kept: as many as Linux allows with a stack limit of 8
+/// MiB. The last word of a longer command line ends in [`CUT`].
 const LONG_MAX: usize = 2 << 20;
-/// Marks the end of a command line that was cut.
+/// Marks the end of a truncated command line.
 const CUT: &[u8] = b"...\0";
 
 /// The command line, if the arena has no space for it.
@@ -39,7 +39,7 @@ unsafe impl Sync for Texts {}
 static TEXTS: Texts =
     Texts { bytes: UnsafeCell::new([0; COMMAND_MAX]), command: AtomicU32::new(0), folder: AtomicU32::new(0) };
 
-/// Reads both. Call it only at the start.
+/// Reads the command line and the folder. Call it only at the start.
 pub(crate) fn note() {
     // SAFETY: as above.
     let bytes = unsafe { &mut *TEXTS.bytes.get() };
@@ -78,7 +78,7 @@ fn note_long() {
     }
 }
 
-/// The lengths of both, and the bytes.
+/// The lengths of command line and folder, and the bytes of both.
 fn texts() -> (usize, usize, &'static [u8]) {
     let command = TEXTS.command.load(Acquire) as usize;
     let folder = TEXTS.folder.load(Relaxed) as usize;

@@ -1,4 +1,4 @@
-//! Whether the arena is a file that outlives the process, and the process's state of that file.
+//! Whether the arena is a crash file, and what the process knows about that file.
 
 use crate::sys::name::NAME_MAX;
 use core::cell::UnsafeCell;
@@ -10,15 +10,15 @@ pub(crate) static IS_FILE: AtomicBool = AtomicBool::new(false);
 /// Number of segments, from the beginning of the pool, that have disk space.
 pub(crate) static SEGMENTS: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// A process's state of the crash file. It is wiped in a forked child, which must not remove its
-/// parent's file.
+/// What the process knows about its crash file. It is wiped in a forked child, which must not
+/// remove its parent's file.
 pub(crate) struct CrashFile {
     pub(crate) name: UnsafeCell<[u8; NAME_MAX]>,
     /// Device and inode.
     pub(crate) identity: UnsafeCell<(u64, u64)>,
     /// Held while disk space is allocated.
     pub(crate) room_lock: AtomicU32,
-    /// Until then, no thread tries to allocate disk space.
+    /// Ticks until which no thread tries to allocate disk space.
     pub(crate) no_room_until: AtomicU64,
     /// Open-call stacks that have disk space: a set of their indices.
     pub(crate) stacks: [AtomicU64; (THREAD_CAPACITY / u64::BITS) as usize],

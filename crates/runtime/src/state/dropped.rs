@@ -1,9 +1,10 @@
-//! Calls that hooks count and don't record: see [`everycall_format::dropped`]. These are short calls,
-//! or, in a process that only counts, all calls.
+//! Calls that hooks count and don't record: see [`everycall_format::dropped`]. These are short
+//! calls, or, in a process that only counts, all calls.
 //!
-//! A hook finds the place of its function's count in the process's [`ShortMap`]. If the function
-//! isn't there, the call is recorded, and its exit comes to the slow path, which adds it. So the map
-//! is changed with signals blocked, by several threads at a time, without a lock.
+//! A hook finds the place of its function's count in the process's [`everycall_hooks::ShortMap`].
+//! If the function isn't there, the call is recorded, and its exit comes to the slow path, which
+//! adds it. So the map is changed with signals blocked, by several threads at a time, without a
+//! lock.
 #![allow(unsafe_code)] // Shared memory: structures and counts in the arena, by their addresses.
 
 use crate::state::arena::Arena;
@@ -13,15 +14,16 @@ use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHER
 use everycall_hooks::short_map;
 use everycall_ring::Control;
 
-/// The lower half of an entry whose function's code was unloaded, and given to another module. No
-/// function has this code offset.
+/// The lower half of an entry whose code offset was given to another module, after the function's
+/// was unloaded. No function has this code offset.
 const GONE: u32 = 1;
 
-/// Not 0 in a process that counts its calls and doesn't record them. It stays as it was at the start.
+/// Not 0 in a process that counts its calls and doesn't record them. It stays as it was at the
+/// start.
 static COUNTING: AtomicU32 = AtomicU32::new(counting::OFF);
 
-/// Called when the process starts, and in a forked child: notes in the arena whether calls are only
-/// counted. `wanted`: one of [`counting`]; the recorder's arena may say so already.
+/// Called when the process starts, and in a forked child: stores whether calls are only counted. If
+/// the recorder's arena doesn't request that, `wanted` does: one of [`counting`].
 pub(crate) fn begin_counting(arena: &Arena, wanted: u32) {
     let place = field!(header(arena), DroppedHeader, counting, AtomicU32);
     if place.load(Relaxed) == counting::OFF {
@@ -95,21 +97,21 @@ pub(crate) fn counts_at(arena: &Arena, slot: u32) -> u64 {
     arena.base() as u64 + arena.layout().dropped_counts_at(slot)
 }
 
-/// A slot's count at `place`; at place 0, that of all functions. The counts must have space on the
-/// disk if the arena is a file.
+/// A slot's count at `place`; at place 0, that of all functions. If the arena is a file, the counts
+/// must have disk space.
 pub(crate) fn count(arena: &Arena, slot: u32, place: u32) -> u64 {
     let address = counts_at(arena, slot) + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
     // SAFETY: within the arena by its layout, aligned, never unmapped.
     unsafe { &*(address as *const AtomicU64) }.load(Relaxed)
 }
 
-/// The calls that the slot of a context that drops calls, or has, has dropped so far.
+/// Number of calls that were dropped so far in a context's slot. The slot must have counts.
 pub(crate) fn count_of(arena: &Arena, control: &Control) -> u64 {
     count(arena, control.slot.load(Relaxed), 0)
 }
 
-/// A short call of the function at `code` ended and was recorded: the next ones are counted.
-/// Returns the place if it is a new one.
+/// Gives the function at `code` a place, so that its next short calls are counted. A short call of
+/// it has just ended and was recorded. Returns the place if it is a new one.
 #[cold]
 pub(crate) fn learn(process: &Process, code: u32, ticks: u64) -> Option<u32> {
     let (arena, map) = (process.arena(), &process.short_map);
@@ -132,7 +134,7 @@ pub(crate) fn learn(process: &Process, code: u32, ticks: u64) -> Option<u32> {
                 }
             }
             if now as u32 == code {
-                // Another thread was faster. The place stays unused.
+                // Another thread has added the function meanwhile. This place stays unused.
                 return None;
             }
         }
@@ -150,9 +152,9 @@ fn find(process: &Process, code: u32) -> Option<u32> {
     entries.filter(|entry| *entry as u32 == code).map(|entry| (entry >> 32) as u32).next()
 }
 
-/// The place of the function at `code`, in a process that counts. It gets one if it has none yet, or
-/// that of all others if there is none left; then so do functions that aren't known. Returns it with
-/// whether it is a new one.
+/// The place of the function at `code`, in a process that counts. It gets one if it has none yet,
+/// or that of all others if there is none left; then so do functions that aren't known. Returns it
+/// with whether it is a new one.
 #[cold]
 pub(crate) fn place_of(process: &Process, code: Option<u32>) -> (u32, bool) {
     let Some(code) = code else { return (OTHERS, false) };
@@ -160,11 +162,12 @@ pub(crate) fn place_of(process: &Process, code: Option<u32>) -> (u32, bool) {
         return (place, false);
     }
     let new = learn(process, code, everycall_hooks::ticks());
-    // Another thread may have been faster.
+    // Another thread may have added the function meanwhile.
     (new.or_else(|| find(process, code)).unwrap_or(OTHERS), new.is_some())
 }
 
-/// Adds a call to a thread's count at `place`. The thread has counts, and its signals are blocked.
+/// Counts a call of the calling thread at `place`. The thread has counts, and its signals are
+/// blocked.
 pub(crate) fn count_call(control: &Control, place: u32) {
     let address =
         control.short_counts.load(Relaxed) + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
@@ -173,18 +176,18 @@ pub(crate) fn count_call(control: &Control, place: u32) {
     count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
-/// Counts that are never read: those of threads that the program leaves out.
+/// Counts of threads that the program has excluded. They are never read.
 static NOBODYS: [AtomicU64; FUNCTIONS as usize] = [const { AtomicU64::new(0) }; FUNCTIONS as usize];
 
-/// Lets a thread's calls count for nothing, in a process that counts.
+/// In a process that counts, discards the counts of a thread from now on.
 pub(crate) fn leave_out(control: &Control) {
     if is_counting() {
         control.short_counts.store(NOBODYS.as_ptr() as u64, Relaxed);
     }
 }
 
-/// The code offsets from `first` to `end` are given to another module: its functions get places of
-/// their own. None of the former module's functions run.
+/// Forgets the functions at code offsets from `first` to `end`, which are given to another module.
+/// None of the former module's functions runs any more.
 pub(crate) fn forget(process: &Process, first: u32, end: u32) {
     if process.short_map.places.load(Relaxed) == 0 {
         return;

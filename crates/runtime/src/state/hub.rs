@@ -14,17 +14,18 @@ use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ChildEntry};
 use everycall_format::hub::{HUB_MAGIC, HUB_VERSION, HubHeader, SPARES, silence};
 
-/// How long a process waits for the recorder to open a module's file: long enough for a recorder that
-/// gets no CPU for a while. If the recorder doesn't answer in this time, no process waits again until
-/// it does.
-pub(crate) const FILE_WAIT_NS: u64 = 200_000_000;
-/// How long it waits if triggers may name functions of the module, whose calls would otherwise be
-/// missed: long enough for a large library's symbols on a busy machine.
-const NAMES_WAIT_NS: u64 = 10_000_000_000;
-/// A process that waits so long checks this often whether the recorder lives.
-const LOOK_NS: u64 = 100_000_000;
-/// How long it waits for an arena. If the recorder doesn't answer in this time, no process waits
+/// How long a process waits for the recorder to open a module's file: long enough for a recorder
+/// that gets no CPU for a while. If the recorder doesn't answer in this time, no process waits
 /// again until it does.
+pub(crate) const FILE_WAIT_NS: u64 = 200_000_000;
+/// How long a process waits if triggers may name functions of the module: otherwise calls of these
+/// functions would be missed. Long enough to read a large library's symbols on a busy machine.
+const NAMES_WAIT_NS: u64 = 10_000_000_000;
+/// A process that waits for [`NAMES_WAIT_NS`] checks this often whether the recorder is still
+/// running.
+const LOOK_NS: u64 = 100_000_000;
+/// How long a process waits for an arena. If the recorder doesn't answer in this time, no process
+/// waits again until it does.
 const ARENA_WAIT_NS: u64 = 50_000_000;
 /// The longest accepted path, including the zero at its end.
 const PATH_MAX: usize = 256;
@@ -55,7 +56,6 @@ pub(crate) struct Spare {
 /// Opens the hub that the recorder named, and keeps it. See [`disk::open_memory`] for its permitted
 /// owners.
 pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
-    // The rest is the path of one of that process's descriptors.
     let recorder_pid = recorder_of(path).ok_or(NotMemory::NotTrusted)?;
     let mut name = [0; PATH_MAX];
     let place = name.get_mut(..path.len()).filter(|place| place.len() < PATH_MAX);
@@ -115,20 +115,20 @@ impl Hub {
         self.field(offset_of!(HubHeader, follow)).load(Relaxed) != 0
     }
 
-    /// Rings the doorbell: the recorder has something to look at. Returns the ring's number.
+    /// Rings the doorbell: the recorder has something to handle. Returns the doorbell's new value.
     pub(crate) fn ring(&self) -> u32 {
         let doorbell = self.field(offset_of!(HubHeader, doorbell));
-        let bell = doorbell.fetch_add(1, Release).wrapping_add(1);
+        let value = doorbell.fetch_add(1, Release).wrapping_add(1);
         system::wake(doorbell);
-        bell
+        value
     }
 
-    /// Waits until the recorder has answered doorbell ring `bell`, for at most `nanoseconds`. Returns
-    /// false if it hasn't in time.
-    pub(crate) fn wait_for(&self, bell: u32, nanoseconds: u64) -> bool {
+    /// Waits until the recorder has handled the doorbell's value `doorbell`, for at most
+    /// `nanoseconds`. Returns false if it hasn't in time.
+    pub(crate) fn wait_for(&self, doorbell: u32, nanoseconds: u64) -> bool {
         let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + nanoseconds;
         let is_silent = self.field(offset_of!(HubHeader, silent));
-        self.wait_while(bell, || {
+        self.wait_while(doorbell, || {
             let left = deadline.checked_sub(system::clock_ns(system::CLOCK_MONOTONIC));
             let left = left.filter(|left| *left > 0 && is_silent.load(Relaxed) == 0);
             if left.is_none() {
@@ -138,14 +138,14 @@ impl Hub {
         })
     }
 
-    /// Waits until the recorder has answered doorbell ring `bell`, and so has named the functions
-    /// that triggers want. This may take seconds. Returns false if the recorder is gone, the
-    /// recording has ended, or the time is over.
-    pub(crate) fn wait_for_names(&self, bell: u32) -> bool {
+    /// Waits until the recorder has handled the doorbell's value `doorbell`, and so has found the
+    /// functions that triggers name. This may take seconds. Returns false if the recorder is gone,
+    /// the recording has ended, or the time is over.
+    pub(crate) fn wait_for_names(&self, doorbell: u32) -> bool {
         let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + NAMES_WAIT_NS;
         let is_silent = self.field(offset_of!(HubHeader, silent));
         let mut has_waited = false;
-        self.wait_while(bell, || {
+        self.wait_while(doorbell, || {
             let left = deadline.saturating_sub(system::clock_ns(system::CLOCK_MONOTONIC));
             if left == 0 {
                 is_silent.fetch_or(silence::LONG, Relaxed);
@@ -157,13 +157,13 @@ impl Hub {
         })
     }
 
-    /// Waits until the recorder has answered doorbell ring `bell`. `longer` returns for how many
-    /// nanoseconds to wait each time. Returns false when `longer` returns none.
-    fn wait_while(&self, bell: u32, mut longer: impl FnMut() -> Option<u64>) -> bool {
+    /// Waits until the recorder has handled the doorbell's value `doorbell`. `longer` returns for
+    /// how many nanoseconds to wait each time. Returns false when `longer` returns `None`.
+    fn wait_while(&self, doorbell: u32, mut longer: impl FnMut() -> Option<u64>) -> bool {
         let acknowledged = self.field(offset_of!(HubHeader, acknowledged));
         loop {
             let seen = acknowledged.load(Acquire);
-            if seen.wrapping_sub(bell).cast_signed() >= 0 {
+            if seen.wrapping_sub(doorbell).cast_signed() >= 0 {
                 return true;
             }
             let Some(nanoseconds) = longer() else { return false };

@@ -1,4 +1,4 @@
-//! Calls that the process keeps itself, by a set of triggers.
+//! State of the kept calls of a process that has a set of triggers of its own.
 
 use crate::sys::name::Name;
 use crate::sys::system;
@@ -9,7 +9,7 @@ use core::sync::atomic::{
 use everycall_format::site_set::KEEP_MAX;
 use everycall_format::trigger::RULES;
 
-/// The most helpers that may exist: one works, while another may just be ending.
+/// Limit on the helpers: one works, while another may just be ending.
 pub(crate) const HELPERS: usize = 2;
 
 /// A process's kept calls. Wiped in a forked child, which keeps calls of its own.
@@ -17,9 +17,8 @@ pub(crate) struct KeptCalls {
     /// Number of calls posted since a helper last saw that there are none left. The thread that
     /// posts the first one starts a helper.
     pub(crate) wanted: AtomicU32,
-    /// The entry of the call for which a helper is to be started, plus 1, in the lower half. The
-    /// process that posted it is in the upper half, because a child may share the memory. 0 for
-    /// none.
+    /// Lower half: the entry of the call for which a helper is to be started, plus 1. Upper half:
+    /// the process that posted the call, because a child may share the memory. 0 for none.
     due: AtomicU64,
     pub(crate) running: [AtomicU32; HELPERS],
     /// Used only by the helper.

@@ -1,4 +1,4 @@
-//! What the runtime keeps for each thread in its thread-local slot.
+//! A thread's data in its thread-local slot.
 #![allow(unsafe_code)] // The calling thread's slot, by its address.
 
 use crate::state::process::{self, Process};
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_hooks::{THREAD_HOME, THREAD_SLOT_SIZE};
 use everycall_ring::{Control, state};
 
-/// What the runtime keeps for each thread in its thread-local slot. Hooks read the first word.
+/// A thread's data in its thread-local slot. Hooks read the first two words.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Local {
@@ -17,12 +17,12 @@ pub(crate) struct Local {
     pub(crate) current: *const Control,
     /// The context of its own stack, or null before its first event there.
     pub(crate) home: *const Control,
-    /// Its id in the lower half, and its process's in the upper.
+    /// Lower half: its id. Upper half: its process's id.
     id: u64,
     /// Not 0 while the runtime runs in the thread: 1, plus the number of events of signal handlers
-    /// that came meanwhile.
+    /// that were lost meanwhile and aren't counted yet.
     at_work: u64,
-    /// The stack pointer of the hook that runs one of the program's XRay handlers. 0: none does.
+    /// Stack pointer of the hook that runs one of the program's XRay handlers, or 0.
     handling: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn local() -> Local {
     unsafe { process::thread_slot().cast::<Local>().read() }
 }
 
-/// The stack pointer of the hook that runs one of the program's handlers, or 0.
+/// Stack pointer of the hook that runs one of the program's XRay handlers, or 0.
 pub(crate) fn handling() -> u64 {
     local().handling
 }
@@ -70,8 +70,8 @@ fn at_work() -> &'static AtomicU64 {
 pub(crate) struct AtWork(());
 
 impl AtWork {
-    /// `None` if the runtime is already running in the thread: then this is a signal handler that
-    /// interrupted it.
+    /// `None` if the runtime is already running in the thread, interrupted by the signal handler
+    /// that calls this.
     pub(crate) fn begin() -> Option<AtWork> {
         at_work().compare_exchange(0, 1, Relaxed, Relaxed).ok().map(|_| AtWork(()))
     }
@@ -122,7 +122,7 @@ pub(crate) fn last() -> Option<&'static Control> {
     live(local().current)
 }
 
-/// The context of the thread's own stack, if it has begun.
+/// The context of the thread's own stack, if it has one.
 pub(crate) fn home() -> Option<&'static Control> {
     live(local().home)
 }

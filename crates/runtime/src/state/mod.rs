@@ -10,12 +10,12 @@
 //! module_table     which entry and range of the code space a module gets
 //! places           which module contains an address
 //! trigger_table    armed functions and posted calls
-//! own_triggers     the same, written by the process itself in an arena of its own
-//! live_areas       which clients have triggers, armed while the process runs
+//! own_triggers     the same, as written by the process itself
+//! live_areas       which areas for clients' triggers are in use
 //! thresholds       the thresholds of a set of functions
 //! selection        which functions are recorded
-//! over_budget      functions that are off as they cost too much, where no site can be switched
-//! dropped          counts of short calls that are dropped
+//! over_budget      functions that are off because of the budget and whose hooks are always called
+//! dropped          counts of calls that are not recorded
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording

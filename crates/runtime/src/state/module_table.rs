@@ -2,8 +2,8 @@
 //!
 //! A module that is loaded again (the same file by its build id) gets its former entry and range,
 //! so its older events keep their names however often it is loaded. Other modules get new ones.
-//! When none are left, the module that was unloaded longest ago loses its entry, and its range if
-//! the code space is used up, too. `record` has seen that module by then and keeps it for the file.
+//! When no entry is left, the module that was unloaded first loses its entry, and its range if the
+//! code space is used up, too. `record` has seen that module by then and keeps it for the file.
 //! Without `record`, its older events lose their names, but never get another module's.
 
 use crate::state::arena::Arena;
@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, module_flags, module_state};
 use everycall_format::event::{NO_PLACE_FIRST, OFFSET_FIRST};
 
-// What a forked child has to know about its parent's modules as they were at the fork. The parent
-// keeps changing its table.
+// What a forked child has to know about its parent's modules as they were at the fork. (The parent
+// may change its table meanwhile.)
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 static NEXT_CODE: AtomicU32 = AtomicU32::new(OFFSET_FIRST);
 /// A bit for each module that was unloaded.
@@ -47,9 +47,9 @@ pub(crate) struct Claim {
 pub(crate) enum Kind {
     /// A new entry.
     New,
-    /// The former entry of the same module, which was unloaded.
+    /// The module's former entry: it was unloaded and is loaded again.
     Again(ModuleEntry),
-    /// The entry of another module, which was unloaded.
+    /// The entry of another module that was unloaded.
     Instead(ModuleEntry),
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn claim(process: &Process, arena: &Arena, image: &Image, file: &Mapp
 }
 
 impl Claim {
-    /// The entry's count of modules that had it before.
+    /// Number of modules that had the entry before.
     pub(crate) fn predecessors(&self) -> u32 {
         match self.kind {
             Kind::New => 0,
@@ -113,7 +113,7 @@ impl Claim {
     }
 }
 
-/// Notes that an entry was filled. The caller holds the module lock.
+/// Records that an entry was filled. The caller holds the module lock.
 pub(crate) fn remember(index: u32, entry: &ModuleEntry) {
     KNOWN.fetch_max(index + 1, Relaxed);
     if let Some((word, bit)) = unloaded_bit(index) {
@@ -124,7 +124,7 @@ pub(crate) fn remember(index: u32, entry: &ModuleEntry) {
     }
 }
 
-/// Notes that the module of an entry was unloaded.
+/// Records that the module of an entry was unloaded.
 pub(crate) fn remember_unloaded(index: u32) {
     if let Some((word, bit)) = unloaded_bit(index) {
         word.fetch_or(bit, Relaxed);

@@ -1,15 +1,15 @@
-//! Functions that are off because they cost too much, where hooks are always called: their code, by
-//! process addresses. Used while holding the module lock. A forked child has its parent's.
+//! Functions that are off because of the budget and whose hooks are always called: their ranges of
+//! process addresses. Used while holding the module lock. A forked child inherits them.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 struct Place {
     start: AtomicU64,
-    /// 0: free.
+    /// 0 if the place is free.
     end: AtomicU64,
 }
 
-/// How many there may be.
+/// Limit on these functions.
 const PLACES: usize = 1024;
 
 static TABLE: [Place; PLACES] =
@@ -36,7 +36,8 @@ pub(crate) fn add(start: u64, end: u64) -> bool {
     true
 }
 
-/// Removes those that begin within this range: one function, or a module that is unloaded.
+/// Removes the functions that begin within this range: one function, or those of a module that is
+/// unloaded.
 pub(crate) fn remove(start: u64, end: u64) {
     for place in used() {
         if (start..end).contains(&place.start.load(Relaxed)) {
@@ -45,13 +46,13 @@ pub(crate) fn remove(start: u64, end: u64) {
     }
 }
 
-/// Their begins and ends.
+/// The ranges of all these functions.
 pub(crate) fn ranges() -> impl Iterator<Item = (u64, u64)> {
     let all = used().iter().map(|place| (place.start.load(Relaxed), place.end.load(Relaxed)));
     all.filter(|(_, end)| *end != 0)
 }
 
-/// Those within a module.
+/// The ranges within a module.
 pub(crate) fn within(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     ranges().filter(move |(first, _)| (start..end).contains(first))
 }

@@ -1,5 +1,5 @@
-//! Triggers of an arena of the process's own. The process does what `record` does otherwise, by a
-//! set.
+//! Triggers that the traced process itself writes: those of its own arena, from a set, and those of
+//! clients. With `record`, the recorder does this.
 #![allow(unsafe_code)] // Shared memory: structures in the arena, by their addresses.
 
 use crate::state::arena::Arena;
@@ -55,11 +55,11 @@ impl Triggers {
         let allowed = u32::try_from(segments).unwrap_or(u32::MAX);
         field!(self.base, TriggerHeader, segments_allowed, AtomicU32).store(allowed, Relaxed);
         field!(self.base, TriggerHeader, grow_ticks, AtomicU64).store(GROW_TICKS, Relaxed);
-        self.hear(self.bell());
+        self.hear(self.doorbell());
         field!(self.base, TriggerHeader, in_use, AtomicU32).store(1, Release);
     }
 
-    /// Removes what a client's area has.
+    /// Empties a client's area.
     pub(crate) fn end_live(&self) {
         field!(self.base, TriggerHeader, in_use, AtomicU32).store(0, Relaxed);
         field!(self.base, TriggerHeader, floor, AtomicU64).store(NEVER, SeqCst);
@@ -105,20 +105,20 @@ impl Triggers {
         left_out
     }
 
-    /// A value that changes when a call is posted.
-    pub(crate) fn bell(&self) -> u32 {
-        field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire)
+    /// The doorbell's value, which changes when a call is posted.
+    pub(crate) fn doorbell(&self) -> u32 {
+        field!(self.base, TriggerHeader, doorbell, AtomicU32).load(Acquire)
     }
 
-    /// Everything that was posted when the doorbell's value was `bell` has been written or wasn't wanted. No
-    /// thread has to keep anything for it any more. Calls posted since then wait from now on,
-    /// because a reader is there to come for them.
-    pub(crate) fn hear(&self, bell: u32) {
+    /// All calls that were posted up to the doorbell's value `doorbell` were written or rejected:
+    /// threads need not keep events for them any more. Calls that were posted since wait from now
+    /// on, because this shows that a reader exists.
+    pub(crate) fn hear(&self, doorbell: u32) {
         field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
-        field!(self.base, TriggerHeader, heard, AtomicU32).store(bell, Release);
+        field!(self.base, TriggerHeader, heard, AtomicU32).store(doorbell, Release);
     }
 
-    /// Takes the posted call that ended first.
+    /// Takes the posted call that ended first, and frees its entry.
     pub(crate) fn take_posted(&self) -> Option<TriggeredCall> {
         let is_posted = |call: &*mut u8| {
             field!(*call, TriggeredCall, state, AtomicU32).load(Acquire) == call_state::POSTED
@@ -168,7 +168,8 @@ impl Triggers {
         field!(self.rule(rule), TriggerRule, not_armed, AtomicU64).load(Relaxed)
     }
 
-    /// How many calls met the condition of a trigger, and how many of those to be kept couldn't be.
+    /// Number of calls that met a trigger's condition, and of those that should have been kept and
+    /// couldn't be.
     pub(crate) fn counts(&self, rule: u32) -> (u64, u64) {
         let rule = self.rule(rule);
         (
@@ -178,7 +179,7 @@ impl Triggers {
     }
 }
 
-/// Writes for which exceptions the rules of a set wait.
+/// Writes the exceptions for which the rules of a set wait.
 pub(crate) fn put_throws(triggers: &Triggers, set: &SiteSet<'_>) {
     let rules_with = |throw: u32| {
         let rules = (0..set.rule_count().min(RULES)).filter_map(|rule| Some((rule, set.rule(rule)?)));

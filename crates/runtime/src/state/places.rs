@@ -1,4 +1,4 @@
-//! Which module contains an address, and at which code offset.
+//! Converts addresses to code offsets, and back.
 
 use crate::state::process::Process;
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
@@ -14,8 +14,8 @@ pub(crate) enum Place {
     Unknown(u64),
 }
 
-/// The place of an address that a hook of `module` reports. `anywhere`: it may lie in another
-/// module.
+/// The place of an address that a hook of `module` reports. `anywhere`: the address may be in
+/// another module.
 pub(crate) fn of_hook(process: &Process, module: &ModuleDescriptor, address: u64, anywhere: bool) -> Place {
     if !anywhere || within(module.start.load(Relaxed), module.size.load(Relaxed), address) {
         return Place::Offset((address as u32).wrapping_sub(module.bias_entry.load(Relaxed)));
@@ -39,7 +39,7 @@ pub(crate) fn is_within_module(process: &Process, address: u64, size: u64) -> bo
     })
 }
 
-/// The place of an address in any object.
+/// The place of any address.
 pub(crate) fn of(process: &Process, address: u64) -> Place {
     let arena = process.arena();
     let count = arena.module_count().load(Acquire);

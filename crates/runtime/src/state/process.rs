@@ -47,7 +47,7 @@ pub(crate) struct Process {
     /// In a forked child, the thread that starts tracing it.
     pub(crate) starter: AtomicU32,
     pub(crate) pid: AtomicU32,
-    /// Held while modules are loaded or unloaded.
+    /// Held while modules are registered or unregistered, and while sites are switched.
     pub(crate) module_lock: AtomicU32,
     /// First unused code offset.
     pub(crate) next_code: AtomicU32,
@@ -57,7 +57,7 @@ pub(crate) struct Process {
     pub(crate) stacks: Ranges,
     /// The earliest time for the next search for unused fibers, in ticks.
     pub(crate) idle_look_due: AtomicU64,
-    /// Threads that were asked to end before their first call.
+    /// Threads that were cancelled before their first call.
     pub(crate) cancelled: [Cancelled; 16],
     pub(crate) next_cancelled: AtomicU32,
     /// Number of fibers so far.
@@ -70,18 +70,18 @@ pub(crate) struct Process {
     pub(crate) listener: AtomicU32,
     /// Not 0 while a thread of ours keeps the budget.
     pub(crate) governor: AtomicU32,
-    /// The slow calls that it keeps if it has a set of triggers.
+    /// The calls that the process keeps itself, if it has a set of triggers.
     pub(crate) kept_calls: KeptCalls,
-    /// Its crash file.
+    /// The process's crash file.
     pub(crate) crash: CrashFile,
     /// Segments that threads have beyond their rings for triggers.
     pub(crate) segments_beyond: AtomicU32,
-    /// Functions whose short calls are counted.
+    /// Places of functions whose calls are counted.
     pub(crate) short_map: ShortMap,
-    /// Control block of threads that run untraced. A forked child finds it blank, too: its first
-    /// event takes the slow path, and the child is traced or counted.
+    /// Control block of threads that run untraced. In a forked child it is blank, too, so the
+    /// child's first event takes the slow path, which begins to trace the child.
     pub(crate) left_out: Control,
-    /// Its arena, with the layout that was checked at the start.
+    /// The process's arena, with the layout that was checked at the start.
     arena: UnsafeCell<Arena>,
     /// Used while holding the module lock.
     scratch: UnsafeCell<[u8; SCRATCH_SIZE]>,
@@ -121,7 +121,7 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     true
 }
 
-/// Bytes of the process and its control blocks, which are wiped in a forked child.
+/// Bytes of `Process` and the control blocks, which are wiped in a forked child.
 fn wiped_bytes(layout: &ArenaHeader) -> u64 {
     let controls = u64::from(layout.thread_capacity) * size_of::<Control>() as u64;
     (PROCESS_SIZE + controls).next_multiple_of(PAGE)
@@ -146,8 +146,8 @@ pub(crate) fn inherited_arena() -> Option<Arena> {
     header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
 }
 
-/// The runtime's own memory except for its objects: the arena, the process and the stacks of the
-/// slow path. Also valid in a forked child.
+/// The memory that the runtime has mapped: the arena, and `Process` with the control blocks and the
+/// stacks of the slow path. Also valid in a forked child.
 pub(crate) fn own_memory() -> Option<[Range<u64>; 2]> {
     let process = core::ptr::from_ref(process()?) as u64;
     let arena = inherited_arena()?;

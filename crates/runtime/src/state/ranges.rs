@@ -1,4 +1,4 @@
-//! The known stacks besides the threads' own: their bounds and their slots. They are looked up at
+//! The table of known stacks that aren't threads' own: their bounds and slots. It is searched at
 //! each context switch without a lock, and changed with a lock.
 //!
 //! The entries are ordered by their lower ends. They overlap only if one lies within another: a
@@ -9,23 +9,23 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence,
 };
 
-/// The most stacks that can be known at a time.
+/// Limit on the stacks that are known at a time.
 const CAPACITY: usize = 8192;
 
-/// Number of entries that are removed together.
+/// Limit on the entries that are removed under one lock.
 pub(crate) const TAKEN_AT_ONCE: usize = 16;
-/// Number of entries that are checked together. Other threads that need the table wait meanwhile.
+/// Limit on the entries that are checked under one lock: other threads that need the table wait.
 const LOOKED_AT_AT_ONCE: usize = 256;
 
 /// [`Range::flags`].
 pub(crate) mod flags {
-    /// The program has begun something new on it, so the calls that were open were unwound.
+    /// The program has begun something new on the stack, so the calls that were open were unwound.
     pub const BEGUN_ANEW: u32 = 1;
-    /// There was no slot for it. Its events are only counted.
+    /// There was no slot for the stack. Its events are lost, and counted.
     pub const REFUSED: u32 = 2;
     /// The bounds are a guess.
     pub const GUESSED: u32 = 4;
-    /// The program registered it, and registers it again when something new begins on it.
+    /// The program registered the stack, and registers it again when something new begins on it.
     pub const TOLD: u32 = 8;
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Range {
     pub(crate) tid: u32,
     /// Its name, NUL padded. Empty if it has none.
     pub(crate) name: [u8; 16],
-    /// What it lies in, if it lies within another stack.
+    /// The call in whose frames it lies, if it lies within another stack.
     pub(crate) around: Around,
 }
 
@@ -56,8 +56,8 @@ pub(crate) struct Around {
     pub(crate) place: u32,
     /// Its event word.
     pub(crate) word: u64,
-    /// The return address of the call that it had made, in whose frames the stack lies. 0 if it
-    /// isn't known.
+    /// The return address of the call that it had made, if the stack lies in that call's frames; 0
+    /// if unknown.
     pub(crate) callee_returns_to: u64,
 }
 
@@ -76,7 +76,8 @@ impl Range {
 struct Entry {
     low: AtomicU64,
     high: AtomicU64,
-    /// The highest end of this range and of all that precede it, at which a downward search stops.
+    /// The highest end of this range and all ranges before it: a downward search stops if it is too
+    /// low.
     reach: AtomicU64,
     slot_and_flags: AtomicU64,
     tid: AtomicU64,
@@ -139,7 +140,7 @@ impl Ranges {
         self.count.load(Relaxed) == 0
     }
 
-    /// How often the table has changed.
+    /// A number that changes with the table.
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Acquire)
     }
@@ -149,7 +150,7 @@ impl Ranges {
         self.read(|table| table.search(address))
     }
 
-    /// The smallest range that contains all of this memory and more.
+    /// The smallest range that contains this memory and is larger.
     pub(crate) fn find_around(&self, low: u64, high: u64) -> Option<Range> {
         self.read(|table| {
             let behind = table.first_from(low.saturating_add(1));
@@ -181,12 +182,13 @@ impl Ranges {
         lock.overlapping(low, high, |range| range.flags & flags::GUESSED != 0).is_some()
     }
 
-    /// The end of the highest range within this one that isn't the same. `low` if there is none.
+    /// The end of the highest range within this memory, except the same range. `low` if there is
+    /// none.
     pub(crate) fn end_within(&self, low: u64, high: u64) -> u64 {
         self.highest_within(low, high).map_or(low, |range| range.high)
     }
 
-    /// The range within this one that isn't the same and has the highest end.
+    /// The range within this memory with the highest end, except the same range.
     pub(crate) fn highest_within(&self, low: u64, high: u64) -> Option<Range> {
         self.read(|table| {
             let is_inside =
@@ -202,7 +204,7 @@ impl Ranges {
         self.count.store(0, Relaxed);
     }
 
-    /// Reads consistent entries. A thread that changes the table finishes soon.
+    /// Runs `look` on a consistent table: repeats it if the table changes meanwhile.
     fn read<T>(&self, look: impl Fn(&Ranges) -> T) -> T {
         loop {
             let version = self.version.load(Acquire);
@@ -252,7 +254,7 @@ impl Ranges {
     fn below(&self, address: u64) -> Option<Range> {
         let behind = self.first_from(address);
         let nearest = (0..behind).rev().map(|index| self.get(index)).find(|range| range.high <= address)?;
-        // Only a range around this one has a higher end.
+        // A range with a higher end can only be one around this range.
         let around = |range: &Range| {
             let behind = self.first_from(range.low.saturating_add(1));
             self.reaching(behind, range.high).next().filter(|range| range.high <= address)
@@ -283,7 +285,7 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// A range that overlaps this one and that `is_meant` accepts.
+    /// A range that overlaps this memory and that `is_meant` accepts.
     pub(crate) fn overlapping(
         &self,
         low: u64,
@@ -407,7 +409,7 @@ impl Change<'_> {
         }
     }
 
-    /// Runs `change` so that no reader uses its results before it is complete.
+    /// Runs `change`. Readers repeat their search if it overlaps the change.
     fn changed(&self, change: impl FnOnce()) {
         let version = &self.ranges.version;
         version.store(version.load(Relaxed).wrapping_add(1), Relaxed);

@@ -1,25 +1,25 @@
 //! Whether threads record: one thread may be left out, or recording may be off for all.
 //!
-//! Hooks check nothing extra for this. Switching tracing off sets every thread's `end` to 0, so
-//! that its next event comes to the slow path. That sets its `state` to OFF, and from then on hooks
-//! return as soon as they have read it. Switching tracing on resets those states. The next event
-//! comes to the slow path once more, which writes the GAP record.
+//! Hooks check nothing extra for this. To switch tracing off, each thread's `end` is set to 0, so
+//! that its next event takes the slow path. That sets the thread's `state` to OFF, and from then on
+//! the thread's hooks return early. To switch tracing on, these states are reset. The next event
+//! takes the slow path once more, which writes the GAP record.
 //!
-//! A thread that writes its own `end` or `state` checks the switch afterwards. A thread that
-//! changes the switch checks `end` and `state` afterwards. So one of the two sees the other's
-//! change.
+//! A thread that writes its own `end` or `state` checks [`DISABLED`] afterwards. A thread that
+//! changes [`DISABLED`] checks every `end` and `state` afterwards. So one of the two sees the
+//! other's change.
 
 use crate::state::arena::Slot;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::event::gap;
 use everycall_ring::{Control, state};
 
-/// Whether tracing is off: [`disabled`]. Forked children inherit it.
+/// Whether tracing is off: one of [`disabled`]. Forked children inherit it.
 pub(crate) static DISABLED: AtomicU32 = AtomicU32::new(disabled::NO);
-/// When it was off in every thread, in ticks. 0 while it is being switched off.
+/// When tracing went off in every thread, in ticks. 0 while it is being switched off.
 pub(crate) static DISABLED_TICKS: AtomicU64 = AtomicU64::new(0);
 
-/// [`DISABLED`].
+/// Values of [`DISABLED`].
 pub(crate) mod disabled {
     pub const NO: u32 = 0;
     pub const YES: u32 = 1;
@@ -33,7 +33,8 @@ pub(crate) fn begin_off() {
     DISABLED.store(disabled::YES, SeqCst);
 }
 
-/// In a forked child, the thread that was switching tracing on doesn't exist.
+/// Called in a forked child. The thread that was switching tracing on doesn't exist there, so
+/// tracing stays off.
 pub(crate) fn begin_child() {
     let _ = DISABLED.compare_exchange(disabled::ABOUT_TO_END, disabled::YES, SeqCst, Relaxed);
 }
@@ -53,7 +54,8 @@ pub(crate) fn is_off(control: &Control) -> bool {
     is_disabled() || control.left_out.load(Relaxed) != 0
 }
 
-/// Stops recording in the calling thread, whose ring is suspended, if requested. Returns whether it did.
+/// Stops recording in the calling thread, whose ring is suspended, if requested. Returns whether it
+/// did.
 pub(crate) fn stop_if_asked(control: &Control, slot: &Slot) -> bool {
     let is_left_out = control.left_out.load(Relaxed) != 0;
     if !is_left_out && !is_disabled() {
@@ -77,7 +79,8 @@ pub(crate) fn stop_if_asked(control: &Control, slot: &Slot) -> bool {
     true
 }
 
-/// Called after the calling thread has let its hooks write again.
+/// Sends the calling thread's events to the slow path again if tracing is off. Called after the
+/// thread has let its hooks write.
 pub(crate) fn look_again(control: &Control) {
     fence(SeqCst);
     if is_disabled() {
@@ -87,12 +90,12 @@ pub(crate) fn look_again(control: &Control) {
     }
 }
 
-/// Begins the gap of a thread that is switched off: it misses calls from now on, although it may
-/// never see that, because its sites are switched off, too. Its next event records the gap. (The
-/// reason is [`gap::DISABLED`], unless the thread itself sets another one.)
+/// Begins the gap of a thread for which tracing is switched off. Its sites are switched off, too,
+/// so the thread may never notice. Its next event records the gap. (The reason is
+/// [`gap::DISABLED`], unless the thread itself sets another one.)
 pub(crate) fn begin_gap(control: &Control, ticks: u64) {
     if control.gap_ticks.compare_exchange(0, ticks, SeqCst, Relaxed).is_ok() && !is_disabled() {
-        // Another thread has switched tracing on again. What was recorded since then isn't a gap.
+        // Another thread has switched tracing on again: there is no gap.
         let _ = control.gap_ticks.compare_exchange(ticks, 0, SeqCst, Relaxed);
     }
 }

@@ -1,34 +1,34 @@
-//! Contexts that have ended and whose events are still kept, and the free slots.
+//! Retired threads and fibers, and the free slots.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::env::KeepEnded;
 
-/// The ended threads, in the order of their ends, protected by the lock; and the free slots, which
-/// any thread may take.
+/// The list of retired threads, in the order of their ends, protected by the lock; and the free
+/// slots, which any thread may take.
 #[derive(Debug, Default)]
 pub(crate) struct Retired {
     pub(crate) lock: AtomicU32,
     /// Index of the next slot to check.
     pub(crate) next_look: AtomicU32,
-    /// Slot of the thread that began last, index plus 1. Many programs have one thread after the
-    /// other.
+    /// Slot of the thread that began last, index plus 1. It is checked first, because many programs
+    /// have one short-lived thread after the other.
     pub(crate) newest: AtomicU32,
-    /// Slots of ended threads, index plus 1: a list linked by [`Slot::next`].
+    /// The list of retired slots, index plus 1, linked by [`super::arena::Slot::next`].
     pub(crate) first: AtomicU32,
     pub(crate) last: AtomicU32,
-    /// Free slots: a [`FreeList`] linked by the same words. A thread that finds the lock taken also
-    /// takes slots from it. Otherwise each time that threads begin together, one more slot and
-    /// stack would be used.
+    /// Free slots: a [`everycall_ring::FreeList`] linked by the same words. It needs no lock, so
+    /// that threads that begin together can reuse slots instead of taking new ones.
     pub(crate) free: AtomicU64,
-    /// Unused open-call stacks: a [`FreeList`] linked by the words of their sentinels.
+    /// Unused open-call stacks: a [`everycall_ring::FreeList`] linked by the words of their
+    /// sentinels.
     pub(crate) free_stacks: AtomicU64,
     /// Number of open-call stacks that were taken so far.
     pub(crate) stacks_taken: AtomicU32,
-    /// Bytes that the ended threads occupy.
+    /// Bytes that the retired threads occupy.
     pub(crate) bytes: AtomicU64,
-    /// How many bytes they may occupy.
+    /// Limit on these bytes.
     pub(crate) bytes_max: AtomicU64,
-    /// How long they are kept, in nanoseconds; [`u64::MAX`] for ever.
+    /// How long retired threads are kept, in nanoseconds; [`u64::MAX`] for no limit.
     pub(crate) keep_ns: AtomicU64,
     /// When the next pass over many slots is due, in ticks.
     pub(crate) pass_due: AtomicU64,

@@ -1,8 +1,8 @@
-//! Which functions are recorded: the base selection, and those of sessions.
+//! Which functions are recorded: the base selection, and the selections of sessions.
 //!
-//! A selection is a site set in memory of its own, behind a head that says whose it is. Pointers to
-//! these are swapped as a whole, so a forked child, which inherits them, finds no half-changed one.
-//! Only the holder of the module lock follows them or replaces them.
+//! A selection is a site set in memory of its own, after a head with its owner. Pointers to
+//! selections are swapped atomically, so a forked child, which inherits them, never finds a
+//! half-changed one. Only the holder of the module lock dereferences or replaces them.
 #![allow(unsafe_code)] // Selections in memory that is mapped here, by their addresses.
 
 use crate::sys::block::Block;
@@ -27,11 +27,11 @@ pub(crate) struct Selection {
     /// The process that owns the session.
     pub(crate) owner: u32,
     pub(crate) name: [u8; NAME_MAX],
-    /// 1 once it counts.
+    /// 1 once the session is active.
     active: AtomicU32,
-    /// Since when it counts, ticks.
+    /// When the session became active, ticks.
     pub(crate) since: AtomicU64,
-    /// Sites that it named when they were last switched.
+    /// Number of sites that it named when sites were last switched.
     pub(crate) sites: AtomicU64,
 }
 
@@ -46,8 +46,8 @@ static IS_BASE_ON: AtomicU32 = AtomicU32::new(1);
 static IS_ALLOWED: AtomicU32 = AtomicU32::new(1);
 
 impl Selection {
-    /// The selection in `block`, whose first [`HEAD`] bytes are free; the set follows. `None` if it
-    /// isn't one.
+    /// Makes a selection from `block`: the first [`HEAD`] bytes are free, and the set follows.
+    /// `None` if it isn't a valid selection.
     pub(crate) fn new(block: Block, owner: u32, name: [u8; NAME_MAX]) -> Option<&'static Selection> {
         let size = block.bytes().len() as u64;
         SiteSet::parse(block.bytes().get(HEAD..)?, Crc::of).ok().filter(SiteSet::is_selection)?;
@@ -167,8 +167,7 @@ pub(crate) fn is_anything_wanted() -> bool {
 /// Whether a session is active. Written by the holder of the module lock.
 static IS_SESSION_ACTIVE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether there was ever a selection: only then, exits may be recorded of calls whose entries were
-/// not.
+/// Whether there was ever a selection. Only then, exits may be recorded whose entries weren't.
 static HAS_CHANGED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether entries of single functions may be missing because their functions weren't selected.
@@ -176,30 +175,29 @@ pub(crate) fn may_have_left_out_entries() -> bool {
     HAS_CHANGED.load(Relaxed) != 0
 }
 
-/// Notes whether sessions are active. The caller holds the module lock.
+/// Updates whether a session is active. The caller holds the module lock.
 pub(crate) fn note_sessions() {
     HAS_CHANGED.store(1, Relaxed);
     IS_SESSION_ACTIVE.store(u32::from(active_sessions() > 0), Relaxed);
 }
 
-/// In a forked child: sessions are the parent's. Returns whether there were some.
+/// In a forked child, forgets the parent's sessions. Returns whether there were any.
 pub(crate) fn begin_child() -> bool {
     let mut were_some = false;
     for place in &SESSIONS {
-        // What an unlucky moment in the parent has left is not followed.
+        // The memory isn't freed: the fork may have come while the parent was freeing it.
         were_some |= !place.swap(core::ptr::null_mut(), Relaxed).is_null();
     }
     IS_SESSION_ACTIVE.store(0, Relaxed);
     were_some
 }
 
-/// Whether all functions are wanted, so that none has to be looked at. The caller holds the module
-/// lock.
+/// Whether all functions are wanted. The caller holds the module lock.
 pub(crate) fn is_everything() -> bool {
     is_base_on() && base().is_none()
 }
 
-/// What selections say of one module.
+/// The parts of selections that concern one module.
 pub(crate) struct InModule {
     /// Everything of it is wanted.
     all: bool,
@@ -274,7 +272,7 @@ impl InModule {
     }
 }
 
-/// Begins to count anew which sites selections want. The caller holds the module lock.
+/// Resets the selections' numbers of sites. The caller holds the module lock.
 pub(crate) fn begin_count() {
     for selection in base().into_iter().chain(SESSIONS.iter().filter_map(at)) {
         selection.sites.store(0, Relaxed);

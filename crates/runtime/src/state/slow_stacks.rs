@@ -1,13 +1,13 @@
-//! The stacks for the slow path, and for everything else that the runtime runs in the middle of the
-//! program's work. The thread's own stack may be small, such as an alternate signal stack.
+//! The stacks for the slow path, and for everything else that the runtime does in a thread of the
+//! program. The thread's own stack may be small, as an alternate signal stack is.
 #![allow(unsafe_code)] // Calls functions on other stacks.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use everycall_hooks::{SLOW_FRAME_SIZE, SLOW_STACK_SIZE, SLOW_STACKS};
 
-/// Bytes of all stacks: for as many threads as are in the slow path at a time, hardly more than
-/// there are CPUs. A thread that finds no free stack stays on its own.
+/// Bytes of all stacks. The number of threads in the slow path at a time is hardly higher than the
+/// number of CPUs. A thread that finds no free stack stays on its own.
 pub(crate) const SIZE: u64 = (SLOW_STACKS * SLOW_STACK_SIZE) as u64;
 
 /// The highest addresses of free stacks; 0 for those in use. A forked child has them, too, for its

@@ -1,10 +1,10 @@
-//! The set of functions that triggers name, if there is one, and its thresholds in ticks.
+//! The process's own set of triggers, if there is one, and the triggers' thresholds in ticks.
 //!
-//! Its thresholds are in nanoseconds, but ticks are compared. The runtime doesn't wait until the
-//! clock's rate is known well. Sites get a lower bound of the threshold. A call that took longer
-//! than that is compared again, with a rate that was measured for at least half of the process's
-//! run time. So the result is exact to a fraction of a microsecond for each call, from the first
-//! one on.
+//! The set's thresholds are in nanoseconds, but hooks compare ticks, and the runtime can't wait
+//! until the clock's rate is known exactly. So sites get a lower bound of the threshold. A call
+//! that took longer than that is compared again, with a rate measured over at least half of the
+//! process's run time. So the comparison is exact to a fraction of a microsecond, from the first
+//! call on.
 #![allow(unsafe_code)] // Written once, at the start, before there is anybody else to read it.
 
 use crate::sys::lock::Lock;
@@ -51,8 +51,9 @@ static KNOWN: Known = Known {
 static IS_THERE: AtomicBool = AtomicBool::new(false);
 /// The triggers' thresholds in ticks, as exactly as they are known.
 static EXACT: [AtomicU64; RULES as usize] = [const { AtomicU64::new(NEVER) }; RULES as usize];
-/// When they are to be recomputed, in ticks. Held while they are.
+/// When they are to be recomputed, in ticks.
 static DUE: AtomicU64 = AtomicU64::new(0);
+/// Held while they are recomputed.
 static LOCK: AtomicU32 = AtomicU32::new(0);
 
 /// Stores a set, and measures the clock for a moment. Call it only at the start.
@@ -83,7 +84,8 @@ pub(crate) fn set() -> Option<&'static SiteSet<'static>> {
     unsafe { (*KNOWN.set.get()).as_ref() }
 }
 
-/// Whether standard error is the same file as at the start. The program may have replaced it.
+/// Whether standard error is still the file that it was at the start, for messages. The program may
+/// have replaced it.
 pub(crate) fn is_heard() -> bool {
     // SAFETY: written before the set was published.
     let messages = unsafe { *KNOWN.messages.get() };
@@ -130,8 +132,8 @@ pub(crate) fn ticks(nanoseconds: u64, bound: Bound) -> u64 {
     scale(nanoseconds, ticks, now.monotonic_raw_ns.saturating_sub(first.monotonic_raw_ns))
 }
 
-/// `value * by / from`, exact to a hundred-millionth of it. It avoids 128-bit numbers, whose
-/// division is a library function. The result is below [`NEVER`].
+/// `value * by / from`, with a relative error of 1e-8. It avoids 128-bit numbers, whose division is
+/// a library function. The result is below [`NEVER`].
 fn scale(value: u64, by: u64, from: u64) -> u64 {
     let excess = (u64::BITS - by.leading_zeros()).saturating_sub(u64::BITS - 1 - RATE_BITS);
     let Some(rate) = ((by >> excess) << RATE_BITS).checked_div(from >> excess) else { return 0 };

@@ -30,9 +30,9 @@ pub(crate) struct Triggers {
 pub(crate) struct Site {
     pub(crate) rule: u32,
     pub(crate) threshold: u64,
-    /// Whether a call goes on behind its tail calls.
+    /// Whether tail calls count as part of the call.
     pub(crate) counts_tails: bool,
-    /// Whether its calls are kept when something is thrown in them.
+    /// Whether calls are kept when an exception is thrown in them.
     pub(crate) is_for_throws: bool,
 }
 
@@ -74,7 +74,7 @@ impl Triggers {
         Sites::of(field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire), self.capacity)
     }
 
-    /// The address `offset` bytes behind the header.
+    /// The address `offset` bytes after the start of the header.
     pub(crate) fn at(&self, offset: u64) -> *mut u8 {
         self.base.wrapping_add(offset as usize)
     }
@@ -83,7 +83,7 @@ impl Triggers {
         self.sites().count > 0
     }
 
-    /// The sites that hold `code`. Sites are in order; those of one function are adjacent.
+    /// The sites that contain `code`. Sites are ordered, so those of one function are adjacent.
     pub(crate) fn sites_at(&self, code: u32) -> impl Iterator<Item = Site> + use<> {
         let (triggers, sites) = (*self, self.sites());
         let count = if code >= ESCAPE_FIRST { 0 } else { sites.count };
@@ -118,7 +118,7 @@ impl Triggers {
         self.ranges(|flags| flags & site_flags::NO_TAIL == 0)
     }
 
-    /// The ranges of code of the functions whose sites have such flags.
+    /// The ranges of code of the functions whose sites have flags that `are_meant` accepts.
     pub(crate) fn ranges(
         self,
         are_meant: impl Fn(u32) -> bool + Clone,
@@ -211,21 +211,22 @@ impl Triggers {
         field!(call, TriggeredCall, jump_ticks, AtomicU64).store(new.jump_ticks, Relaxed);
         field!(call, TriggeredCall, target, AtomicU64).store(new.target, Relaxed);
         field!(call, TriggeredCall, jump_code, AtomicU32).store(new.jump_code, Relaxed);
-        // Stored before the doorbell: when the doorbell has changed, this is valid. It says how
-        // long calls have waited. The first waiting call counts, because a reader may never come
-        // for it, and threads must not wait longer because other calls follow.
-        let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Relaxed);
-        if bell == field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) {
+        // The time since which calls wait is stored before the doorbell changes, so that a reader
+        // of the doorbell finds it valid. It is that of the first waiting call: the process that
+        // keeps calls may be dead, and further calls must not prolong the wait.
+        let doorbell = field!(self.base, TriggerHeader, doorbell, AtomicU32).load(Relaxed);
+        if doorbell == field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) {
             field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
         }
         field!(call, TriggeredCall, state, AtomicU32).store(call_state::POSTED, Release);
-        field!(self.base, TriggerHeader, bell, AtomicU32).fetch_add(1, Release);
+        field!(self.base, TriggerHeader, doorbell, AtomicU32).fetch_add(1, Release);
     }
 
-    /// Whether a posted call's segments haven't been pinned yet, and a reader may still come.
+    /// Whether a posted call waits for the process that keeps calls to pin its segments, and not
+    /// for too long.
     pub(crate) fn is_awaited(&self) -> bool {
-        let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire);
-        bell != field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) && {
+        let doorbell = field!(self.base, TriggerHeader, doorbell, AtomicU32).load(Acquire);
+        doorbell != field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) && {
             let posted = field!(self.base, TriggerHeader, posted, AtomicU64).load(Relaxed);
             everycall_hooks::ticks().saturating_sub(posted) < WAIT_TICKS
         }
@@ -240,12 +241,12 @@ impl Triggers {
         })
     }
 
-    /// The process continues although the recorder hasn't named a module's functions.
+    /// Records that the process continues before the recorder has matched a module's functions.
     pub(crate) fn give_up(&self) {
         field!(self.base, TriggerHeader, given_up, AtomicU64).store(everycall_hooks::ticks(), SeqCst);
     }
 
-    /// Changes when sites have come from the recorder.
+    /// A number that changes when the recorder has replaced the sites.
     pub(crate) fn generation(&self) -> u32 {
         field!(self.base, TriggerHeader, generation, AtomicU32).load(Acquire)
     }
@@ -317,7 +318,7 @@ pub(crate) struct Inheritance {
     sites: (u64, &'static [u8]),
 }
 
-/// Bytes of the words that say for which exceptions rules wait, from [`TriggerHeader::thrown`] on.
+/// Bytes of the fields about exceptions, from [`TriggerHeader::thrown`] on.
 const THROWS: usize = 3 * size_of::<u32>();
 const _: () = assert!(
     offset_of!(TriggerHeader, thrown_types) + size_of::<u32>() == offset_of!(TriggerHeader, thrown) + THROWS
@@ -338,7 +339,7 @@ impl Inheritance {
             && put(at(offset_of!(TriggerHeader, generation)), &self.generation)
     }
 
-    /// Removes the sites: the recorder takes this for generation 0 and writes all sites.
+    /// Removes the sites. Generation 0 makes the recorder write all of them.
     pub(crate) fn without_sites(mut self) -> Inheritance {
         self.sites.1 = &[];
         let (floor, count) = self.floor_and_sites.split_at_mut(size_of::<u64>());
@@ -348,8 +349,8 @@ impl Inheritance {
         self
     }
 
-    /// Whether the recorder has left the parent's sites unchanged since: otherwise it may have
-    /// begun to write others into the same half.
+    /// Whether the recorder hasn't changed the parent's sites since. If it has, it may have begun
+    /// to write other sites into the same half.
     pub(crate) fn is_current(&self) -> bool {
         fence(Acquire);
         let word = field!(self.triggers.base, TriggerHeader, sites, AtomicU32).load(Acquire);
@@ -357,19 +358,20 @@ impl Inheritance {
     }
 }
 
-/// Whether threads have to keep their events, and those of ended threads: a call was posted, and
-/// its reader hasn't come yet. The reader may wait for a CPU for long, and still finds what was
-/// there.
+/// Whether threads have to keep their events, and those of ended threads, because a posted call
+/// waits for the process that keeps calls. That process may get no CPU for a while, and must still
+/// find the events.
 pub(crate) fn are_awaited(arena: &Arena) -> bool {
     Triggers::all(arena).any(|triggers| triggers.is_awaited())
 }
 
-/// Whether a call of the thread in slot `slot` with this generation waits for its reader.
+/// Whether a posted call of the thread in slot `slot` with this generation waits for the process
+/// that keeps calls.
 pub(crate) fn is_awaited(arena: &Arena, slot: u32, generation: u32) -> bool {
     Triggers::all(arena).any(|triggers| triggers.is_awaited() && triggers.has_call_of(slot, generation))
 }
 
-/// The value that hooks compare if `floor` is the lowest threshold.
+/// The value of [`Control::trigger_floor`] if `floor` is the lowest threshold.
 fn low_floor(floor: u64) -> u32 {
     u32::try_from(floor.saturating_add(1)).unwrap_or(u32::MAX)
 }
@@ -379,7 +381,7 @@ fn lowest(arena: &Arena) -> u64 {
     Triggers::all(arena).map(|triggers| triggers.floor()).min().unwrap_or(NEVER)
 }
 
-/// Updates the thread's floor. While short calls are dropped, it is 0.
+/// Updates the calling thread's floor. While short calls are dropped, it is 0.
 pub(crate) fn look_at_floor(process: &Process, control: &Control) {
     let set = |floor: u32| {
         control.trigger_floor.store(floor, SeqCst);
@@ -389,7 +391,7 @@ pub(crate) fn look_at_floor(process: &Process, control: &Control) {
     loop {
         let floor = lowest(arena);
         set(low_floor(floor));
-        // A thread that lowered it meanwhile has already lowered ours, before we wrote it.
+        // Another thread may have lowered all floors before this store: then it has to be repeated.
         if lowest(arena) == floor {
             return;
         }
@@ -405,14 +407,14 @@ pub(crate) fn lower_floors(process: &'static Process) {
     }
 }
 
-/// Updates the floors of all threads after sites were taken away. A thread that does it itself at
-/// the same time may keep a floor that is too low until it looks again. The caller holds the module
+/// Updates the floors of all threads after sites were removed. A thread that updates its own floor
+/// at the same time may keep one that is too low until its next update. The caller holds the module
 /// lock.
 pub(crate) fn raise_floors(process: &'static Process) {
     let floor = low_floor(lowest(process.arena()));
     for control in process.controls() {
         let before = control.trigger_floor.load(SeqCst);
-        // Not if short calls are dropped: then the floor is 0.
+        // While short calls are dropped, `floor` is 0, and the exchange fails.
         if before < floor && control.trigger_floor.compare_exchange(before, floor, SeqCst, Relaxed).is_ok() {
             let _ = control.floor.compare_exchange(before, floor, SeqCst, Relaxed);
         }
@@ -421,7 +423,8 @@ pub(crate) fn raise_floors(process: &'static Process) {
     lower_floors(process);
 }
 
-/// Whether the ring of a thread with a matching call may get one more segment beyond its limit.
+/// Whether the ring of a thread with an open call of an armed function may grow by one more segment
+/// beyond its limit.
 pub(crate) fn may_grow(process: &Process) -> bool {
     let arena = process.arena();
     let allowed = Triggers::all(arena)

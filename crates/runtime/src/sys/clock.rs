@@ -1,9 +1,9 @@
-//! Reads all clocks at one moment.
+//! Clock readings.
 
 use crate::sys::system::{self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME};
 use everycall_format::arena::ClockReading;
 
-/// Reads all clocks at one moment: the closest bracket of a few tries.
+/// Reads all clocks. Of a few tries, the one with the smallest bracket counts.
 pub(crate) fn reading() -> ClockReading {
     let mut best = ClockReading { bracket: u64::MAX, ..ClockReading::default() };
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! CRC-32 as in zlib. It takes eight bytes at a time, because the traced program waits for it.
+//! CRC-32 as in zlib. It processes eight bytes at a time, because the traced program waits for it.
 
 const POLYNOMIAL: u32 = 0xedb8_8320;
 

@@ -1,5 +1,4 @@
-//! System calls for files that are mapped: a private folder of the user, and allocation of disk
-//! space.
+//! System calls for files that are mapped: ownership and permissions, and allocation of disk space.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::file::File;
@@ -11,7 +10,7 @@ use everycall_hooks::syscall;
 /// Bits of a mode that hold the file type.
 const TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
-/// Bits of a mode that let others than the owner write.
+/// Bits of a mode that let users other than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// How the file system of a folder allocates space.
@@ -19,14 +18,14 @@ const OTHERS_WRITE: u32 = 0o022;
 pub(crate) enum Disk {
     /// Space that is allocated for a file stays allocated.
     Plain,
-    /// As [`Plain`](Disk::Plain), but only for files that are marked before anything is written:
-    /// Btrfs.
+    /// As [`Plain`](Disk::Plain), but only for files that were marked ([`mark`]) before anything
+    /// was written: Btrfs.
     Marked,
-    /// Every write needs new space, or this isn't known.
+    /// Every write may need new space, or it is unknown whether it does.
     Other,
 }
 
-/// The result of one `stat`, 144 bytes.
+/// The result of `fstat`, 144 bytes.
 fn stat(descriptor: usize) -> Option<[u64; 18]> {
     let mut facts = [0_u64; 18];
     // SAFETY: writes one stat.
@@ -34,8 +33,8 @@ fn stat(descriptor: usize) -> Option<[u64; 18]> {
     (result == 0).then_some(facts)
 }
 
-/// The mode of a file and its owner. They are 32 bits each, behind device, inode and link count,
-/// which are 64 bits each.
+/// The mode of a file and its owner: 32 bits each, after device, inode and link count with 64 bits
+/// each.
 fn mode_and_owner(facts: &[u64; 18]) -> (u32, u32) {
     (facts[3] as u32, (facts[3] >> 32) as u32)
 }
@@ -59,9 +58,9 @@ const FIXED_SIZE: usize = 7;
 /// Why a recorder's memory is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotMemory {
-    /// It is gone, or the process may not open it.
+    /// The memory is gone, or the process may not open it.
     NotThere,
-    /// It isn't that of a recorder of the process's user or root, or others could write to it.
+    /// Its owner is neither the process's user nor root, or other users could write to it.
     NotTrusted,
     /// It belongs to a `record` of another version.
     OtherVersion,
@@ -123,13 +122,13 @@ pub(crate) fn facts_of(file: &File) -> Option<Facts> {
     Some(Facts {
         is_regular: mode & TYPE == REGULAR,
         is_trusted: (owner == 0 || owner == user()) && mode & OTHERS_WRITE == 0,
-        // Behind the group, padding and device number.
+        // After the group, padding and device number.
         size: facts[6],
     })
 }
 
-/// Whether a new file may get this name, which ends with NUL: the name is free, or belongs to a
-/// file or link. Devices and pipes are not replaced.
+/// Whether a new file may have this path, which ends with NUL: nothing is there, or a file or link.
+/// Devices and pipes are not replaced.
 pub(crate) fn is_for_files(path: &[u8]) -> bool {
     const LINK: u32 = 0o120_000;
     let Some(facts) = File::named(path).ok().and_then(|file| stat(file.number())) else { return true };

@@ -20,14 +20,15 @@ pub(crate) mod errno {
     pub const EDQUOT: isize = -122;
 }
 
-/// As in `everycall.h`, which has their texts.
+/// The error codes of `everycall.h`, which has their texts.
 pub(crate) mod error {
     pub(crate) const NOT_TRACED: i32 = -1;
     pub(crate) const ARGUMENT: i32 = -2;
     pub(crate) const BUSY: i32 = -3;
     pub(crate) const NO_THREAD: i32 = -4;
     pub(crate) const NO_ROOM: i32 = -5;
-    // -6 is what older runtimes return; -7 is what the header returns where a runtime lacks a function.
+    // -6 is what older runtimes return; -7 is what the header returns where a runtime lacks a
+    // function.
     pub(crate) const NO_MEMORY: i32 = -8;
     pub(crate) const CALLBACK: i32 = -9;
     pub(crate) const NO_FOLDER: i32 = -10;

@@ -46,13 +46,13 @@ impl File {
         File::open_at(AT_FDCWD, path, if write { O_RDWR } else { O_RDONLY }).ok()
     }
 
-    /// Refers to what is at a path without opening it, because opening a device may have side
+    /// Refers to the file at a path without opening it, because opening a device may have side
     /// effects. The path ends with NUL.
     pub(crate) fn found(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_PATH)
     }
 
-    /// Opens what this refers to for reading and writing.
+    /// Opens the file to which this refers, for reading and writing.
     pub(crate) fn reopened(&self) -> Result<File, isize> {
         File::open_at(AT_FDCWD, self.own_path().text(), O_RDWR)
     }
@@ -70,8 +70,7 @@ impl File {
         File::open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
     }
 
-    /// Refers to what has this name, even if it is a link, without side effects. The path ends with
-    /// NUL.
+    /// Refers to the file or link at a path without opening it. The path ends with NUL.
     pub(crate) fn named(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW)
     }
@@ -101,7 +100,7 @@ impl File {
         File::open_at(self.0, b".\0", O_RDWR | O_TMPFILE)
     }
 
-    /// Gives a file without a name a name in a folder.
+    /// Gives an unnamed file a name in a folder.
     pub(crate) fn give_name(&self, folder: &File, name: &Name) -> Result<(), isize> {
         const AT_SYMLINK_FOLLOW: usize = 0x400;
         let path = self.own_path();
@@ -110,7 +109,8 @@ impl File {
         done(unsafe { syscall(number::LINKAT, [AT_FDCWD, from, folder.0, to, AT_SYMLINK_FOLLOW, 0]) })
     }
 
-    /// Refers to what has this name in this folder, even if it is a link. The name ends with NUL.
+    /// Refers to the file or link with this name in this folder without opening it. The name ends
+    /// with NUL.
     pub(crate) fn named_in(&self, name: &[u8]) -> Result<File, isize> {
         File::open_at(self.0, name, O_PATH | O_NOFOLLOW)
     }

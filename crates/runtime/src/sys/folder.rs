@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// The most bytes of a folder's path.
 pub(crate) const FOLDER_MAX: usize = 1023;
 
-/// A folder's path, for the process and its children.
+/// A folder's path. Forked children inherit it.
 pub(crate) struct Folder {
     path: UnsafeCell<[u8; FOLDER_MAX + 1]>,
     length: AtomicU32,

@@ -1,4 +1,4 @@
-//! Threads of ours that each live as long as they write a file.
+//! Threads of the runtime's own, which write files, listen to other processes, or keep the budget.
 //!
 //! A thread is better than a process here: a process would be a zombie until it is waited for, and
 //! it would become a child of the program if that is the first process of its container or adopts
@@ -16,7 +16,8 @@ use everycall_format::arena::PAGE;
 
 /// Bytes of a stack.
 const STACK_SIZE: u64 = 128 << 10;
-/// Shares everything except the descriptor table. The kernel clears a word when the thread is gone.
+/// `clone` flags: the thread shares everything except the descriptor table, and the kernel clears a
+/// word when the thread is gone.
 const FLAGS: usize = 0x100 | 0x200 | 0x800 | 0x1_0000 | 0x4_0000 | 0x20_0000;
 
 /// The upper end of a stack for one helper at a time, or 0 if there is none.
@@ -48,9 +49,9 @@ pub(crate) enum Started {
     Failed,
 }
 
-/// Starts a helper that runs `entry`, unless one already runs on this stack. `running` holds that
-/// state; the kernel clears it when the thread is gone. The caller has all signals blocked, and so
-/// has the helper.
+/// Starts a helper that runs `entry`, unless one already runs on this stack: then `running` isn't
+/// 0. The kernel clears `running` when the helper is gone. The caller has all signals blocked, and
+/// the helper inherits that.
 pub(crate) fn start(
     stack: &Stack,
     running: &AtomicU32,
@@ -64,7 +65,7 @@ pub(crate) fn start(
     if running.compare_exchange(0, u32::MAX, AcqRel, Relaxed).is_err() {
         return Started::Busy;
     }
-    // SAFETY: the stack belongs to the thread that has set the mark above.
+    // SAFETY: the stack belongs to the caller, which has set `running`.
     if unsafe { everycall_hooks::spawn(FLAGS, top, running.as_ptr(), entry, argument) } < 0 {
         running.store(0, Release);
         return Started::Failed;

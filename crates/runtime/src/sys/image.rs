@@ -1,5 +1,5 @@
-//! A traced object in memory: its bounds, its code, its build id. They come from its program
-//! headers, which are loaded with it.
+//! A traced object in memory: its bounds, its code, its build id. These are read from the object's
+//! program headers, which are loaded with it.
 #![allow(unsafe_code)] // Headers of an object in memory, by their addresses.
 
 use crate::sys::system::{PROT_EXEC, PROT_READ, PROT_WRITE};
@@ -34,7 +34,7 @@ impl Text {
     }
 }
 
-/// The information in an object's program headers in memory.
+/// What the program headers of a loaded object say.
 pub(crate) struct Image {
     pub(crate) base: u64,
     pub(crate) start: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Image {
     pub(crate) text: [Text; TEXT_SEGMENTS],
 }
 
-/// The most executable segments that are used; objects have one.
+/// Limit on the executable segments that are used. Objects usually have one.
 const TEXT_SEGMENTS: usize = 4;
 
 impl Image {

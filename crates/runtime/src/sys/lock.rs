@@ -1,5 +1,5 @@
-//! A lock for rare operations: loading and unloading modules, passing a thread's slot on. No hook
-//! takes it.
+//! A lock for rare operations, such as registering a module or reusing an ended thread's slot.
+//! Hooks never take one.
 
 use crate::sys::system;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};

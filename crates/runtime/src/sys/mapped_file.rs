@@ -1,4 +1,4 @@
-//! Which file is mapped at an address, by `/proc/self/maps`.
+//! The file that is mapped at an address, from `/proc/self/maps`.
 
 use crate::sys::file::File;
 

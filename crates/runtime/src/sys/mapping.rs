@@ -1,5 +1,5 @@
-//! Which mapping contains an address, by `/proc/self/maps`. It is read once for each unregistered
-//! stack.
+//! The mapping that contains an address, from `/proc/self/maps`. That is read once for each
+//! unregistered stack.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::file::File;
@@ -40,7 +40,7 @@ pub(crate) struct Mapping {
     pub(crate) has_guard: bool,
 }
 
-/// The mapping that contains `address`. `None` if there is none, or if the kernel doesn't tell.
+/// The mapping that contains `address`. `None` if there is none, or if it can't be read.
 pub(crate) fn at(address: u64) -> Option<Mapping> {
     let maps = File::open(b"/proc/self/maps\0", false)?;
     match asked(&maps, address) {
@@ -101,7 +101,7 @@ fn find(maps: &File, mut is_wanted: impl FnMut(&Mapping) -> bool) -> Option<Mapp
 struct Lines {
     start: u64,
     end: u64,
-    /// 0: in the start, 1: in the end, 2: at the first permission, 3: behind it.
+    /// 0: in the start, 1: in the end, 2: at the first permission, 3: after it.
     field: u8,
     /// The end of the previous line's mapping, if it isn't readable.
     guard_end: Option<u64>,

@@ -4,11 +4,11 @@
 //! system        system calls that belong to no other file; errors: the kernel's errors
 //! block         private memory for one purpose; socket: Unix sockets
 //! file, disk    files, and those that are mapped; folder, name: paths and names
-//! processes     what the kernel knows of processes and threads
+//! processes     facts about processes and threads that the kernel provides
 //! mapping       bounds of a mapping; mapped_file: which file is mapped at an address
 //! unwind_table  where functions begin and end
 //! image         an object in memory: its code, its build id
-//! helper        threads of ours that write a file
+//! helper        threads of the runtime's own
 //! own_memory    memory for an arena of the process's own
 //! ```
 

@@ -8,18 +8,18 @@ static REACHED_BY: AtomicU32 = AtomicU32::new(NOBODY);
 /// Not a user id.
 const NOBODY: u32 = u32::MAX;
 
-/// Remembers the user as whom the process was started. If the process has more privileges than that
-/// user's other processes, they must not access its memory.
+/// Stores the user who started the process, unless the process has more privileges than that user's
+/// other processes: these must not access its memory.
 pub(crate) fn remember_user() {
     if let Some(user) = system::user().filter(|user| *user == 0 || !system::has_capabilities()) {
         REACHED_BY.store(user, Relaxed);
     }
 }
 
-/// Memory for an arena of the process's own. If possible, it is memory of which snapshots can be
-/// taken from outside. Such a segment belongs to the process's effective user, and that user's
-/// processes can write to it. So it isn't used if the effective user isn't the one who started the
-/// process, as in a daemon that acts as another user for a while.
+/// Maps memory for an arena of the process's own: if possible, a segment, of which other processes
+/// can take snapshots. A segment belongs to the process's effective user, and that user's processes
+/// can write to it. So it isn't used if the effective user isn't the one who started the process,
+/// as in a daemon that acts as another user for a while.
 pub(crate) fn map(size: u64) -> Option<*mut u8> {
     let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
     let is_ours = system::user().is_some_and(|user| user != NOBODY && user == REACHED_BY.load(Relaxed));

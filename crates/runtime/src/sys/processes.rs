@@ -1,4 +1,4 @@
-//! What the kernel knows of processes and threads.
+//! Facts about processes and threads that the kernel provides.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::errors::errno;

@@ -14,7 +14,7 @@ const SOCK_NONBLOCK: usize = 0o4000;
 const SOCK_CLOEXEC: usize = 0o2_000_000;
 const SOL_SOCKET: usize = 1;
 const MSG_NOSIGNAL: usize = 0x4000;
-/// `POLLIN`, in the place of a `pollfd` that says what is waited for.
+/// `POLLIN`, at the place of the requested events in a `pollfd`.
 const POLLIN: u64 = 1 << 32;
 const POLL_RESULT: u64 = 0xffff << 48;
 
@@ -22,13 +22,13 @@ const POLL_RESULT: u64 = 0xffff << 48;
 pub(crate) struct Listener(File);
 
 impl Listener {
-    /// A socket whose name the kernel chooses. Returns the name, too, its first byte lowest.
+    /// Opens a socket whose name the kernel chooses. Returns the name, too, its first byte lowest.
     pub(crate) fn new(backlog: usize) -> Option<(Listener, u64)> {
         let kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
         // SAFETY: makes a descriptor.
         let file = File::from_result(unsafe { syscall(number::SOCKET, [AF_UNIX, kind, 0, 0, 0, 0]) }).ok()?;
         let family = (AF_UNIX as u16).to_le_bytes();
-        // SAFETY: reads an address that has a family alone: the kernel chooses a name.
+        // SAFETY: reads an address that has only a family: then the kernel chooses a name.
         let bound = unsafe {
             syscall(number::BIND, [file.number(), family.as_ptr() as usize, family.len(), 0, 0, 0])
         };
@@ -58,7 +58,7 @@ impl Listener {
         File::from_result(unsafe { syscall(number::ACCEPT4, arguments) }).ok().map(Stream)
     }
 
-    /// What to wait for.
+    /// The element for [`wait`] by which to wait for a client.
     pub(crate) fn poll(&self) -> u64 {
         self.0.number() as u64 | POLLIN
     }
@@ -67,13 +67,13 @@ impl Listener {
 /// A connection.
 pub(crate) struct Stream(File);
 
-/// What came over a connection.
+/// The result of receiving from a connection.
 pub(crate) enum Received {
-    /// So many bytes.
+    /// This many bytes came.
     Some(usize),
     /// Nothing yet.
     Nothing,
-    /// The other side is gone.
+    /// The other side has closed the connection.
     End,
 }
 
@@ -101,8 +101,8 @@ impl Stream {
         }
     }
 
-    /// Sends all of `bytes`. Waits for a client that doesn't read, but not for long. Returns whether
-    /// all were sent.
+    /// Sends all of `bytes`. Waits for a client that doesn't read, but not for long. Returns
+    /// whether all were sent.
     pub(crate) fn send(&self, bytes: &[u8]) -> bool {
         /// `POLLOUT`.
         const POLLOUT: u64 = 4 << 32;
@@ -127,18 +127,18 @@ impl Stream {
     }
 }
 
-/// What a place in a list that is waited for says of no descriptor at all.
+/// An element of the list for [`wait`] without a descriptor.
 pub(crate) const NOTHING: u64 = u32::MAX as u64;
 
-/// Waits until an event happens on one of these, for at most this many milliseconds. Returns
-/// whether one did.
+/// Waits for an event on one of these descriptors, for at most this many milliseconds. Returns
+/// whether there was one.
 pub(crate) fn wait(list: &mut [u64], milliseconds: usize) -> bool {
     // SAFETY: reads and writes as many pollfds, each a 64-bit word: descriptor, events that are
     // waited for, events that came.
     unsafe { syscall(number::POLL, [list.as_mut_ptr() as usize, list.len(), milliseconds, 0, 0, 0]) > 0 }
 }
 
-/// Whether something has happened on this one.
+/// Whether an element of the list has an event.
 pub(crate) fn has_happened(polled: u64) -> bool {
     polled & POLL_RESULT != 0
 }

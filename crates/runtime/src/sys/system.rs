@@ -1,5 +1,5 @@
-//! System calls, by number, without a library: nothing here changes `errno` or can be interposed.
-//! The list of calls is short on purpose; `docs/system-calls.md` lists them for seccomp filters.
+//! System calls by number, without a library: so they don't change `errno`, and can't be
+//! interposed. There are few on purpose; `docs/system-calls.md` lists them for seccomp filters.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::errors::{self, errno};
@@ -36,7 +36,7 @@ const RLIMIT_FSIZE: usize = 1;
 const RLIMIT_DATA: usize = 2;
 const RLIMIT_MEMLOCK: usize = 8;
 
-/// Maps memory; `descriptor` is -1 for none.
+/// Maps memory; `descriptor` is -1 for anonymous memory.
 pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isize) -> Option<*mut u8> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
     let address = unsafe {
@@ -45,8 +45,8 @@ pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isiz
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Moves a mapping of [`map`] or [`map_segment`] over another one of the same length, which it
-/// replaces. On failure, it unmaps the first one.
+/// Moves a mapping of [`map`] or [`map_segment`] to the place of another one of the same length,
+/// which it replaces. On failure, the first one is unmapped.
 pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*mut u8> {
     const MAYMOVE_FIXED: usize = 3;
     let size = length as usize;
@@ -60,10 +60,10 @@ pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*m
     Some(to)
 }
 
-/// Maps shared memory that other processes of the same user can attach by its number, although it
-/// has no name, no file and no descriptor: a System V segment that is removed at once. Linux lets
-/// processes attach it as long as one has it attached, and frees it with the last of them, however
-/// that dies. `None` if the system has no segment of that size.
+/// Maps a System V segment and marks it for removal at once. It has no name, file or descriptor,
+/// but other processes of the same user can attach it by its number as long as a process has it
+/// attached. Linux frees it when the last such process ends, in whatever way. `None` if the system
+/// refuses a segment of that size.
 pub(crate) fn map_segment(length: u64) -> Option<*mut u8> {
     const IPC_PRIVATE: usize = 0;
     const OWNER_ONLY: usize = 0o600;
@@ -81,7 +81,7 @@ pub(crate) fn map_segment(length: u64) -> Option<*mut u8> {
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Unmaps memory that [`map`] or [`map_segment`] gave.
+/// Unmaps memory from [`map`] or [`map_segment`].
 pub(crate) fn unmap(address: *mut u8, length: u64) {
     // SAFETY: the caller's own mapping, to which it keeps no references.
     unsafe { syscall(number::MUNMAP, [address as usize, length as usize, 0, 0, 0, 0]) };
@@ -104,7 +104,7 @@ pub(crate) fn is_filtered() -> bool {
     const PR_GET_SECCOMP: usize = 21;
     // SAFETY: only returns a number.
     let result = unsafe { syscall(number::PRCTL, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
-    // The kernel has no filters, or refuses this request.
+    // EINVAL: the kernel has no filters.
     result != 0 && result != errno::EINVAL
 }
 
@@ -161,7 +161,7 @@ fn put_plain(line: &mut [u8], parts: &[&[u8]]) -> usize {
     length
 }
 
-/// Writes some of `bytes`. Returns how many.
+/// Writes some of `bytes`. Returns their number.
 pub(crate) fn write(descriptor: i32, bytes: &[u8]) -> Result<usize, i32> {
     loop {
         let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
@@ -184,7 +184,7 @@ pub(crate) fn parent_id() -> u32 {
     unsafe { syscall(number::GETPPID, [0; 6]) as u32 }
 }
 
-/// Whether the process acts as another user or group than the one who started it.
+/// Whether the process's effective user or group differs from the real one.
 pub(crate) fn has_other_rights() -> bool {
     let get = |number| {
         // SAFETY: only returns a number.
@@ -193,7 +193,7 @@ pub(crate) fn has_other_rights() -> bool {
     get(number::GETUID) != get(number::GETEUID) || get(number::GETGID) != get(number::GETEGID)
 }
 
-/// The user to whom the process belongs. `None` if it acts as another one.
+/// The process's real user. `None` if the effective user is another one.
 pub(crate) fn user() -> Option<u32> {
     let get = |number| {
         // SAFETY: only returns a number.
@@ -203,8 +203,7 @@ pub(crate) fn user() -> Option<u32> {
     (user == get(number::GETEUID)).then_some(user)
 }
 
-/// Whether the calling thread has capabilities, or can acquire some. True if the kernel doesn't
-/// tell.
+/// Whether the calling thread has capabilities, or can acquire some. True if that is unknown.
 pub(crate) fn has_capabilities() -> bool {
     // Version 3 of the structures, and the calling thread.
     let header = [0x2008_0522_u32, 0];
@@ -222,7 +221,7 @@ pub(crate) fn thread_id() -> Option<u32> {
     u32::try_from(unsafe { syscall(number::GETTID, [0; 6]) }).ok()
 }
 
-/// Whether the thread doesn't exist in the process any more.
+/// Whether the process no longer has this thread.
 pub(crate) fn thread_is_gone(process: u32, thread: u32) -> bool {
     // SAFETY: signal 0 only asks.
     unsafe { syscall(number::TGKILL, [process as usize, thread as usize, 0, 0, 0, 0]) == errno::ESRCH }
@@ -240,14 +239,14 @@ pub(crate) fn handle_signal(signal: u32, handler: unsafe extern "C" fn(core::ffi
     unsafe { syscall(number::RT_SIGACTION, arguments) };
 }
 
-/// Closes all descriptors of the calling thread, which has a table of its own. Before Linux 5.9,
-/// they stay open until the thread ends.
+/// Closes all descriptors of the calling thread, which has a descriptor table of its own. Before
+/// Linux 5.9, they stay open until the thread ends.
 pub(crate) fn close_all() {
     // SAFETY: no other thread uses this table.
     unsafe { syscall(number::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0]) };
 }
 
-/// Gives the calling thread the ordinary scheduling policy, whatever its parent has.
+/// Gives the calling thread the ordinary scheduling policy instead of an inherited one.
 pub(crate) fn be_ordinary() {
     const SCHED_OTHER: usize = 0;
     let priority = 0_u32;
@@ -348,7 +347,7 @@ pub(crate) fn wait(futex: &core::sync::atomic::AtomicU32, value: u32, nanosecond
     };
 }
 
-/// The alternate signal stack of the calling thread: its first address and the one behind its last.
+/// The alternate signal stack of the calling thread: its first address, and the address after it.
 pub(crate) fn alternate_stack() -> Option<(u64, u64)> {
     const SS_DISABLE: u64 = 2;
     let mut stack = [0_u64; 3]; // pointer, flags, size

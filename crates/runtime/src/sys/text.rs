@@ -1,9 +1,9 @@
-//! C strings that the program passes.
+//! C strings that the program passes to the runtime.
 #![allow(unsafe_code)] // Pointers to them.
 
 use everycall_format::label::NAME_MAX;
 
-/// As much of a C string as a label holds, plus one byte.
+/// A C string, truncated to one byte more than a label's name may have.
 ///
 /// # Safety
 /// `begin` is that of a C string that is never freed.

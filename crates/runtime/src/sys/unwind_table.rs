@@ -1,13 +1,13 @@
-//! Where functions begin and end, by the table that unwinders use (`.eh_frame_hdr`), which is loaded
-//! with the object: its entries are in the order of addresses.
+//! Where functions begin and end, by the table that unwinders use (`.eh_frame_hdr`), which is
+//! loaded with the object: its entries are in the order of addresses.
 #![allow(unsafe_code)] // Tables that the linker made, by their addresses.
 
-/// Encodings that linkers use: of the table, and of where functions begin.
+/// The encodings that linkers use: for the table's entries, and for their number.
 const TABLE: u8 = 0x3b; // signed, four bytes, from the header on
 const COUNT: u8 = 0x03; // unsigned, four bytes
 
-/// The function at `address` of the object whose ELF header is loaded at `elf_header`: its begin and
-/// its end. `None` if nothing says so.
+/// The function at `address` of the object whose ELF header is loaded at `elf_header`: its begin
+/// and its end. `None` if nothing says so.
 pub(crate) fn function_at(elf_header: u64, address: u64) -> Option<(u64, u64)> {
     let header = header(elf_header)?;
     // SAFETY: the object is loaded, and its linker made the table.
@@ -35,12 +35,12 @@ pub(crate) fn function_at(elf_header: u64, address: u64) -> Option<(u64, u64)> {
     // length, distance to the common entry, begin, size: four bytes each
     let start = begin(index);
     let end = start.checked_add(signed(entry + 12) as u32 as u64)?;
-    // The entry says itself where the function begins; another encoding would show.
+    // The entry repeats where the function begins. A difference shows that it has another encoding.
     let says = (entry + 8).wrapping_add_signed(signed(entry + 8));
     (says == start && address < end).then_some((start, end))
 }
 
-/// Where the table's header lies.
+/// The address of the table's header.
 fn header(elf_header: u64) -> Option<u64> {
     const PT_LOAD: u32 = 1;
     const PT_GNU_EH_FRAME: u32 = 0x6474_e550;

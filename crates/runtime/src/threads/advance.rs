@@ -11,7 +11,7 @@ use everycall_format::arena::{counter, stream};
 use everycall_format::event::{gap, kind, payload_word, record_word, resumed};
 use everycall_ring::{Advance, Shortage, Size};
 
-/// Words of the record that a stack is resumed: a gap, with a thread and flags.
+/// Words of the GAP record of a stack that is resumed.
 const RESUMED_WORDS: usize = 7;
 /// A thread that waits for a segment checks this often whether the recorder is still running.
 const STALL_LOOK_NS: u64 = 100_000_000;
@@ -36,7 +36,7 @@ impl Thread<'_> {
             triggers::divert_armed_calls(self.process, &self.open);
             self.look_at_thresholds(ticks);
             if self.control.short.load(Relaxed) != 0 && self.ring.number() == 0 {
-                // The first segment may last for long: its end isn't waited for.
+                // If short calls are dropped, the first segment may last for long.
                 self.look_at_name();
             }
         }
@@ -51,7 +51,7 @@ impl Thread<'_> {
     pub(crate) fn resumed(&self, ticks: u64, maybe_another: bool) {
         let since = self.control.resumed.swap(0, Relaxed);
         if self.control.gap_ticks.load(Relaxed) != 0 {
-            // The gap's record covers this time anyway.
+            // The record of the gap covers this time, too.
             return;
         }
         let since = if since == UNSEEN { self.last_ticks(ticks) } else { since.min(ticks) };
@@ -79,9 +79,9 @@ impl Thread<'_> {
         self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
         let mut tries = if crash_file::is_file() { room::ROOM_TRIES } else { 0 };
         loop {
-            // Read before looking for a segment, so that a segment given back meanwhile isn't
+            // Read before the search for a segment, so that a segment returned meanwhile isn't
             // missed.
-            let bell = arena.pool_bell().load(SeqCst);
+            let doorbell = arena.pool_doorbell().load(SeqCst);
             let ticks = everycall_hooks::ticks();
             let is_asked = arena.pool().grow_until.load(Relaxed) > ticks || trigger_table::are_awaited(arena);
             let waits = arena.stream().load(Relaxed) == stream::STALL;
@@ -113,7 +113,7 @@ impl Thread<'_> {
                 room::make_room(self.process, arena, true);
                 continue;
             }
-            wait_for_segment(arena, bell);
+            wait_for_segment(arena, doorbell);
         }
         begin::add_segment_to_dumps(arena, self.control.current.load(Relaxed));
         trigger_table::count_beyond(self.process, self.control);
@@ -123,10 +123,11 @@ impl Thread<'_> {
         self.look_at_thresholds(everycall_hooks::ticks());
     }
 
-    /// Lets hooks write again, unless the open-call stack is nearly full. Hooks don't check its
-    /// end, and they may fill as many entries as the segment has words. If the entries could
-    /// overflow, every event keeps coming to the slow path; also while what a call jumped to may
-    /// have ended.
+    /// Lets hooks write again, with two exceptions in which every event must take the slow path:
+    ///
+    /// - The open-call stack could overflow within a segment. Hooks don't check its end, and may
+    ///   push as many entries as the segment has words.
+    /// - The innermost entry stands for a jump, whose target may have ended.
     pub(crate) fn resume(&self) {
         if self.control.deep.load(Relaxed) == 0
             && self.open.jumped().is_none()
@@ -137,16 +138,17 @@ impl Thread<'_> {
     }
 }
 
-/// Waits for the recorder to give a segment back, unless it has rung the doorbell since the caller read it (`bell`).
-/// If the recorder has ended, no thread waits any more.
+/// Waits until the recorder returns a segment. Doesn't wait if the pool's doorbell no longer has
+/// the value `doorbell`, which the caller has read before. If the recorder has ended, no thread
+/// waits any more.
 #[cold]
-fn wait_for_segment(arena: &Arena, bell: u32) {
+fn wait_for_segment(arena: &Arena, doorbell: u32) {
     arena.pool_waiters().fetch_add(1, SeqCst);
     let begin = everycall_hooks::ticks();
-    system::wait(arena.pool_bell(), bell, STALL_LOOK_NS);
+    system::wait(arena.pool_doorbell(), doorbell, STALL_LOOK_NS);
     arena.count(counter::STALL_TICKS, everycall_hooks::ticks().saturating_sub(begin));
     arena.pool_waiters().fetch_sub(1, SeqCst);
-    if arena.pool_bell().load(SeqCst) == bell && processes::process_has_ended(arena.recorder_pid()) {
+    if arena.pool_doorbell().load(SeqCst) == doorbell && processes::process_has_ended(arena.recorder_pid()) {
         arena.stream().store(stream::OFF, Relaxed);
     }
 }

@@ -1,5 +1,5 @@
-//! The first event of a thread or of a fiber gives it a slot and a ring. This takes a few atomic
-//! operations and no lock that any thread waits for.
+//! Gives a thread or fiber a slot and a ring at its first event. This usually takes a few atomic
+//! operations, and waits for no lock.
 //!
 //! Slots of ended threads stay unchanged for a while, so that their events can be read
 //! (`retirement`).
@@ -39,9 +39,10 @@ pub(crate) fn begin_child() {
     SEGMENTS_DUMPED.store(0, Relaxed);
 }
 
-/// Gives a stack that the calling thread runs a control block and a ring in a free place. The stack
-/// is the thread's own, or that of a fiber with the given name, if any. `None` if there is no free
-/// place or no memory: then the thread or fiber runs untraced.
+/// Gives the stack that the calling thread runs a control block and a ring, in a free `place` (slot
+/// and open-call stack). The stack is the thread's own, or, if `fiber` is given, that of a fiber
+/// with this name. `None` if there is no free place or no memory: then the thread or fiber runs
+/// untraced.
 pub(crate) fn begin(
     process: &'static Process,
     place: Option<(u32, u32)>,
@@ -57,13 +58,13 @@ pub(crate) fn begin(
     begun
 }
 
-/// Gives a thread of ours, which runs no hooks, a ring for what it says. The thread has no
+/// Gives a thread of the runtime's own a ring for its instants. The thread runs no hooks and has no
 /// thread-local storage.
 pub(crate) fn begin_own(process: &'static Process) -> Option<&'static Control> {
     let place = process.retired.take_place(process)?;
     let nowhere = Bounds { low: u64::MAX, high: 0, how: stacks::bounds::TOLD };
     let control = begin_in(process, place, nowhere, system::thread_id()?, None)?;
-    // It runs with the thread pointer of the thread that has started it.
+    // Its thread pointer is that of the thread that has started it.
     control.thread.store(0, SeqCst);
     Some(control)
 }
@@ -200,22 +201,22 @@ pub(crate) fn is_left_out(control: &Control) -> bool {
     process::process().is_some_and(|process| core::ptr::eq(control, &raw const process.left_out))
 }
 
-/// Undoes [`leave_out`]: the thread begins with its next event.
+/// Undoes [`leave_out`]: the thread gets a ring at its next event.
 pub(crate) fn take_back() {
     // SAFETY: the slot is this thread's own.
     unsafe { process::thread_slot().write(core::ptr::null()) };
 }
 
-/// Adds the used part of the thread's open-call stack to core dumps. This isn't done when a thread
-/// begins, because it costs as much as the rest of that. The open calls of a thread that has made
-/// only a few calls are in its ring.
+/// Adds the used part of the thread's open-call stack to core dumps. This isn't done in [`begin`],
+/// because it costs as much as the rest of that. If a thread has made only a few calls, its ring
+/// has the entries of its open calls.
 pub(crate) fn add_open_calls_to_dumps(arena: &Arena, control: &Control) {
     let base = control.open_base.load(Relaxed);
     let used = control.open_top.load(Relaxed).saturating_sub(base);
     arena.add_to_dumps(arena.offset_of(base), used + DUMPED_ABOVE);
 }
 
-/// Empties an open-call stack that another thread may have left, and sets the sentinel.
+/// Empties an open-call stack that another thread may have used, and sets the sentinel.
 fn clear_open_calls(base: u64, limit: u64) {
     // SAFETY: the open-call stack lies in the arena, aligned, and is ours.
     let words = unsafe {

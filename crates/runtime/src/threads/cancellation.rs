@@ -1,6 +1,6 @@
-//! Threads that the program asks to end (`pthread_cancel`). If none of their frames cleans up, the
-//! runtime isn't notified when they do. From the request on, all their calls come to the slow path,
-//! which records where they were made.
+//! Threads that the program cancels (`pthread_cancel`). If none of their frames cleans up, the
+//! runtime isn't notified when they end. After the cancellation, all their calls take the slow
+//! path, which records where they were made.
 
 use crate::state::cancelled::{CANCELLED, Cancelled, LONG_AGO};
 use crate::state::process::Process;
@@ -8,13 +8,12 @@ use crate::sys::system;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_ring::Control;
 
-/// A thread that makes no call for this many ticks, about a second, has ended. Another thread may
-/// have its thread pointer by then.
+/// A cancelled thread that makes no call for this many ticks, a second or two, has ended. Another
+/// thread may have its thread pointer by then.
 const CANCELLED_MAX: u64 = 1 << 32;
 
-/// The program asks the thread with this thread pointer to end. The thread may end at any call from
-/// now on. The runtime isn't notified of that if no frame cleans up, so all of the thread's calls
-/// come to the slow path, which records where they were made.
+/// The program cancels the thread with this thread pointer. From now on, the thread may end at any
+/// call, and all its calls take the slow path.
 #[inline(never)] // It would enlarge the frame of `unwinding`, on the thread's own stack.
 pub(crate) fn cancel(process: &'static Process, thread: u64) {
     let arena = process.arena();
@@ -27,10 +26,10 @@ pub(crate) fn cancel(process: &'static Process, thread: u64) {
         for control in process.controls() {
             let known = control.thread.load(Relaxed);
             let is_it = known & !(CANCELLED | LONG_AGO) == thread && !is_gone(control);
-            // Not if another thread has got the context meanwhile.
+            // This fails if another thread has got the context meanwhile.
             if is_it && control.thread.compare_exchange(known, known | CANCELLED, SeqCst, Relaxed).is_ok() {
                 has_context = true;
-                // The thread itself may be storing this: see `Thread::divert_if_ended`.
+                // Ordered with the thread's own stores: see `Thread::divert_if_ended`.
                 fence(SeqCst);
                 control.stack_low.store(u64::MAX, Relaxed);
             }
@@ -42,7 +41,7 @@ pub(crate) fn cancel(process: &'static Process, thread: u64) {
         let Some(Cancelled { thread: place, ticks }) = process.cancelled.get(next) else { return };
         ticks.store(everycall_hooks::ticks(), Relaxed);
         place.store(thread, SeqCst);
-        // The thread's first call may come meanwhile: either it finds this entry, or its context is
+        // The thread's first call may come meanwhile. Either it finds this entry, or its context is
         // found here.
         fence(SeqCst);
         if tell() {
@@ -51,7 +50,7 @@ pub(crate) fn cancel(process: &'static Process, thread: u64) {
     }
 }
 
-/// Whether the calling thread, whose context begins, was asked to end before.
+/// Whether the calling thread, whose context begins, was cancelled before.
 pub(crate) fn was_cancelled(process: &Process, thread: u64) -> bool {
     fence(SeqCst);
     let now = everycall_hooks::ticks();

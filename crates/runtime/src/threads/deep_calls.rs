@@ -1,13 +1,13 @@
-//! Open calls beyond the open-call stack's capacity. Their stack pointers and functions are kept,
-//! so that calls that were unwound can be told from those that still run. They are kept in private
-//! memory, which is mapped when a stack has its first such call. Hooks and readers don't access it.
+//! Open calls beyond the open-call stack's capacity. Their stack pointers and functions are stored,
+//! so that the runtime can distinguish unwound calls from open ones. The memory is private, and
+//! mapped when a stack has its first such call. Hooks and readers don't access it.
 #![allow(unsafe_code)] // Memory that is mapped here.
 
 use crate::sys::system;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_ring::Control;
 
-/// What is stored for a call.
+/// A stored call.
 #[repr(C)]
 struct DeepCall {
     stack_pointer: AtomicU64,
@@ -16,7 +16,7 @@ struct DeepCall {
     unused: u32,
 }
 
-/// Number of calls that are stored. Readers show 2^19 levels.
+/// Limit on the stored calls of a stack. Readers show 2^19 levels.
 const CAPACITY: u32 = 1 << 19;
 const SIZE: u64 = CAPACITY as u64 * size_of::<DeepCall>() as u64;
 /// Value of [`Control::deep_base`] if the kernel has refused the memory.
@@ -38,12 +38,12 @@ impl<'a> DeepCalls<'a> {
         self.control.deep.load(Relaxed)
     }
 
-    /// Number of them, the innermost ones, that were only counted.
+    /// Number of the innermost deep calls, which are only counted.
     pub(crate) fn unknown(&self) -> u32 {
         self.count() - self.known()
     }
 
-    /// Number of them, the outermost ones, that are stored.
+    /// Number of the outermost deep calls, which are stored.
     fn known(&self) -> u32 {
         if self.control.deep_base.load(Relaxed) > REFUSED { self.count().min(CAPACITY) } else { 0 }
     }
@@ -72,7 +72,7 @@ impl<'a> DeepCalls<'a> {
             let flags = system::MAP_PRIVATE | system::MAP_ANONYMOUS | system::MAP_NORESERVE;
             let memory = system::map(SIZE, system::PROT_READ | system::PROT_WRITE, flags, -1);
             if let Some(memory) = memory {
-                // In a child, all stacks begin anew.
+                // A forked child doesn't need it: all its contexts begin anew.
                 let _ = system::advise(memory, SIZE, system::MADV_DONTFORK);
             }
             base.store(memory.map_or(REFUSED, |memory| memory as u64), Relaxed);
@@ -104,8 +104,9 @@ impl<'a> DeepCalls<'a> {
         removed
     }
 
-    /// Removes the calls that `is_gone` accepts by their stack pointers. Of those that were only
-    /// counted, it removes none or all. Returns whether no calls are left, or none that is stored.
+    /// Removes the innermost stored calls as long as `is_gone` accepts their stack pointers, and
+    /// with the first of them all calls that are only counted. Returns whether no stored call is
+    /// left.
     pub(crate) fn remove_gone(&self, is_gone: impl Fn(u64) -> bool) -> bool {
         let gone = self.innermost().take_while(|(pointer, _)| is_gone(*pointer)).count() as u32;
         let known = self.known();

@@ -6,8 +6,8 @@ use crate::threads::thread::Thread;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 
 impl Thread<'_> {
-    /// Stops diverting a cancelled thread that has filled one or two more segments, so that it isn't
-    /// slowed down any longer.
+    /// Stops diverting a cancelled thread after one or two more segments, so that the thread isn't
+    /// slowed down for ever.
     pub(crate) fn forget_cancellation(&self) {
         let thread = self.control.thread.load(Relaxed);
         if thread & cancelled::LONG_AGO != 0 {
@@ -19,12 +19,11 @@ impl Thread<'_> {
     }
 
     /// Diverts a thread that has ended. Cleanups in unwound frames may still make calls, attributed
-    /// to those frames; TLS destructors have no traced caller. The slow path sees both, so that the
-    /// trace has where they were called from. The calls that they make in turn don't come to the
-    /// slow path.
+    /// to those frames; TLS destructors have no traced caller. Both take the slow path, which
+    /// records where they were called from. The calls that they make in turn stay fast.
     pub(crate) fn divert_if_ended(&self) {
         // Ordered with a thread that cancels this one: either its flag is seen here, or its store
-        // comes last.
+        // to `stack_low` comes last.
         fence(SeqCst);
         if self.has_ended() {
             self.control.stack_low.store(u64::MAX, Relaxed);
@@ -41,9 +40,9 @@ impl Thread<'_> {
         }
     }
 
-    /// A signal handler may run on an alternate stack above the context's own. While its calls are
-    /// open, hooks treat no stack as the context's: a call below may be made within the handler, or
-    /// after it was left. Only the slow path can tell which.
+    /// Diverts all calls while calls of a signal handler are open on an alternate stack above the
+    /// context's own. A call on the context's stack may then be made within the handler, or after
+    /// the handler was left by a jump. Only the slow path can distinguish these.
     pub(crate) fn divert_in_handler(&self) {
         if self.control.handler.load(Relaxed) == 0 {
             return;
@@ -55,10 +54,10 @@ impl Thread<'_> {
         }
     }
 
-    /// Diverts calls from a frame that is shared by inlined calls while it cleans up. The trace needs where
-    /// its calls are made, because the compiler may not report the end of an inlined call: one
-    /// landing pad may clean up for the call and for those around it. The calls that these calls
-    /// make in turn stay fast.
+    /// Diverts the calls of a frame that inlined calls share while the frame cleans up. The slow
+    /// path records where these calls are made, because the compiler may not report the end of an
+    /// inlined call: one landing pad may clean up for that call and for the calls around it. The
+    /// calls that these calls make in turn stay fast.
     pub(crate) fn divert_in_cleanup(&self) {
         if self.open.cleans_up() {
             self.control.stack_low.store(u64::MAX, Relaxed);

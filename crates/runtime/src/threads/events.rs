@@ -1,4 +1,4 @@
-//! Entries, exits and unwound frames: written to the ring and to the open-call stack.
+//! Writes entries, exits and unwound frames to the ring, and updates the open-call stack.
 
 use crate::state::places::Place;
 use crate::state::recording;
@@ -34,8 +34,8 @@ impl Thread<'_> {
         if hook != 0 {
             self.between_events(|thread| {
                 let ticks = thread.prepare(EVENT_WORDS_MAX);
-                // A program that switches stacks by jumps resumes the frame that it left, so calls
-                // that were inlined there are still open.
+                // A program that switches stacks by jumps resumes the frame that it suspended, so
+                // inlined calls in that frame are still open.
                 thread.drop_below(ticks, hook, false);
             });
         }
@@ -74,9 +74,9 @@ impl Thread<'_> {
         is_there
     }
 
-    /// Finishes an exit in place of the exit hook, which has read the clock and came here because
-    /// the call took long or is marked. `behind`: the code behind the hook's call. Returns false,
-    /// without having done anything, if more has to be recorded.
+    /// Completes the slot of an exit hook that has read the clock, and that took the slow path
+    /// because the call took long or is marked. `behind`: the code address after the hook's call.
+    /// Returns false without effect if more has to be recorded.
     pub(crate) fn exit_in_place(
         &self,
         slot: &AtomicU64,
@@ -109,9 +109,9 @@ impl Thread<'_> {
         self.drop_gone(ticks, frame, None);
     }
 
-    /// Removes the frames that are dead at `frame`, and records that. If a call of the function at
-    /// `begun` begins at a stack pointer at which one is already open, the open one and all calls
-    /// inside it are dead, too.
+    /// Removes the frames that are dead at `frame`, and records that. `begun` is the function that
+    /// is entered, if one is: if a call of it is already open at the same stack pointer, that call
+    /// and all calls inside it are dead, too.
     pub(crate) fn drop_gone(&self, ticks: u64, frame: Frame, begun: Option<u32>) {
         self.leave(ticks, unwound::NOTICED, |fallen| {
             self.open.drop_dead(frame, |call| fallen.add(self, call, ticks));
@@ -120,16 +120,16 @@ impl Thread<'_> {
         });
     }
 
-    /// The program is about to continue at a point where a hook would have this stack pointer.
-    /// Removes the frames below, which are dead then, and records that. `jumps`: the frame's
-    /// function has called `setjmp` there, so calls that were inlined into it are dead, too.
-    /// (Compilers don't inline functions that call `setjmp`; only clang does, into functions that
+    /// Removes the frames below a point at which the program is about to continue, and records
+    /// that. At that point, a hook would have this stack pointer. `jumps`: the program jumps there,
+    /// so the frame's function has called `setjmp`, and calls that were inlined into it are dead,
+    /// too. (Compilers don't inline functions that call `setjmp`, except clang, into functions that
     /// call it themselves.)
     pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
         self.leave(ticks, unwound::KNOWN, |fallen| {
             self.open.drop_below(hook, |call| fallen.add(self, call, ticks));
-            // Where functions were switched off, the outermost call at this stack pointer may be one
-            // whose exit wasn't recorded, in whose place the function was called.
+            // If functions were switched off, the outermost call at this stack pointer may be one
+            // whose exit wasn't recorded, and the next one was called later from the same place.
             let is_inlined = jumps && !selection::may_have_left_out_entries();
             let inlined = if is_inlined { self.open.count_inlined(hook) } else { 0 };
             self.open.drop_frames(inlined, |call| fallen.add(self, call, ticks));
@@ -150,12 +150,12 @@ impl Thread<'_> {
                 self.look_at_name();
             }
         } else {
-            // A call whose entry wasn't selected may have been made on another stack, of which nothing
-            // is known yet.
+            // If functions weren't selected, this may be the exit of a call on another stack, of
+            // which no event was recorded yet. Then nothing is dead.
             if !selection::may_have_left_out_entries() {
                 self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
             }
-            if found == Exit::Stray {
+            if found == Exit::Orphan {
                 self.slot.orphan_exits().fetch_add(1, Relaxed);
             } else {
                 self.drop_inside_uncounted(ticks);
@@ -176,7 +176,7 @@ impl Thread<'_> {
         });
     }
 
-    /// Does the same for the calls that `remove` removes.
+    /// As [`Thread::leave_innermost`], for the calls that `remove` removes.
     pub(crate) fn leave(&self, ticks: u64, how: u8, remove: impl FnOnce(&mut Fallen)) {
         let mut fallen = Fallen::default();
         let before = self.open.depth();
@@ -186,8 +186,8 @@ impl Thread<'_> {
         fallen.post(self);
     }
 
-    /// Records that `count` frames were unwound, down to the current depth. After a gap, the gap's
-    /// record holds this. `how` is one of [`unwound`].
+    /// Records that `count` frames were unwound, down to the current depth: after a gap in the GAP
+    /// record, otherwise in an UNWOUND record. `how` is one of [`unwound`].
     pub(crate) fn left(&self, ticks: u64, count: u32, how: u8) {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
@@ -206,7 +206,7 @@ impl Thread<'_> {
         } else if count > 0 || matches!(how, unwound::INLINED | unwound::INLINED_IN_CLEANUP) {
             self.slot.unwound().fetch_add(u64::from(count), Relaxed);
             if self.open.depth() <= 1 {
-                // This is the case when pthread_exit or a cancellation has ended the thread.
+                // pthread_exit or a cancellation may have ended the thread.
                 self.look_at_name();
             }
             self.ring.push(&[
@@ -231,8 +231,8 @@ impl Thread<'_> {
         }
     }
 
-    /// Handles the exit of an inlined call that is no longer in the open-call stack. The calls in
-    /// its frame that are still there were inside it, so they were unwound.
+    /// Handles the exit of an inlined call that is no longer in the open-call stack. The inlined
+    /// calls in its frame that are still there were inside it, so they were unwound.
     pub(crate) fn drop_inside_uncounted(&self, ticks: u64) {
         self.leave_innermost(ticks, self.open.innermost_inlined(), unwound::NOTICED);
     }

@@ -6,10 +6,10 @@
 //! contexts     which stack a thread runs: its own, or a fiber's
 //! open_calls   the open-call stack: dead frames, matching an exit; deep_calls: beyond its capacity
 //! thread       a thread, as the slow path sees it
-//! divert       what sends a thread's next event to the slow path
+//! divert       conditions that send a thread's next events to the slow path
 //! triggers     calls of armed functions that took long; tails: those that end in a tail call
 //! throws       exceptions that triggers wait for
-//! short_calls  calls that are dropped because they were short
+//! short_calls  calls that are counted and not recorded
 //! quick_marks  the program's marks, without the slow path
 //! advance      space in the ring; room: space on the disk
 //! events       entries, exits, unwound frames; shared_frames: those shared with inlined calls

@@ -1,13 +1,14 @@
-//! Stacks that lie in another stack, in a local variable. Such a stack ends when the function in
-//! whose frame it lies returns, and the runtime isn't notified of that. It does know which call of
-//! the outer stack was the innermost one around it when the program registered it:
+//! Nested stacks, which lie in a local variable on another stack. A nested stack ends when the
+//! function in whose frame it lies returns, and the runtime isn't notified of that. But it stores
+//! which call of the outer stack was the innermost one around the nested stack when that was
+//! registered:
 //!
-//! - When that call isn't open any more, the memory belongs to the outer stack again.
+//! - When that call is no longer open, the memory belongs to the outer stack again.
 //! - A hook at a function's first instruction has a stack pointer above the function's frame, so
 //!   the innermost call around the stack is the function's own. A hook within the frame has a stack
 //!   pointer below most of the frame. Then the innermost call around the stack is the function's
 //!   caller, which may run for long. But the caller's next call puts its return address where the
-//!   function's return address was. A different one there means that the function has returned.
+//!   function's was. A different return address there shows that the function has returned.
 #![allow(unsafe_code)] // Code and stacks of the program, by their addresses.
 
 use crate::state::places;
@@ -20,18 +21,18 @@ use everycall_format::event::EXIT;
 use everycall_hooks::arch::{code, frame};
 use everycall_ring::Control;
 
-/// Return addresses of calls that one function makes are at most so far from each other and from
-/// the function's start.
+/// Limit on the distance of return addresses in one function from each other and from the
+/// function's start.
 const FUNCTION_MAX: u64 = 64 << 10;
 /// Number of nesting levels that are checked.
 const LEVELS_MAX: usize = 16;
 
-/// What surrounds a stack in `low..high` that lies in this context's stack.
+/// The call of this context around a nested stack in `low..high`.
 pub(crate) fn around(process: &'static Process, outer: &Control, low: u64, high: u64) -> Around {
     let Some((place, word, pointer)) = OpenCalls::new(outer).around(high) else { return Around::default() };
     let slot = outer.slot.load(Relaxed) + 1;
     let returns_at = frame::return_address_below(pointer);
-    // If the stack contains this address, the call itself has reserved the memory.
+    // If the nested stack contains this address, it lies in the frame of the call itself.
     let is_callees = !(low..high).contains(&returns_at) && system::is_readable(returns_at, 8);
     let callee_returns_to = is_callees.then(|| read(returns_at)).filter(|&address| {
         let function = places::address(process, word as u32 & !EXIT);
@@ -43,8 +44,8 @@ pub(crate) fn around(process: &'static Process, outer: &Control, low: u64, high:
     Around { slot, place, word, callee_returns_to: callee_returns_to.unwrap_or(0) }
 }
 
-/// Whether a stack was in a local variable whose function has returned, or lies within such a
-/// stack. `home` is the context of the calling thread's own stack.
+/// Whether the function in whose frame a nested stack was has returned, or one in whose frame a
+/// stack around it was. `home` is the context of the calling thread's own stack.
 pub(crate) fn is_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
     let around = |range: &Range| process.stacks.find_around(range.low, range.high);
     let mut outwards = core::iter::successors(Some(*range), around).take(LEVELS_MAX);

@@ -1,10 +1,10 @@
 //! The open-call stack of the calling thread, as the slow path sees it.
 //!
-//! An entry's stack pointer is that of its hook. Stacks grow downwards, so an entry whose stack
-//! pointer isn't above that of a new call belongs to a dead frame: it was unwound by an exception,
-//! by longjmp, or by a signal handler that never returned. (An entry whose word is 0 comes from a
-//! hook that was interrupted after it had raised the top and before it wrote the word. Its stack
-//! pointer is already valid.)
+//! The stack pointer in an entry is that of the call's entry hook. Stacks grow downwards, so an
+//! entry whose stack pointer isn't above that of a new call belongs to a dead frame: an exception,
+//! `longjmp` or a signal handler that never returned has unwound it. (An entry whose word is 0
+//! comes from a hook that was interrupted after it had raised the top and before it wrote the word.
+//! Its stack pointer is valid.)
 #![allow(unsafe_code)] // Entries of open-call stacks, by their addresses.
 
 use crate::state::selection;
@@ -19,25 +19,23 @@ use everycall_hooks::arch::frame::{ENTRY_BELOW_EXIT, HOOK_BELOW};
 use everycall_ring::Control;
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
-/// Marks a call whose exit the slow path has to see: its stack pointer is this far from a multiple
-/// of 8, above or below.
+/// Marks a call whose exit must take the slow path: the stored stack pointer is this far above or
+/// below a multiple of 8.
 const DIVERTED: u64 = 1;
 
 /// The most bytes of arguments that a frame may have pushed.
 const PUSHED_MAX: u64 = 64 << 10;
-/// The most calls inlined into one frame that are searched.
+/// Limit on the calls inlined into one frame that are searched.
 const INLINED_MAX: usize = 64;
 
-/// The state of a frame that inlined calls share. It is stored in the outermost call's stack
-/// pointer, added to the multiple of 8 that this pointer is. Hooks within the frame still recognise
-/// it.
+/// The state of a frame that inlined calls share. It is stored in the low three bits of the stack
+/// pointer of the frame's outermost call. Hooks within the frame still recognise that call.
 pub(crate) mod shared {
     /// No state.
     pub(crate) const NONE: u64 = 0;
-    /// An exception has reached the frame and will be handled there, after the frames that it
-    /// unwinds have been cleaned up.
+    /// An exception has reached the frame and will be handled there, after cleanups.
     pub(crate) const CATCHES: u64 = 2;
-    /// As [`CATCHES`], while another exception is being cleaned up.
+    /// As [`CATCHES`], for an exception within the cleanup for another one.
     pub(crate) const CATCHES_WITHIN: u64 = 3;
     /// An exception is unwinding the frame, which cleans up.
     pub(crate) const LEFT: u64 = 4;
@@ -54,7 +52,8 @@ struct Known {
     function: u32,
     /// One of [`shared`].
     shared: u64,
-    /// Whether it has jumped away, or stands for that jump: it isn't open.
+    /// Whether it ended by a tail call that a trigger follows, or stands for that jump: it isn't
+    /// open.
     has_jumped: bool,
 }
 
@@ -67,11 +66,11 @@ pub(crate) struct OpenCallFacts {
     pub(crate) ticks: u64,
     /// [`everycall_format::arena::OpenCall::stamp`].
     pub(crate) stamp: u32,
-    /// Of a call that has jumped away.
+    /// The jump, if the call ended by a tail call that a trigger follows.
     pub(crate) jump: Option<JumpFacts>,
 }
 
-/// What is known of a call that has jumped away.
+/// A tail call that a trigger follows.
 #[derive(Clone, Copy)]
 pub(crate) struct JumpFacts {
     /// When it jumped.
@@ -82,29 +81,29 @@ pub(crate) struct JumpFacts {
     pub(crate) pointer: u64,
     /// Address of the jump's entry in the open-call stack.
     pub(crate) place: u64,
-    /// Whether nothing shows when what it led to has ended: only that it has.
+    /// Whether it is only known that the jump's target has ended, and not when.
     pub(crate) at_most: bool,
 }
 
 impl JumpFacts {
-    /// Whether the call above is, or may be, the one that it led to.
+    /// Whether the call above is, or may be, the one that the jump led to.
     pub(crate) fn is_passed(&self) -> bool {
         self.stamp & jumped::PASSED != 0
     }
 
-    /// Whether `behind` may be the return address of the call that jumped.
+    /// Whether `behind` may be the return address of the call that jumped (its stored bits match).
     pub(crate) fn returns_to(&self, behind: u64) -> bool {
         self.stamp >> jumped::RETURN_SHIFT == return_bits(behind)
     }
 }
 
-/// The last jump of a call that has jumped away, or of what it led to.
+/// The last jump of a call, or of the functions that it reached by tail calls.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LastJump {
     pub(crate) ticks: u64,
-    /// Where to; 0 if that isn't known.
+    /// The address to which it led; 0 if unknown.
     pub(crate) target: u64,
-    /// The code offset in front of it; 0 if that isn't known.
+    /// The code offset of the exit at it; 0 if unknown.
     pub(crate) code: u32,
 }
 
@@ -122,7 +121,7 @@ pub(crate) enum Exit {
     /// stack any more.
     Uncounted,
     /// No open call.
-    Stray,
+    Orphan,
 }
 
 /// The open calls of one thread.
@@ -232,7 +231,8 @@ impl<'a> OpenCalls<'a> {
         unsafe { &*((entry + offset_of!(OpenCall, stack_pointer) as u64) as *const AtomicU64) }
     }
 
-    /// The upper half of an entry's ticks. Its stamp lies above: hooks write both at once.
+    /// The upper half of an entry's ticks. Hooks write it together with the stamp, which follows
+    /// it.
     fn ticks_high(&self, entry: u64) -> &'a AtomicU32 {
         // SAFETY: as above.
         unsafe { &*((entry + offset_of!(OpenCall, ticks_high) as u64) as *const AtomicU32) }
@@ -253,7 +253,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Whether the call at `entry` has jumped away, or `entry` stands for a jump.
+    /// Whether the call at `entry` ended by a tail call that a trigger follows, or `entry` stands
+    /// for that jump.
     fn has_jumped(&self, entry: u64) -> bool {
         is_jump(self.word(entry).load(Relaxed)) || self.jump_of(entry).is_some()
     }
@@ -271,7 +272,8 @@ impl<'a> OpenCalls<'a> {
         })
     }
 
-    /// The innermost call that has jumped away, if no call is open inside what it led to.
+    /// The innermost call, if it ended by a tail call that a trigger follows, and no call is open
+    /// inside the jump's target.
     pub(crate) fn jumped(&self) -> Option<OpenCallFacts> {
         if self.control.jumps.load(Relaxed) == 0 || self.deep().count() > 0 {
             return None;
@@ -280,7 +282,7 @@ impl<'a> OpenCalls<'a> {
         (entry >= self.first() && self.jump_of(entry).is_some()).then(|| self.facts(entry))
     }
 
-    /// The call below the innermost open one, if it has jumped to that.
+    /// The call whose jump led, or may have led, to the innermost open call.
     pub(crate) fn jumped_to_innermost(&self) -> Option<OpenCallFacts> {
         if self.control.jumps.load(Relaxed) == 0 || self.deep().count() > 0 {
             return None;
@@ -290,8 +292,8 @@ impl<'a> OpenCalls<'a> {
         jump.filter(JumpFacts::is_passed).map(|_| self.facts(entry))
     }
 
-    /// Whether a call of the function at `code` is among those that have jumped, one to the other,
-    /// to the innermost call.
+    /// Whether a call of the function at `code` is in the chain of tail calls that led to the
+    /// innermost call.
     pub(crate) fn is_in_chain(&self, code: u32) -> bool {
         let mut entry = self.top().wrapping_sub(3 * ENTRY);
         while entry >= self.first() && self.jump_of(entry).is_some_and(|jump| jump.is_passed()) {
@@ -303,8 +305,8 @@ impl<'a> OpenCalls<'a> {
         false
     }
 
-    /// The innermost call jumps away: it stays in the stack, with an entry for the jump. Returns
-    /// that one's address; `None` if there is no room.
+    /// Adds an entry for a jump of the innermost call, which ends by it and stays in the stack.
+    /// Returns the address of that entry; `None` if there is no room.
     pub(crate) fn jump(&self, ticks: u64, behind: u64) -> Option<u64> {
         let call = self.innermost()?;
         if self.room() == 0 || self.deep().count() > 0 {
@@ -325,21 +327,22 @@ impl<'a> OpenCalls<'a> {
         self.stamp(jump.place).store(jump.stamp & !clear | set, Relaxed);
     }
 
-    /// Removes the innermost call, and passes on those that had jumped to it.
+    /// Removes the innermost call, and the calls whose jumps led to it. Passes the latter to
+    /// `jumped`.
     pub(crate) fn end_innermost(&self, jumped: impl FnMut(OpenCallFacts)) {
         self.pop();
         self.end_passed(false, jumped);
     }
 
-    /// Removes the innermost call that has jumped away, and those that had jumped to it: what it
-    /// led to has ended some time ago.
+    /// Removes the innermost call, if it ended by a tail call, and the calls whose jumps led to it:
+    /// the jump's target ended some time ago. Passes them to `jumped`.
     pub(crate) fn end_jump(&self, mut jumped: impl FnMut(OpenCallFacts)) {
         if self.jumped().is_some() {
             self.remove_innermost(&mut jumped);
         }
     }
 
-    /// Removes the innermost frame. Passes it on, and those that had jumped to it.
+    /// Removes the innermost call, and the calls whose jumps led to it. Passes them to `left`.
     fn remove_innermost(&self, left: &mut impl FnMut(OpenCallFacts)) {
         let Some(entry) = self.innermost() else { return };
         if !is_jump(self.word(entry).load(Relaxed)) {
@@ -357,7 +360,7 @@ impl<'a> OpenCalls<'a> {
         self.end_passed(true, left);
     }
 
-    /// Removes the innermost calls that had jumped to one that has ended.
+    /// Removes the innermost calls whose jumps led to a call that has ended. Passes them to `left`.
     fn end_passed(&self, at_most: bool, mut left: impl FnMut(OpenCallFacts)) {
         while let Some(mut call) = self.jumped() {
             let Some(jump) = call.jump.as_mut().filter(|jump| jump.is_passed()) else { return };
@@ -388,7 +391,8 @@ impl<'a> OpenCalls<'a> {
     }
 
     /// The innermost call around memory of this stack that ends at `high`: its index, word and
-    /// stack pointer. The memory lies in its frame, or in those of its callees at that time.
+    /// stack pointer. The memory lies in the frame of that call or of a function that it has
+    /// called.
     pub(crate) fn around(&self, high: u64) -> Option<(u32, u64, u64)> {
         let alternate = Alternate::default();
         (0..self.entries()).rev().find_map(|place| {
@@ -420,8 +424,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Stamps each call from index `from` on that has no stamp and for whose word `stamp` returns
-    /// one.
+    /// Stamps each call from index `from` on that has no stamp, if `stamp` returns one for its
+    /// word.
     pub(crate) fn stamp_from(&self, from: u32, mut stamp: impl FnMut(u64) -> Option<u32>) {
         for entry in self.entries_from(from).filter(|entry| self.stamp(*entry).load(Relaxed) == 0) {
             if let Some(stamp) = stamp(self.word(entry).load(Relaxed)) {
@@ -463,7 +467,8 @@ impl<'a> OpenCalls<'a> {
         if let Some(entry) = self.innermost() {
             if is_jump(self.word(entry).load(Relaxed)) {
                 self.control.jumps.fetch_sub(1, Relaxed);
-                // Each event ends one call at most, other than here.
+                // The check for armed calls assumes that an event ends at most one call; a jump
+                // ends more.
                 self.control.looked_depth.fetch_min(self.entries().saturating_sub(2), Relaxed);
             }
             self.word(entry).store(0, Relaxed);
@@ -479,8 +484,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// The entry of the call in whose frame a hook has this stack pointer, if that is the innermost
-    /// frame. Among the calls that were entered there, it is the outermost.
+    /// The outermost call in the innermost frame, if a hook in that frame has this stack pointer:
+    /// its entry.
     fn in_frame(&self, hook: u64) -> Option<u64> {
         let inlined = self.count_inlined(hook);
         let entry = self.top().wrapping_sub(u64::from(inlined + 1) * ENTRY);
@@ -489,7 +494,8 @@ impl<'a> OpenCalls<'a> {
         is_there.then_some(entry)
     }
 
-    /// The state of the innermost frame, if a hook in it has this stack pointer: one of [`shared`].
+    /// The state of the innermost frame, if a hook in that frame has this stack pointer: one of
+    /// [`shared`].
     pub(crate) fn shared_at(&self, hook: u64) -> u64 {
         self.in_frame(hook).map_or(shared::NONE, |entry| self.shared(entry))
     }
@@ -538,8 +544,9 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// The stack pointer that a hook has in a frame of the function at `code`. `told` is the
-    /// unwinder's value, which is lower if the frame had pushed arguments.
+    /// The stack pointer that a hook has in the innermost frame, if that belongs to the function at
+    /// `code`. Otherwise `told`, the unwinder's value, which is lower if the frame has pushed
+    /// arguments.
     pub(crate) fn pointer_in(&self, code: Option<u32>, told: u64) -> u64 {
         let pushed = |pointer: &u64| *pointer > told && *pointer - told <= PUSHED_MAX;
         let is_functions = |pointer: &u64| {
@@ -561,7 +568,7 @@ impl<'a> OpenCalls<'a> {
         matches!(shared, shared::CATCHES | shared::CATCHES_WITHIN | shared::LEFT)
     }
 
-    /// An entry's stack pointer, without the marks that are stored with it.
+    /// An entry's stack pointer, without the marks in its low bits.
     fn own_pointer(&self, entry: u64) -> u64 {
         match self.stack_pointer(entry).load(Relaxed) {
             u64::MAX => u64::MAX,
@@ -573,8 +580,8 @@ impl<'a> OpenCalls<'a> {
     /// its exit comes to the slow path.
     pub(crate) fn divert_innermost(&self, frame: Frame) {
         if let Some(entry) = self.innermost() {
-            // Marked downwards, so that hooks don't take a later call at the same place for one
-            // within it.
+            // The mark lowers the stack pointer: otherwise hooks would take a later call at the
+            // same place for a call within this one.
             if let Frame::Start(pointer) = frame {
                 self.stack_pointer(entry).store(pointer.wrapping_sub(DIVERTED), Relaxed);
             }
@@ -582,7 +589,7 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Opens a call. If the stack is full, the call is only counted, and the result is false.
+    /// Opens a call. If the stack is full, it becomes a deep call, and the result is false.
     pub(crate) fn push(&self, word: u64, ticks_high: u32, frame: Frame) -> bool {
         if self.room() == 0 || self.deep().count() > 0 {
             self.deep().push(word as u32 & !EXIT, frame.stack_pointer());
@@ -604,7 +611,7 @@ impl<'a> OpenCalls<'a> {
         let own = frame.stack_pointer();
         let has_handler = self.has_handler();
         let is_gone = |pointer| match has_handler && alternate.is_interrupted(own, pointer) {
-            // A signal handler whose stack lies above this one has been left.
+            // The signal handler on the alternate stack, which lies above this one, has ended.
             true => true,
             false => frame.ends_at_entry(pointer) && !alternate.is_interrupted(pointer, own),
         };
@@ -629,7 +636,7 @@ impl<'a> OpenCalls<'a> {
         handler.load(Relaxed) != 0
     }
 
-    /// Removes the frames that are dead when the program continues in a frame in which a hook would
+    /// Removes the frames that are dead when the program continues at a point where a hook would
     /// have this stack pointer. Passes each that has an entry to `dead` first. Returns their
     /// number.
     pub(crate) fn drop_below(&self, hook: u64, dead: impl FnMut(OpenCallFacts)) -> u32 {
@@ -646,8 +653,8 @@ impl<'a> OpenCalls<'a> {
         self.outwards().next().map(|(_, innermost)| innermost.stack_pointer)
     }
 
-    /// How many of the innermost calls were inlined into the function in whose frame a hook has
-    /// this stack pointer: all at that stack pointer except the outermost.
+    /// Number of the innermost calls that were inlined into the function in whose frame a hook has
+    /// this stack pointer: all calls at that stack pointer except the outermost.
     pub(crate) fn count_inlined(&self, hook: u64) -> u32 {
         let in_frame = self.outwards().take_while(|(_, call)| call.stack_pointer == hook).count() as u32;
         in_frame.saturating_sub(1)
@@ -671,9 +678,9 @@ impl<'a> OpenCalls<'a> {
         depth - self.depth()
     }
 
-    /// How many of the innermost calls share the frame of the function at `code`, into which they
-    /// were inlined (the function's own call included), or were entered at this stack pointer. 0 if
-    /// that isn't the innermost frame with hooks.
+    /// Number of the innermost calls in the frame of the function at `code`: the function's own
+    /// call and the calls that were inlined into it, or all calls at this stack pointer. 0 if that
+    /// isn't the innermost frame with hooks.
     pub(crate) fn count_in_frame(&self, hook: u64, code: Option<u32>) -> u32 {
         let mut inlined = self.outwards().take(INLINED_MAX);
         let by_code = inlined.find(|(_, call)| Some(call.function) == code).map_or(0, |(count, _)| count);
@@ -681,9 +688,9 @@ impl<'a> OpenCalls<'a> {
         by_code.max(by_pointer)
     }
 
-    /// If a call of the function at `code` is entered at `frame` and one is already open there,
-    /// returns how many of the innermost calls were unwound: the open one and all inside it. A
-    /// function has only one frame at a place, unless it was inlined into itself.
+    /// If a call of the function at `code` is already open at `frame`, where one is entered,
+    /// returns the number of the innermost calls that were unwound: the open one and all inside it.
+    /// (A function has only one frame at a place, unless it was inlined into itself.)
     pub(crate) fn count_from_same(&self, frame: Frame, code: u32) -> u32 {
         let place = frame.stack_pointer();
         let not_above = self.outwards().take_while(|(_, call)| call.stack_pointer <= place);
@@ -691,8 +698,8 @@ impl<'a> OpenCalls<'a> {
         not_above.filter(|(_, call)| is_same(call)).last().map_or(0, |(count, _)| count)
     }
 
-    /// The call that an exit at `frame` belongs to. `low` is the low half of an entry's word; it is
-    /// compared only for frames within a function.
+    /// Finds the call to which an exit at `frame` belongs. `low` is the low half of the function's
+    /// entry word; it is compared only for hooks within frames.
     pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Exit {
         let unknown = self.deep().unknown();
         let innermost_pointer = self.outwards_known().next().map_or(u64::MAX, |call| call.stack_pointer);
@@ -703,7 +710,8 @@ impl<'a> OpenCalls<'a> {
             Frame::Left(own) => own <= innermost_pointer,
         };
         if unknown > 0 && is_inside {
-            // Nothing is known about the innermost calls, so the exit is taken as theirs.
+            // Nothing is known about the innermost calls. The exit is taken for that of the
+            // innermost one.
             return Exit::Of(0);
         }
         let alternate = Alternate::default();
@@ -726,23 +734,23 @@ impl<'a> OpenCalls<'a> {
                 && call.shared != shared::NONE
                 && pointer >= own
             {
-                return if pointer == own { Exit::Uncounted } else { Exit::Stray };
+                return if pointer == own { Exit::Uncounted } else { Exit::Orphan };
             }
-            // So is an outer call where the inner one's entry wasn't recorded: the exit's frame lies
-            // in a call that is open within the outer one. (Otherwise, calls that were left without
-            // an exit may be open there: the exit is the outer call's, in a frame that has grown.)
+            // If entries may be missing because functions weren't selected, the exit's call may
+            // have no entry: its frame lies inside this open call. (If no entries are missing, only
+            // unwound calls lie in between, and the exit is this call's, whose frame has grown.)
             if let Frame::Body(own) = frame
                 && pointer > own
                 && selection::may_have_left_out_entries()
             {
-                return Exit::Stray;
+                return Exit::Orphan;
             }
             let outside = matches!(frame, Frame::Start(own) if pointer > own && pointer != u64::MAX);
             if outside && !alternate.is_other(frame.stack_pointer(), pointer) {
-                return Exit::Stray;
+                return Exit::Orphan;
             }
         }
-        Exit::Stray
+        Exit::Orphan
     }
 
     /// Removes `count` frames, those beyond the capacity first. Passes each that has an entry to
@@ -756,8 +764,8 @@ impl<'a> OpenCalls<'a> {
     }
 }
 
-/// Whether a signal handler on the thread's alternate stack, to which `inner` belongs, interrupted
-/// a frame at `outer`.
+/// Whether the stack pointer `inner` belongs to a signal handler on the thread's alternate stack
+/// that interrupted a frame at `outer`.
 pub(crate) fn is_interrupted(outer: u64, inner: u64) -> bool {
     Alternate::default().is_interrupted(outer, inner)
 }
@@ -778,8 +786,8 @@ impl Alternate {
         (first..end.saturating_sub(HOOK_BELOW)).contains(&pointer)
     }
 
-    /// Whether a signal handler on the alternate stack, to which `inner` belongs, interrupted a
-    /// frame at `outer`. (In the opposite case, a handler on the alternate stack has been left.)
+    /// Whether the stack pointer `inner` belongs to a signal handler on the alternate stack that
+    /// interrupted a frame at `outer`. (In the opposite case, the handler has ended.)
     fn is_interrupted(&self, outer: u64, inner: u64) -> bool {
         self.has(inner) && !self.has(outer)
     }

@@ -1,7 +1,9 @@
-//! Labels, instants, spans, counters and log lines that are written as hooks write calls: without a system call and without the slow path.
+//! Writes labels, instants, spans, counters and log lines as hooks write calls: without a system
+//! call and without the slow path.
 //!
-//! The conditions are those of a hook's straight way: the thread runs the control block's stack, records, has room in its
-//! segment, the upper half of the clock is known, and no open call is dead. Otherwise nothing is done here.
+//! The conditions are those of a hook's fast path: the thread records and runs the control block's
+//! stack, its segment has room, the clock's upper half hasn't changed, and no open call is dead.
+//! Otherwise nothing is done here, and the slow path writes the mark.
 #![allow(unsafe_code)] // The ring's slots and the open-call stack, by their addresses.
 
 use crate::state::local;
@@ -21,12 +23,12 @@ const VALUE_PAYLOADS: usize = 2;
 pub(crate) enum Done {
     /// It is written, or the thread is left out.
     Yes,
-    /// The slow path has to do it.
+    /// The slow path has to write it.
     No,
 }
 
-/// Writes a mark of the calling thread, or nothing if the thread is left out. `detail`: class and flags. `stack_pointer`: calls
-/// below it are dead.
+/// Writes a mark of the calling thread, or nothing if the thread is excluded. `detail`: class and
+/// flags. `stack_pointer`: open calls below it are dead.
 #[inline(always)]
 pub(crate) fn write(detail: u8, value: u64, name: &[u8], stack_pointer: u64) -> Done {
     let Some(control) = local::last() else { return Done::No };
@@ -34,7 +36,7 @@ pub(crate) fn write(detail: u8, value: u64, name: &[u8], stack_pointer: u64) -> 
         return Done::Yes;
     }
     if name.len() > NAME_MAX {
-        return Done::No; // It has to be cut, which takes more care.
+        return Done::No; // The slow path truncates it.
     }
     let count = VALUE_PAYLOADS + name.len().div_ceil(4);
     let Some(record) = Reserved::new(control, count, stack_pointer) else { return Done::No };
@@ -45,7 +47,8 @@ pub(crate) fn write(detail: u8, value: u64, name: &[u8], stack_pointer: u64) -> 
     Done::Yes
 }
 
-/// Writes a record of `count` payloads, which `fill` gives in their order. Or nothing, as above.
+/// Writes a record of `count` payloads, which `fill` supplies in order, or nothing if the thread is
+/// excluded.
 #[inline(always)]
 pub(crate) fn write_payloads(
     kind: u8,
@@ -71,7 +74,7 @@ pub(crate) struct Payloads<'r> {
 }
 
 impl Payloads<'_> {
-    /// The next one; nothing, where none is left.
+    /// Writes the next payload, unless all were written.
     #[inline(always)]
     pub(crate) fn push(&mut self, payload: u32) {
         if self.next <= self.record.count {
@@ -91,12 +94,13 @@ struct Reserved {
 impl Reserved {
     /// Reserves slots for a first word and `count` payloads.
     ///
-    /// The position is read first and exchanged last. If a signal handler has written anything between, the exchange fails: so
-    /// all that was found between suspensions, and slot order is the order of time.
+    /// The position is read first and exchanged last. If a signal handler has written anything in
+    /// between, the exchange fails. So no event comes between the checks and the reservation, and
+    /// slot order is the order of time.
     #[inline(always)]
     fn new(control: &Control, count: usize, stack_pointer: u64) -> Option<Reserved> {
         let words = 1 + count;
-        // Another stack's block: before anything else of it is touched.
+        // If the block belongs to another stack, nothing else of it may be touched.
         let is_its_stack = stack_pointer >= control.stack_low.load(Relaxed)
             && stack_pointer < control.stack_high.load(Relaxed);
         if !is_its_stack {
@@ -150,14 +154,14 @@ impl Reserved {
         self.put(index, payload_word(four, kind, index as u8));
     }
 
-    /// Writes the first word, last: without it, the others are no record.
+    /// Writes the first word. It comes last, because without it the others are no record.
     #[inline(always)]
     fn finish(self, kind: u8, detail: u8) {
         self.put(0, record_word(self.ticks, kind, self.count as u8, detail));
     }
 }
 
-/// Whether the thread is left out and runs the control block's stack, as hooks see it.
+/// Whether the thread is excluded and runs the control block's stack, by the comparisons of hooks.
 #[inline]
 fn is_left_out(control: &Control, stack_pointer: u64) -> bool {
     control.left_out.load(Relaxed) == left_out::AT_ONCE

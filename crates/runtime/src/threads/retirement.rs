@@ -1,11 +1,11 @@
-//! Threads that have ended. Their events are kept for a time, or until they take too much memory.
-//! Then other threads get their slots and segments.
+//! Retires threads that have ended. Their events are kept for a time, or until they take too much
+//! memory; then other threads get their slots and segments.
 //!
 //! A slot is a thread's header. The open-call stack is separate from it, because an ended thread
 //! rarely needs its stack any more.
 //!
 //! The runtime isn't notified when a thread ends. Instead, each thread that begins asks the kernel
-//! about two others: the one that began before it, and one more, in turn.
+//! about two others: the one that began before it, and one of all the others, in turn.
 #![allow(unsafe_code)] // Open-call stacks, by their addresses.
 
 use crate::state::arena::{Arena, Slot};
@@ -22,18 +22,17 @@ use everycall_format::arena::{OpenCall, PAGE, counter, stream, thread_state};
 use everycall_format::trigger::CALLS;
 use everycall_ring::FreeList;
 
-/// The bytes that ended threads may take beyond their limit while a reader is about to pin their
-/// segments.
+/// Bytes that ended threads may take beyond their limit while posted calls wait.
 const AWAITED_BYTES_MAX: u64 = 64 << 20;
 
 /// Number of threads that a new thread checks.
 const LOOKS: u32 = 2;
 /// Number of threads that it checks if there is no free slot.
 const LOOKS_IN_NEED: u32 = 64;
-/// Number of slots that it empties.
+/// Limit on the slots that it frees.
 const FREED: u32 = 2;
-/// If ended threads are kept for a time: number of threads checked, and of slots emptied, in each
-/// periodic pass.
+/// If ended threads are kept for a time: limit on the threads checked, and on the slots freed, in
+/// each periodic pass.
 const LOOKS_IN_TIME: u32 = 256;
 /// Interval between these passes in ticks: about 100 ms.
 const PASS_TICKS: u64 = 1 << 28;
@@ -59,7 +58,7 @@ impl Retired {
         place
     }
 
-    /// Completes a place if all are taken: the thread that ended first gives up its own.
+    /// Completes a place if all are taken, by freeing the places of the threads that ended first.
     fn place_in_need(
         &self,
         process: &'static Process,
@@ -87,8 +86,8 @@ impl Retired {
         slot.zip(stack)
     }
 
-    /// If ended threads are kept for a time, frees the places of those whose time is over. Any
-    /// thread calls this now and then.
+    /// If ended threads are kept for a time, frees the places of those whose time is over. Each
+    /// thread calls this when a segment ends.
     pub(crate) fn keep_to_time(&self, process: &'static Process) {
         if self.is_pass_due()
             && let Some(_lock) = Lock::try_take(&self.lock)
@@ -129,7 +128,7 @@ impl Retired {
         Some(stack)
     }
 
-    /// Starts again, in an arena without threads.
+    /// Forgets all threads, for another arena.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         for list in [&self.next_look, &self.newest, &self.first, &self.last, &self.stacks_taken] {
@@ -147,8 +146,8 @@ impl Retired {
         self.free_stack(arena, stack);
     }
 
-    /// Takes back a slot whose stack can't be written. The stack stays available to the next thread
-    /// that tries, unless another thread has taken one in between.
+    /// Takes back a slot whose open-call stack has no disk space. The stack stays available to the
+    /// next thread, unless another thread has taken one meanwhile.
     pub(crate) fn give_slot_back(&self, arena: &Arena, slot: u32, stack: u32) {
         let _lock = Lock::take(&self.lock);
         arena.slot(slot).open_calls().store(0, Relaxed);
@@ -179,7 +178,7 @@ impl Retired {
                 index
             });
             let slot = arena.slot(index);
-            // Fibers outlive threads.
+            // Fibers don't end with a thread.
             if slot.state().load(Acquire) == thread_state::USED
                 && slot.fiber().load(Relaxed) == 0
                 && system::thread_is_gone(pid, slot.tid().load(Relaxed))
@@ -223,12 +222,12 @@ impl Retired {
         }
     }
 
-    /// Whether the thread that ended first has been kept for long enough. Returns false while a
-    /// reader is about to pin what the rings held when a call was posted.
+    /// Whether the place of the thread that ended first can be freed: the thread was kept for long
+    /// enough, or ended threads take too many bytes. Returns false while posted calls wait.
     fn is_full(&self, arena: &Arena) -> bool {
         let Some(first) = self.first.load(Relaxed).checked_sub(1) else { return false };
         let (bytes, bytes_max) = (self.bytes.load(Relaxed), self.bytes_max.load(Relaxed));
-        // The awaited reader may never come.
+        // Up to a limit, because the process that keeps calls may be dead.
         if bytes <= bytes_max.saturating_add(AWAITED_BYTES_MAX) && trigger_table::are_awaited(arena) {
             return false;
         }
@@ -257,9 +256,9 @@ impl Retired {
         self.last.store(index + 1, Relaxed);
     }
 
-    /// Takes the thread that ended first out of the list. Threads with a call that is to be kept,
-    /// and whose segments no reader has pinned yet, move to the end of the list. There are fewer
-    /// such calls than slots, so a new thread nearly always finds another one.
+    /// Takes the thread that ended first out of the list. Threads with a posted call that still
+    /// waits are moved to the end of the list. There are fewer such calls than slots, so another
+    /// thread is nearly always found.
     fn take_oldest(&self, arena: &Arena) -> Option<u32> {
         for _ in 0..CALLS {
             let index = self.take_first(arena)?;
@@ -305,7 +304,7 @@ fn next_of(taken: &AtomicU32, capacity: u32) -> Option<u32> {
     taken.fetch_update(Relaxed, Relaxed, |count| (count < capacity).then_some(count + 1)).ok()
 }
 
-/// The word of an open-call stack's sentinel. Readers ignore it.
+/// The word of an open-call stack's sentinel, which links free stacks. Readers ignore it.
 fn sentinel(arena: &Arena, stack: u32) -> &'static AtomicU64 {
     // SAFETY: the open-call stack lies in the arena, aligned.
     unsafe { &*(arena.open_calls(stack).0 as *const AtomicU64) }

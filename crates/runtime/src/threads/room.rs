@@ -21,14 +21,14 @@ const STEP: u64 = 256 << 10;
 const AHEAD: u32 = 2;
 /// How often a thread tries to allocate space that others may use up first.
 pub(crate) const ROOM_TRIES: u32 = 4;
-/// Ticks until the next try after the disk was full: a full disk takes long to report that.
+/// Ticks until the next try after the disk was full. A try on a full disk takes long.
 const PAUSE: u64 = 1 << 32;
 /// Ticks between two clock readings.
 const LOOK: u64 = 1 << 28;
 
-/// Allocates space for some more segments when the allocated ones run out. `in_need`: a thread has
-/// found none. It doesn't wait for another thread that is already allocating, which may take long:
-/// both allocate the same space.
+/// Allocates space for more segments when the segments with space run out. `in_need`: a thread has
+/// found none. Then the thread doesn't wait for another one that is already allocating, which may
+/// take long: both allocate the same space.
 pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
     if !IS_FILE.load(Relaxed) {
         return;
@@ -84,7 +84,7 @@ pub(crate) fn make_room_for_counts(process: &Process, arena: &Arena, slot: u32) 
         || make_room_once(process, arena, &process.crash.counts, slot, first..first + COUNTS_SIZE)
 }
 
-/// Allocates space for part `index` of many, whose bit in `done` says whether it has some.
+/// Allocates space for a part of the arena, unless bit `index` of `done` says that it has space.
 fn make_room_once(
     process: &Process,
     arena: &Arena,

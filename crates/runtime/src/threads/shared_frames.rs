@@ -1,5 +1,5 @@
 //! Exceptions through a physical frame shared by inlined calls: the compiler may not report which
-//! inlined calls were unwound. Readers find out, because they know what was inlined where. The
+//! inlined calls were unwound. Readers decide that, because they know what was inlined where. The
 //! runtime only records at which code address the frame continues.
 #![allow(unsafe_code)] // The stack of a frame that is there.
 
@@ -24,9 +24,9 @@ pub(crate) struct Caller {
 }
 
 impl Thread<'_> {
-    /// Records from where the next call was made (the last byte of the instruction), if the open
-    /// calls don't determine its caller. The first call on another stack, and calls that the C
-    /// library makes, come from code without hooks.
+    /// Records the code address from which the next call was made. Called if the open calls don't
+    /// determine the caller: the first call on another stack, and calls that the C library makes,
+    /// come from code without hooks.
     pub(crate) fn called_at(&self, ticks: u64, caller: Caller) {
         let detail = if caller.is_callees { everycall_format::event::caller::CALLEES } else { 0 };
         match places::of(self.process, caller.code) {
@@ -47,7 +47,7 @@ impl Thread<'_> {
     /// - If it is the exit of an inlined call, that call has handled the exception.
     /// - If it is another call, readers decide, because they know what is inlined at this address.
     ///
-    /// (`divert_again` sends that event to the slow path.)
+    /// ([`Thread::divert_again`] sends that event to the slow path.)
     pub(crate) fn divert_inlined(&self, hook: u64, address: u64) {
         if self.open.is_shared(hook) {
             self.tell_inlined(hook, label::HANDLER);
@@ -65,9 +65,9 @@ impl Thread<'_> {
         self.ring.push(record(ticks).words());
     }
 
-    /// The address from which the innermost frame has called what is running now, perhaps a
-    /// library, if it has pushed no arguments: the word below its stack pointer, if that is an
-    /// address in a module.
+    /// The code address from which the innermost frame has made the call that is running now,
+    /// perhaps to a library. It is the word below the frame's stack pointer, if the frame has
+    /// pushed no arguments. `None` if that word is no address in a module.
     ///
     /// # Safety
     /// The calling thread runs below.
@@ -84,18 +84,18 @@ impl Thread<'_> {
         is_code.then_some(Caller { code, is_callees: false })
     }
 
-    /// The program continues elsewhere, in or around the frame in which a hook has this stack
-    /// pointer. A handler that has begun there, or further inside, is over.
+    /// Forgets a handler that has begun in the frame in which a hook has this stack pointer, or
+    /// further inside: the program continues in that frame or around it.
     pub(crate) fn forget_handler(&self, hook: u64) {
         if self.open.innermost_pointer().is_none_or(|pointer| pointer <= hook) {
             self.control.handled.store(0, Relaxed);
         }
     }
 
-    /// Removes the calls that were inlined into the innermost frame, and records that with a code
-    /// address of the frame, by which readers know which of the calls are around it. The address is
-    /// where a handler has begun, or from where the frame that cleans up makes the next call. `how`
-    /// is one of [`unwound`].
+    /// Removes the calls that were inlined into the innermost frame, and records that together with
+    /// a code address of the frame, which shows readers which of the calls continue. The address is
+    /// that of a handler that has begun, or of the next call that the frame makes while it cleans
+    /// up. `how` is one of [`everycall_format::event::unwound`].
     pub(crate) fn drop_inlined(&self, ticks: u64, code: Caller, how: u8) {
         self.called_at(ticks, code);
         self.leave_innermost(ticks, self.open.innermost_inlined(), how);

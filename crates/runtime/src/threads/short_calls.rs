@@ -1,5 +1,5 @@
 //! Calls that hooks count and don't record, because they are short or because the process only
-//! counts: when a thread begins with it, and what it says of them.
+//! counts: switches this on and off in a thread, and records how many calls were dropped.
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
@@ -14,15 +14,15 @@ use everycall_ring::{Control, Ring};
 /// Words of the record that [`tell`] writes.
 pub(crate) const DROPPED_WORDS: usize = 3;
 
-/// Adopts the thresholds for the thread's exits: of triggers, and of short calls. Returns whether
-/// the thread drops calls, or did until now.
+/// Adopts the current thresholds of triggers and of short calls for the thread's exits. Returns
+/// whether the thread drops calls, or did until now.
 pub(crate) fn look_at_thresholds(process: &Process, control: &Control) -> bool {
     let arena = process.arena();
     let slot = control.slot.load(Relaxed);
     let before = control.short.load(Relaxed);
     let mut short = dropped::threshold(arena);
     if short != before && short != 0 && !room::make_room_for_counts(process, arena, slot) {
-        // They can't be counted: all are recorded.
+        // Short calls can't be counted, so they are recorded.
         short = 0;
     }
     if short != 0 {
@@ -46,14 +46,14 @@ pub(crate) fn begin_to_count(process: &Process, control: &Control) {
     }
 }
 
-/// The functions that have places are in core dumps from now on.
+/// Adds the functions that have places to core dumps.
 pub(crate) fn add_functions_to_dumps(arena: &Arena) {
     let (places, _) = dropped::places(arena);
     let first = arena.layout().dropped_offset;
     arena.add_to_dumps(first, arena.layout().dropped_function_at(places.max(1)).saturating_sub(first));
 }
 
-/// Adds the counts of a slot, and the functions that they are of, to core dumps.
+/// Adds the counts of a slot, and their functions, to core dumps.
 pub(crate) fn add_to_dumps(arena: &Arena, slot: u32) {
     add_functions_to_dumps(arena);
     let places = dropped::places(arena).0.max(1);
@@ -61,7 +61,7 @@ pub(crate) fn add_to_dumps(arena: &Arena, slot: u32) {
     arena.add_to_dumps(counts, u64::from(places) * size_of::<u64>() as u64);
 }
 
-/// Writes how many calls were dropped so far. There is space for the record.
+/// Records how many calls were dropped so far. The segment must have room for the record.
 pub(crate) fn tell(process: &Process, control: &Control, ring: &Ring<'_>, ticks: u64) {
     let count = dropped::count_of(process.arena(), control);
     ring.push(&[
@@ -72,8 +72,8 @@ pub(crate) fn tell(process: &Process, control: &Control, ring: &Ring<'_>, ticks:
 }
 
 impl Thread<'_> {
-    /// Adopts the thresholds again, and records how many calls were dropped so far. There is space
-    /// for the record.
+    /// Adopts the current thresholds, and records how many calls were dropped so far. The segment
+    /// must have room for the record.
     pub(crate) fn look_at_thresholds(&self, ticks: u64) {
         if look_at_thresholds(self.process, self.control) {
             tell(self.process, self.control, &self.ring, ticks);
@@ -81,8 +81,8 @@ impl Thread<'_> {
         }
     }
 
-    /// Adopts the thresholds if that of short calls has changed. (The next segment does if this one
-    /// is full, and the next event if the clock's upper half has changed.)
+    /// Adopts the current thresholds if that of short calls has changed. (If the segment is full or
+    /// the clock's upper half has changed, the thread adopts them anyway when it handles that.)
     pub(crate) fn adopt_thresholds(&self) {
         let ticks = everycall_hooks::ticks();
         if dropped::threshold(self.process.arena()) != self.control.short.load(Relaxed)
@@ -93,8 +93,8 @@ impl Thread<'_> {
         }
     }
 
-    /// The innermost call ends at `ticks`, and is recorded. If it is a short one, the next short
-    /// calls of its function are dropped and counted.
+    /// The innermost call ends at `ticks` and is recorded. If it is short, gives its function a
+    /// place, so that the function's next short calls are dropped and counted.
     pub(crate) fn learn_short(&self, ticks: u64) {
         let short = self.control.short.load(Relaxed);
         if short == 0 || self.control.deep.load(Relaxed) != 0 {

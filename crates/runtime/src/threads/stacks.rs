@@ -1,9 +1,9 @@
-//! Where stacks begin and end, as far as it is known.
+//! The bounds of stacks, as far as they are known.
 //!
 //! A thread's own stack ends, upwards, at the address in the thread pointer: C libraries put that
 //! block on top of the stack. The bounds of an unregistered stack are learnt while it is used: from
-//! the mapping, if a guard page lies below it; otherwise step by step. All memory between two stack
-//! pointers of one stack is readable; guard pages aren't.
+//! its mapping, if a guard page lies below that, otherwise step by step. All memory between two
+//! stack pointers of one stack is readable; guard pages aren't.
 #![allow(unsafe_code)] // An entry of an open-call stack, by its address.
 
 use crate::state::process::Process;
@@ -19,9 +19,9 @@ use everycall_ring::{Control, left_out};
 pub(crate) mod bounds {
     /// Exactly: the program registered the stack, or a guard page lies below it.
     pub const TOLD: u32 = 0;
-    /// The upper end is that of a thread's stack. The lower end is learnt.
+    /// The upper end is exact, from the thread pointer. The lower end is learnt.
     pub const THREAD: u32 = 1;
-    /// The bounds of the process's first thread, whose stack grows.
+    /// As [`THREAD`], for the process's first thread, whose stack grows.
     pub const MAIN: u32 = 2;
     /// Both bounds are guesses.
     pub const GUESSED: u32 = 3;
@@ -36,34 +36,34 @@ pub(crate) struct Bounds {
     pub(crate) how: u32,
 }
 
-/// So many bytes below a thread's stack pointers are taken as part of its stack. Some stacks have
-/// only 16 KiB.
+/// Bytes below a thread's lowest known stack pointer that are taken as part of its stack. Some
+/// stacks have only 16 KiB.
 const MARGIN: u64 = 2 * PAGE;
 /// As [`MARGIN`], for the first thread: the kernel keeps 1 MiB below its stack free.
 const MARGIN_MAIN: u64 = 128 << 10;
 /// As [`MARGIN`], if the bounds are guesses: other stacks may lie there.
 const MARGIN_GUESSED: u64 = PAGE;
-/// So near to the top of a thread's stack, there is nothing but that stack.
+/// Within this distance from the top of a thread's stack, there is no other stack.
 const NEAR_TOP: u64 = 64 << 10;
-/// How far a thread's stack pointer may be from those known to be its own.
+/// Limit on the distance of a thread's stack pointer from its stack's known bounds.
 const THREAD_REACH: u64 = 8 << 20;
 /// As [`THREAD_REACH`], for the first thread, below whose stack the kernel leaves space.
 const MAIN_REACH: u64 = 64 << 20;
-/// How far below its innermost call a stack with guessed bounds may continue: its largest frame.
-/// The next stack below is farther away.
+/// How far below its innermost call a stack with guessed bounds may continue: the size of a large
+/// frame. Calls on an adjacent stack below are farther away.
 const GUESSED_REACH: u64 = 6 << 10;
-/// How far above its highest stack pointer such a stack ends.
+/// How far above its first stack pointer such a stack is assumed to end.
 pub(crate) const ABOVE: u64 = 512;
 /// How far above its end such a stack may still continue.
 const ABOVE_REACH: u64 = 2 << 10;
-/// So near below a mapping's end, a stack begins. It is the mapping's only one if a guard page lies
-/// below.
+/// Within this distance from a mapping's end, a first stack pointer shows that a stack ends there.
+/// If a guard page lies below the mapping, that is the mapping's only stack.
 const NEAR_END: u64 = 16 << 10;
 
 /// An address at the top of the first thread's stack, or 0 if it isn't known.
 static MAIN_TOP: AtomicU64 = AtomicU64::new(0);
 
-/// Stores that `address` lies at the top of the first thread's stack.
+/// Stores an address at the top of the first thread's stack.
 pub(crate) fn begin(address: u64) {
     MAIN_TOP.store(address, Relaxed);
 }
@@ -106,7 +106,7 @@ pub(crate) fn guess(process: &Process, pointer: u64) -> Bounds {
     Bounds { low: readable_from(low, pointer), high, how: bounds::GUESSED }
 }
 
-/// Whether hooks recognise a stack pointer as one of this control block's stack.
+/// Whether hooks that find this control block accept a stack pointer as being on its stack.
 pub(crate) fn is_seen(control: &Control, pointer: u64) -> bool {
     if control.left_out.load(Relaxed) == left_out::AT_ONCE && is_within(control, pointer) {
         return true;
@@ -144,14 +144,15 @@ pub(crate) fn set(process: &Process, control: &Control, bounds: Bounds) {
     refit(process, control);
 }
 
-/// Detaches the control block from its stack: a thread that still has it comes to the slow path.
+/// Detaches a control block from its stack: hooks of a thread that still finds it take the slow
+/// path.
 pub(crate) fn forget(control: &Control) {
     control.stack_low.store(u64::MAX, Relaxed);
     control.stack_high.store(0, Relaxed);
     control.stack_end.store(u64::MAX, Relaxed);
 }
 
-/// Sets the bounds that hooks compare: above all stacks that lie within this one.
+/// Sets the lower bound that hooks compare: above all stacks that lie within this one.
 pub(crate) fn refit(process: &Process, control: &Control) {
     loop {
         let version = process.stacks.version();
@@ -159,8 +160,8 @@ pub(crate) fn refit(process: &Process, control: &Control) {
         let low = if process.stacks.is_empty() { end } else { process.stacks.end_within(end, high) };
         let is_out = is_out_at_once(control, low == end);
         control.stack_low.store(if is_out { u64::MAX } else { low }, Relaxed);
-        // A thread that registers a stack within this one meanwhile sees what was stored, or its
-        // stack is seen here.
+        // If a thread registers a stack within this one meanwhile, either it sees this store, or
+        // its stack is seen here.
         fence(SeqCst);
         if process.stacks.version() == version {
             return;
@@ -168,8 +169,8 @@ pub(crate) fn refit(process: &Process, control: &Control) {
     }
 }
 
-/// Whether hooks are to return before they check anything else. This is so on a stack that is left
-/// out and has its memory for itself (`alone`).
+/// Whether hooks return at once: the thread is excluded, and no other stack lies within its stack
+/// (`alone`). Updates [`Control::left_out`].
 fn is_out_at_once(control: &Control, alone: bool) -> bool {
     let (from, to) =
         if alone { (left_out::YES, left_out::AT_ONCE) } else { (left_out::AT_ONCE, left_out::YES) };
@@ -177,8 +178,8 @@ fn is_out_at_once(control: &Control, alone: bool) -> bool {
     control.left_out.load(Relaxed) == left_out::AT_ONCE
 }
 
-/// If a stack pointer outside the known bounds belongs to this stack after all, returns the stack's
-/// new bounds. `innermost` is the stack pointer of its innermost call.
+/// Returns the new bounds of a context's stack, if a stack pointer outside its known bounds belongs
+/// to it after all. `innermost` is the stack pointer of its innermost call.
 pub(crate) fn grown(
     process: &Process,
     control: &Control,
@@ -217,8 +218,8 @@ pub(crate) fn grown(
         return None;
     }
     if is_guessed && depth > reach {
-        // The frame that the kernel puts onto a stack for a signal handler isn't the program's. The
-        // stack may have ended, and its memory may be unmapped.
+        // The kernel's frame for a signal handler may lie in between: it doesn't count. The stack
+        // may have ended and its memory may be unmapped, so check that first.
         if !system::is_readable(pointer, from - pointer) {
             return None;
         }
@@ -264,8 +265,8 @@ pub(crate) fn innermost(control: &Control) -> Option<u64> {
         .then(|| unsafe { &*(pointer as *const AtomicU64) }.load(Relaxed))
 }
 
-/// Whether a new stack may begin in the stack of a context, at this stack pointer, without the
-/// program registering it.
+/// Whether the program may begin a new stack in the memory of a context's stack, at this stack
+/// pointer, without registering it.
 pub(crate) fn is_untold(process: &Process, control: &Control, pointer: u64) -> bool {
     control.fiber.load(Relaxed) != 0
         && process.stacks.find(pointer).is_some_and(|range| {

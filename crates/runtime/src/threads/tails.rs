@@ -1,21 +1,21 @@
-//! Tail calls of armed functions: calls that a trigger follows behind the jump that ends them.
+//! Tail calls of armed functions, which triggers follow.
 //!
-//! The exit of such a call always comes to the slow path. If a jump follows the hook's call there,
-//! the call has ended as far as the trace goes, but for its trigger it goes on with what the jump
-//! leads to. It then stays in the open-call stack, below an entry that stands for the jump, and
-//! every event that comes while that one is innermost takes the slow path:
+//! The tail exit of such a function always takes the slow path. If a jump follows the hook's call
+//! there, the call has ended in the trace, but for its trigger it continues in the jump's target.
+//! It stays in the open-call stack, below an entry that stands for the jump. While that entry is
+//! innermost, every event takes the slow path:
 //!
-//! - An entry at the place of the call, with the same return address: the jump led there, or what
-//!   it led to was left, and the same instruction has made another call. The code at the jump's
-//!   target decides as far as it can. The call goes on until this one ends, by another jump
-//!   perhaps.
-//! - An entry further inside, with the return address still in its place: what the jump led to has
-//!   made a call. The call goes on.
-//! - Any other event: what the jump led to has ended, some time ago. All that is known is that it
-//!   took at most so long.
+//! - An entry with the call's stack pointer and return address: the jump led there, or the target
+//!   has returned and the same instruction has made another call. The code at the jump's target
+//!   decides this, if it can. The call continues until the new call ends, perhaps by another tail
+//!   call.
+//! - An entry further inside, while the call's return address is still in its place: the target has
+//!   made a call. The call continues.
+//! - Any other event: the target ended some time ago. It is only known that the call took at most
+//!   so long.
 //!
-//! Everything that removes frames (exceptions, jumps, other stacks, ends of threads) removes such
-//! calls as well.
+//! Everything that removes frames (exceptions, `longjmp`, other stacks, ends of threads) removes
+//! such calls, too.
 #![allow(unsafe_code)] // The stack, the code behind a hook, and what a jump leads through.
 
 use crate::state::places::{self, Place};
@@ -32,21 +32,21 @@ use everycall_format::trigger::jumped;
 use everycall_hooks::arch::frame::{self, HOOK_BELOW};
 use everycall_hooks::arch::jump::{self, HEAD, INSTRUCTION_MAX, Jump, Registers};
 
-/// What an entry is to a call that has jumped away.
+/// How an entry relates to the innermost call that ended by a tail call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Met {
-    /// There is none.
+    /// There is no such call, or the jump's target has ended.
     Nothing,
-    /// The jump led to it, or may have.
+    /// The jump led to this entry, or may have.
     Target,
-    /// It was called by what the jump led to.
+    /// The jump's target has made this call, directly or not.
     Inside,
 }
 
 impl Thread<'_> {
-    /// The innermost open call ends, at a hook with this frame. Triggers get it, and those that had
-    /// jumped to it; or it jumps away, and a trigger follows it. `behind`: the code behind the
-    /// hook's call, if it lies in the function.
+    /// Ends the innermost open call, at a hook with this frame. Either a trigger follows its tail
+    /// call, or triggers judge the call and those whose jumps led to it. `behind`: the code address
+    /// after the hook's call, if that is in the function.
     pub(crate) fn end_innermost(&self, ticks: u64, frame: Frame, behind: Option<u64>) {
         if self.control.deep.load(Relaxed) != 0 {
             self.open.drop_frames(1, |_| ());
@@ -86,7 +86,7 @@ impl Thread<'_> {
         (!jump::is_return_thunk(&head)).then_some(jump)
     }
 
-    /// The innermost call jumps away.
+    /// Ends the innermost call by a tail call that a trigger follows.
     fn jump_away(&self, ticks: u64, frame: Frame, behind: u64, jump: Jump) {
         let code = match places::of(self.process, behind) {
             Place::Offset(code) => code,
@@ -102,8 +102,8 @@ impl Thread<'_> {
         let follows = trigger_table::follows_tails_of(self.process.arena(), call.code);
         let last = LastJump { ticks, target: through_stub(self.process, target), code };
         triggers::judge_jump(self, &call, last);
-        // One that calls itself in turn, through others perhaps, would fill the stack: the first
-        // call goes on for as long as all that follow.
+        // A function that tail-calls itself, perhaps through others, would fill the stack. Its
+        // first call is enough: it lasts until the last one ends.
         let place = if follows && !self.open.is_in_chain(call.code) {
             // SAFETY: an exit hook's stack pointer, at which the function's frame is gone.
             let behind = unsafe { frame::function_returns_to(frame.stack_pointer()) };
@@ -126,8 +126,8 @@ impl Thread<'_> {
         self.control.jump_code.store(code, Relaxed);
     }
 
-    /// A call is entered, with this address in its function: what that means for a call that has
-    /// jumped away.
+    /// Decides how an entry, with this address in its function, relates to the innermost call that
+    /// ended by a tail call. Ends that call if the jump's target has ended.
     pub(crate) fn meet_jump(&self, ticks: u64, frame: Frame, address: u64) -> Met {
         let Some(jump) = self.open.jumped().and_then(|call| call.jump) else { return Met::Nothing };
         let met = self.met(&jump, frame, address);
@@ -137,7 +137,7 @@ impl Thread<'_> {
         met
     }
 
-    /// What the innermost call that has jumped away has led to has ended.
+    /// Ends the innermost call that ended by a tail call: the jump's target has ended.
     pub(crate) fn end_jump(&self, ticks: u64) {
         self.leave(ticks, unwound::NOTICED, |fallen| {
             self.open.end_jump(|call| fallen.add(self, call, ticks));
@@ -149,7 +149,8 @@ impl Thread<'_> {
         if open_calls::is_interrupted(jump.pointer, own) {
             return Met::Inside;
         }
-        // A frame below the call's: is the return address that it had still there?
+        // Is the entry's frame not above the call's, and the call's return address still in its
+        // place?
         let place = jump.pointer + HOOK_BELOW;
         let is_there = own <= jump.pointer
             && place < self.control.stack_high.load(Relaxed)
@@ -173,7 +174,8 @@ impl Thread<'_> {
         if is_known {
             self.open.mark_jump(jump, 0, jumped::PASSED);
         } else if jump.stamp & jumped::UNSURE != 0 {
-            // Loops that make all their calls at one place would never end it.
+            // Otherwise a loop that makes all its calls by one instruction would never end the
+            // call.
             return Met::Nothing;
         } else {
             self.open.mark_jump(jump, 0, jumped::PASSED | jumped::UNSURE);
@@ -181,8 +183,7 @@ impl Thread<'_> {
         Met::Target
     }
 
-    /// When and where to what a call that has jumped away led to last jumped on, as far as that is
-    /// known.
+    /// The last jump in a chain of tail calls that begins with `jump`, as far as it is known.
     pub(crate) fn last_jump(&self, jump: &JumpFacts) -> LastJump {
         match self.control.jump.load(Relaxed) == jump.place {
             true => LastJump {
@@ -195,15 +196,15 @@ impl Thread<'_> {
     }
 }
 
-/// The thread with this slot and control block is gone: what its calls jumped to has ended, too.
+/// Ends the tail calls of a thread that has ended, with their jumps' targets.
 pub(crate) fn judge_gone(thread: &Thread<'_>, ticks: u64) {
     let mut fallen = Fallen::of_gone();
     thread.open.end_jump(|call| fallen.add(thread, call, ticks));
     fallen.post(thread);
 }
 
-/// Whether a jump to `target` leads to the function in which this entry hook, in this frame, was
-/// called with this address.
+/// Whether a jump to `target` leads to the function whose entry hook has this frame and got this
+/// address.
 fn leads_to(process: &Process, target: u64, frame: Frame, address: u64) -> bool {
     let is_entry = |start: u64| {
         if !frame.is_start() {
@@ -221,7 +222,8 @@ fn leads_to(process: &Process, target: u64, frame: Frame, address: u64) -> bool 
     }
     let mut head = [0; HEAD];
     read_code(process, target, &mut head);
-    // The linkage table's slot holds the address by now, though the jump may have been the first.
+    // The dynamic linker has filled the slot by now, even if this jump was the first one through
+    // it.
     if let Some(slot) = jump::stub_slot(&head, target) {
         return read_word(slot).is_some_and(is_entry);
     }
@@ -229,7 +231,8 @@ fn leads_to(process: &Process, target: u64, frame: Frame, address: u64) -> bool 
     jump::direct_jumps(&head, target).any(|target| target.abs_diff(address) < HEAD as u64 && is_entry(target))
 }
 
-/// Where a jump to a stub of the linkage table has led; the address itself if that isn't one.
+/// The final target of a jump: `target`, or where it leads if it is a stub of the procedure linkage
+/// table.
 fn through_stub(process: &Process, target: u64) -> u64 {
     let mut head = [0; HEAD];
     if target != 0 {
@@ -238,7 +241,7 @@ fn through_stub(process: &Process, target: u64) -> u64 {
     jump::stub_slot(&head, target).and_then(read_word).unwrap_or(target)
 }
 
-/// Copies code that is about to run or has run; what can't be read stays zero.
+/// Copies code. If it can't be read, `code` stays as it is.
 fn read_code(process: &Process, address: u64, code: &mut [u8]) {
     let is_known = places::is_within_module(process, address, code.len() as u64);
     if !is_known && !system::is_readable(address, code.len() as u64) {
@@ -250,7 +253,7 @@ fn read_code(process: &Process, address: u64, code: &mut [u8]) {
     }
 }
 
-/// Reads what a jump leads through.
+/// Reads the word through which a jump leads.
 fn read_word(address: u64) -> Option<u64> {
     // SAFETY: readable; volatile, as the dynamic linker may write it.
     system::is_readable(address, 8).then(|| unsafe { (address as *const u64).read_unaligned() })

@@ -29,7 +29,7 @@ impl<'a> Thread<'a> {
         Thread { process, control, slot, ring, open: OpenCalls::new(control) }
     }
 
-    /// Whether the program has announced that the thread ends, or has asked it to.
+    /// Whether the program has announced that the thread ends, or has cancelled it.
     pub(crate) fn has_ended(&self) -> bool {
         self.control.ending.load(Relaxed) != 0 || self.is_cancelled()
     }
@@ -39,8 +39,8 @@ impl<'a> Thread<'a> {
         self.control.thread.load(Relaxed) & cancelled::CANCELLED != 0
     }
 
-    /// Whether a call at this hook resumes a stack whose memory may belong to another stack by now,
-    /// without the runtime having been notified.
+    /// Whether a call at this hook resumes a stack in whose memory another, unregistered stack may
+    /// have begun.
     pub(crate) fn is_maybe_another(&self, hook: Frame) -> bool {
         self.control.resumed.load(Relaxed) != 0
             && stacks::is_untold(self.process, self.control, hook.stack_pointer())

@@ -19,17 +19,18 @@ pub(crate) fn are_wanted(arena: &Arena) -> bool {
 }
 
 impl Thread<'_> {
-    /// Whether the unwinder has asked about the present exception before.
+    /// Whether the throw of the present exception was already handled.
     pub(crate) fn is_raised(&self) -> bool {
         self.control.raised.load(Relaxed) == self.raise()
     }
 
-    /// The next exception is another one, though no event comes in between.
+    /// Makes the next exception count as another one, even if no event comes in between.
     pub(crate) fn end_raise(&self) {
         self.control.raised.store(0, Relaxed);
     }
 
-    /// While the unwinder looks for a handler, nothing is recorded.
+    /// The number by which an exception is recognised: the number of events. While the unwinder
+    /// searches for a handler, nothing is recorded.
     fn raise(&self) -> u32 {
         (self.ring.events() as u32).max(1)
     }

@@ -1,13 +1,13 @@
-//! Triggers: calls of certain functions that took long are posted to the process that keeps them.
-//! While such a call is open, its thread's ring keeps its events.
+//! Triggers: calls of armed functions that took long are posted to the process that keeps calls.
+//! While a call of an armed function is open, its thread's ring keeps its events.
 //!
 //! Exit hooks compare the duration of a call with the lowest threshold of all (`Control::floor`).
-//! Longer calls come to the slow path, which asks here. Hooks compare 32 bits of ticks. That is
-//! exact for calls that didn't span a change of the upper half. The others are marked at the first
-//! event after such a change, so that their exits come here as well.
+//! Longer calls take the slow path, which calls [`judge`]. Hooks compare 32 bits of ticks, which is
+//! exact for calls that don't span a change of the upper half. Other open calls are marked at the
+//! first event after such a change, so that their exits take the slow path, too.
 //!
-//! A post is a few stores and a wake-up, of `record` or of the [keeper]: nothing is copied, and no
-//! thread waits.
+//! To post a call takes a few stores and wakes `record` or the `features::keeper`: nothing is
+//! copied, and no thread waits.
 
 use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
@@ -29,8 +29,8 @@ pub(crate) fn judge(thread: &Thread<'_>, ticks: u64) {
     }
 }
 
-/// A call jumps away. Triggers that don't follow it get it, and those whose threshold it has
-/// exceeded already: what it jumps to may never end.
+/// A call ends by a tail call: posts it for the triggers that don't follow tail calls, and for
+/// those whose threshold it has exceeded already, because the jump's target may never end.
 pub(crate) fn judge_jump(thread: &Thread<'_>, call: &OpenCallFacts, jump: LastJump) {
     let left = Left::at(*call, jump.ticks);
     judge_call(thread, left, |site| !site.counts_tails);
@@ -55,8 +55,9 @@ fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool
 }
 
 /// The program announces that the thread ends, as `pthread_exit` does. Open calls then end without
-/// an event, except for those that clean up. So they are judged now, and again at each further
-/// announcement, for a frame that is entered to clean up. The outermost calls take precedence.
+/// an event, except for calls that clean up. So all are judged now, and again at each further
+/// announcement, which comes when a frame is entered to clean up. The outermost calls take
+/// precedence.
 pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
     let mut count = 0;
     thread.open.each_from(0, |_, mut call| {
@@ -68,7 +69,7 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
             count += 1;
             left.judge(thread);
         }
-        // The recorder searches for those without a later event.
+        // The recorder searches for followed calls without a later event: this one is judged.
         if let Some(jump) = call.jump {
             thread.open.mark_jump(&jump, 0, jumped::JUDGED);
         }
@@ -97,7 +98,7 @@ impl Left {
         Left { call, ticks, flags: 0, jump: LastJump::default() }
     }
 
-    /// A call that is found to have been left, or what it had jumped to.
+    /// A call that was found to have been unwound, or whose tail call has ended.
     fn fallen(thread: &Thread<'_>, call: OpenCallFacts, ticks: u64) -> Left {
         let Some(jump) = call.jump else {
             return Left { flags: call_flags::UNWOUND, ..Left::at(call, ticks) };
@@ -123,34 +124,35 @@ impl Left {
         self.ticks.saturating_sub(self.call.ticks)
     }
 
-    /// How long it had taken when triggers had it before: when the thread's end was announced, or
-    /// when it jumped away.
+    /// How long the call had taken when triggers judged it before: when the thread's end was
+    /// announced, or when it ended by a tail call. 0 if they didn't.
     fn before(&self, thread: &Thread<'_>, site: &Site) -> u64 {
         let jumped = self.call.jump.filter(|_| site.counts_tails).map_or(0, |jump| jump.ticks);
         thread.control.ending.load(Relaxed).max(jumped).saturating_sub(self.call.ticks)
     }
 }
 
-/// Frames that were unwound and that triggers want. They are posted when the record of the
-/// unwinding has been written.
+/// Removed calls that triggers want. They are posted when the record of their removal has been
+/// written.
 #[derive(Default)]
 pub(crate) struct Fallen {
     left: [Option<Left>; FALLEN_MAX],
-    /// Added to their flags.
+    /// Flags that are added to those of each call.
     flags: u32,
 }
 
-/// More at a time are probably a recursion, whose single calls are of no interest.
+/// Limit on these calls. More at a time are probably a recursion, whose single calls are of no
+/// interest.
 const FALLEN_MAX: usize = 8;
 
 impl Fallen {
-    /// For those of a thread that is gone.
+    /// For calls of a thread that has ended.
     pub(crate) fn of_gone() -> Fallen {
         Fallen { flags: call_flags::NO_NEXT, ..Fallen::default() }
     }
 
-    /// Adds a frame that was found unwound at `ticks`, or a call that had jumped to one that has
-    /// ended. The outermost ones come last and take precedence.
+    /// Adds a call that was found to have been unwound at `ticks`, or whose tail call has ended.
+    /// The outermost calls come last and take precedence.
     pub(crate) fn add(&mut self, thread: &Thread<'_>, call: OpenCallFacts, ticks: u64) {
         let left = Left::fallen(thread, call, ticks);
         if is_wanted(thread.process, &left) {
@@ -161,7 +163,7 @@ impl Fallen {
         }
     }
 
-    /// Posts the frames.
+    /// Posts the calls.
     pub(crate) fn post(self, thread: &Thread<'_>) {
         for left in self.left.into_iter().flatten() {
             left.judge(thread);
@@ -216,12 +218,12 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     if !triggers.fire(site.rule, left.ticks, left.took().max(1)) {
         return;
     }
-    // The thread may have ended when the call is kept.
+    // Read the name now, because the thread may have ended when the call is kept.
     if left.flags & call_flags::NO_NEXT == 0 {
         thread.look_at_name();
     }
-    // Done first, so that nothing is overwritten until a reader comes. It expires by itself,
-    // because the reader doesn't know of it.
+    // First make all rings keep their events. The request is never withdrawn, because the process
+    // that keeps calls doesn't know of it: it expires.
     let pool = process.arena().pool();
     core::mem::forget(GrowRequest::begin(&pool, everycall_hooks::ticks, triggers.grow_ticks()));
     let Some(entry) = triggers.take_call() else { return triggers.count_missed(site.rule) };
@@ -249,7 +251,7 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     };
     triggers.post(entry, &call);
     match hub::hub() {
-        // The client looks.
+        // The client polls its area.
         _ if triggers.is_live => {}
         Some(hub) => {
             hub.ring();
@@ -259,8 +261,8 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     }
 }
 
-/// The clock's upper half has changed. From now on, exits of open calls that a trigger names come
-/// to the slow path, because 32 bits no longer hold their duration.
+/// Marks the open calls of armed functions after the clock's upper half has changed: their exits
+/// take the slow path, because 32 bits no longer hold their duration.
 pub(crate) fn divert_armed_calls(process: &Process, open: &OpenCalls<'_>) {
     let armed = with_sites(process);
     if armed.clone().next().is_some() {
@@ -273,9 +275,9 @@ fn with_sites(process: &Process) -> impl Iterator<Item = Triggers> + Clone + use
     Triggers::all(process.arena()).filter(Triggers::has_sites)
 }
 
-/// The thread's segment ends. If a call that a trigger names is open, returns the number of the
-/// thread's events before the outermost such call, so that the ring keeps what came since. Calls
-/// that were entered in this segment are stamped with the number of events before them.
+/// Called when the thread's segment ends. If calls of armed functions are open, returns the number
+/// of the thread's events before the outermost of them, so that the ring keeps the events since.
+/// Stamps such calls that were entered in this segment with the number of events before them.
 pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Option<u64> {
     let control = thread.control;
     let armed = with_sites(process);
@@ -308,14 +310,14 @@ pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Opti
     control.looked_events.store(events, Relaxed);
     let call = thread.open.call_at(outermost.checked_sub(1)?)?;
     Some(match call.stamp {
-        // Unknown, or among the first events.
+        // Unknown, or the call is the thread's first: all events are needed.
         0 | 1 => 0,
         stamp => events_of_stamp(events, stamp).saturating_sub(EVENTS_AROUND),
     })
 }
 
-/// Events that may precede a call's entry although they came after it: those of signal handlers
-/// between a hook's two writes.
+/// Limit on the events that precede a call's entry in the ring although they came after it: those
+/// of signal handlers between a hook's two writes.
 const EVENTS_AROUND: u64 = 16;
 
 /// The event count that a call's stamp stands for, if there are `events` by now: the highest count
@@ -324,9 +326,9 @@ fn events_of_stamp(events: u64, stamp: u32) -> u64 {
     events.saturating_sub((events as u32).wrapping_sub(stamp).into())
 }
 
-/// Stamps the calls from index `from` on that triggers name and that have no stamp. Their entries
-/// are in the current segment in the same order, except for those of signal handlers that came
-/// between a hook's two writes.
+/// Stamps the calls of armed functions from index `from` on that have no stamp. Their entries are
+/// in the current segment in the same order, except for those of signal handlers that came between
+/// a hook's two writes.
 fn stamp(names: impl Fn(u32) -> bool, thread: &Thread<'_>, from: u32) {
     let (mut events, words) = thread.ring.current();
     let mut words = words.iter();
@@ -349,7 +351,7 @@ fn stamp(names: impl Fn(u32) -> bool, thread: &Thread<'_>, from: u32) {
                     break;
                 }
                 Some(_) => {}
-                // Not found: the entry precedes that of the call above it, or is older than the
+                // Not found: the entry precedes that of an outer call, or is older than the
                 // segment.
                 None => break,
             }

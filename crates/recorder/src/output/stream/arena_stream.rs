@@ -186,9 +186,9 @@ impl ArenaStream {
 
     /// Wakes threads that wait for room.
     fn wake_waiting(&self) {
-        self.shared.bell().fetch_add(1, SeqCst);
+        self.shared.doorbell().fetch_add(1, SeqCst);
         if self.shared.waiters().load(SeqCst) != 0 {
-            let _ = futex::wake(self.shared.bell(), futex::Flags::empty(), u32::MAX >> 1);
+            let _ = futex::wake(self.shared.doorbell(), futex::Flags::empty(), u32::MAX >> 1);
         }
     }
 

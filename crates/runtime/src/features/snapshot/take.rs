@@ -383,8 +383,8 @@ fn begin_ticks(arena: &Arena, index: u32) -> Option<u64> {
 /// Releases a segment, and wakes the threads that wait for one.
 fn release(arena: &Arena, index: u32, bit: u32) {
     if arena.pool().release(index, bit) && arena.pool_waiters().load(Acquire) != 0 {
-        arena.pool_bell().fetch_add(1, Release);
-        system::wake(arena.pool_bell());
+        arena.pool_doorbell().fetch_add(1, Release);
+        system::wake(arena.pool_doorbell());
     }
 }
 

@@ -1,5 +1,4 @@
-//! Which stack a thread runs, and so to which context its hooks' events belong: its own stack's, or
-//! a fiber's.
+//! Finds the context to which an event belongs, by the stack that the thread runs.
 //!
 //! A *context* is a stack with a slot, a ring and an open-call stack: a thread's own, or a fiber's,
 //! which any thread may run. Hooks compare the stack pointer with the bounds of the context that
@@ -27,8 +26,9 @@ use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_hooks::arch::interrupted;
 use everycall_ring::{Control, running};
 
-/// Returns the context that the calling thread, whose signals are blocked, runs at this stack
-/// pointer. The context begins if it hasn't yet. `None` if the stack isn't recorded.
+/// Returns the context of the stack that the calling thread runs at this stack pointer, and makes
+/// it the thread's current context. A new stack gets a context. `None` if the stack isn't recorded.
+/// The thread's signals are blocked.
 pub(crate) fn current(process: &'static Process, pointer: u64) -> Option<Found> {
     let known = |control| Some(Found { control, is_new: false });
     match last() {
@@ -48,19 +48,18 @@ enum Stack {
     /// The thread's own stack, whose bounds weren't known because it began in a handler on the
     /// alternate stack.
     HomeAtLast(&'static Control, Bounds),
-    /// The thread's alternate signal stack. The handler has interrupted the thread where a hook
-    /// would have this stack pointer.
+    /// The thread's alternate signal stack. The handler has interrupted the thread at a point where
+    /// a hook would have this stack pointer.
     Interrupted(u64),
-    /// The thread's alternate signal stack, if it is unknown which stack the handler interrupted.
+    /// The thread's alternate signal stack; it is unknown which stack the handler interrupted.
     Handler,
-    /// Another context's stack, which extends beyond its known bounds or is continued by this
-    /// thread.
+    /// The stack of a context that extends beyond its known bounds, or another thread's own stack.
     Other(&'static Control),
     /// A stack that isn't registered.
     Unknown,
 }
 
-/// A thread that needs its context.
+/// The search for a thread's context.
 struct Search {
     process: &'static Process,
     pointer: u64,
@@ -78,7 +77,7 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
     };
     let home = live(local().home);
     if home.is_none() {
-        // After a fork, it is the parent's.
+        // In a forked child, the slot still names the parent's context.
         set_home(core::ptr::null());
     }
     let search = Search { process, pointer, tid, last, home };

@@ -1,4 +1,4 @@
-//! Stacks that extend beyond their known bounds.
+//! Recognises stacks that extend beyond their known bounds.
 
 use crate::state::process::Process;
 use crate::state::ranges::{Range, flags};
@@ -8,7 +8,8 @@ use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::arena::thread_state;
 use everycall_ring::{Control, running};
 
-/// Whether a stack extends to a stack pointer. If so, its bounds are updated.
+/// Whether a context's stack extends to a stack pointer beyond its known bounds. If so, the bounds
+/// are updated.
 pub(crate) fn is_grown(process: &'static Process, control: &'static Control, pointer: u64) -> bool {
     let Some(bounds) = stacks::grown(process, control, pointer, stacks::innermost(control)) else {
         return false;
@@ -26,15 +27,15 @@ pub(crate) fn is_grown(process: &'static Process, control: &'static Control, poi
     true
 }
 
-/// The own stack of another thread, on which this thread now runs.
+/// The context of another thread whose own stack the calling thread runs.
 pub(crate) fn other_threads(process: &'static Process, pointer: u64) -> Option<&'static Control> {
     let is_near = |control: &Control| stacks::is_near(control, pointer);
     let is_it = |control| stacks::is_within(control, pointer) || is_grown(process, control, pointer);
     of_threads(process, is_near).find(|&control| is_it(control))
 }
 
-/// The contexts of living threads' own stacks for which `is_meant` returns true. Whether a thread
-/// lives is asked of the kernel.
+/// The contexts of threads' own stacks that `is_meant` accepts and whose threads, by the kernel,
+/// haven't ended.
 pub(crate) fn of_threads(
     process: &'static Process,
     is_meant: impl Fn(&Control) -> bool,
@@ -49,7 +50,7 @@ pub(crate) fn of_threads(
     })
 }
 
-/// An unregistered stack that was suspended and is now resumed below its known end.
+/// The context of an unregistered, suspended stack that is now resumed below its known lower end.
 pub(crate) fn suspended_above(process: &'static Process, pointer: u64) -> Option<&'static Control> {
     let range = process.stacks.next_above(pointer).filter(|range| range.flags & flags::GUESSED != 0)?;
     let control = process.control(range.slot.checked_sub(1)?);

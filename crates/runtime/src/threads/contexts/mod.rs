@@ -1,4 +1,4 @@
-//! Which stack a thread runs: its own, or a fiber's.
+//! Contexts: which stack a thread runs, its own or a fiber's.
 //!
 //! ```text
 //! over      stacks that have ended

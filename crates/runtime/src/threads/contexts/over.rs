@@ -1,4 +1,4 @@
-//! Stacks that have ended: removes them, or makes space for others.
+//! Removes stacks that have ended, or that have to make room for others.
 
 use crate::state::local::{live, local};
 use crate::state::process::Process;
@@ -15,7 +15,8 @@ use everycall_ring::{Control, running};
 /// took.
 const IDLE_PAUSE: u64 = 4;
 
-/// The stack in the table at a stack pointer, after removing those whose function has returned.
+/// The stack in the table that contains a stack pointer. Removes nested stacks whose function has
+/// returned.
 pub(crate) fn known(process: &'static Process, pointer: u64, home: Option<&Control>) -> Option<Range> {
     loop {
         let range = process.stacks.find(pointer)?;
@@ -25,8 +26,8 @@ pub(crate) fn known(process: &'static Process, pointer: u64, home: Option<&Contr
     }
 }
 
-/// The smallest stack in the table at a stack pointer that hasn't ended. If a stack within it has
-/// ended, the memory belongs to the outer one again.
+/// The smallest stack in the table that contains a stack pointer and hasn't ended. (If a nested
+/// stack has ended, its memory belongs to the outer one again.) Removes nothing.
 pub(crate) fn there(process: &'static Process, pointer: u64) -> Option<Range> {
     let home = live(local().home);
     let around = |range: &Range| process.stacks.find_around(range.low, range.high);
@@ -45,8 +46,8 @@ pub(crate) fn forget_if_over(process: &'static Process, range: &Range, home: Opt
     is_over
 }
 
-/// Ends the stacks in this memory that `is_meant` accepts. `how` the runtime knows of it is one of
-/// [`unwound`].
+/// Removes the stacks in this memory that `is_meant` accepts, and ends their contexts. `how`: one
+/// of [`unwound`].
 pub(crate) fn retire(
     process: &'static Process,
     low: u64,
@@ -65,8 +66,8 @@ pub(crate) fn retire(
     }
 }
 
-/// Ends the context of a range that was taken out of the table: its open calls were unwound. `how`
-/// the runtime knows of it is one of [`unwound`].
+/// Ends the context of a range that was removed from the table: its open calls were unwound. `how`:
+/// one of [`unwound`].
 pub(crate) fn end(process: &'static Process, range: &Range, how: u8) {
     if let Some(slot) = range.slot.checked_sub(1) {
         let control = process.control(slot);
@@ -76,9 +77,9 @@ pub(crate) fn end(process: &'static Process, range: &Range, how: u8) {
     }
 }
 
-/// Ends fibers whose memory is unmapped. If there are none, ends those that have no open call and
-/// aren't running; if one of these runs again, it begins anew. Returns whether there were any. The
-/// search looks at all fibers, so it is limited to a small part of the time.
+/// Ends fibers whose memory is unmapped. If there are none, ends fibers that have no open call and
+/// aren't running; if one of these runs again, it gets a new context. Returns whether any was
+/// ended. The search checks all fibers, so it runs only for a small part of the time.
 pub(crate) fn retire_idle(process: &'static Process) -> bool {
     let begin = everycall_hooks::ticks();
     if process.idle_look_due.load(Relaxed) > begin {
@@ -99,7 +100,7 @@ pub(crate) fn retire_idle(process: &'static Process) -> bool {
     were_some
 }
 
-/// As [`retire`], for all stacks. Returns whether there were any.
+/// As [`retire`], for stacks anywhere. Returns whether any was removed.
 pub(crate) fn retire_all(process: &'static Process, is_meant: impl Fn(&Range) -> bool) -> bool {
     let (mut from, mut were_some) = (Some(0), false);
     while let Some(begin) = from {
@@ -114,8 +115,8 @@ pub(crate) fn retire_all(process: &'static Process, is_meant: impl Fn(&Range) ->
     were_some
 }
 
-/// Corrects guessed bounds that reach into this stack: a stack that is in use below or above it
-/// keeps only its own part.
+/// Corrects guessed bounds of other stacks that overlap this stack: a stack in use below or above
+/// it keeps only the part outside.
 pub(crate) fn trim(process: &'static Process, low: u64, high: u64) {
     let kept = |range: &Range| {
         let control = process.control(range.slot.checked_sub(1)?);

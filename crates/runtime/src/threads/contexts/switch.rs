@@ -1,4 +1,4 @@
-//! A thread begins a context, or switches to another one.
+//! Begins contexts, and switches a thread from one to another.
 
 use crate::state::local::{last, live, local, set_current, set_home};
 use crate::state::process::Process;
@@ -18,8 +18,8 @@ pub(crate) struct Found {
     pub(crate) is_new: bool,
 }
 
-/// Begins the context of the thread's own stack. Stacks that were known in this memory have ended,
-/// unless this thread itself registered them.
+/// Begins the context of the calling thread's own stack. Stacks that were known in this memory have
+/// ended, except those that this thread itself registered.
 pub(crate) fn begin_home(process: &'static Process, bounds: Bounds, tid: u32) -> Option<Found> {
     if !process.stacks.is_empty() && bounds.high != 0 {
         retire(process, bounds.low, bounds.high, unwound::NOTICED, |range| range.tid != tid);
@@ -34,7 +34,7 @@ pub(crate) fn begin_home(process: &'static Process, bounds: Bounds, tid: u32) ->
     Some(Found { control, is_new: true })
 }
 
-/// The thread runs a stack of the table.
+/// Switches to the context of a stack in the table. Begins the context if the stack has none.
 pub(crate) fn on_fiber(
     process: &'static Process,
     last: Option<&'static Control>,
@@ -88,7 +88,7 @@ pub(crate) fn refit(process: &'static Process, control: &'static Control) {
     stacks::refit(process, control);
 }
 
-/// The thread switches to another context than the one that it ran last.
+/// Switches to `control`, if the thread ran another context last.
 pub(crate) fn enter(
     process: &'static Process,
     last: Option<&'static Control>,
@@ -119,13 +119,13 @@ pub(crate) fn enter(
     control
 }
 
-/// The thread has left a context, unless another thread already runs it.
+/// Suspends a context, unless another thread already runs it.
 pub(crate) fn leave(last: &Control, tid: u32) {
     let now = everycall_hooks::ticks();
     let _ = last.runner.compare_exchange(running(tid), now, AcqRel, Relaxed);
 }
 
-/// Begins a context in a free place. If there is none, unused fibers are ended.
+/// Begins a context in a free place. If there is none, ends unused fibers first.
 fn begin_context(
     process: &'static Process,
     bounds: Bounds,

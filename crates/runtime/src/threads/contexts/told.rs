@@ -14,10 +14,10 @@ use everycall_format::event::unwound;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_ring::{Control, left_out, running};
 
-/// Whether a jump stays on the context's stack or goes to the thread's alternate signal stack. It
-/// continues where a hook would have this stack pointer. If it goes to another stack, no frame of
-/// this stack is unwound. The frames below the target on that stack are; its next event records
-/// that.
+/// Whether a jump stays on the context's stack, or goes to the thread's alternate signal stack. The
+/// jump's target is a point where a hook would have this stack pointer. A jump to another stack
+/// unwinds no frame of this stack, but the frames below the target on the other one. That stack's
+/// next event records it.
 pub(crate) fn stays_in_jump(process: &'static Process, control: &Control, pointer: u64) -> bool {
     let there = there(process, pointer);
     let is_own = match &there {
@@ -31,8 +31,8 @@ pub(crate) fn stays_in_jump(process: &'static Process, control: &Control, pointe
         Some(range) => range.slot.checked_sub(1).map(|slot| process.control(slot)),
         None => live(local().home).filter(|home| stacks::is_within(home, pointer)),
     };
-    // Not a stack that another thread runs, and not one whose memory may belong to another stack by
-    // now without the runtime having been notified.
+    // Stacks that another thread runs are excluded, and stacks in whose memory an unregistered
+    // stack may have begun.
     let is_suspended = |target: &&Control| target.runner.load(Acquire) < running(0);
     if let Some(target) =
         target.filter(is_suspended).filter(|target| !stacks::is_untold(process, target, pointer))
@@ -42,17 +42,17 @@ pub(crate) fn stays_in_jump(process: &'static Process, control: &Control, pointe
     false
 }
 
-/// The program registers a stack, on which something new begins. If the program already runs it,
-/// only its bounds become known. Returns false if the table of stacks is full.
+/// Registers a stack, on which something new begins. If the calling thread already runs on it, only
+/// its bounds become known. Returns false if the table of stacks is full.
 pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8; 16], pointer: u64) -> bool {
     let Some(tid) = thread_id(process) else { return true };
     let end = high;
-    // On that stack, no hook has a higher stack pointer. But hooks of a function in whose frame the
-    // stack ends do.
+    // No hook on that stack has a stack pointer in its highest bytes. But hooks of a function in
+    // whose frame the stack ends may.
     let high = end.saturating_sub(HOOK_BELOW).max(low + 1);
     let runs = (low..end).contains(&pointer);
     let there = known(process, pointer, live(local().home));
-    // A fiber whose bounds were guessed or registered differently, but not a stack that contains
+    // A stack whose bounds were guessed, or registered differently; but not a stack that contains
     // this one.
     let is_known = |range: &Range| range.flags & flags::GUESSED != 0 || range.is_within(low, high);
     let known = there.filter(|range| runs && is_known(range));
@@ -87,8 +87,8 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
         }
         if let Some(slot) = there.slot.checked_sub(1) {
             set_name(process, slot, name);
-            // The thread may have made no call since it left this stack, so the first call on it
-            // has to come to the slow path.
+            // The thread that ran this stack may have made no call on another one since. So hooks
+            // may still find this control block, and the first call has to take the slow path.
             process.control(slot).stack_low.store(u64::MAX, Relaxed);
         }
     });
@@ -101,8 +101,8 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
     fits
 }
 
-/// Whether this memory lies within a larger stack on which calls are open: then it lies in a frame,
-/// as far as can be known.
+/// Whether this memory lies within a larger stack on which calls are open. Then it is taken to lie
+/// in one of that stack's frames.
 pub(crate) fn is_outer(process: &'static Process, range: &Range, low: u64, high: u64) -> bool {
     let has_calls = |slot: u32| stacks::innermost(process.control(slot)).is_some();
     range.low <= low
@@ -111,8 +111,8 @@ pub(crate) fn is_outer(process: &'static Process, range: &Range, low: u64, high:
         && !nested::is_over(process, range, live(local().home))
 }
 
-/// The context whose stack contains the stack that the calling thread registers: the thread's own,
-/// above its stack pointer, or a fiber's, or another thread's.
+/// The context whose stack contains the memory of the stack that the calling thread registers: a
+/// fiber's, the calling thread's own (above its stack pointer), or another thread's.
 pub(crate) fn outer(
     process: &'static Process,
     (low, high): (u64, u64),
@@ -147,8 +147,8 @@ pub(crate) fn runs_own_stack(pointer: u64) -> bool {
     live(local().home).is_some_and(|home| stacks::is_seen(home, pointer))
 }
 
-/// Raises the lower bound that hooks compare on stacks that contain this one, so that they end
-/// above it.
+/// On stacks that contain this one, raises the lower bound that hooks compare to this stack's upper
+/// end.
 pub(crate) fn raise(process: &'static Process, low: u64, high: u64) {
     // See `stacks::refit`.
     fence(SeqCst);
@@ -167,9 +167,9 @@ pub(crate) fn raise(process: &'static Process, low: u64, high: u64) {
     }
 }
 
-/// The program unregisters a stack. Returns false if the stack isn't known, or if the program runs
-/// it. (A function that has returned doesn't run it any more, even if its caller's stack pointer
-/// lies there.)
+/// Unregisters a stack. Returns false if the stack isn't known, or if the calling thread runs on
+/// it. (A nested stack whose function has returned isn't run any more, even if the stack pointer
+/// lies in its memory.)
 pub(crate) fn unregister(process: &'static Process, low: u64, high: u64, pointer: u64) -> bool {
     let is_it = |range: &Range| range.is_within(low, high);
     if (low..high).contains(&pointer) {
@@ -192,8 +192,8 @@ pub(crate) fn set_name(process: &'static Process, slot: u32, name: [u8; 16]) {
     }
 }
 
-/// Whether a frame in which a hook would have this stack pointer is shared by inlined calls, or
-/// was. The calling thread runs there; its signals need not be blocked.
+/// Whether inlined calls share, or have shared, the frame in which a hook would have this stack
+/// pointer. The frame is on the calling thread's stack. The thread's signals need not be blocked.
 pub(crate) fn shares_frame(hook: u64) -> bool {
     let on_stack = last().filter(|control| stacks::is_within(control, hook));
     on_stack.is_none_or(|control| OpenCalls::new(control).is_shared(hook))
