@@ -59,6 +59,8 @@ struct Printed {
     own_ns: u64,
     remarks: Vec<String>,
     jumped_from: Option<String>,
+    /// The value of `request`.
+    label: Option<u64>,
     inside: Vec<Printed>,
 }
 
@@ -98,6 +100,7 @@ fn replayed(place: &Place, options: &[&str], file: &Path) -> Vec<Printed> {
             start_ns: number(&line, "start_ns"),
             dur_ns,
             own_ns: dur_ns - inner,
+            label: line["labels"]["request"].as_u64(),
             jumped_from: line["tail_call_of"].as_str().map(str::to_owned),
             remarks: remarks.map(|remark| remark.as_str().expect("a remark").to_owned()).collect(),
             inside,
@@ -667,6 +670,124 @@ fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
     assert_eq!(text(&place, &["--fail-if", "calls(slower) > 1000"], &[&old[0]]).status.code(), Some(0));
 }
 
+/// What `--diff` says of one side's calls of a function: calls, own time, total time, and the longest call.
+fn side(row: &Value, side: &str) -> [u64; 4] {
+    ["calls", "own_ns", "total_ns", "max_ns"].map(|name| row[format!("{side}_{name}")].as_u64().unwrap_or(0))
+}
+
+/// The same of these calls.
+fn computed(calls: &[&Printed]) -> [u64; 4] {
+    let of = Computed::of(calls);
+    [of.calls, of.own_ns, of.total_ns, of.durations.last().copied().unwrap_or(0)]
+}
+
+#[test]
+fn ranges_and_labels_of_one_file_are_compared() {
+    let place = Place::new("report-parts");
+    let (file, _) = recorded(&place, &built(&place, Mode::GCC_NOPS), "200");
+    let printed = replayed(&place, &[], &file);
+    let mut all = Vec::new();
+    printed.iter().for_each(|call| call.all(&mut all));
+    let begin =
+        all.iter().filter(|call| call.name == "round_of").map(|call| call.start_ns).min().unwrap_or(0);
+    let end = all.iter().map(|call| call.start_ns + call.dur_ns).max().unwrap_or(0);
+    let middle = begin + (end - begin) / 3;
+    let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
+    let diff = |old: &[String], new: &[String], options: &[&str]| {
+        let mut command = place.command(everycall());
+        command
+            .args(["report", "-f", "json"])
+            .args(options)
+            .arg("--diff")
+            .args(old)
+            .arg("--against")
+            .args(new);
+        serde_json::from_str::<Value>(&successful(&mut command)).expect("JSON")
+    };
+    let check = |told: &Value, is_in: &dyn Fn(&Printed, &str) -> bool| {
+        let mut seen = 0;
+        for (function, _) in by_name(&printed) {
+            let of = |which: &str| -> Vec<&Printed> {
+                all.iter().copied().filter(|call| call.name == function && is_in(call, which)).collect()
+            };
+            let (old, new) = (of("old"), of("new"));
+            if old.is_empty() && new.is_empty() {
+                continue;
+            }
+            let row = row_of(told, &function);
+            assert_eq!((side(row, "old"), side(row, "new")), (computed(&old), computed(&new)), "{function}");
+            seen += 1;
+        }
+        assert_eq!(seen, rows(told).len());
+    };
+    // Times: a call is in a range if a moment of it is.
+    let range = |from: u64, to: u64| format!("{name}@{from}ns..{to}ns");
+    let overlaps =
+        |call: &Printed, from: u64, to: u64| call.start_ns <= to && call.start_ns + call.dur_ns >= from;
+    let told = diff(&[range(begin, middle)], &[format!("{name}@{middle}ns..")], &[]);
+    check(&told, &|call, which| match which {
+        "old" => overlaps(call, begin, middle),
+        _ => overlaps(call, middle, u64::MAX),
+    });
+    assert_eq!(told["old_files"][0]["part"], format!("{begin}ns..{middle}ns"));
+    // Labels: `handle` has it, and what it calls is in it.
+    fn labelled(call: &Printed, value: u64, is_within: bool, into: &mut Vec<*const Printed>) {
+        let is_within = is_within || call.label == Some(value);
+        if is_within {
+            into.push(call);
+        }
+        call.inside.iter().for_each(|call| labelled(call, value, is_within, into));
+    }
+    let with = |value: u64| {
+        let mut found = Vec::new();
+        printed.iter().for_each(|call| labelled(call, value, false, &mut found));
+        found
+    };
+    let (first, second) = (with(1), with(2));
+    assert!(first.len() > 100 && second.len() > 100);
+    let told = diff(&[format!("{name}@request=1")], &[format!("{name}@request=2")], &[]);
+    check(&told, &|call, which| {
+        if which == "old" { &first } else { &second }.contains(&std::ptr::from_ref(call))
+    });
+    // Both together.
+    let told = diff(&[format!("{name}@request=1@..{middle}ns")], &[format!("{name}@request=2")], &[]);
+    check(&told, &|call, which| match which {
+        "old" => first.contains(&std::ptr::from_ref(call)) && overlaps(call, 0, middle),
+        _ => second.contains(&std::ptr::from_ref(call)),
+    });
+    // Several parts on a side are runs: there is an interval between them.
+    let mut starts: Vec<u64> =
+        all.iter().filter(|call| call.name == "leaf").map(|call| call.start_ns).collect();
+    starts.sort_unstable();
+    // Each with calls, however the machine has run the threads.
+    let quarter =
+        |number: usize| range(starts[starts.len() * number / 4], starts[starts.len() * (number + 1) / 4 - 1]);
+    let told = diff(&[quarter(0), quarter(1)], &[quarter(2), quarter(3)], &[]);
+    assert_eq!((&told["old_runs"], &told["new_runs"]), (&Value::from(2), &Value::from(2)));
+    assert!(row_of(&told, "leaf")["own_p"].is_number(), "{}", row_of(&told, "leaf"));
+
+    let refused = |old: &str, options: &[&str], code: i32| {
+        let output = text(&place, &[options, &["--diff", old, name]].concat(), &[]);
+        assert_eq!(output.status.code(), Some(code), "{old}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let part = |text: &str| format!("{name}@{text}");
+    assert!(refused(&part("3ms..2ms"), &[], 2).contains("ends before it begins"));
+    assert!(refused(&part("2ms"), &[], 2).contains("one moment"));
+    assert!(refused(&part("soon..2ms"), &[], 2).contains("`soon`: not a time"));
+    assert!(refused(&part("request=x"), &[], 2).contains("whole number"));
+    assert!(refused(&part("1ms..2ms"), &["--since", "1ms"], 2).contains("given twice"));
+    assert!(refused(&part("request=1@request=2"), &[], 2).contains("given twice"));
+    assert!(refused("none.ect@1ms..2ms", &[], 1).contains("can't be read"));
+    assert!(refused(&part("9h..10h"), &[], 0).contains("the trace lasts"));
+    assert!(refused(&part("request=77"), &[], 0).contains("--by label:request"));
+    assert!(refused(&part("reqest=1"), &[], 0).contains("no label"));
+    assert!(refused(&part("1ms..2ms"), &[], 0).contains("with one part on each side"));
+    // A file whose own name has an @.
+    std::fs::copy(&file, place.file("odd@1s..2s")).expect("a copy");
+    assert!(!refused("odd@1s..2s", &[], 0).contains("part"));
+}
+
 #[test]
 fn what_cannot_be_is_said() {
     let place = Place::new("report-wrong");
@@ -683,6 +804,13 @@ fn what_cannot_be_is_said() {
     assert!(stderr(&["--sort", "speed"], 2).contains("p99.9"));
     assert!(stderr(&["--by", "colour"], 2).contains("label:NAME"));
     assert!(stderr(&["--tree", "--never"], 2).contains("cannot be used"));
+    // A function in the place of a file, as other tools take it; and one call that there is nothing to compare with.
+    assert!(stderr(&["--tree", "handle"], 2).contains("--tree --function '^handle$'"));
+    assert!(stderr(&["--explain", "main"], 1).contains("--callees 'main'"));
+    // Long names and paths fit in.
+    let narrow = text(&place, &["--never", "--width", "60"], &[&file]);
+    let narrow = String::from_utf8_lossy(&narrow.stdout).into_owned();
+    assert!(narrow.lines().count() > 1 && narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     // A ring that was too small: what is counted isn't all, and that is said.
     let program = built(&place, Mode::GCC_NOPS);
     let small = place.record(&["-q", "--ring-size", "64K"], &program, &["2", "3000"]);

@@ -679,7 +679,10 @@ pub struct CountArguments {
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
-    /// Print the calls since the last table, again and again, at this interval, such as 1s, until ctrl-C or the program's end
+    /// Show the calls again and again at this interval, such as 1s, until ctrl-C or the program's end
+    ///
+    /// On a terminal as a live table: / filters as you type, s sorts by the next column, q ends. Otherwise as lines, with the calls
+    /// since the last table.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub every: Option<u64>,
     #[command(flatten)]
@@ -775,7 +778,8 @@ pub struct DiffArguments {
     /// Compare these runs, the old ones, with those of --against
     ///
     /// With several runs on each side, changes larger than the noise between runs are marked *.
-    /// `--diff old.ect new.ect` compares two files.
+    /// `--diff old.ect new.ect` compares two files. A run can be part of a file: a range of time, `app.ect@1s..2s`,
+    /// or the calls with a label, `app.ect@request=7`.
     #[arg(long, value_name = "OLD", num_args = 1.., conflicts_with_all = ["callers", "callees", "tree", "slowest", "never", "explain", "traces"])]
     pub diff: Vec<PathBuf>,
     /// The new runs
@@ -932,14 +936,16 @@ pub enum Moment {
 }
 
 impl Moment {
-    fn after(&self) -> Option<u64> {
+    /// As nanoseconds after the beginning.
+    pub fn after(&self) -> Option<u64> {
         match self {
             Moment::After(ns) => Some(*ns),
             Moment::Wall(_) => None,
         }
     }
 
-    fn wall(self) -> Option<WallTime> {
+    /// As calendar time.
+    pub fn wall(self) -> Option<WallTime> {
         match self {
             Moment::After(_) => None,
             Moment::Wall(time) => Some(time),
@@ -947,7 +953,8 @@ impl Moment {
     }
 }
 
-fn moment(text: &str) -> Result<Moment, String> {
+/// A moment, as `--since` takes it.
+pub fn moment(text: &str) -> Result<Moment, String> {
     // Only calendar times have one of these.
     if text.contains(['-', ':']) {
         return Calendar::local().parse(text).map(Moment::Wall).map_err(|error| error.to_string());

@@ -1,8 +1,14 @@
 //! `everycall count`: exact numbers of calls, without recording them.
+//!
+//! - `live`: a process's counts again and again, on a terminal as a `live_table` on a `screen`.
+
+mod live;
+mod live_table;
+mod screen;
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write, stdout};
-use std::path::{Path, PathBuf};
+use std::io::{BufWriter, Write, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,7 +21,6 @@ use crate::arguments::{
 };
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::print;
 use crate::record;
 use crate::report::{Load, print_table};
 
@@ -107,6 +112,12 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
     let path = arguments.output.clone().unwrap_or_else(|| folder.path().join("counts.ect"));
     let load = load(arguments)?;
     let is_live = arguments.every.is_some();
+    if let Some(every) = arguments.every
+        && arguments.format == TableFormat::Text
+        && screen::is_there()
+    {
+        return live::run(pid, Duration::from_nanos(every), arguments, &load, &path);
+    }
     let mut before: Option<Profile> = None;
     loop {
         match read(pid, &path) {
@@ -117,9 +128,6 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
         let mut now = Profile::by(arguments.by.clone());
         let runs = load.add_all(std::slice::from_ref(&path), &mut now)?;
         let shown = before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
-        if is_live && stdout().is_terminal() && arguments.format == TableFormat::Text {
-            print("\x1b[H\x1b[2J")?;
-        }
         if is_live && before.is_none() {
             say!("everycall: calls so far; then those of each interval; ctrl-C ends this");
         }
@@ -132,7 +140,7 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
 }
 
 /// Reads the counts of a process into a file.
-fn read(pid: u32, path: &PathBuf) -> Result<(), Failure> {
+fn read(pid: u32, path: &Path) -> Result<(), Failure> {
     let failed =
         |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
     let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;

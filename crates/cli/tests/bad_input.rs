@@ -214,7 +214,7 @@ fn damaged_traces() {
     let checksum = crc32fast::hash(&newer[..28]).to_le_bytes();
     newer[28..32].copy_from_slice(&checksum);
     here.write("newer.ect", &newer);
-    for verb in ["info", "replay", "export -o -"] {
+    for verb in ["info", "replay", "export -o -", "report", "report --never", "report --diff app.ect"] {
         here.fail(&format!("{verb} newer.ect"), 1, &["newer.ect", "format 3.", "reads up to 2"]);
     }
     for cut in [1, 31, 32, 40, whole.len() / 4, whole.len() / 2, whole.len() - 1] {

@@ -179,6 +179,20 @@ impl<'a> Events<'a> {
         Events { words, next: 0, high: 0, ticks: 0 }
     }
 
+    /// The entries and exits up to the next event of another kind, as many as possible at once: most
+    /// events are in such runs. [`Iterator::next`] goes on behind them.
+    #[inline]
+    pub fn plain_run(&mut self) -> PlainRun<'a> {
+        let rest = self.words.get(self.next..).unwrap_or_default();
+        let count = rest.iter().position(|word| !is_plain(*word)).unwrap_or(rest.len());
+        let words = &rest[..count];
+        if let Some(last) = words.last() {
+            self.ticks = self.high | last >> 32;
+        }
+        self.next += count;
+        PlainRun { high: self.high, words }
+    }
+
     /// Anything but a plain entry or exit. `None` for epoch records and fillers, which are no
     /// events.
     #[cold]
@@ -304,10 +318,9 @@ impl Iterator for Events<'_> {
             let slot = self.next;
             let word = *self.words.get(slot)?;
             self.next = slot + 1;
-            let low = word as u32;
-            let kind = if low & OFFSET_MASK < ESCAPE_FIRST && low != 0 {
+            let kind = if is_plain(word) {
                 self.ticks = self.high | word >> 32;
-                plain_event(low)
+                plain_event(word as u32)
             } else if let Some(kind) = self.longer(slot, word) {
                 kind
             } else {
@@ -318,6 +331,63 @@ impl Iterator for Events<'_> {
     }
 }
 
+/// An entry or exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainEvent {
+    /// Time in ticks.
+    pub ticks: u64,
+    /// Code offset.
+    pub offset: u32,
+    /// Whether it is an entry.
+    pub is_entry: bool,
+}
+
+/// Entries and exits that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainRun<'a> {
+    /// Upper half of the counter, shifted into place.
+    high: u64,
+    words: &'a [u64],
+}
+
+impl<'a> PlainRun<'a> {
+    /// Each of them.
+    #[inline]
+    pub fn events(self) -> impl ExactSizeIterator<Item = PlainEvent> + use<'a> {
+        self.words.iter().map(move |word| {
+            let low = *word as u32;
+            PlainEvent { ticks: self.high | word >> 32, offset: low & OFFSET_MASK, is_entry: low & EXIT == 0 }
+        })
+    }
+
+    /// How many there are, and how many of them are entries.
+    #[must_use]
+    pub fn counts(self) -> (u64, u64) {
+        let exits: u64 = self.words.iter().map(|word| u64::from(*word as u32 / EXIT)).sum();
+        let all = self.words.len() as u64;
+        (all, all - exits)
+    }
+
+    /// The least and the greatest ticks; `None` without events.
+    #[must_use]
+    pub fn reach(self) -> Option<(u64, u64)> {
+        let upper = |word: &u64| (word >> 32) as u32;
+        let (mut least, mut most) = (u32::MAX, 0);
+        for word in self.words {
+            (least, most) = (upper(word).min(least), upper(word).max(most));
+        }
+        let full = |upper: u32| self.high | u64::from(upper);
+        (!self.words.is_empty()).then(|| (full(least), full(most)))
+    }
+}
+
+/// Whether a word is an entry or exit with code offset.
+#[inline]
+fn is_plain(word: u64) -> bool {
+    let low = word as u32;
+    low & OFFSET_MASK < ESCAPE_FIRST && low != 0
+}
+
 /// An entry or exit from the low half of its word.
 #[inline]
 fn plain_event(low: u32) -> EventKind {
@@ -325,5 +395,54 @@ fn plain_event(low: u32) -> EventKind {
         EventKind::Entry { offset: low }
     } else {
         EventKind::Exit { offset: low & OFFSET_MASK }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events, where those in runs are taken from the runs.
+    fn by_runs(words: &[u64]) -> Vec<(u64, EventKind)> {
+        let mut events = Events::new(words);
+        let mut all = Vec::new();
+        loop {
+            let run = events.plain_run();
+            let plain: Vec<PlainEvent> = run.events().collect();
+            let entries = plain.iter().filter(|event| event.is_entry).count();
+            assert_eq!(run.counts(), (plain.len() as u64, entries as u64));
+            let ticks = plain.iter().map(|event| event.ticks);
+            assert_eq!(run.reach(), ticks.clone().min().zip(ticks.max()));
+            let kind = |event: PlainEvent| match event {
+                PlainEvent { offset, is_entry: true, .. } => EventKind::Entry { offset },
+                PlainEvent { offset, .. } => EventKind::Exit { offset },
+            };
+            all.extend(plain.into_iter().map(|event| (event.ticks, kind(event))));
+            let Some(event) = events.next() else { return all };
+            all.push((event.ticks, event.kind));
+        }
+    }
+
+    #[test]
+    fn runs_have_the_events_that_come_one_by_one() {
+        let mut state = 1_u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..2_000 {
+            // Mostly entries and exits; empty words, parts of records and any others between them.
+            let word = |bits: u64, low: u64| match bits % 16 {
+                0 => 0,
+                1 => bits,
+                2 => bits | u64::from(ESCAPE_FIRST),
+                _ => low & !(0x7f << 24) | 1,
+            };
+            let words: Vec<u64> = (0..random() % 60).map(|_| word(random(), random())).collect();
+            let one_by_one: Vec<_> = Events::new(&words).map(|event| (event.ticks, event.kind)).collect();
+            assert_eq!(by_runs(&words), one_by_one, "{words:x?}");
+        }
     }
 }

@@ -166,8 +166,7 @@ impl<'a> Ordered<'a> {
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
         let line = |slot, ticks| names.logs.number(words, slot, process, ticks);
         let mut latest_now = *latest;
-        for event in Events::new(words) {
-            let Some(mut step) = depth.step(event, name, line) else { continue };
+        let mut in_order = |mut step: Step| {
             if step.ticks < latest_now {
                 if step.ticks < *floor {
                     *clamped += 1;
@@ -177,7 +176,14 @@ impl<'a> Ordered<'a> {
                 }
             }
             latest_now = latest_now.max(step.ticks);
-            steps.push(step);
+            step
+        };
+        let mut events = Events::new(words);
+        loop {
+            let plain = events.plain_run().events();
+            steps.extend(plain.map(|event| in_order(depth.plain(event))));
+            let Some(event) = events.next() else { break };
+            steps.extend(depth.step(event, name, line).map(&mut in_order));
         }
         *latest = latest_now;
     }

@@ -368,11 +368,11 @@ impl<'a> Pairing<'a> {
     }
 
     #[inline]
-    fn open(&mut self, mut frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
+    fn open(&mut self, frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
         // Its caller may be an unnamed call.
         let is_inside_unnamed = self.stack.last().is_some_and(|caller| caller.unnamed > 0);
         let is_unsure = self.maybe_another || self.is_ending || self.caller.is_some();
-        let caller_unsure = is_unsure && self.is_caller_unsure(&mut frame) || is_inside_unnamed;
+        let caller_unsure = is_unsure && self.is_caller_unsure() || is_inside_unnamed;
         if self.stack.len() >= DEPTH_MAX {
             self.too_deep += 1;
             self.stats.too_deep += 1;
@@ -382,7 +382,7 @@ impl<'a> Pairing<'a> {
         let depth = self.depth;
         let begin = Begin { depth, location, start_ns, cut: start_cut, tail_call, caller_unsure };
         out.push(TimelineEvent::Begin(begin));
-        self.stack.push(frame);
+        self.stack.push(Frame { runs_at_end: self.is_ending, ..frame });
         self.depth += 1;
         self.stats.calls += 1;
     }
@@ -391,8 +391,7 @@ impl<'a> Pairing<'a> {
     /// destructors of thread-local objects are called from a frame without hooks, but destructors
     /// in a frame that is being unwound are called from that frame.
     #[cold]
-    fn is_caller_unsure(&mut self, frame: &mut Frame) -> bool {
-        frame.runs_at_end = self.is_ending;
+    fn is_caller_unsure(&mut self) -> bool {
         let maybe_another = std::mem::take(&mut self.maybe_another);
         let is_callers = self.caller.take().map(|caller| caller.code.is_some_and(|code| self.is_open(code)));
         let is_destructors = |caller: &Frame| self.is_ending && !caller.runs_at_end;

@@ -87,7 +87,15 @@ impl ThreadScan {
         first: &mut u64,
         last: &mut u64,
     ) {
-        for event in Events::new(words) {
+        let mut events = Events::new(words);
+        loop {
+            let plain = events.plain_run();
+            let (all, entries) = plain.counts();
+            (self.events, self.entries) = (self.events + all, self.entries + entries);
+            if let Some((least, most)) = plain.reach() {
+                (*first, *last) = (least.min(*first), most.max(*last));
+            }
+            let Some(event) = events.next() else { return };
             match event.kind {
                 EventKind::Entry { .. } | EventKind::UnknownEntry { .. } => {
                     self.entries += 1;

@@ -3,7 +3,7 @@
 //! An unwound record gives a depth of the open-call stack, which changes in slot order and not in
 //! the order of time. So it is turned into a number of calls here, before the order changes.
 
-use everycall_reader::event::{Event, EventKind};
+use everycall_reader::event::{Event, EventKind, PlainEvent};
 
 use everycall_format::event::loss;
 use everycall_format::label;
@@ -67,6 +67,19 @@ impl SlotDepth {
     /// Segments are missing: the depth is unknown until the next record of it.
     pub fn forget(&mut self) {
         self.depth = None;
+    }
+
+    /// The step that an entry or exit stands for.
+    #[inline]
+    pub fn plain(&mut self, event: PlainEvent) -> Step {
+        let PlainEvent { ticks, offset, is_entry } = event;
+        if is_entry {
+            self.enter();
+            Step { ticks, what: What::Entry(offset) }
+        } else {
+            self.leave();
+            Step { ticks, what: What::Exit(offset) }
+        }
     }
 
     /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot,
@@ -177,12 +190,14 @@ impl SlotDepth {
         ended
     }
 
+    #[inline]
     fn enter(&mut self) {
         if let Some(depth) = &mut self.depth {
             *depth = depth.saturating_add(1);
         }
     }
 
+    #[inline]
     fn leave(&mut self) {
         if let Some(depth) = &mut self.depth {
             *depth = depth.saturating_sub(1);

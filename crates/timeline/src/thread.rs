@@ -51,12 +51,23 @@ impl<'t> ThreadEvents<'t> {
         self.maker.as_ref().map_or(self.stats, Maker::stats)
     }
 
+    /// The next events, several at once: for long timelines, this is faster than one by one. Empty
+    /// at the end.
+    pub fn next_some(&mut self) -> &[TimelineEvent] {
+        if self.given >= self.out.len() {
+            self.refill();
+        }
+        let given = std::mem::replace(&mut self.given, self.out.len());
+        self.out.get(given..).unwrap_or_default()
+    }
+
+    /// Makes more events, none of which are given away; false at the end.
     #[cold]
-    fn refill(&mut self) -> Option<TimelineEvent> {
+    fn refill(&mut self) -> bool {
         self.out.clear();
         self.given = 0;
         while self.out.is_empty() {
-            let maker = self.maker.as_mut()?;
+            let Some(maker) = self.maker.as_mut() else { return false };
             if !maker.make(&mut self.out) {
                 self.stats = maker.stats();
                 self.maker = None;
@@ -65,8 +76,7 @@ impl<'t> ThreadEvents<'t> {
                 narrowed.narrow(&mut self.out);
             }
         }
-        self.given = 1;
-        self.out.first().copied()
+        true
     }
 }
 
@@ -75,13 +85,12 @@ impl Iterator for ThreadEvents<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<TimelineEvent> {
-        match self.out.get(self.given) {
-            Some(event) => {
-                self.given += 1;
-                Some(*event)
-            }
-            None => self.refill(),
+        if self.given >= self.out.len() && !self.refill() {
+            return None;
         }
+        let event = self.out.get(self.given).copied();
+        self.given += 1;
+        event
     }
 }
 

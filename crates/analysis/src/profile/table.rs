@@ -16,14 +16,15 @@ type Place = u32;
 pub(crate) struct Cell {
     pub(crate) key: Key,
     pub(crate) sums: Sums,
-    /// Number of its open calls in the current thread.
-    open: u32,
 }
 
 /// A set of groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cells {
     pub(crate) all: Vec<Cell>,
+    /// By place: number of open calls in the current thread. Beside the cells, so that a begin
+    /// doesn't touch one.
+    open: Vec<u32>,
     places: FxHashMap<Key, Place>,
     pub(crate) has_own_times: bool,
     pub(crate) follows_tails: bool,
@@ -36,7 +37,8 @@ impl Cells {
         }
         let place = self.all.len() as Place;
         self.places.insert(key.clone(), place);
-        self.all.push(Cell { key, sums: Sums::default(), open: 0 });
+        self.all.push(Cell { key, sums: Sums::default() });
+        self.open.push(0);
         place
     }
 
@@ -51,16 +53,16 @@ impl Cells {
 
     #[inline]
     pub(crate) fn begin(&mut self, place: Place) {
-        self.all[place as usize].open += 1;
+        self.open[place as usize] += 1;
     }
 
     #[inline]
     pub(crate) fn end(&mut self, place: Place, call: &EndedCall) {
-        let cell = &mut self.all[place as usize];
+        let open = &mut self.open[place as usize];
         // A call that continues in a tail call is still open.
-        cell.open -= u32::from(!call.goes_on);
+        *open -= u32::from(!call.goes_on);
         if call.is_shown {
-            cell.sums.add_call(call, cell.open == 0, self.has_own_times);
+            self.all[place as usize].sums.add_call(call, *open == 0, self.has_own_times);
         }
     }
 }
@@ -170,10 +172,10 @@ impl Visitor for Table<'_> {
     }
 
     fn tail_ended(&mut self, token: u32, call: &WithTail) {
-        let cell = &mut self.cells.all[token as usize];
-        cell.open -= 1;
+        let open = &mut self.cells.open[token as usize];
+        *open -= 1;
         if call.is_shown {
-            cell.sums.add_tail(call, cell.open == 0);
+            self.cells.all[token as usize].sums.add_tail(call, *open == 0);
         }
     }
 

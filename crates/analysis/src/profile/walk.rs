@@ -221,7 +221,14 @@ pub(crate) fn walk(
         walker.labelled = labelled.map(|calls| calls.into_iter().peekable());
         walker.values = values.map(|calls| calls.into_iter().peekable());
         let mut events = view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
-        walker.walk(events.by_ref(), notes);
+        loop {
+            let some = events.next_some();
+            if some.is_empty() {
+                break;
+            }
+            walker.walk(some, notes);
+        }
+        walker.untie();
         let stats = events.stats();
         notes.too_deep += stats.too_deep;
         if let Some(exits) = view.trace_index(index).and_then(|index| notes.thunk_exits.get_mut(index)) {
@@ -285,16 +292,16 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         }
     }
 
-    /// Processes all events of a thread.
-    fn walk(&mut self, events: impl Iterator<Item = TimelineEvent>, notes: &mut Notes) {
+    /// Processes the next events of a thread. [`Walker::untie`] follows the last ones.
+    fn walk(&mut self, events: &[TimelineEvent], notes: &mut Notes) {
         for event in events {
             match event {
-                TimelineEvent::Begin(begin) => self.begin(&begin),
-                TimelineEvent::End(end) => self.end(&end),
-                TimelineEvent::Untraced(untraced) => self.untraced(&untraced),
+                TimelineEvent::Begin(begin) => self.begin(begin),
+                TimelineEvent::End(end) => self.end(end),
+                TimelineEvent::Untraced(untraced) => self.untraced(untraced),
                 TimelineEvent::Gap(gap) => {
-                    self.gap(&gap);
-                    notes.gap(&gap);
+                    self.gap(gap);
+                    notes.gap(gap);
                 }
                 TimelineEvent::Loss(loss) if self.window.has(loss.at_ns) => {
                     notes.lost = notes.lost.saturating_add(loss.count.unwrap_or(0));
@@ -304,7 +311,6 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 TimelineEvent::Loss(_) | TimelineEvent::Instant(_) | TimelineEvent::Mark(_) => {}
             }
         }
-        self.untie();
     }
 
     #[inline]
@@ -404,7 +410,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             self.outermost_label = self.outermost_label.filter(|outermost| *outermost < index);
         }
         let Open { place, location, is_within, .. } = open;
-        self.before = Some(Before { place, location, is_within });
+        // Only what follows a jump needs it.
+        self.before = (end.how == EndKind::Jumped).then_some(Before { place, location, is_within });
         let (mut suspended_ns, mut thunk) = (0, None);
         if let Some(rare) = open.rare {
             (suspended_ns, thunk) = (rare.suspended_ns, rare.thunk);
@@ -662,7 +669,8 @@ mod tests {
             Window::new(filter, (filter.since_ns.unwrap_or(0), filter.until_ns.unwrap_or(u64::MAX))),
         );
         let mut walker = Walker::new(&window, &mut functions, &mut places, &mut table);
-        walker.walk(events.iter().copied(), &mut Notes::default());
+        walker.walk(events, &mut Notes::default());
+        walker.untie();
         assert!(walker.stack.is_empty());
         let is_it = |key: &Key| match key {
             Key::Function(number) => functions.get(*number).is_some_and(|it| it.identity.name == name),

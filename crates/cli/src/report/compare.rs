@@ -10,6 +10,7 @@ use everycall_units::{Count, Duration, Several};
 use serde_json::{Value, json};
 
 use super::load::{Run, mixed};
+use super::part::Part;
 use super::views::{is_meant, nothing_matches, pattern};
 use super::{Load, clean, limit, machine, notes, width};
 use crate::arguments::{ReportArguments, TableFormat};
@@ -48,8 +49,13 @@ fn sides(arguments: &ReportArguments) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Fa
 pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> {
     let conditions = conditions(arguments)?;
     let (old, new) = sides(arguments)?;
-    let profiles = |paths: &[PathBuf]| -> Result<(Vec<Profile>, Vec<Run>), Failure> {
-        Ok(load.runs(paths)?.into_iter().unzip())
+    let profiles = |words: &[PathBuf]| -> Result<(Vec<Profile>, Vec<Run>), Failure> {
+        let mut runs = Vec::new();
+        for words in words {
+            let part = Part::parse(words);
+            runs.extend(part.load(load)?.runs(&[part.path])?);
+        }
+        Ok(runs.into_iter().unzip())
     };
     let (old_profiles, old_runs) = profiles(&old)?;
     let (new_profiles, new_runs) = profiles(&new)?;
@@ -76,7 +82,7 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
             format!("{whole:#}\n")
         }
     })?;
-    explain(&diff);
+    explain(&diff, &old_runs, &new_runs);
     for profile in old_profiles.iter().chain(&new_profiles) {
         if profile.notes.numbers().iter().any(|number| *number > 0) {
             notes::print_notes(&profile.notes, &[]);
@@ -104,16 +110,35 @@ fn rows<'d>(diff: &'d Diff, arguments: &ReportArguments) -> Vec<&'d DiffRow> {
     rows
 }
 
-fn explain(diff: &Diff) {
+fn explain(diff: &Diff, old: &[Run], new: &[Run]) {
+    let are_parts = old.iter().chain(new).any(|run| run.part.is_some());
     if diff.common == 0 {
+        let perhaps = if are_parts { "" } else { ": these may be traces of different programs" };
+        let what = if are_parts { "parts" } else { "files" };
+        say!("everycall: the old and the new {what} have no function in common{perhaps}");
+    }
+    let mean_ns = |runs: &[Run]| {
+        let lengths: Option<Vec<u64>> = runs.iter().map(|run| run.part_ns).collect();
+        lengths.map(|lengths| lengths.iter().sum::<u64>() / lengths.len().max(1) as u64)
+    };
+    if let Some((old_ns, new_ns)) = mean_ns(old).zip(mean_ns(new))
+        && old_ns.abs_diff(new_ns) > old_ns.max(new_ns) / 100
+    {
         say!(
-            "everycall: the old and the new files have no function in common: these may be traces of different programs"
+            "everycall: the ranges differ in length ({} before, {} after), and with them the numbers of calls",
+            Duration { ns: old_ns },
+            Duration { ns: new_ns }
         );
     }
     if diff.old_runs + diff.new_runs == 2 {
+        let how = if are_parts {
+            "parts differ; compare several parts of each"
+        } else {
+            "runs differ; record and compare several runs of each"
+        };
+        let one = if are_parts { "part" } else { "run" };
         say!(
-            "everycall: with one run on each side, intervals show how much calls differ, but not how much runs \
-            differ; record and compare several runs of each: --diff OLD... --against NEW..."
+            "everycall: with one {one} on each side, intervals show how much calls differ, but not how much {how}: --diff OLD... --against NEW..."
         );
     }
 }

@@ -9,17 +9,21 @@ use everycall_analysis::{Grouping, NameOptions, Profile, SymbolNames, TraceView}
 use everycall_export::{Filter, Source as _, end_ns};
 use everycall_io::say;
 use everycall_timeline::{Clock, Trace};
+use everycall_units::Duration;
 use serde_json::{Value, json};
 
-use super::notes;
+use super::{notes, part};
 use crate::arguments::{FilterArguments, ReportArguments, SymbolArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::traces;
 
 /// How files are read.
+#[derive(Clone)]
 pub struct Load {
     pub filter: Filter,
+    /// The part of the file that the filter describes, as it was named.
+    part: Option<String>,
     kept: Option<usize>,
     names: NameOptions,
     /// Whether a filter leaves out calls.
@@ -38,6 +42,9 @@ pub struct Run {
     pub version: String,
     pub started_realtime_ns: Option<u64>,
     pub duration_ns: u64,
+    /// The part of the file that was read, and how long it is if it is a range of time.
+    pub part: Option<String>,
+    pub part_ns: Option<u64>,
     /// Conversions of its times; none of sums.
     pub clock: Option<Clock>,
     pub warnings: Vec<String>,
@@ -56,6 +63,8 @@ impl Run {
             version: text(&meta.tool_version),
             started_realtime_ns: trace.clock().origin_realtime_ns(),
             duration_ns: end_ns(trace),
+            part: None,
+            part_ns: None,
             clock: Some(trace.clock().clone()),
             warnings: trace.warnings().iter().map(ToString::to_string).collect(),
         }
@@ -77,6 +86,8 @@ impl Run {
             version: text("everycall_version"),
             started_realtime_ns: number("started_realtime_ns"),
             duration_ns: number("duration_ns").unwrap_or(0),
+            part: None,
+            part_ns: None,
             clock: None,
             warnings: Vec::new(),
         }
@@ -84,7 +95,7 @@ impl Run {
 
     /// In machine-readable form.
     pub fn json(&self) -> Value {
-        json!({
+        let mut object = json!({
             "file": self.path.to_string_lossy(),
             "command": self.command,
             "host": self.host,
@@ -93,7 +104,11 @@ impl Run {
             "started_realtime_ns": self.started_realtime_ns,
             "duration_ns": self.duration_ns,
             "warnings": self.warnings,
-        })
+        });
+        if let Some(part) = &self.part {
+            object["part"] = json!(part);
+        }
+        object
     }
 }
 
@@ -144,7 +159,7 @@ impl Load {
         let options = traces::name_options(symbols);
         let names = NameOptions { full_names: options.full_names || full_names, ..options };
         let has_filter = kept.is_some() || !is_default(&filter);
-        Ok(Load { filter, kept, names, has_filter, follows_tails: false })
+        Ok(Load { filter, part: None, kept, names, has_filter, follows_tails: false })
     }
 
     /// Opens a trace, reports its damage, and passes it to `with`.
@@ -161,7 +176,12 @@ impl Load {
         traces::warn(&trace, path);
         let result = with(&view);
         traces::warn_of_names(&names);
-        Ok((result, Run::of(path, &trace)))
+        let mut run = Run::of(path, &trace);
+        if self.part.is_some() {
+            run.part.clone_from(&self.part);
+            run.part_ns = part::length(&self.filter, self.filter.bounds(&view), run.duration_ns);
+        }
+        Ok((result, run))
     }
 
     /// Opens a trace again, without reporting.
@@ -171,6 +191,11 @@ impl Load {
         let trace = traces::trace(&file, path)?;
         let names = SymbolNames::new(&file, &trace, self.names.clone());
         Ok(with(&TraceView::new(&trace, &names)))
+    }
+
+    /// For a part of a file: with the filter that describes it.
+    pub fn of_part(&self, filter: Filter, part: &str) -> Load {
+        Load { filter, part: Some(part.to_owned()), has_filter: true, ..self.clone() }
     }
 
     /// The same; with `follows_tails`, the duration of calls includes their tail calls.
@@ -260,6 +285,14 @@ impl Load {
                 "everycall: no label in {path} is named `{}`; `everycall info {path}` lists them",
                 label.name
             );
+        } else if let Some(part) = &self.part {
+            let advice = match &self.filter.label {
+                Some(label) => {
+                    format!("`everycall report --by label:{} {path}` lists the label's values", label.name)
+                }
+                None => format!("the trace lasts {}", Duration { ns: end_ns(view.trace()) }),
+            };
+            say!("everycall: no call is in {path}@{part}; {advice}");
         } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
             say!("everycall: no call in {path} matches the filter options; remove some of them");
         } else {

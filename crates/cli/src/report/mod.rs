@@ -4,6 +4,7 @@
 //! load      files -> Profile: opening, filtering, what is said of them
 //! text      the table for people;  columns: what stands in it
 //! machine   CSV and JSON
+//! part      FILE@RANGE and FILE@LABEL of --diff
 //! views     callers, callees, tree, slowest, explain;  never;  compare: --diff and --fail-if
 //! notes     what is missing in the numbers, as sentences
 //! ```
@@ -14,6 +15,7 @@ mod load;
 mod machine;
 mod never;
 mod notes;
+mod part;
 mod text;
 mod views;
 
@@ -143,7 +145,7 @@ fn terminal_width() -> Option<usize> {
 }
 
 /// The heading of the groups' column.
-fn heading(by: &Grouping) -> &str {
+pub fn heading(by: &Grouping) -> &str {
     match by {
         Grouping::Function => "function",
         Grouping::Thread => "thread",

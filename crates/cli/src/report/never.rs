@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_analysis::{Grouping, Profile, SymbolNames, dropped_calls};
+use everycall_export::shortened_name;
 use everycall_io::say;
 use everycall_patterns::FunctionTable;
 use everycall_symbols::PathMap;
 use everycall_units::{Count, Several};
 use serde_json::json;
 
-use super::{Load, Run, clean, limit, machine, notes};
+use super::{Load, Run, clean, limit, machine, notes, width};
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::failure::Failure;
 use crate::output::{lines, print};
@@ -65,11 +66,14 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     let total = never.len();
     let shown = &never[..limit(arguments).min(total)];
     if arguments.format == TableFormat::Text {
-        let mut rows = vec![["module", "source", "function"].map(str::to_owned)];
+        let mut rows = vec![["function", "module", "source"].map(str::to_owned)];
         rows.extend(shown.iter().map(|function| {
             let module = function.module.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            [clean(&module), clean(function.source.as_deref().unwrap_or("")), clean(&function.name)]
+            [clean(&function.name), clean(&module), clean(function.source.as_deref().unwrap_or(""))]
         }));
+        if let Some(width) = width(arguments) {
+            fit(&mut rows, width);
+        }
         print(&lines(&rows, &[0, 1]))?;
     } else {
         let objects: Vec<_> = shown
@@ -103,6 +107,23 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
         notes::more_rows(total - shown.len());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shortens names to half of the width, and sources to what is left of it: their ends say most.
+fn fit(rows: &mut [[String; 3]], width: usize) {
+    for row in rows.iter_mut() {
+        if row[0].chars().count() > width / 2 {
+            row[0] = shortened_name(&row[0], width / 2);
+        }
+    }
+    let column = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0) + 2;
+    let room = width.saturating_sub(column(0) + column(1)).max(10);
+    for row in rows {
+        let length = row[2].chars().count();
+        if length > room {
+            row[2] = std::iter::once('…').chain(row[2].chars().skip(length + 1 - room)).collect();
+        }
+    }
 }
 
 /// The functions of a module's file; reports why they can't be read.

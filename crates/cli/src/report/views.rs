@@ -171,6 +171,20 @@ pub fn fitted<const N: usize>(lines: &[[String; N]], width: Option<usize>) -> St
 
 /// `--tree`.
 pub fn tree(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> {
+    // Other tools take a function here.
+    if let [function, files @ ..] = arguments.traces.as_slice()
+        && !files.is_empty()
+        && function.components().count() == 1
+        && function.symlink_metadata().is_err()
+    {
+        let (function, file) = (function.display(), files[0].display());
+        return Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "there is no file `{function}`; to see what a function calls: everycall report --tree --function '^{function}$' {file}"
+            ),
+        ));
+    }
     let mut profile = Profile::by(Grouping::Path);
     let runs = load.add_all(&arguments.traces, &mut profile)?;
     let Some(tree) = profile.tree() else { return Ok(ExitCode::SUCCESS) };
@@ -423,6 +437,17 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             format!("no call of `{text}` was recorded from its entry to its exit"),
         ));
     }
+    if times.count() == 1 && arguments.format == TableFormat::Text {
+        let files: Vec<_> = arguments.traces.iter().map(|path| path.display().to_string()).collect();
+        return Err(Failure::new(
+            exit_code::FAILED,
+            format!(
+                "one call of `{text}` was recorded from its entry to its exit, and there is none to compare it with; \
+                what it did: everycall report --callees '{text}' {}",
+                files.join(" ")
+            ),
+        ));
+    }
     let mut parts = parts(&explanation, slow, median);
     parts.sort_by(|one, other| {
         other.more_ns.abs().total_cmp(&one.more_ns.abs()).then_with(|| one.name.cmp(&other.name))
@@ -487,7 +512,9 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
     let limit = arguments.limit.filter(|limit| *limit > 0).unwrap_or(20);
     lines.extend(parts.iter().take(limit).map(|part| {
         let calls = if part.kind == "call" {
-            format!("{:.1} -> {:.1}", part.median_calls, part.slow_calls)
+            // A fraction says something of small numbers only.
+            let digits = usize::from(part.median_calls.max(part.slow_calls) < 1000.0);
+            format!("{:.digits$} -> {:.digits$}", part.median_calls, part.slow_calls)
         } else {
             String::new()
         };

@@ -1,0 +1,201 @@
+//! What `report` says of input that is cut, foreign, mixed or too much.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use everycall_tests::{Mode, Place, everycall, successful};
+use serde_json::Value;
+
+fn report(place: &Place, options: &[&str], files: &[&Path]) -> Output {
+    let mut command = place.command(everycall());
+    command.arg("report").args(options).args(files).output().expect("everycall runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_else(|| panic!("{name} in {value}"))
+}
+
+/// A program whose functions have these names, each of which `main` calls 50 times.
+fn program(place: &Place, name: &str, functions: &[&str]) -> PathBuf {
+    let define = |name: &&str| format!("__attribute__((noinline)) void {name}(void) {{ sink++; }}\n");
+    let call = |name: &&str| format!("{name}(); ");
+    let (defined, called): (String, String) =
+        (functions.iter().map(define).collect(), functions.iter().map(call).collect());
+    let text = format!(
+        "static volatile unsigned sink;\n{defined}int main(void) {{ for (int i = 0; i < 50; i++) {{ {called} }} return 0; }}\n"
+    );
+    place.write(&format!("{name}.c"), &text);
+    place.build(Mode::GCC_NOPS, &["-O2", &format!("{name}.c")], name)
+}
+
+#[test]
+fn files_without_a_common_function_are_told_as_such() {
+    let place = Place::new("input-foreign");
+    // `main` is another function in another source file.
+    let one = place.record(&["-q"], &program(&place, "bakery", &["knead", "bake"]), &[]).file;
+    let two = place.record(&["-q"], &program(&place, "garage", &["drive", "park"]), &[]).file;
+    let output = report(&place, &["-f", "json", "--diff"], &[&one, &two]);
+    assert!(said(&output).contains("no function in common"), "{output:?}");
+    let told = json(&output);
+    assert_eq!(told["common_functions"], 0);
+    for row in told["rows"].as_array().expect("rows") {
+        assert!((number(row, "old_calls") == 0) != (number(row, "new_calls") == 0), "{row}");
+        assert_eq!((&row["is_found"], &row["own_change"]), (&Value::from(false), &Value::Null), "{row}");
+    }
+    let output = report(&place, &["--diff"], &[&one, &one]);
+    assert!(!said(&output).contains("no function in common"), "{output:?}");
+}
+
+#[test]
+fn machines_and_versions_that_differ_are_told() {
+    let place = Place::new("input-mixed");
+    let trace = place.record(&["-q"], &program(&place, "bakery", &["knead", "bake"]), &[]).file;
+    let stored = place.file("here.ecp");
+    successful(place.command(everycall()).args(["merge", "-q", "-o"]).arg(&stored).arg(&trace));
+    let text = std::fs::read_to_string(&stored).expect("the file");
+    let mut whole: Value = serde_json::from_str(&text).expect("JSON");
+    // As another machine would have written it.
+    let mut like = |name: &str, value: &str| {
+        let about = &mut whole["runs"][0]["about"];
+        let before = about[name].as_str().expect("a text").to_owned();
+        about[name] = value.into();
+        let path = place.file("there.ecp");
+        std::fs::write(&path, whole.to_string()).expect("written");
+        whole["runs"][0]["about"][name] = before.clone().into();
+        (path, before)
+    };
+    for (name, value, sentence) in [
+        ("cpu", "Another CPU", "from different machines ("),
+        ("host", "elsewhere", "different machines of one kind"),
+        ("everycall_version", "0.0.1", "different versions of everycall"),
+    ] {
+        let (there, before) = like(name, value);
+        for output in [
+            report(&place, &["--diff"], &[&stored, &there]),
+            report(&place, &["--diff"], &[&trace, &there]),
+            report(&place, &[], &[&trace, &there]),
+        ] {
+            let told = said(&output);
+            assert!(output.status.success() && told.contains(sentence), "{name}: {output:?}");
+            assert!(told.contains(value) && told.contains(&before), "{name}: {told}");
+        }
+    }
+    let same = said(&report(&place, &["--diff"], &[&trace, &stored]));
+    assert!(!same.contains("different"), "{same}");
+}
+
+#[test]
+fn files_of_all_versions_are_read() {
+    let place = Place::new("input-versions");
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/timeline/tests/golden");
+    let mut versions = 0;
+    for file in std::fs::read_dir(golden).expect("the folder") {
+        let file = file.expect("an entry").path();
+        if file.extension().is_none_or(|extension| extension != "ect") {
+            continue;
+        }
+        let told = json(&report(&place, &["-f", "json"], &[&file]));
+        // Each call is a line of `replay`; what was only counted isn't there.
+        let text = successful(place.command(everycall()).args(["replay", "-f", "json"]).arg(&file));
+        let calls = text.lines().filter(|line| {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            line["dur_ns"].is_u64() && line["span"].is_null()
+        });
+        let counted: u64 =
+            told["rows"].as_array().expect("rows").iter().map(|row| number(row, "untimed")).sum();
+        assert_eq!(number(&told, "calls"), calls.count() as u64 + counted, "{}", file.display());
+        versions += 1;
+    }
+    assert!(versions >= 9);
+}
+
+#[test]
+fn of_a_cut_file_the_rest_is_shown_and_the_cut_is_told() {
+    let place = Place::new("input-cut");
+    let trace = place.record(&["-q"], &program(&place, "bakery", &["knead", "bake"]), &[]).file;
+    let bytes = std::fs::read(&trace).expect("the trace");
+    let whole = number(&json(&report(&place, &["-f", "json"], &[&trace])), "calls");
+    let cut = place.file("cut.ect");
+    let mut shown = 0;
+    for sixteenth in 0..16 {
+        std::fs::write(&cut, &bytes[..bytes.len() * sixteenth / 16]).expect("written");
+        let output = report(&place, &["-f", "json"], &[&cut]);
+        let told = said(&output);
+        assert!(told.contains("cut.ect"), "{sixteenth}: {output:?}");
+        if output.status.success() {
+            shown += 1;
+            assert!(number(&json(&output), "calls") <= whole, "{sixteenth}");
+        } else {
+            assert_eq!(output.status.code(), Some(1), "{sixteenth}: {told}");
+        }
+        let output = report(&place, &["--diff"], &[&trace, &cut]);
+        assert!(
+            output.status.code().is_some_and(|code| code <= 1) && said(&output).contains("cut.ect"),
+            "{output:?}"
+        );
+    }
+    assert!(shown > 0);
+}
+
+#[test]
+fn patterns_that_match_nothing_are_answered_with_near_names() {
+    let place = Place::new("input-near");
+    let trace = place.record(&["-q"], &program(&place, "bakery", &["knead_dough", "bake_bread"]), &[]).file;
+    let refused = |options: &[&str]| {
+        let output = report(&place, options, &[&trace]);
+        assert_eq!(output.status.code(), Some(1), "{options:?}: {output:?}");
+        said(&output)
+    };
+    for option in ["--callers", "--callees", "--slowest", "--explain"] {
+        assert!(refused(&[option, "knead_dugh"]).contains("there is knead_dough"), "{option}");
+        assert!(refused(&[option, "quite_another_name"]).contains("lists those that were"), "{option}");
+    }
+    assert!(refused(&["--fail-if", "calls(bake_bred) > 1"]).contains("there is bake_bread"));
+    let output = report(&place, &["--fail-if", "calls(bake_bred) > +1", "--diff"], &[&trace, &trace]);
+    assert!(output.status.code() == Some(1) && said(&output).contains("there is bake_bread"), "{output:?}");
+}
+
+/// More functions than a process has room for: the calls of the others are counted together, none is lost, and none is another's.
+#[test]
+fn where_counters_are_full_the_others_are_counted_together() {
+    const FUNCTIONS: u64 = 17_000;
+    let place = Place::new("input-full");
+    let mut text = "static volatile unsigned sink;\n".to_owned();
+    for function in 0..FUNCTIONS {
+        text += &format!("__attribute__((noinline)) void f{function}(void) {{ sink++; }}\n");
+    }
+    text += "static void (*const all[])(void) = {";
+    (0..FUNCTIONS).for_each(|function| text += &format!("f{function}, "));
+    // Up to seven times each, in turn.
+    text += "};\nint main(void) {
+        for (unsigned f = 0; f < sizeof all / sizeof *all; f++)
+            for (unsigned i = 0; i <= f % 7; i++) all[f]();
+        return 0;
+    }\n";
+    place.write("many.c", &text);
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "many.c"], "many");
+    let mut command = place.command(everycall());
+    let output = command.args(["count", "-f", "json", "--"]).arg(&program).output().expect("it starts");
+    let told = json(&output);
+    let all: u64 = 1 + (0..FUNCTIONS).map(|function| function % 7 + 1).sum::<u64>();
+    let rows = told["rows"].as_array().expect("rows");
+    let others = number(&told["not_in_the_numbers"], "counted_calls_of_unknown_functions");
+    assert_eq!(rows.iter().map(|row| number(row, "calls")).sum::<u64>() + others, all);
+    assert!(others > 0 && rows.len() < FUNCTIONS as usize, "{others} {}", rows.len());
+    for row in rows {
+        let name = row["name"].as_str().expect("a name");
+        let expected =
+            name.strip_prefix('f').map_or(1, |number| number.parse::<u64>().expect("a number") % 7 + 1);
+        assert_eq!(number(row, "calls"), expected, "{name}");
+    }
+    assert!(said(&output).contains("no room to count them apart"), "{}", said(&output));
+}
