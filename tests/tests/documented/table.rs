@@ -33,6 +33,14 @@ pub const STARTS_A_SERVER: &str =
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
+    (
+        "everycall record --states",
+        So("everycall record --states -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '"),
+    ),
+    (
+        "everycall record --states ./app",
+        So("everycall record --states -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
+    ),
     // Building.
     (
         "everycall cc --",
