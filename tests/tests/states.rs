@@ -145,6 +145,44 @@ fn check(said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (u64, Told)>) {
     }
 }
 
+/// `report` has the same times by function.
+fn check_report(file: &Path, told: &BTreeMap<String, (u64, Told)>) {
+    let text = successful(Command::new(everycall()).args(["report", "-f", "json"]).arg(file));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let number = |row: &Value, name: &str| row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}"));
+    let mut all = [0; 2];
+    for row in rows {
+        let name = row["name"].as_str().unwrap();
+        let states = ["running_ns", "runnable_ns", "blocked_ns"].map(|name| number(row, name));
+        let own = ["own_running_ns", "own_runnable_ns", "own_blocked_ns"].map(|name| number(row, name));
+        assert!(states.iter().sum::<u64>() <= number(row, "total_ns"), "{row}");
+        assert!(own.iter().sum::<u64>() <= number(row, "own_ns"), "{row}");
+        let (_, told) = &told[name];
+        for (reported, told) in states.into_iter().zip([told.running(), told.runnable, told.blocked]) {
+            assert!(reported.abs_diff(told) < EDGE, "{row} {told:?}");
+        }
+        if name == "main" {
+            // All else is called by it, or in the other thread.
+            let others: u64 = ["spins", "sleeps", "waits_for_lock", "waits_for_pipe", "is_preempted"]
+                .map(|name| rows.iter().find(|row| row["name"] == name).unwrap())
+                .iter()
+                .map(|row| number(row, "blocked_ns"))
+                .sum();
+            assert_eq!(own[2] + others, states[2], "{row}");
+        } else {
+            assert_eq!(own, states, "{row}");
+        }
+        all[0] += own[0];
+        all[1] += number(row, "own_ns");
+    }
+    let table = successful(Command::new(everycall()).args(["report", "--sort", "blocked"]).arg(file));
+    let most = rows.iter().max_by_key(|row| number(row, "own_blocked_ns")).unwrap();
+    let first = table.lines().nth(1).unwrap_or_default();
+    assert!(first.ends_with(most["name"].as_str().unwrap()), "{table}");
+    assert!(all[0] < all[1], "{all:?}");
+}
+
 fn info(file: &Path) -> Value {
     let text = successful(Command::new(everycall()).args(["info", "-f", "json"]).arg(file));
     serde_json::from_str(&text).unwrap()
@@ -160,7 +198,9 @@ fn every_phase_is_in_its_state() {
         command.args(["record", "-q", "--states"]).args(options).arg("-o").arg(&file).arg("--").arg(&program);
         let said = phases(&successful(&mut command));
         if options.len() < 3 {
-            check(&said, &told(&file));
+            let told = told(&file);
+            check(&said, &told);
+            check_report(&file, &told);
             let states = &info(&file)["states"];
             assert_eq!(states["source"], "perf", "{states}");
             assert!(states["switches"].as_u64().unwrap() > 5 && states["events_lost"] == 0, "{states}");

@@ -62,6 +62,32 @@ pub struct StateTimes {
 }
 
 impl StateTimes {
+    /// All of them, in the order of the fields.
+    #[must_use]
+    pub fn all(&self) -> [u64; 4] {
+        [self.running, self.runnable, self.blocked, self.unknown]
+    }
+
+    /// The same, to be changed.
+    pub fn all_mut(&mut self) -> [&mut u64; 4] {
+        [&mut self.running, &mut self.runnable, &mut self.blocked, &mut self.unknown]
+    }
+
+    /// Adds other times.
+    pub fn add_all(&mut self, other: &StateTimes) {
+        self.all_mut().into_iter().zip(other.all()).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+    }
+
+    /// These times without others.
+    #[must_use]
+    pub fn without(mut self, other: &StateTimes) -> StateTimes {
+        self.all_mut()
+            .into_iter()
+            .zip(other.all())
+            .for_each(|(rest, less)| *rest = rest.saturating_sub(less));
+        self
+    }
+
     /// Adds `time` to that of `state`.
     pub fn add(&mut self, state: ThreadState, time: u64) {
         let sum = match state {

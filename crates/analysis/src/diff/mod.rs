@@ -268,7 +268,13 @@ impl Diff {
         let runs = if is_new { self.new_runs } else { self.old_runs }.max(1) as f64;
         let number = order.number(sums) as f64;
         match order {
-            Order::Calls | Order::OwnTime | Order::TotalTime | Order::Unwound => number / runs,
+            Order::Calls
+            | Order::OwnTime
+            | Order::TotalTime
+            | Order::Unwound
+            | Order::Running
+            | Order::Runnable
+            | Order::Blocked => number / runs,
             _ => number,
         }
     }

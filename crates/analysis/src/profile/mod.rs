@@ -89,11 +89,17 @@ pub enum Order {
     Percentile(u32),
     /// Calls that were unwound.
     Unwound,
+    /// Nanoseconds in the function itself in which its thread was on a CPU.
+    Running,
+    /// Nanoseconds in the function itself in which its thread could have run, and others did.
+    Runnable,
+    /// Nanoseconds in the function itself in which its thread waited.
+    Blocked,
 }
 
 impl Order {
     /// The names of the numbers.
-    pub const NAMED: [(&'static str, Order); 11] = [
+    pub const NAMED: [(&'static str, Order); 14] = [
         ("calls", Order::Calls),
         ("total", Order::TotalTime),
         ("own", Order::OwnTime),
@@ -105,6 +111,9 @@ impl Order {
         ("p99.9", Order::Percentile(9_990)),
         ("max", Order::Max),
         ("throws", Order::Unwound),
+        ("running", Order::Running),
+        ("runnable", Order::Runnable),
+        ("blocked", Order::Blocked),
     ];
 
     /// The number with this name. `self` and `average`, as other tools call them, mean `own` and
@@ -144,6 +153,9 @@ impl Order {
             Order::Max => sums.times.max().unwrap_or(0),
             Order::Percentile(of) => sums.times.percentile(of).unwrap_or(0),
             Order::Unwound => sums.unwound,
+            Order::Running => sums.own_states.running,
+            Order::Runnable => sums.own_states.runnable,
+            Order::Blocked => sums.own_states.blocked,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! The sums of the calls of a function, a thread, a path or another group.
 
-use everycall_timeline::EndKind;
+use everycall_timeline::{EndKind, StateTimes};
 
 use super::sketch::Sketch;
-use super::walk::{EndedCall, WithTail};
+use super::walk::{CallStates, EndedCall, WithTail};
+
+/// Numbers of [`Sums`], without the sketches.
+const NUMBERS: usize = 18;
 
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,10 @@ pub struct Sums {
     /// Upper bound of the time after tail calls into untraced code: until each thread's next event.
     /// Not part of the other times.
     pub untraced_at_most_ns: u64,
+    /// What of `total_ns` the kernel ran the thread, and what not. All zero without thread states.
+    pub total_states: StateTimes,
+    /// The same of `own_ns`.
+    pub own_states: StateTimes,
     /// The durations of the calls whose duration is known: those that aren't truncated and whose
     /// end is known.
     pub times: Sketch,
@@ -81,6 +88,7 @@ impl Sums {
     pub(crate) fn add_tail(&mut self, call: &WithTail, is_outermost: bool) {
         if is_outermost {
             self.total_ns = self.total_ns.saturating_add(call.duration_ns);
+            self.total_states.add_all(&call.states.unwrap_or_default());
         }
         self.at_most += u64::from(call.is_at_most);
         if call.is_truncated {
@@ -110,6 +118,14 @@ impl Sums {
         }
     }
 
+    /// Adds the thread states of a call. `is_outermost` as in [`Sums::add_call`].
+    pub(crate) fn add_states(&mut self, states: &CallStates, is_outermost: bool) {
+        if is_outermost {
+            self.total_states.add_all(&states.total);
+        }
+        self.own_states.add_all(&states.own);
+    }
+
     /// Adds the sums of another run.
     pub fn add(&mut self, other: &Sums) {
         for (sum, more) in self.numbers_mut().into_iter().zip(other.numbers()) {
@@ -120,9 +136,11 @@ impl Sums {
     }
 
     /// All numbers except the sketches, in the order of [`Sums::NAMES`].
-    pub(crate) fn numbers(&self) -> [u64; 10] {
+    pub(crate) fn numbers(&self) -> [u64; NUMBERS] {
         let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
         let untraced_ns = self.untraced_at_most_ns;
+        let [total_running, total_runnable, total_blocked, total_unknown] = self.total_states.all();
+        let [own_running, own_runnable, own_blocked, own_unknown] = self.own_states.all();
         [
             calls,
             unwound,
@@ -134,10 +152,20 @@ impl Sums {
             own_ns,
             untraced_ns,
             self.untimed,
+            total_running,
+            total_runnable,
+            total_blocked,
+            total_unknown,
+            own_running,
+            own_runnable,
+            own_blocked,
+            own_unknown,
         ]
     }
 
-    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 10] {
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; NUMBERS] {
+        let [total_running, total_runnable, total_blocked, total_unknown] = self.total_states.all_mut();
+        let [own_running, own_runnable, own_blocked, own_unknown] = self.own_states.all_mut();
         [
             &mut self.calls,
             &mut self.unwound,
@@ -149,11 +177,19 @@ impl Sums {
             &mut self.own_ns,
             &mut self.untraced_at_most_ns,
             &mut self.untimed,
+            total_running,
+            total_runnable,
+            total_blocked,
+            total_unknown,
+            own_running,
+            own_runnable,
+            own_blocked,
+            own_unknown,
         ]
     }
 
     /// The names of the numbers in machine-readable outputs.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; NUMBERS] = [
         "calls",
         "unwound",
         "truncated",
@@ -164,5 +200,13 @@ impl Sums {
         "own_ns",
         "untraced_at_most_ns",
         "untimed",
+        "running_ns",
+        "runnable_ns",
+        "blocked_ns",
+        "unknown_ns",
+        "own_running_ns",
+        "own_runnable_ns",
+        "own_blocked_ns",
+        "own_unknown_ns",
     ];
 }

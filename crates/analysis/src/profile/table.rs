@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::functions::{FunctionNumber, Functions};
 use super::group::{Grouping, Key};
 use super::sums::Sums;
-use super::walk::{EndedCall, Visitor, WithTail};
+use super::walk::{CallStates, EndedCall, Visitor, WithTail};
 
 /// Index of a group in [`Cells`].
 type Place = u32;
@@ -153,6 +153,12 @@ impl Visitor for Table<'_> {
         };
         self.cells.begin(place);
         self.stack.push(place);
+    }
+
+    fn states(&mut self, states: &CallStates) {
+        let Some(place) = self.stack.last().filter(|_| states.is_shown) else { return };
+        let is_outermost = self.cells.open[*place as usize] == 1 && !states.goes_on;
+        self.cells.all[*place as usize].sums.add_states(states, is_outermost);
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::functions::{FunctionNumber, Functions};
 use super::sums::Sums;
-use super::walk::{EndedCall, Visitor};
+use super::walk::{CallStates, EndedCall, Visitor};
 
 /// Largest number of paths with nodes; calls on other paths are in [`Tree::further`].
 pub const PATHS_MAX: usize = 1 << 18;
@@ -113,6 +113,15 @@ impl Visitor for Tree {
             None => self.further_open += 1,
         }
         self.stack.push(node);
+    }
+
+    fn states(&mut self, states: &CallStates) {
+        let Some(node) = self.stack.last().filter(|_| states.is_shown) else { return };
+        let (sums, open) = match self.nodes.get_mut(*node as usize) {
+            Some(node) => (&mut node.sums, node.open),
+            None => (&mut self.further, self.further_open),
+        };
+        sums.add_states(states, open == 1);
     }
 
     fn end(&mut self, call: &EndedCall) {

@@ -10,7 +10,8 @@ use std::iter::Peekable;
 use everycall_export::{Filter, Source as _, Thread};
 use everycall_symbols::Thunk;
 use everycall_timeline::{
-    Begin, End, EndKind, Gap, GapKind, Mark, MarkKind, TailCall, TimelineEvent, Untraced,
+    Begin, End, EndKind, Gap, GapKind, Mark, MarkKind, StateTimes, TailCall, ThreadStates, TimelineEvent,
+    Untraced,
 };
 
 use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
@@ -50,6 +51,8 @@ pub(crate) struct WithTail {
     /// Whether the end of the jump's target is unknown.
     pub(crate) is_truncated: bool,
     pub(crate) is_shown: bool,
+    /// Its thread states; `None` without any.
+    pub(crate) states: Option<StateTimes>,
 }
 
 impl EndedCall {
@@ -64,6 +67,19 @@ impl EndedCall {
     }
 }
 
+/// The thread states of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CallStates {
+    /// From its begin to its end.
+    pub(crate) total: StateTimes,
+    /// Without its callees.
+    pub(crate) own: StateTimes,
+    /// Whether the call also passes the filter's conditions on times.
+    pub(crate) is_shown: bool,
+    /// Whether it continues in a tail call, and its total isn't known yet.
+    pub(crate) goes_on: bool,
+}
+
 /// Receives the calls. Begins and ends nest within each thread.
 pub(crate) trait Visitor {
     /// The calls of a thread follow.
@@ -73,6 +89,11 @@ pub(crate) trait Visitor {
 
     /// A call begins. `from` is the function whose call jumped to it.
     fn begin(&mut self, function: FunctionNumber, from: Option<FunctionNumber>, functions: &Functions);
+
+    /// The thread states of the innermost call, which ends next. Not called without thread states.
+    fn states(&mut self, states: &CallStates) {
+        let _ = states;
+    }
 
     /// The innermost call ends.
     fn end(&mut self, call: &EndedCall);
@@ -219,6 +240,7 @@ pub(crate) fn walk(
         let mut walker = Walker::new(&window, functions, &mut places, visitor);
         walker.by_name = filter.function.is_some();
         walker.labelled = labelled.map(|calls| calls.into_iter().peekable());
+        walker.states = view.states(index);
         walker.values = values.map(|calls| calls.into_iter().peekable());
         let mut events = view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
         loop {
@@ -252,6 +274,10 @@ struct Walker<'w, P, V> {
     outermost_match: Option<usize>,
     outermost_label: Option<usize>,
     stack: Vec<Open>,
+    states: Option<&'w ThreadStates>,
+    /// With thread states, by open call: those of its callees. Beside the calls, because few traces have
+    /// them.
+    inner_states: Vec<StateTimes>,
     before: Option<Before>,
     pending: Option<Pending>,
     /// The calls that end in the next tail call.
@@ -281,6 +307,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             outermost_match: None,
             outermost_label: None,
             stack: Vec::new(),
+            states: None,
+            inner_states: Vec::new(),
             before: None,
             pending: None,
             jumped: VecDeque::new(),
@@ -334,6 +362,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             self.tell_label(&mut rare);
         }
         self.begins += 1;
+        if self.states.is_some() {
+            self.inner_states.push(StateTimes::default());
+        }
         if is_within {
             let is_of_thunk = rare.as_ref().is_some_and(|rare| rare.thunk.is_some());
             let jumped = begin.tail_call == TailCall::Yes && !is_of_thunk;
@@ -400,6 +431,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             self.untie();
         }
         let Some(open) = self.stack.pop() else { return };
+        let states = if self.states.is_some() { self.states_of(end) } else { None };
         let index = self.stack.len();
         let duration = end.end_ns.saturating_sub(end.start_ns);
         if let Some(around) = self.stack.last_mut() {
@@ -447,6 +479,10 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             self.has_loose_end = true;
         }
         call.goes_on = self.follows_tails && end.how == EndKind::Jumped && call.counts;
+        if let Some(states) = states.filter(|_| suspended_ns == 0) {
+            let (is_shown, goes_on) = (call.is_shown, call.goes_on);
+            self.visitor.states(&CallStates { is_shown, goes_on, ..states });
+        }
         self.visitor.end(&call);
         if call.goes_on {
             self.has_loose_end = true;
@@ -465,6 +501,17 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 self.tell_tail(&first, end_ns, true);
             }
         }
+    }
+
+    /// The thread states of the call that ended.
+    #[cold]
+    fn states_of(&mut self, end: &End) -> Option<CallStates> {
+        let total = self.states?.times(end.start_ns, end.end_ns);
+        let inner = self.inner_states.pop()?;
+        if let Some(around) = self.inner_states.last_mut() {
+            around.add_all(&total);
+        }
+        Some(CallStates { total, own: total.without(&inner), ..CallStates::default() })
     }
 
     /// A call begins after a tail call: takes over the calls that wait for it, if it is the jump's
@@ -509,6 +556,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 is_at_most: call.is_at_most,
                 is_truncated: is_truncated || call.start_cut,
                 is_shown: call.is_shown,
+                states: self.states.map(|states| states.times(call.start_ns, end_ns)),
             },
         );
     }

@@ -21,13 +21,19 @@ pub enum Column {
     TailAtMost,
 }
 
+/// What the thread did in own time.
+const STATES: [Order; 3] = [Order::Running, Order::Runnable, Order::Blocked];
+
 /// All columns in display order, each with its rank: if there isn't enough room, those of the
 /// highest rank are removed first.
-pub const ALL: [(Column, u8); 15] = [
+pub const ALL: [(Column, u8); 18] = [
     (Column::Number(Order::Calls), 0),
     (Column::Number(Order::TotalTime), 0),
     (Column::Number(Order::OwnTime), 0),
     (Column::Percent, 3),
+    (Column::Number(Order::Running), 2),
+    (Column::Number(Order::Runnable), 2),
+    (Column::Number(Order::Blocked), 2),
     (Column::Number(Order::Average), 1),
     (Column::Number(Order::Min), 7),
     (Column::Number(Order::Percentile(5_000)), 4),
@@ -54,7 +60,9 @@ impl Column {
 
     /// Whether it is removed if all of its cells are empty.
     pub fn is_optional(self) -> bool {
-        matches!(self, Column::Number(Order::Unwound) | Column::Truncated | Column::TailAtMost)
+        let is_of_states = matches!(self, Column::Number(order) if STATES.contains(&order));
+        is_of_states
+            || matches!(self, Column::Number(Order::Unwound) | Column::Truncated | Column::TailAtMost)
     }
 
     /// The text of a row's cell; empty if there is no value.
@@ -69,6 +77,10 @@ impl Column {
             {
                 none
             }
+            Column::Number(order) if STATES.contains(&order) => match order.number(sums) {
+                0 => none,
+                ns => Duration { ns }.to_string(),
+            },
             Column::Number(order @ (Order::TotalTime | Order::OwnTime)) => {
                 Duration { ns: order.number(sums) }.to_string()
             }

@@ -1,6 +1,7 @@
 //! All numbers in machine-readable form: CSV and JSON. docs/report.md defines them.
 
 use everycall_analysis::{Key, Notes, Profile, Row, Sums};
+use everycall_timeline::StateTimes;
 use serde_json::{Map, Value, json};
 
 use super::Run;
@@ -33,6 +34,17 @@ pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
     ]);
     all.extend(PERCENTILES.map(|(name, of)| (name, times.percentile(of))));
     all.push(("max_ns", times.max()));
+    // Without thread states, nothing is known.
+    let known = |states: StateTimes, time: u64| (states != StateTimes::default()).then_some(time);
+    let (total, own) = (sums.total_states, sums.own_states);
+    all.extend([
+        ("running_ns", known(total, total.running)),
+        ("runnable_ns", known(total, total.runnable)),
+        ("blocked_ns", known(total, total.blocked)),
+        ("own_running_ns", known(total, own.running)),
+        ("own_runnable_ns", known(total, own.runnable)),
+        ("own_blocked_ns", known(total, own.blocked)),
+    ]);
     all
 }
 
