@@ -205,10 +205,10 @@ pub struct RecordArguments {
     pub budget: Option<String>,
     /// Record when the kernel ran each thread, when it was preempted and when it waited
     ///
-    /// Needs no privileges where `sysctl kernel.perf_event_paranoid` is at most 2. Costs nothing while no thread is
-    /// switched. `everycall info` says what was recorded, and why if nothing was.
-    #[arg(long)]
-    pub states: bool,
+    /// As root, with who woke it. Others need no privileges where `sysctl kernel.perf_event_paranoid` is at most 2. Costs
+    /// nothing while no thread is switched. `everycall info` says what was recorded, and why if nothing was.
+    #[arg(long, value_enum, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "best")]
+    pub states: Option<StateSource>,
     /// Calls are counted and not recorded: `count` asks for it.
     #[arg(skip)]
     pub only_counts: bool,
@@ -230,6 +230,27 @@ pub struct RecordArguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// Where thread states come from.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum StateSource {
+    /// The one that tells most
+    Best,
+    /// An own instance of tracefs: also who woke a thread, and when; for root
+    Tracefs,
+    /// perf_event_open
+    Perf,
+}
+
+impl From<StateSource> for everycall_recorder::StatesFrom {
+    fn from(source: StateSource) -> Self {
+        match source {
+            StateSource::Best => Self::Best,
+            StateSource::Tracefs => Self::Tracefs,
+            StateSource::Perf => Self::Perf,
+        }
+    }
 }
 
 /// Which calls are kept.

@@ -83,7 +83,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
         output: Some(path.to_owned()),
         only_counts: true,
-        states: false,
+        states: None,
         // The rings only receive marks of the program.
         ring_size: Some(64 << 10),
         functions: arguments.functions.clone(),

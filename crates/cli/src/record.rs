@@ -58,7 +58,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         follow: !arguments.no_follow,
         stream,
         unrecorded: unrecorded(&arguments)?,
-        states: arguments.states,
+        states: arguments.states.map(Into::into),
     };
     let (triggers, outcome) = triggers::prepare(&arguments, &output)?.unzip();
     let recorder = Recorder::with_triggers(options, triggers)?;

@@ -36,6 +36,7 @@ mod session;
 mod sys;
 mod tree;
 
+pub use everycall_sched::Choice as StatesFrom;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
 pub use memory::arena::{Arena, MinDuration, Unrecorded};
 pub use memory::capacity::Stream;

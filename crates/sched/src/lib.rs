@@ -2,8 +2,9 @@
 //! processes that the calling thread starts, and of all their descendants.
 //!
 //! ```text
-//! perf    one buffer of the kernel's for each CPU ──┐
-//!                                                   ├─> Store ──> SCHED chunks of the trace file
+//! tracefs   switches and wake-ups (root) ──┐
+//!                                          ├─> Store ──> SCHED chunks of the trace file
+//! perf      switches (no privileges) ──────┘
 //! ```
 //!
 //! Nothing runs in the traced program for it, and nothing is left in the kernel when the recorder ends,
@@ -14,8 +15,10 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod pages;
 mod perf;
 mod store;
+mod tracefs;
 
 use std::os::fd::BorrowedFd;
 
@@ -24,11 +27,30 @@ use everycall_format::sched::{SchedEvent, SchedRecord, clock, source};
 
 use crate::perf::Perf;
 use crate::store::Store;
+use crate::tracefs::Tracefs;
+
+/// Where the events come from.
+#[derive(Debug)]
+enum Source {
+    Tracefs(Box<Tracefs>),
+    Perf(Perf),
+}
+
+/// Which source is to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The one that tells most of those that the kernel allows.
+    Best,
+    /// An instance of tracefs, or none.
+    Tracefs,
+    /// `perf_event_open`, or none.
+    Perf,
+}
 
 /// The scheduling events of a recording.
 #[derive(Debug)]
 pub struct Sched {
-    perf: Option<Perf>,
+    source: Option<Source>,
     store: Store,
     /// What the source can't tell, and why there is no better one.
     text: String,
@@ -41,25 +63,45 @@ impl Sched {
     /// At most `bytes` of events are kept; newer ones overwrite older ones. If the kernel refuses, no
     /// events are recorded, and the chunk says why.
     #[must_use]
-    pub fn of_processes_to_come(bytes: usize) -> Sched {
+    pub fn of_processes_to_come(choice: Choice, bytes: usize) -> Sched {
         let store = Store::new(bytes / SchedEvent::SIZE);
-        let (perf, text) = match Perf::open() {
-            Ok(perf) => (Some(perf), perf::TEXT.to_owned()),
-            Err(text) => (None, text),
-        };
-        Sched { perf, store, text, is_told: false }
+        let mut why = Vec::new();
+        let mut source = None;
+        if choice != Choice::Perf {
+            match Tracefs::open() {
+                Ok(tracefs) => source = Some(Source::Tracefs(Box::new(tracefs))),
+                Err(reason) => why.push(reason),
+            }
+        }
+        if choice != Choice::Tracefs && source.is_none() {
+            match Perf::open() {
+                Ok(perf) => {
+                    source = Some(Source::Perf(perf));
+                    why.insert(0, perf::TEXT.to_owned());
+                }
+                Err(reason) => why.insert(0, reason),
+            }
+        }
+        let text = why.join("; ");
+        Sched { source, store, text, is_told: false }
     }
 
     /// Descriptors that are readable when many events wait for [`Sched::drain`].
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.perf.iter().flat_map(Perf::descriptors)
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        match &self.source {
+            Some(Source::Tracefs(tracefs)) => tracefs.descriptors().collect(),
+            Some(Source::Perf(perf)) => perf.descriptors().collect(),
+            None => Vec::new(),
+        }
     }
 
     /// Takes what the kernel has recorded so far.
     pub fn drain(&mut self) {
-        if let Some(perf) = &mut self.perf {
-            let store = &mut self.store;
-            perf.drain(|event| store.push(event));
+        let store = &mut self.store;
+        match &mut self.source {
+            Some(Source::Tracefs(tracefs)) => tracefs.drain(|event| store.push(event)),
+            Some(Source::Perf(perf)) => perf.drain(|event| store.push(event)),
+            None => {}
         }
     }
 
@@ -72,10 +114,15 @@ impl Sched {
         // It is the same in all chunks.
         let text = if self.is_told { "" } else { &self.text };
         self.is_told = true;
+        let (source, clock) = match &self.source {
+            Some(Source::Tracefs(tracefs)) => (source::TRACEFS, tracefs.clock),
+            Some(Source::Perf(_)) => (source::PERF, clock::MONOTONIC_RAW),
+            None => (source::NONE, clock::MONOTONIC_RAW),
+        };
         let record = SchedRecord {
             record_size: SchedRecord::SIZE as u32,
-            source: if self.perf.is_some() { source::PERF } else { source::NONE },
-            clock: clock::MONOTONIC_RAW,
+            source,
+            clock,
             event_size: SchedEvent::SIZE as u32,
             events: events.len() as u64,
             overwritten,

@@ -24,8 +24,8 @@ use rustix::process::getpid;
 /// switches.
 const BUFFERS: [usize; 2] = [2 << 20, 256 << 10];
 /// What this source can't tell.
-pub const TEXT: &str = "a waiting thread counts as blocked until it runs again: when it was woken, and by whom, \
-    isn't known";
+pub const TEXT: &str = "a waiting thread counts as blocked until it runs again, as this source doesn't tell when it was \
+    woken, and by whom";
 
 /// Numbers of records, flags of them: those of linux/perf_event.h.
 mod record {

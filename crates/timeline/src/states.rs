@@ -16,7 +16,7 @@ pub enum ThreadState {
     Runnable,
     /// It waited.
     Blocked(Wait),
-    /// The kernel's events of this time were lost.
+    /// The kernel's events of this time were lost, or contradict each other.
     Unknown,
 }
 
@@ -162,6 +162,7 @@ pub struct States {
     threads: HashMap<(u32, u32), ThreadStates>,
     switches: u64,
     lost: u64,
+    missing: u64,
 }
 
 impl States {
@@ -194,9 +195,15 @@ impl States {
             if event.kind == kind::WOKEN && !matches!(current, Some(ThreadState::Blocked(_))) {
                 continue;
             }
-            if let Some(span) = open.remove(&key)
+            if let Some(mut span) = open.remove(&key)
                 && span.start < now
             {
+                // Kernels don't tell every switch: one that must have been before this event is missing.
+                let ran = span.state == ThreadState::Running;
+                if (event.kind == kind::ON && ran) || (event.kind == kind::OFF && !ran) {
+                    states.missing += 1;
+                    (span.state, span.woken_by) = (ThreadState::Unknown, None);
+                }
                 threads.entry(key).or_default().push(StateSpan { end: now, ..span });
             }
             if let Some(span) = begun(event, now) {
@@ -224,6 +231,12 @@ impl States {
     #[must_use]
     pub fn switches(&self) -> u64 {
         self.switches
+    }
+
+    /// Switches that the kernel didn't tell, by what it told next.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// Events that the kernel had no room for.
@@ -325,6 +338,21 @@ mod tests {
             [(10, 30, 'R'), (30, 50, 'B'), (50, 60, 'R'), (60, 70, 'R'), (70, 90, 'R'), (90, 99, 'R')]
         );
         assert_eq!(told(&events[..3]), [(10, 30, 'R'), (30, 90, 'B'), (90, u64::MAX, 'R')]);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_unknown() {
+        let events = [
+            event(10, 1, 0, kind::ON, 0),
+            event(20, 1, 0, kind::OFF, BLOCKED),
+            event(30, 1, 0, kind::WOKEN, 2),
+            event(40, 1, 0, kind::OFF, RUNNABLE),
+            event(50, 1, 0, kind::ON, 0),
+            event(60, 1, 1, kind::ON, 0),
+        ];
+        let expected =
+            [(10, 20, 'R'), (20, 30, 'B'), (30, 40, 'U'), (40, 50, 'R'), (50, 60, 'U'), (60, u64::MAX, 'R')];
+        assert_eq!(told(&events), expected);
     }
 
     #[test]

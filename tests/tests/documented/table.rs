@@ -41,6 +41,18 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall record --states ./app",
         So("everycall record --states -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
     ),
+    (
+        "--states=tracefs",
+        So(
+            "everycall record --states=tracefs -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '",
+        ),
+    ),
+    (
+        "--states=perf",
+        So(
+            "everycall record --states=perf -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '",
+        ),
+    ),
     // Building.
     (
         "everycall cc --",

@@ -63,7 +63,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         follow: false,
         stream: None,
         unrecorded: Unrecorded::default(),
-        states: false,
+        states: None,
     };
     let recorder = Recorder::create(options)?;
     // Writes no trace: events that were shown are discarded.

@@ -289,6 +289,7 @@ fn states(report: &Report<'_>) -> Value {
         "text": String::from_utf8_lossy(&sched.text),
         "switches": report.trace.states().map_or(0, States::switches),
         "events_lost": report.trace.states().map_or(0, States::lost),
+        "switches_missing": report.trace.states().map_or(0, States::missing),
         "events_overwritten": sched.overwritten,
     })
 }

@@ -140,6 +140,11 @@ fn states(report: &Report<'_>, sched: &Sched) -> String {
     if lost > 0 {
         states += &format!("; {} events lost, states of that time are unknown", Count(lost));
     }
+    let missing = report.trace.states().map_or(0, States::missing);
+    if missing > 0 {
+        let missing = Several(missing, "switch", "switches");
+        states += &format!("; the kernel didn't tell {missing}, the states before are unknown");
+    }
     if !text.is_empty() {
         states += &format!("; {text}");
     }

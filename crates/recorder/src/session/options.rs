@@ -1,5 +1,7 @@
 //! The options of a recording, and its memory.
 
+use everycall_sched::Choice;
+
 use crate::memory::arena::Unrecorded;
 use crate::memory::capacity::{Capacity, Stream};
 use crate::memory::hub::Hub;
@@ -19,8 +21,8 @@ pub struct Options {
     pub stream: Option<Stream>,
     /// Which calls are counted instead of recorded.
     pub unrecorded: Unrecorded,
-    /// Whether it is recorded when the kernel ran the threads.
-    pub states: bool,
+    /// Whether it is recorded when the kernel ran the threads, and from which source.
+    pub states: Option<Choice>,
 }
 
 /// The memory of a recording whose program hasn't been started.
@@ -30,7 +32,7 @@ pub struct Recorder {
     pub(super) keep: Option<KeepBox>,
     /// Signals that are passed to the keeper.
     pub(super) signals: Vec<i32>,
-    pub(super) states: bool,
+    pub(super) states: Option<Choice>,
 }
 
 /// The keeper of calls.

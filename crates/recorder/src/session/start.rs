@@ -53,7 +53,7 @@ pub fn start_with(
     prepare(&mut command);
     let readings = Readings::begin();
     // The program inherits it from this thread.
-    let sched = states.then(|| Sched::of_processes_to_come(SCHED_MEMORY));
+    let sched = states.map(|choice| Sched::of_processes_to_come(choice, SCHED_MEMORY));
     let (child, signals) =
         Signals::spawn(&mut command, &environment, &wanted).map_err(|source| launch.explain(source))?;
     drop(command);

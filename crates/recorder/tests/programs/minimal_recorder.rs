@@ -21,7 +21,7 @@ fn main() {
         follow: std::env::var_os("NO_FOLLOW").is_none(),
         stream: None,
         unrecorded: Default::default(),
-        states: false,
+        states: None,
     };
     let all = std::env::var_os("WAIT_FOR_ALL").is_some();
     let mut bytes = Vec::new();

@@ -1,0 +1,376 @@
+//! Scheduling events of an instance of tracefs, which has buffers and settings of its own: other tracers
+//! on the machine don't notice it.
+//!
+//! Root makes an instance and removes it at the end; one that a killed recorder left is removed by the
+//! next. Other users need one that root has made for them ([`delegated`]).
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use everycall_format::sched::{SchedEvent, clock, kind, state};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::process::{getpid, getuid};
+use rustix::thread::gettid;
+
+use crate::pages::{self, Entry};
+
+/// Where tracefs is mounted on most machines.
+const MOUNT: &str = "/sys/kernel/tracing";
+/// Instances of recorders begin so; their process id follows.
+const OWN: &str = "everycall.";
+/// KiB of each CPU's buffer: some 15,000 switches.
+const BUFFER_KB: &str = "1024";
+/// A thread, in the flags of clone.
+const CLONE_THREAD: u64 = 0x10000;
+/// Flags of an event: where it happened.
+const HARD_INTERRUPT: u32 = 8;
+const SOFT_INTERRUPT: u32 = 16;
+/// Bytes of a page, at least.
+const PAGE: usize = 1 << 16;
+/// Pages that are read of a CPU at a time: the kernel may write as fast as this reads.
+const PAGES_MAX: usize = 4096;
+
+/// Events that are recorded.
+const EVENTS: [&str; 5] = [
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "sched/sched_wakeup_new",
+    "sched/sched_process_exit",
+    "task/task_newtask",
+];
+
+/// An instance that records.
+#[derive(Debug)]
+pub struct Tracefs {
+    folder: PathBuf,
+    /// Whether it was made by this process.
+    is_own: bool,
+    /// Keeps other recorders from it.
+    _lock: File,
+    cpus: Vec<(u16, File)>,
+    formats: Formats,
+    /// Processes of the threads.
+    tasks: HashMap<u32, u32>,
+    own: u32,
+    /// One of [`clock`].
+    pub clock: u32,
+    page: Vec<u8>,
+}
+
+/// The instance that root has made for a user.
+#[must_use]
+pub fn delegated(uid: u32) -> String {
+    format!("everycall-user-{uid}")
+}
+
+impl Tracefs {
+    /// Begins for what the calling thread starts. `Err` says why it can't.
+    pub fn open() -> Result<Tracefs, String> {
+        let mount = mount()?;
+        let instances = mount.join("instances");
+        let own = getpid().as_raw_nonzero().get().unsigned_abs();
+        remove_orphans(&instances);
+        let made = instances.join(format!("{OWN}{own}"));
+        let given = instances.join(delegated(getuid().as_raw()));
+        let (folder, is_own) = match fs::create_dir(&made) {
+            Ok(()) => (made, true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (made, true),
+            Err(_) if given.join("tracing_on").exists() => (given, false),
+            Err(error) => {
+                return Err(format!("tracefs, which tells that, is for root ({error})"));
+            }
+        };
+        let result = Tracefs::begin(folder.clone(), is_own, own);
+        if result.is_err() && is_own {
+            let _ = fs::remove_dir(&folder);
+        }
+        result.map_err(|error| format!("tracefs, which tells that, can't be used: {error}"))
+    }
+
+    fn begin(folder: PathBuf, is_own: bool, own: u32) -> io::Result<Tracefs> {
+        let lock = File::open(&folder)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| io::Error::other("another recorder of this user has it"))?;
+        let set = |name: &str, value: &str| fs::write(folder.join(name), value);
+        set("tracing_on", "0")?;
+        let clock = if set("trace_clock", "x86-tsc").is_ok() {
+            clock::TICKS
+        } else {
+            set("trace_clock", "mono_raw")?;
+            clock::MONOTONIC_RAW
+        };
+        set("buffer_size_kb", BUFFER_KB)?;
+        set("trace", "")?;
+        // Children of the threads in the list are in it, too.
+        set("options/event-fork", "1")?;
+        set("set_event_pid", &gettid().as_raw_nonzero().to_string())?;
+        let formats = Formats::read(&folder)?;
+        for event in EVENTS {
+            set(&format!("events/{event}/enable"), "1")?;
+        }
+        let mut cpus = Vec::new();
+        for entry in fs::read_dir(folder.join("per_cpu"))? {
+            let entry = entry?;
+            let number = entry.file_name().to_string_lossy().strip_prefix("cpu").and_then(|n| n.parse().ok());
+            let Some(number) = number else { continue };
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            let pipe = entry.path().join("trace_pipe_raw");
+            cpus.push((number, OpenOptions::new().read(true).custom_flags(nonblocking).open(pipe)?));
+        }
+        let tasks = HashMap::from([(gettid().as_raw_nonzero().get().unsigned_abs(), own)]);
+        set("tracing_on", "1")?;
+        Ok(Tracefs { folder, is_own, _lock: lock, cpus, formats, tasks, own, clock, page: vec![0; PAGE] })
+    }
+
+    /// Readable when half a buffer waits.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.cpus.iter().map(|(_, pipe)| pipe.as_fd())
+    }
+
+    /// Gives what was recorded to `take`, by time.
+    pub fn drain(&mut self, mut take: impl FnMut(SchedEvent)) {
+        let mut raw = Vec::new();
+        for (cpu, pipe) in &mut self.cpus {
+            for _ in 0..PAGES_MAX {
+                let Ok(length) = pipe.read(&mut self.page) else { break };
+                let Some(page) = self.page.get(..length).filter(|page| !page.is_empty()) else { break };
+                let mut first = true;
+                pages::read(page, |entry| match entry {
+                    Entry::Missed(count) => {
+                        let other = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+                        raw.push((u64::MAX, *cpu, Found::Lost(other)));
+                    }
+                    Entry::Event(time, payload) => {
+                        if std::mem::take(&mut first)
+                            && let Some(lost @ (u64::MAX, ..)) = raw.last_mut()
+                        {
+                            lost.0 = time;
+                        }
+                        raw.extend(self.formats.event(payload).map(|found| (time, *cpu, found)));
+                    }
+                });
+            }
+        }
+        // A thread is born on one CPU, and runs on another.
+        raw.retain(|(time, ..)| *time != u64::MAX);
+        raw.sort_by_key(|(time, ..)| *time);
+        for (time, cpu, found) in raw {
+            self.told(time, cpu, found).into_iter().flatten().for_each(&mut take);
+        }
+    }
+
+    /// Events of the threads of other processes that this says.
+    fn told(&mut self, time: u64, cpu: u16, found: Found) -> [Option<SchedEvent>; 2] {
+        let event = |of: &Tracefs, tid: u32, kind: u8| {
+            let pid = *of.tasks.get(&tid)?;
+            (pid != of.own).then_some(SchedEvent { time, pid, tid, cpu, kind, ..SchedEvent::default() })
+        };
+        match found {
+            Found::Lost(other) => {
+                [Some(SchedEvent { time, cpu, kind: kind::LOST, other, ..SchedEvent::default() }), None]
+            }
+            Found::Switch { before, state, after } => {
+                let off = event(self, before, kind::OFF).map(|event| SchedEvent { state, ..event });
+                if state == state::DEAD {
+                    self.tasks.remove(&before);
+                }
+                [off, event(self, after, kind::ON)]
+            }
+            Found::Woken { tid, by } => {
+                [event(self, tid, kind::WOKEN).map(|event| SchedEvent { other: by, ..event }), None]
+            }
+            Found::New { tid, parent, is_thread } => {
+                let process = if is_thread { self.tasks.get(&parent).copied().unwrap_or(tid) } else { tid };
+                self.tasks.insert(tid, process);
+                [None, None]
+            }
+            Found::Ended(tid) => [event(self, tid, kind::ENDED), None],
+        }
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        let off = |name: &str| {
+            let _ = fs::write(self.folder.join(name), "0");
+        };
+        off("tracing_on");
+        EVENTS.iter().for_each(|event| off(&format!("events/{event}/enable")));
+        let _ = fs::write(self.folder.join("set_event_pid"), "");
+        // An instance whose pipes are open can't be removed.
+        self.cpus.clear();
+        if self.is_own {
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}
+
+/// Where tracefs is mounted.
+fn mount() -> Result<PathBuf, String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounted = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let path = words.next()?;
+        (words.next()? == "tracefs").then(|| PathBuf::from(path))
+    });
+    let mut mounted: Vec<PathBuf> = mounted.collect();
+    mounted.sort_by_key(|path| path != Path::new(MOUNT));
+    mounted.into_iter().next().ok_or_else(|| {
+        format!("tracefs, which tells that, isn't mounted (`sudo mount -t tracefs tracefs {MOUNT}`)")
+    })
+}
+
+/// Removes instances of recorders that were killed.
+fn remove_orphans(instances: &Path) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_string_lossy().strip_prefix(OWN).and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// What an event says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Switch { before: u32, state: u8, after: u32 },
+    Woken { tid: u32, by: u32 },
+    New { tid: u32, parent: u32, is_thread: bool },
+    Ended(u32),
+    Lost(u32),
+}
+
+/// Where the events' fields are, as the running kernel says.
+#[derive(Clone, Debug, Default)]
+struct Formats {
+    switch: u16,
+    prev_pid: usize,
+    prev_state: usize,
+    next_pid: usize,
+    waking: [u16; 2],
+    woken_pid: usize,
+    exit: u16,
+    exit_pid: usize,
+    new: u16,
+    new_pid: usize,
+    clone_flags: usize,
+}
+
+impl Formats {
+    fn read(folder: &Path) -> io::Result<Formats> {
+        let text = |event: &str| fs::read_to_string(folder.join("events").join(event).join("format"));
+        let [switch, waking, wakeup_new, exit, new] = EVENTS;
+        let (switch, waking, wakeup_new) = (text(switch)?, text(waking)?, text(wakeup_new)?);
+        let (exit, new) = (text(exit)?, text(new)?);
+        let formats = || {
+            Some(Formats {
+                switch: number(&switch)?,
+                prev_pid: offset(&switch, "prev_pid")?,
+                prev_state: offset(&switch, "prev_state")?,
+                next_pid: offset(&switch, "next_pid")?,
+                waking: [number(&waking)?, number(&wakeup_new)?],
+                woken_pid: offset(&waking, "pid").filter(|at| offset(&wakeup_new, "pid") == Some(*at))?,
+                exit: number(&exit)?,
+                exit_pid: offset(&exit, "pid")?,
+                new: number(&new)?,
+                new_pid: offset(&new, "pid")?,
+                clone_flags: offset(&new, "clone_flags")?,
+            })
+        };
+        formats().ok_or_else(|| io::Error::other("this kernel's scheduling events have other fields"))
+    }
+
+    fn event(&self, payload: &[u8]) -> Option<Found> {
+        let word = |at: usize| payload.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+        let long = |at: usize| payload.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let by = word(4)?;
+        let number = word(0)? as u16;
+        if number == self.switch {
+            let (before, after) = (word(self.prev_pid)?, word(self.next_pid)?);
+            return Some(Found::Switch { before, state: state_of(long(self.prev_state)?), after });
+        }
+        if self.waking.contains(&number) {
+            // In an interrupt, the thread that runs has nothing to do with it.
+            let flags = word(0)? >> 16;
+            let by = if flags & (HARD_INTERRUPT | SOFT_INTERRUPT) == 0 { by } else { 0 };
+            return Some(Found::Woken { tid: word(self.woken_pid)?, by });
+        }
+        if number == self.exit {
+            return Some(Found::Ended(word(self.exit_pid)?));
+        }
+        if number == self.new {
+            let is_thread = long(self.clone_flags)? & CLONE_THREAD != 0;
+            return Some(Found::New { tid: word(self.new_pid)?, parent: by, is_thread });
+        }
+        None
+    }
+}
+
+/// The kernel's bits of a state, of which the lowest have the same meaning in all versions.
+fn state_of(bits: u64) -> u8 {
+    match bits & 0xff {
+        0 => state::RUNNABLE,
+        1 => state::SLEEPING,
+        bits if bits & (0x10 | 0x20 | 0x80) != 0 => state::DEAD,
+        bits if bits & (4 | 8) != 0 => state::STOPPED,
+        _ => state::UNINTERRUPTIBLE,
+    }
+}
+
+/// The number of an event, from the text of its format.
+fn number(format: &str) -> Option<u16> {
+    format.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()
+}
+
+/// Where a field is.
+fn offset(format: &str, field: &str) -> Option<usize> {
+    format.lines().find_map(|line| {
+        let (declaration, rest) = line.trim().strip_prefix("field:")?.split_once(';')?;
+        let name = declaration.rsplit([' ', '\t']).next()?;
+        let name = name.split('[').next()?;
+        if name != field {
+            return None;
+        }
+        rest.split(';').find_map(|part| part.trim().strip_prefix("offset:"))?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWITCH: &str = "name: sched_switch\nID: 372\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+        \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n";
+
+    #[test]
+    fn formats() {
+        assert_eq!(number(SWITCH), Some(372));
+        assert_eq!((offset(SWITCH, "prev_pid"), offset(SWITCH, "prev_comm")), (Some(24), Some(8)));
+        assert_eq!((offset(SWITCH, "pid"), number("ID: many")), (None, None));
+    }
+
+    #[test]
+    fn states() {
+        let wanted = [
+            (0, state::RUNNABLE),
+            (0x100, state::RUNNABLE),
+            (1, state::SLEEPING),
+            (2, state::UNINTERRUPTIBLE),
+            (0x402, state::UNINTERRUPTIBLE),
+            (4, state::STOPPED),
+            (8, state::STOPPED),
+            (0x80, state::DEAD),
+        ];
+        for (bits, expected) in wanted {
+            assert_eq!(state_of(bits), expected, "{bits:#x}");
+        }
+    }
+}
