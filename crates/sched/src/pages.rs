@@ -79,7 +79,8 @@ mod tests {
 
     fn page(time: u64, flags: u64, data: &[u32]) -> Vec<u8> {
         let mut page = time.to_le_bytes().to_vec();
-        page.extend((flags | data.len() as u64 * 4).to_le_bytes());
+        let size = data.len() as u64 * 4;
+        page.extend((flags | size).to_le_bytes());
         page.extend(data.iter().flat_map(|word| word.to_le_bytes()));
         page
     }

@@ -42,13 +42,7 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall record --states -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
     ),
     (
-        "--states=tracefs",
-        So(
-            "everycall record --states=tracefs -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '",
-        ),
-    ),
-    (
-        "--states=perf",
+        "everycall record --states=perf ./app",
         So(
             "everycall record --states=perf -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '",
         ),
