@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -323,7 +324,9 @@ fn pages() {
             }
         }
     }
-    // Lanes of thread states and CPUs.
+    // Lanes of thread states and CPUs. Sources are shown from the program's folder.
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/phases.c")).unwrap();
+    place.write("phases.c", &source);
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "phases.c", "-pthread"], "phases");
     let recording = place.record(&["--states"], &program, &[]);
     let (slices, select) = browser::chosen(&shown(&["replay", "--format", "json"], &recording.file));

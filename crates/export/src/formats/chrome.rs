@@ -192,7 +192,6 @@ fn ftrace_text(threads: &[Thread], switches: &Switches) -> String {
         let name = if name.is_empty() { "thread".to_owned() } else { name };
         (thread.map_or(0, |thread| thread.tid), thread.map_or(0, |thread| thread.pid), name)
     };
-    let idle = || (0, 0, "swapper".to_owned());
     let mut text = "# tracer: nop\n#\n".to_owned();
     for (cpu, switch) in all {
         let (seconds, ns) = (switch.at_ns() / 1_000_000_000, switch.at_ns() % 1_000_000_000);
@@ -207,18 +206,20 @@ fn ftrace_text(threads: &[Thread], switches: &Switches) -> String {
                 )
             }
             Switch::On { thread, .. } | Switch::Off { thread, .. } => {
+                // The names by which viewers recognize idle CPUs.
+                let idle = || (0, 0, format!("swapper/{cpu}"));
                 let (before, state, after) = match switch {
                     Switch::Off { state, .. } => (facts(thread), state_letter(state), idle()),
                     _ => (idle(), "R", facts(thread)),
                 };
                 writeln!(
                     text,
-                    "{name}-{tid} ({pid}) {place}: sched_switch: prev_comm={name} prev_pid={tid} prev_prio=120 \
+                    "{name}-{tid} ({process}) {place}: sched_switch: prev_comm={name} prev_pid={tid} prev_prio=120 \
                     prev_state={state} ==> next_comm={} next_pid={} next_prio=120",
                     after.2,
                     after.0,
                     tid = before.0,
-                    pid = before.1,
+                    process = if before.1 == 0 { "-----".to_owned() } else { before.1.to_string() },
                     name = before.2,
                 )
             }

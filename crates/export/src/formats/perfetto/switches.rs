@@ -41,11 +41,12 @@ pub(super) fn put_switches(bytes: &mut Vec<u8>, threads: &[Thread], switches: &S
 
 fn put_event(event: &mut Vec<u8>, threads: &[Thread], switch: &Switch, cpu: u16) {
     let facts = |thread: usize| threads.get(thread).map_or((0, ""), |facts| (facts.tid, facts.name.as_str()));
-    const IDLE: (u32, &str) = (0, "swapper");
+    let idle = format!("swapper/{cpu}");
+    let idle = (0, idle.as_str());
     event.number(field::TIMESTAMP, switch.at_ns());
     let (before, state, after) = match *switch {
-        Switch::On { thread, .. } => (IDLE, 0, facts(thread)),
-        Switch::Off { thread, state, .. } => (facts(thread), state, IDLE),
+        Switch::On { thread, .. } => (idle, 0, facts(thread)),
+        Switch::Off { thread, state, .. } => (facts(thread), state, idle),
         Switch::Woken { thread, by, .. } => {
             let (tid, name) = facts(thread);
             event.number(field::PID, by.into());
