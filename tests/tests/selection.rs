@@ -307,7 +307,7 @@ fn a_session_shows_its_own_calls() {
         // The report doesn't count the change that the session itself makes.
         let pid = standing.pid.to_string();
         let said = done(&place, &["trace", &pid, "red", "--for", "1ms", "-o", "first.ect"]);
-        assert!(said.contains("complete") && !said.contains("changed which"), "{said}");
+        assert!(said.contains("first.ect") && !said.contains("changed which"), "{said}");
         let mut shown = |options: &[&str]| {
             let trace = traced(&place, &mut standing, options);
             ["step", "red", "green", "blue"].map(|name| trace.calls(name))
