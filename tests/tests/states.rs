@@ -114,6 +114,11 @@ fn program(place: &Place) -> PathBuf {
     place.build(Mode::GCC_NOPS, &["-O1", "phases.c", "-pthread"], "phases")
 }
 
+/// The part of the call around the phase, in which results are printed.
+fn around(told: &Told, phase: &Phase) -> u64 {
+    told.duration.saturating_sub(phase.end - phase.begin)
+}
+
 /// What each source must tell.
 fn check(source: &str, said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (u64, Told)>) {
     let all: Vec<&String> = said.keys().collect();
@@ -134,20 +139,20 @@ fn check(source: &str, said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (
         assert!(told.running() + tolerance >= phase.cpu, "{name}: {told:?} {phase:?}");
         if source == "tracefs" {
             // How long it waited for a CPU, by the kernel's count.
-            let tolerance = MILLISECOND + phase.runnable / 20;
+            let tolerance = MILLISECOND + phase.runnable / 20 + around(told, phase);
             assert!(told.runnable.abs_diff(phase.runnable) < tolerance, "{name}: {told:?} {phase:?}");
         }
     }
     let (spins, _) = of("spins");
-    assert!(spins.running() + EDGE >= 5 * MILLISECOND && spins.blocked < MILLISECOND, "{spins:?}");
+    assert!(spins.running() + EDGE >= 5 * MILLISECOND, "{spins:?}");
     let (sleeps, _) = of("sleeps");
     assert!(sleeps.blocked + EDGE >= 20 * MILLISECOND, "{sleeps:?}");
     // By a timer.
     assert_eq!(sleeps.woken_by, 0, "{sleeps:?}");
     let (preempted, counted) = of("is_preempted");
-    assert!(preempted.runnable >= 5 * MILLISECOND && preempted.blocked < MILLISECOND, "{preempted:?}");
+    assert!(preempted.runnable >= 5 * MILLISECOND, "{preempted:?}");
     // What it waited for a CPU, by the kernel's count.
-    let tolerance = MILLISECOND + counted.runnable / 20;
+    let tolerance = MILLISECOND + counted.runnable / 20 + around(preempted, counted);
     assert!(preempted.runnable.abs_diff(counted.runnable) < tolerance, "{preempted:?} {counted:?}");
     // Until the other thread let go.
     for (waits, ends) in [("waits_for_lock", "holds_lock"), ("waits_for_pipe", "fills_pipe")] {
