@@ -181,6 +181,7 @@ int main(int argc, char **argv)
     }
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
+    action.sa_flags = SA_RESTART; /* of the journal's `write` */
     sigaction(SIGALRM, &action, 0);
     pthread_key_create(&key, at_thread_end);
     conversions();

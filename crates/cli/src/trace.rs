@@ -107,8 +107,7 @@ impl Session<'_> {
         let sets =
             self.program.tables().and_then(|mut tables| Sets::new(patterns, within, &mut tables, true));
         let Some(sets) = sets.ok().filter(|sets| sets.recorded != self.sets.recorded) else { return Ok(()) };
-        let opened = self.control.open(&self.name, &sets.recorded);
-        match opened.and_then(|_| self.control.activate()) {
+        match self.control.open(&self.name, &sets.recorded) {
             Ok(_) => {
                 self.sets = sets;
                 self.activations += 1;

@@ -61,7 +61,8 @@ pub mod operation {
     /// Replaces the base selection with the set that follows, or with all functions if none
     /// follows.
     pub const SET: u32 = 2;
-    /// Opens the connection's session, which isn't active yet, with the set that follows.
+    /// Opens the connection's session, which isn't active yet, with the set that follows. If the
+    /// connection has a session already, that one gets the set, and stays active if it is.
     pub const OPEN: u32 = 3;
     /// Activates the connection's session. The reply comes when the session's sites are on.
     pub const ACTIVATE: u32 = 4;

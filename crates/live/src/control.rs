@@ -186,7 +186,8 @@ impl Control {
         self.ask(operation::SET, on.into(), "", set).map(|(reply, _)| reply)
     }
 
-    /// Makes `set` this connection's session. It isn't active yet.
+    /// Makes `set` this connection's session. It isn't active yet; a session that the connection
+    /// has already gets the set and stays as it is, without a gap.
     ///
     /// # Errors
     ///

@@ -280,7 +280,13 @@ impl Server<'_> {
             return status::BAD_SET;
         };
         let was_active = self.locked(|| {
-            let was_active = selection::session(place).is_some_and(Selection::is_active);
+            let active = selection::session(place).filter(|old| old.is_active());
+            // Were it off until the next request, the calls of that time would be lost.
+            if let Some(old) = active {
+                new.activate();
+                new.since.store(old.since.load(Relaxed), Relaxed);
+            }
+            let was_active = active.is_some();
             selection::set_session(place, Some(new));
             selection::note_sessions();
             was_active
@@ -318,7 +324,9 @@ impl Server<'_> {
         }
         self.change();
         self.locked(|| {
-            if let Some(session) = selection::session(place) {
+            if let Some(session) = selection::session(place)
+                && session.since.load(Relaxed) == 0
+            {
                 session.since.store(everycall_hooks::ticks(), Relaxed);
             }
         });
