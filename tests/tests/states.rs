@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everycall_tests::{Mode, Place, everycall, successful, wait};
 use serde_json::Value;
@@ -218,21 +219,30 @@ fn info(file: &Path) -> Value {
 struct TraceFs {
     place: PathBuf,
     is_ours: bool,
+    /// One test at a time: the mount ends with the test that has made it.
+    _turn: MutexGuard<'static, ()>,
 }
+
+static TURN: Mutex<()> = Mutex::new(());
 
 impl TraceFs {
     fn find(place: &Place) -> Option<TraceFs> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let mounted = mounts.lines().find(|line| line.split(' ').nth(2) == Some("tracefs"));
         if let Some(path) = mounted.and_then(|line| line.split(' ').nth(1)) {
             let place = PathBuf::from(path);
             let is_allowed = std::fs::read_dir(place.join("instances")).is_ok();
-            return is_allowed.then_some(TraceFs { place, is_ours: false });
+            return is_allowed.then_some(TraceFs { place, is_ours: false, _turn: turn });
         }
         let place = place.file("tracefs");
         std::fs::create_dir(&place).unwrap();
         let mount = Command::new("mount").args(["-t", "tracefs", "tracefs"]).arg(&place).output();
-        mount.is_ok_and(|mount| mount.status.success()).then_some(TraceFs { place, is_ours: true })
+        mount.is_ok_and(|mount| mount.status.success()).then_some(TraceFs {
+            place,
+            is_ours: true,
+            _turn: turn,
+        })
     }
 
     fn has_instance_of(&self, pid: u32) -> bool {
@@ -321,8 +331,8 @@ fn without_privileges() {
         return;
     }
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-    let output = as_nobody(&place, &program);
-    let file = place.file("nobody/a.ect");
+    let output = as_user(&place, &program, "65534", "perf");
+    let file = place.file("65534/a.ect");
     if paranoid.trim().parse::<i32>().is_ok_and(|level| level <= 2) {
         check("perf", &phases(&output), &told(&file));
     } else {
@@ -331,18 +341,71 @@ fn without_privileges() {
     }
 }
 
-fn as_nobody(place: &Place, program: &Path) -> String {
-    let folder = place.file("nobody");
-    std::fs::create_dir(&folder).unwrap();
-    // Everything is copied to where `nobody` can read it.
-    for (from, to) in [(everycall(), "everycall"), (program, "phases")] {
-        std::fs::copy(from, folder.join(to)).unwrap();
+fn as_user(place: &Place, program: &Path, uid: &str, source: &str) -> String {
+    let folder = place.file(uid);
+    if !folder.exists() {
+        std::fs::create_dir(&folder).unwrap();
+        // Everything is copied to where the user can read it.
+        for (from, to) in [(everycall(), "everycall"), (program, "phases")] {
+            std::fs::copy(from, folder.join(to)).unwrap();
+        }
+        successful(Command::new("chown").args(["-R", uid]).arg(&folder));
     }
-    successful(Command::new("chown").args(["-R", "65534"]).arg(&folder));
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--clear-groups", "env", "-C"]).arg(&folder);
+    command.args([&format!("--reuid={uid}"), "--clear-groups", "env", "-C"]).arg(&folder);
     command.arg(format!("XDG_CACHE_HOME={}", folder.display()));
-    successful(command.args(["./everycall", "record", "-q", "--states", "-o", "a.ect", "--", "./phases"]))
+    command.args(["./everycall", "record", "-q", &format!("--states={source}")]);
+    successful(command.args(["-o", "a.ect", "--", "./phases"]))
+}
+
+/// With an instance of tracefs that root has made for the user.
+#[test]
+fn root_gives_a_user_access() {
+    // No user of most machines, and another one in each run.
+    let uid = (2_000_000_000 + std::process::id()).to_string();
+    let place = Place::new("states-delegated");
+    let program = program(&place);
+    let mut give = Command::new(everycall());
+    give.args(["setup-tracefs", "--user", &uid]);
+    let Some(tracefs) = TraceFs::find(&place) else {
+        let output = give.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("only root") || said.contains("can't be m"), "{said}");
+        return;
+    };
+    let folder = PathBuf::from(format!("/run/everycall/tracefs-{uid}"));
+    let instance = tracefs.place.join(format!("instances/everycall-user-{uid}"));
+    // The second time, it is there already.
+    for _ in 0..2 {
+        successful(&mut give);
+        assert!(folder.join("tracing_on").exists() && instance.exists());
+    }
+    // No more than a recorder needs.
+    let owner =
+        |name: &str| std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(folder.join(name)).unwrap());
+    assert_eq!((owner("set_event_pid").to_string(), owner("current_tracer")), (uid.clone(), 0));
+    let file = place.file(&uid).join("a.ect");
+    let is_whole = (0..30).any(|_| {
+        let said = phases(&as_user(&place, &program, &uid, "tracefs"));
+        let states = info(&file)["states"].clone();
+        assert_eq!(states["source"], "tracefs", "{states}");
+        let is_whole = states["switches_missing"] == 0;
+        if is_whole {
+            check("tracefs", &said, &told(&file));
+        }
+        is_whole
+    });
+    assert!(is_whole);
+    let is_on = std::fs::read_to_string(folder.join("tracing_on")).unwrap();
+    assert_eq!(is_on.trim(), "0");
+    successful(Command::new(everycall()).args(["setup-tracefs", "--undo", "--user", &uid]));
+    assert!(!folder.exists() && !instance.exists());
+    let again = Command::new(everycall()).args(["setup-tracefs", "--undo", "--user", &uid]).output().unwrap();
+    assert!(String::from_utf8(again.stderr).unwrap().contains("had no instance"));
+    let unknown =
+        Command::new(everycall()).args(["setup-tracefs", "--user", "no such user"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(2));
 }
 
 #[test]

@@ -138,6 +138,11 @@ pub enum Verb {
     Merge(MergeArguments),
     /// Write a trace for a viewer
     Export(ExportArguments),
+    /// As root, let a user record thread states with all details (`record --states`)
+    ///
+    /// The user gets an instance of tracefs, with the files that `record` needs, until the machine is
+    /// restarted. Its events name all threads of the machine. docs/states.md has more.
+    SetupTracefs(SetupTracefsArguments),
     /// Print a manual page, or install all of them
     ///
     /// `everycall man --install ~/.local/share/man` writes the pages of all verbs; then `man
@@ -620,6 +625,17 @@ pub struct ManArguments {
     /// Write all pages into the folder man1 below this one
     #[arg(long, value_name = "FOLDER")]
     pub install: Option<PathBuf>,
+}
+
+/// `setup-tracefs`.
+#[derive(Debug, Args)]
+pub struct SetupTracefsArguments {
+    /// User, by name or number
+    #[arg(long)]
+    pub user: String,
+    /// Take it back
+    #[arg(long)]
+    pub undo: bool,
 }
 
 /// `completions`.

@@ -44,6 +44,7 @@ mod replay;
 mod report;
 mod resolve;
 mod rotation;
+mod setup_tracefs;
 mod snapshot;
 mod source_notes;
 mod trace;
@@ -143,6 +144,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Report(arguments) => report::run(*arguments),
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Export(arguments) => export::run(arguments),
+        Verb::SetupTracefs(arguments) => setup_tracefs::run(&arguments),
         Verb::Man(arguments) => manual::man(&arguments),
         Verb::Completions(arguments) => manual::completions(&arguments),
         Verb::Integrate { folder } => integrate(&folder),

@@ -15,6 +15,7 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+pub mod delegated;
 mod pages;
 mod perf;
 mod store;

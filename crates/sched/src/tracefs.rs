@@ -2,7 +2,7 @@
 //! on the machine don't notice it.
 //!
 //! Root makes an instance and removes it at the end; one that a killed recorder left is removed by the
-//! next. Other users need one that root has made for them ([`delegated`]).
+//! next. Other users need one that root has made for them ([`crate::delegated`]).
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,11 +19,13 @@ use rustix::thread::gettid;
 use crate::pages::{self, Entry};
 
 /// Where tracefs is mounted on most machines.
-const MOUNT: &str = "/sys/kernel/tracing";
+pub(crate) const MOUNT: &str = "/sys/kernel/tracing";
 /// Instances of recorders begin so; their process id follows.
 const OWN: &str = "everycall.";
 /// KiB of each CPU's buffer: some 15,000 switches.
 const BUFFER_KB: &str = "1024";
+/// The same, while nobody records.
+const UNUSED_KB: &str = "4";
 /// A thread, in the flags of clone.
 const CLONE_THREAD: u64 = 0x10000;
 /// Flags of an event: where it happened.
@@ -35,7 +37,7 @@ const PAGE: usize = 1 << 16;
 const PAGES_MAX: usize = 4096;
 
 /// Events that are recorded.
-const EVENTS: [&str; 5] = [
+pub(crate) const EVENTS: [&str; 5] = [
     "sched/sched_switch",
     "sched/sched_waking",
     "sched/sched_wakeup_new",
@@ -61,29 +63,13 @@ pub struct Tracefs {
     page: Vec<u8>,
 }
 
-/// The instance that root has made for a user.
-#[must_use]
-pub fn delegated(uid: u32) -> String {
-    format!("everycall-user-{uid}")
-}
-
 impl Tracefs {
     /// Begins for what the calling thread starts. `Err` says why it can't.
     pub fn open() -> Result<Tracefs, String> {
-        let mount = mount()?;
-        let instances = mount.join("instances");
         let own = getpid().as_raw_nonzero().get().unsigned_abs();
-        remove_orphans(&instances);
-        let made = instances.join(format!("{OWN}{own}"));
-        let given = instances.join(delegated(getuid().as_raw()));
-        let (folder, is_own) = match fs::create_dir(&made) {
-            Ok(()) => (made, true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (made, true),
-            Err(_) if given.join("tracing_on").exists() => (given, false),
-            Err(error) => {
-                return Err(format!("tracefs, which tells that, is for root ({error})"));
-            }
-        };
+        let given = given(getuid().as_raw());
+        let (folder, is_own) =
+            if given.join("tracing_on").exists() { (given, false) } else { (make(own)?, true) };
         let result = Tracefs::begin(folder.clone(), is_own, own);
         if result.is_err() && is_own {
             let _ = fs::remove_dir(&folder);
@@ -201,6 +187,10 @@ impl Drop for Tracefs {
         off("tracing_on");
         EVENTS.iter().for_each(|event| off(&format!("events/{event}/enable")));
         let _ = fs::write(self.folder.join("set_event_pid"), "");
+        if !self.is_own {
+            // It stays, and its memory would.
+            let _ = fs::write(self.folder.join("buffer_size_kb"), UNUSED_KB);
+        }
         // An instance whose pipes are open can't be removed.
         self.cpus.clear();
         if self.is_own {
@@ -209,19 +199,41 @@ impl Drop for Tracefs {
     }
 }
 
-/// Where tracefs is mounted.
-fn mount() -> Result<PathBuf, String> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+/// Makes an instance for this process.
+fn make(own: u32) -> Result<PathBuf, String> {
+    let root = mounted().ok_or_else(|| {
+        format!("tracefs, which tells that, isn't mounted (`sudo mount -t tracefs tracefs {MOUNT}`)")
+    })?;
+    let instances = root.join("instances");
+    remove_orphans(&instances);
+    let folder = instances.join(format!("{OWN}{own}"));
+    match fs::create_dir(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(format!(
+            "tracefs, which tells that, is for root, and for whom root gives access (`sudo everycall setup-tracefs --user {}`) ({error})",
+            getuid().as_raw()
+        )),
+        _ => Ok(folder),
+    }
+}
+
+/// The folder of the instance that root gives a user.
+pub(crate) fn given(uid: u32) -> PathBuf {
+    PathBuf::from(format!("/run/everycall/tracefs-{uid}"))
+}
+
+/// Where tracefs is mounted, as a whole.
+pub(crate) fn mounted() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounted = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let path = words.next()?;
-        (words.next()? == "tracefs").then(|| PathBuf::from(path))
+        let (place, kind) = line.split_once(" - ")?;
+        let mut words = place.split(' ').skip(3);
+        // A part of it is bound elsewhere for a user.
+        let (part, path) = (words.next()?, words.next()?);
+        (kind.starts_with("tracefs ") && part == "/").then(|| PathBuf::from(path))
     });
     let mut mounted: Vec<PathBuf> = mounted.collect();
     mounted.sort_by_key(|path| path != Path::new(MOUNT));
-    mounted.into_iter().next().ok_or_else(|| {
-        format!("tracefs, which tells that, isn't mounted (`sudo mount -t tracefs tracefs {MOUNT}`)")
-    })
+    mounted.into_iter().next()
 }
 
 /// Removes instances of recorders that were killed.

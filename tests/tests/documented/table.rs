@@ -41,6 +41,15 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall record --states ./app",
         So("everycall record --states -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
     ),
+    // What they do is tested in states.rs: they need root, and change the machine.
+    (
+        "sudo everycall setup-tracefs --user alice",
+        So("everycall setup-tracefs --user 'no user' 2>&1 | grep -qE 'no user|only root'"),
+    ),
+    (
+        "sudo everycall setup-tracefs --user alice --undo",
+        So("everycall setup-tracefs --user 'no user' --undo 2>&1 | grep -qE 'no user|only root'"),
+    ),
     (
         "everycall record --states=perf ./app",
         So(

@@ -1,0 +1,189 @@
+//! An instance of tracefs that root makes for a user, who can then record scheduling events without
+//! privileges.
+//!
+//! The user gets the files that a recorder needs, and no others: with all of an instance's files, one
+//! could trace every function of the kernel, and slow the machine down. `/sys/kernel/tracing` stays
+//! closed: the instance is bound to a folder of its own.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Uid, User};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
+
+use crate::tracefs::{EVENTS, MOUNT, given, mounted};
+
+/// The name of a user's instance.
+fn name(uid: u32) -> String {
+    format!("everycall-user-{uid}")
+}
+
+/// Why an instance can't be given, or taken back.
+#[derive(Debug)]
+pub enum Error {
+    /// Only root may do it.
+    NotRoot,
+    /// There is no such user.
+    NoUser,
+    /// The kernel refuses: what, and why.
+    Refused(String, io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NotRoot => f.write_str("only root may give access to the kernel's scheduling events"),
+            Error::NoUser => f.write_str("there is no such user"),
+            Error::Refused(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Gives `user` (a name or a number) an instance, until the machine is restarted. Does nothing if
+/// there is one already. Returns its folder.
+///
+/// # Errors
+///
+/// The caller isn't root, the user is unknown, or the kernel refuses.
+pub fn give(user: &str) -> Result<PathBuf, Error> {
+    let uid = known(user)?;
+    let folder = given(uid);
+    if is_given(&folder) {
+        return Ok(folder);
+    }
+    let root = match mounted() {
+        Some(root) => root,
+        None => {
+            mount("tracefs", MOUNT, "tracefs", MountFlags::empty(), None)
+                .map_err(|error| refused("tracefs can't be mounted", error.into()))?;
+            PathBuf::from(MOUNT)
+        }
+    };
+    let instance = root.join("instances").join(name(uid));
+    let made = make(&instance, &folder, uid);
+    if made.is_err() {
+        let _ = take(&root, &folder, uid);
+    }
+    made.map(|()| folder)
+}
+
+/// Takes back what [`give`] gave. Returns whether there was anything.
+///
+/// # Errors
+///
+/// The same.
+pub fn take_back(user: &str) -> Result<bool, Error> {
+    let uid = known(user)?;
+    let folder = given(uid);
+    let Some(root) = mounted() else { return Ok(false) };
+    let was_given = folder.exists() || root.join("instances").join(name(uid)).exists();
+    if was_given {
+        take(&root, &folder, uid)?;
+    }
+    Ok(was_given)
+}
+
+/// Whether a user's instance is there.
+fn is_given(folder: &Path) -> bool {
+    folder.join("tracing_on").exists()
+}
+
+fn refused(what: &str, error: io::Error) -> Error {
+    Error::Refused(what.to_owned(), error)
+}
+
+/// The user's number, if the caller may act for it.
+fn known(user: &str) -> Result<u32, Error> {
+    if !Uid::effective().is_root() {
+        return Err(Error::NotRoot);
+    }
+    if let Ok(uid) = user.parse() {
+        return Ok(uid);
+    }
+    User::from_name(user).ok().flatten().map(|user| user.uid.as_raw()).ok_or(Error::NoUser)
+}
+
+fn make(instance: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
+    let at = |path: &Path| format!("{} can't be made", path.display());
+    match fs::create_dir(instance) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(refused(&at(instance), error));
+        }
+        _ => {}
+    }
+    for path in paths(instance) {
+        let path = path.map_err(|error| refused(&at(instance), error))?;
+        chown(&path, Some(uid), None)
+            .map_err(|error| refused(&format!("{} can't be given to the user", path.display()), error))?;
+    }
+    let make = || {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o755).create(folder)?;
+        mount_bind(instance, folder).map_err(io::Error::from)
+    };
+    make().map_err(|error| refused(&at(folder), error))
+}
+
+/// What a recorder uses of an instance: the instance first.
+fn paths(instance: &Path) -> impl Iterator<Item = io::Result<PathBuf>> {
+    const FILES: [&str; 7] = [
+        "tracing_on",
+        "trace_clock",
+        "buffer_size_kb",
+        "trace",
+        "options",
+        "options/event-fork",
+        "set_event_pid",
+    ];
+    let mut all = vec![Ok(instance.to_owned())];
+    all.extend(FILES.iter().map(|name| Ok(instance.join(name))));
+    all.extend(["events", "events/sched", "events/task"].map(|name| Ok(instance.join(name))));
+    for event in EVENTS {
+        let event = instance.join("events").join(event);
+        all.extend([Ok(event.join("enable")), Ok(event.join("format")), Ok(event)]);
+    }
+    let cpus = instance.join("per_cpu");
+    match fs::read_dir(&cpus) {
+        Ok(entries) => {
+            for entry in entries {
+                let path = entry.map(|entry| entry.path());
+                if let Ok(path) = &path {
+                    all.push(Ok(path.join("trace_pipe_raw")));
+                }
+                all.push(path);
+            }
+            all.push(Ok(cpus));
+        }
+        Err(error) => all.push(Err(error)),
+    }
+    all.into_iter()
+}
+
+fn take(root: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
+    if is_given(folder) {
+        unmount(folder, UnmountFlags::DETACH)
+            .map_err(|error| refused(&format!("{} can't be unmounted", folder.display()), error.into()))?;
+    }
+    let _ = fs::remove_dir(folder);
+    // Empty only if no other user has one.
+    let _ = folder.parent().map(fs::remove_dir);
+    let instance = root.join("instances").join(name(uid));
+    match fs::remove_dir(&instance) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(refused(
+            &format!(
+                "{} can't be removed: a recorder uses it now. End it, and try again",
+                instance.display()
+            ),
+            error,
+        )),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(refused(&format!("{} can't be removed", instance.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
