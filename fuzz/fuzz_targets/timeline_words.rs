@@ -66,6 +66,7 @@ fuzz_target!(|bytes: &[u8]| {
         orphan_exits: 0,
         lost_busy: 0,
         deep: 0,
+        dropped: 0,
     };
     let snapshot = Snapshot {
         process: 0,

@@ -7,16 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use everycall_tests::abi::{Dialect, PROBE_ASSEMBLY, PROBE_BROKEN, PROBE_C, generate};
-use everycall_tests::{Mode, Place, TraceView, everycall, successful};
+use everycall_tests::{Mode, Place, TraceView, everycall, is_full, successful};
 
 /// Where the generator's random numbers begin.
 const SEED: u64 = 7;
 /// Rings of the smallest size: the slow path at every few hundred events.
 const RING_SIZE_MIN: &str = "64K";
-
-fn is_full() -> bool {
-    std::env::var_os("EVERYCALL_FULL").is_some_and(|value| value == "1")
-}
 
 /// Runs jobs on all processors.
 fn in_parallel<T: Send>(jobs: Vec<T>, run: impl Fn(T) + Sync) {

@@ -57,8 +57,12 @@ fn what_costs_too_much_goes_off_and_on_again_when_the_load_falls() {
         let mut standing = Standing::start(command.arg(&program)).find_traced();
         wait_until(&place, &standing, "hot is off", |info| is_off(info, "hot"));
         standing.go_on();
+        // It may go off again, as it costs much of the little that the program does.
         wait_until(&place, &standing, "hot is on again", |info| {
-            said_of(info, "hot").is_some_and(|hot| hot["off_at_end"] == false)
+            let is_once_on = |hot: Value| {
+                hot["off_at_end"] == false || hot["off_ns"].as_array().is_some_and(|times| times.len() > 1)
+            };
+            said_of(info, "hot").is_some_and(is_once_on)
         });
         let (status, printed) = standing.end();
         assert!(status.success() && printed.ends_with("right\n"), "{}: {printed}", mode.label());

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use everycall_tests::{Mode, Place, Recording, Tally, successful};
+use everycall_tests::{Mode, Place, Recording, Tally, is_full, successful};
 
 /// Calls of [`everycall_tests::programs`]' `builds.cpp`: function, entries, exits.
 const CALLS: [(&str, u64, u64); 5] = [
@@ -36,10 +36,6 @@ const OPTIONS: [&[&str]; 17] = [
     &["-O2", "-fstack-clash-protection"],
     &["-O2", "-march=native"],
 ];
-
-fn is_full() -> bool {
-    std::env::var_os("EVERYCALL_FULL").is_some()
-}
 
 /// Whether the compiler can do it without us: clang's sanitizers are in a package of their own.
 fn is_possible(place: &Place, mode: Mode, options: &[&str]) -> bool {

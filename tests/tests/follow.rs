@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -378,6 +379,11 @@ fn a_killed_programs_last_calls_are_shown() {
         Command::new(&program).arg("alone").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
     let mut input = child.stdin.take().unwrap();
+    // It is loaded, and its calls can be followed.
+    let mut ready = String::new();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    said.read_line(&mut ready).unwrap();
+    assert_eq!(ready, "ready\n");
     let output = File::create(place.path().join("out.txt")).unwrap();
     let errors = File::create(place.path().join("err.txt")).unwrap();
     let mut follow = Command::new(everycall())
@@ -390,6 +396,7 @@ fn a_killed_programs_last_calls_are_shown() {
     let read = |name: &str| std::fs::read_to_string(place.path().join(name)).unwrap();
     wait::until("a call that waits", || {
         use std::io::Write as _;
+        assert!(follow.try_wait().unwrap().is_none(), "{}", read("err.txt"));
         let _ = input.write_all(b"\n");
         std::thread::sleep(Duration::from_millis(20));
         let text = read("out.txt");

@@ -19,7 +19,7 @@ use everycall_tests::workloads::{Build, Linkage, Workload};
 use everycall_tests::{Mode, Place, everycall};
 
 /// Kills of one program by default.
-const COUNT: u32 = 6;
+const COUNT: u32 = 4;
 /// The latest moment after the start.
 const LATEST_MS: u64 = 400;
 /// The longest time that a program takes to be ended by the kernel.

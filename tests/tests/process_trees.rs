@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use everycall_reader::{Ending, Origin, Process};
-use everycall_tests::{Mode, Place, Recording, Tally, ThreadTrace, TraceView, wait};
+use everycall_tests::{Mode, Place, Recording, Tally, ThreadTrace, TraceView, is_full, wait};
 
 const MODES: [Mode; 3] = [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
 
@@ -307,7 +307,7 @@ fn a_childs_first_event_needs_little_stack() {
 /// Every child has its own calls, its parent has its own, and no process hangs.
 #[test]
 fn thousands_of_forks() {
-    let full = std::env::var_os("EVERYCALL_FULL").is_some();
+    let full = is_full();
     let children = if full { 10_000 } else { 300 };
     let place = Place::new("storm");
     let count = children.to_string();

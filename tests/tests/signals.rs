@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everycall_tests::{Mode, Place, Recording, Tally};
+use everycall_tests::{Mode, Place, Recording, Tally, is_full};
 
 /// Modes with hooks of their own: sites share `fentry`'s.
 const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
@@ -100,7 +100,7 @@ fn a_signal_after_every_instruction_of_a_hook() {
 #[test]
 fn a_signal_anywhere_in_the_slow_path() {
     let place = Place::new("step-slow");
-    let stride = if std::env::var_os("EVERYCALL_FULL").is_some() { "13" } else { "211" };
+    let stride = if is_full() { "13" } else { "211" };
     for mode in MODES {
         let program = stepper(&place, mode);
         let slow = address_of(&program, "everycall_slow_common");
@@ -124,7 +124,7 @@ fn a_signal_anywhere_in_the_slow_path() {
 #[test]
 fn killed_after_every_instruction_of_a_hook() {
     let place = Place::new("step-kill");
-    let stride = if std::env::var_os("EVERYCALL_FULL").is_some() { 1 } else { 7 };
+    let stride = if is_full() { 1 } else { 7 };
     for mode in MODES {
         let program = stepper(&place, mode);
         let mut seen_complete = false;

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use everycall_tests::outline::outline;
-use everycall_tests::{Mode, Place};
+use everycall_tests::{Mode, Place, is_full};
 
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
 /// Ways to link that change how the functions are found which leave frames.
@@ -228,7 +228,7 @@ fn programs() -> Vec<PathBuf> {
 #[test]
 fn every_program_shows_its_tree_in_every_mode() {
     let place = Place::new("trees");
-    let all_levels = std::env::var_os("EVERYCALL_FULL").is_some();
+    let all_levels = is_full();
     let wanted = std::env::var("EVERYCALL_TREES").unwrap_or_default();
     let mut cases = Vec::new();
     for (number, source) in programs().into_iter().enumerate() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use everycall_format::arena::counter;
-use everycall_tests::{Call, Mode, Place, TraceView, everycall, successful};
+use everycall_tests::{Call, Mode, Place, TraceView, everycall, is_full, successful};
 
 const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
 
@@ -35,7 +35,7 @@ fn program(place: &Place, mode: Mode) -> std::path::PathBuf {
 #[test]
 fn libraries_take_turns_at_one_address() {
     let place = Place::new("turns");
-    let turns = if std::env::var_os("EVERYCALL_FULL").is_some() { 10_000 } else { 500 };
+    let turns = if is_full() { 10_000 } else { 500 };
     for mode in MODES {
         for build_id in [true, false] {
             let options: &[&str] = if build_id { &["-Wl,--build-id"] } else { &["-Wl,--build-id=none"] };
@@ -191,7 +191,7 @@ fn more_libraries_than_the_table_holds() {
     assert_eq!(main_calls(&trace).len(), count);
     assert!(trace.counters[counter::MODULE_ENTRIES_REUSED] >= 104);
 
-    if std::env::var_os("EVERYCALL_FULL").is_none() {
+    if !is_full() {
         return; // The dynamic linker takes minutes for what follows.
     }
     // All at once: modules without an entry are counted, and their calls are recorded, nested and

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use everycall_tests::workloads::{Build, Linkage, Workload};
-use everycall_tests::{Mode, Place, number_asked, successful};
+use everycall_tests::{Mode, Place, is_full, number_asked, successful};
 
 /// At most one of them is missing on a machine that passes the tests: the second comes with libc++,
 /// the third with profilers.
@@ -33,11 +33,16 @@ fn unwinders() -> Vec<Vec<&'static str>> {
 #[test]
 fn every_instruction_of_hooks_and_epilogues_can_be_walked_from() {
     let place = Place::new("walks");
-    for mode in Mode::ALL {
+    for (index, mode) in Mode::ALL.into_iter().enumerate() {
         for (number, flags) in FLAGS.iter().enumerate() {
             let arguments = [&["-g", "walks.cpp", "-ldl"], *flags].concat();
             let program = place.build(mode, &arguments, &format!("{}-{number}", mode.label()));
-            for unwinder in unwinders() {
+            let mut unwinders = unwinders();
+            if !is_full() {
+                // Each mode has each of them at one level.
+                unwinders = vec![unwinders.swap_remove((index + number) % unwinders.len())];
+            }
+            for unwinder in unwinders {
                 let printed = successful(place.command(&program).args(&unwinder));
                 let label = format!("{} {flags:?} {unwinder:?}: {printed}", mode.label());
                 assert!(printed.contains(", 0 walks were wrong"), "{label}");

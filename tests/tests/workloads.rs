@@ -1,7 +1,7 @@
 //! Real programs in every mode of their compiler: their output stays the same, their traces contain
 //! the calls that other tools count, and all exports work.
 //!
-//! By default at one level of optimisation, the larger ones in half of the modes each; with
+//! By default at one level of optimisation, and in half of the modes each; with
 //! `EVERYCALL_FULL=1` at all levels, and with the flags that change what a linker does. cargo
 //! downloads the sources, and objects stay in the target folder. The page check needs chromium,
 //! node, npm and python3; `EVERYCALL_SKIP_BROWSER=1` leaves it out.
@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use everycall_tests::workloads::{Build, FunctionTable, Linkage, TraceCounts, Workload, of_oracle, of_trace};
-use everycall_tests::{Mode, Place, everycall, successful};
+use everycall_tests::{Mode, Place, everycall, is_full, successful};
 
 #[path = "../../crates/compiler/tests/support/image.rs"]
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "shared with the tests of the prefix")]
@@ -34,14 +34,13 @@ const FLAGS_FULL: &[&[&str]] = &[
     &["-O2", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"],
 ];
 
-/// Modes in which a workload is tried. Compiling the large ones takes the most time of all tests:
-/// without `EVERYCALL_FULL`, SQLite has half of the modes and zstd the others, so that each mode
-/// has three of the four.
+/// Modes in which a workload is tried. They take the most time of all tests: without
+/// `EVERYCALL_FULL`, each workload has half of the modes, so that each mode has a large one and a
+/// small one.
 fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
-    let parity = match workload.name {
-        "sqlite" => Some(0),
-        "zstd" => Some(1),
-        _ => None,
+    let parity: Option<usize> = match workload.name {
+        "sqlite" | "lua" => Some(0),
+        _ => Some(1),
     };
     let is_tried =
         move |(number, _): &(usize, Mode)| is_full() || parity.is_none_or(|parity| number % 2 == parity);
@@ -50,10 +49,6 @@ fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
 
 /// A ring that can hold every small run.
 const RING: &str = "256M";
-
-fn is_full() -> bool {
-    std::env::var_os("EVERYCALL_FULL").is_some()
-}
 
 /// What a program does when it runs; its standard output.
 fn stdout_of(command: &mut Command) -> Vec<u8> {

@@ -69,15 +69,28 @@ pub fn run(options: &Options) -> Result<(), String> {
         // What fails here doesn't hide what failed before.
         result = phases
             .time("examples in the documentation", || cargo(&doc_tests).run())
-            .and(phases.time("seeds of the fuzz targets", seeds))
-            .and(phases.time("model checker", models::model_checker));
+            .and(phases.time("seeds of the fuzz targets, model checker", seeds_and_models));
     }
     print!("{}", report::report(&outcomes, &phases.0));
     let failed = outcomes.iter().filter(|outcome| !outcome.is_good()).count();
-    match failed {
-        0 => result,
-        _ => Err(format!("{failed} test binaries failed; whole outputs: {}", logs_folder().display())),
+    if failed > 0 {
+        let also = result.err().map(|error| format!("; {error}")).unwrap_or_default();
+        return Err(format!(
+            "{failed} test binaries failed; whole outputs: {}{also}",
+            logs_folder().display()
+        ));
     }
+    result
+}
+
+/// Both at once: each has steps that keep one processor busy.
+fn seeds_and_models() -> Result<(), String> {
+    thread::scope(|scope| {
+        let models = scope.spawn(models::model_checker);
+        let seeds = seeds();
+        let models = models.join().unwrap_or_else(|_| Err("the model checker's steps panicked".to_owned()));
+        seeds.and(models)
+    })
 }
 
 /// What took how long.
@@ -147,10 +160,11 @@ fn seeds() -> Result<(), String> {
     let fuzz = workspace().join("fuzz");
     let said = |error| format!("fuzz: {error}");
     fs::create_dir_all(fuzz.join("artifacts")).map_err(said)?;
-    Step::new(&fuzz, "cargo").args(["build", "--release", "--quiet", "--target-dir", "target"]).run()?;
+    // Not optimised: compiling takes far longer than reading the seeds.
+    Step::new(&fuzz, "cargo").args(["build", "--quiet", "--target-dir", "target"]).run()?;
     for target in fs::read_dir(fuzz.join("corpus")).map_err(said)?.flatten() {
         let name = target.file_name();
-        Step::new(&fuzz, fuzz.join("target/release").join(&name))
+        Step::new(&fuzz, fuzz.join("target/debug").join(&name))
             .args(["-runs=0", "-max_len=160000", "-malloc_limit_mb=80", "-rss_limit_mb=1024", "-timeout=20"])
             .args(["-verbosity=0", "-artifact_prefix=artifacts/"])
             .args([Path::new("corpus").join(name)])
