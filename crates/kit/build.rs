@@ -42,6 +42,8 @@ const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.
 const WRAPPERS: [&str; 6] = ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock"];
 /// Archives, and the wrappers whose objects they contain.
 const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
+/// The library that records calls that wait.
+const WAITS: &str = "libeverycall-waits.so";
 const HEADERS: [&str; 4] = [
     "include/everycall.h",
     "include/compat/funtrace.h",
@@ -115,6 +117,7 @@ fn main() {
         .arg("-o")
         .arg(out.join(library))
         .arg(shared));
+    waits(&out, &manifest, &out.join(module_object));
     println!("cargo::rerun-if-changed={}", manifest.join("include").display());
     let files = files(&out, &manifest);
     let listed: String =
@@ -133,6 +136,7 @@ fn files(out: &Path, manifest: &Path) -> Vec<(String, PathBuf)> {
         .flat_map(|suffix| ARCHIVED.iter().map(move |(name, _)| format!("everycall-{name}{suffix}.a")));
     let made = BUILT
         .iter()
+        .chain(&[WAITS])
         .map(|name| (*name).to_owned())
         .chain(wrappers)
         .chain(archives)
@@ -274,6 +278,37 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
         .collect();
     assert!(strange.is_empty(), "the wrapper {name} needs {strange:?}, which no program has to offer");
     object
+}
+
+/// Links the library that records calls that wait: a traced library, whose functions call the hooks
+/// themselves. It names no version of the C library's functions, so it loads wherever programs do.
+fn waits(out: &Path, manifest: &Path, module_object: &Path) {
+    let folder = manifest.join("preloaded");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let library = out.join(WAITS);
+    run(Command::new("cc")
+        .args([
+            "-std=gnu11",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fPIC",
+            "-fno-lto",
+            "-fvisibility=hidden",
+        ])
+        .args(["-fno-stack-protector", "-fcf-protection=none", "-U_FORTIFY_SOURCE"])
+        // Threads are cancelled in them.
+        .args(["-fexceptions", "-fasynchronous-unwind-tables"])
+        .args(["-shared", "-nostdlib", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,noexecstack"])
+        .args(["-Wl,--build-id", "-Wl,-z,start-stop-gc", "-Wl,--gc-sections", "-Wl,--strip-debug"])
+        .arg(format!("-Wl,-soname,{WAITS}"))
+        .arg("-I")
+        .arg(manifest.join("include"))
+        .arg(folder.join("waits.c"))
+        .arg(module_object)
+        .arg("-o")
+        .arg(&library));
 }
 
 fn undefined_symbols(object: &Path) -> Vec<String> {

@@ -214,6 +214,13 @@ pub struct RecordArguments {
     /// nothing while no thread is switched. `everycall info` says what was recorded, and why if nothing was.
     #[arg(long, value_enum, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "best")]
     pub states: Option<StateSource>,
+    /// Record calls that wait, and what they wait for
+    ///
+    /// Locks that another thread holds, with its id; condition variables, semaphores, joins; reads, writes, polls,
+    /// accepts, connects, sleeps, with their descriptors. They appear as calls of the C library's functions. A library is
+    /// loaded into the program for it (LD_PRELOAD), so the program must not be linked statically.
+    #[arg(long)]
+    pub waits: bool,
     /// Calls are counted and not recorded: `count` asks for it.
     #[arg(skip)]
     pub only_counts: bool,

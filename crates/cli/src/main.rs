@@ -36,6 +36,7 @@ mod merge;
 mod only;
 mod other_verbs;
 mod output;
+mod preload;
 mod program;
 mod progress;
 mod ps;

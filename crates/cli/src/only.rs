@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use everycall_control::resolve;
 use everycall_io::say;
+use everycall_kit::WAITS_LIBRARY;
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_units::{Count, Several};
 use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
@@ -16,6 +17,7 @@ use crate::arguments::{OnlyArguments, RecordArguments};
 use crate::control::{add, all_match};
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::preload::kit_library;
 use crate::program;
 
 /// A selection in an unnamed file.
@@ -49,7 +51,7 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<OpenSelection>, Fai
         return Ok(None);
     }
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
-    let objects = program::traced_objects(&arguments.command[0]).ok_or_else(|| {
+    let mut objects = program::traced_objects(&arguments.command[0]).ok_or_else(|| {
         Failure::new(
             exit_code::NOT_RECORDED,
             "--only and --not look for functions in the program that is started, and this one has none; start the traced program itself, or \
@@ -57,7 +59,14 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<OpenSelection>, Fai
         )
     })?;
     let brings_more = objects.may_bring_more(!arguments.no_follow);
-    let bytes = resolved(&arguments.functions, &objects.traced, brings_more).map_err(not_recorded)?;
+    let mut functions = arguments.functions.clone();
+    if arguments.waits {
+        objects.traced.push(kit_library(WAITS_LIBRARY)?);
+        if !functions.only.is_empty() {
+            functions.only.push(format!("module:{WAITS_LIBRARY}"));
+        }
+    }
+    let bytes = resolved(&functions, &objects.traced, brings_more).map_err(not_recorded)?;
     OpenSelection::new(&bytes).map(Some)
 }
 

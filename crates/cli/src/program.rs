@@ -113,6 +113,12 @@ pub fn is_privileged(program: &OsStr) -> bool {
     mode & 0o6000 != 0 || rustix::fs::getxattr(&path, "security.capability", &mut [0; 64]).is_ok()
 }
 
+/// Whether a program has no dynamic linker, so that nothing can be preloaded into it.
+pub fn is_static(program: &OsStr) -> bool {
+    let report = find_program(program).and_then(|path| site_report(&path).ok());
+    report.is_some_and(|report| matches!(report.link, LinkKind::Static | LinkKind::StaticPie))
+}
+
 /// The probable reason why a program with the runtime recorded nothing.
 pub fn why_untraced(program: &OsStr) -> &'static str {
     if is_privileged(program) {

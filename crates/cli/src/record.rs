@@ -12,7 +12,7 @@ use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
 use everycall_io::outfile::{MODE_PRIVATE, OutFile};
 use everycall_io::say;
-use everycall_kit::PRELOAD_LIBRARY;
+use everycall_kit::{PRELOAD_LIBRARY, WAITS_LIBRARY};
 use everycall_recorder::{
     Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded, die_of,
     find_program, start,
@@ -24,6 +24,7 @@ use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination, identity};
+use crate::preload::kit_library;
 use crate::program::{self, Prospect};
 use crate::rotation::{self, Files};
 use crate::written::Moment;
@@ -174,7 +175,18 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         Prospect::NoProgram(sentence) => return Err(Failure::new(exit_code::NOT_EXECUTABLE, sentence)),
         _ => {}
     }
-    if preload && program::is_privileged(program) {
+    let waits = arguments.waits;
+    if waits && program::is_static(program) {
+        return Err(Failure::new(
+            exit_code::NOT_RECORDED,
+            format!(
+                "--waits loads a library into the program, and {} is linked statically; link it without -static, or leave \
+                out --waits",
+                program.display()
+            ),
+        ));
+    }
+    if (preload || waits) && program::is_privileged(program) {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
@@ -184,32 +196,12 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
             ),
         ));
     }
-    let preload = if preload { Some(preload_library()?) } else { None };
+    let libraries = [(preload, PRELOAD_LIBRARY), (waits, WAITS_LIBRARY)].into_iter();
+    let libraries = libraries.filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| kit_library(name));
+    let preload = libraries.collect::<Result<_, _>>()?;
     let launch =
         Launch { program: program.clone(), arguments: rest.to_vec(), preload, environment: Vec::new() };
     Ok((launch, carries_runtime))
-}
-
-fn preload_library() -> Result<PathBuf, Failure> {
-    let kit = everycall_kit::unpack().map_err(|error| {
-        Failure::new(
-            exit_code::NOT_RECORDED,
-            format!("can't unpack the runtime that is loaded into the program: {error}"),
-        )
-    })?;
-    let library = kit.join(PRELOAD_LIBRARY);
-    if library.as_os_str().as_encoded_bytes().iter().any(|byte| b": ".contains(byte)) {
-        return Err(Failure::new(
-            exit_code::NOT_RECORDED,
-            format!(
-                "{} can't be preloaded, because the dynamic linker treats spaces and colons as separators; set \
-                XDG_CACHE_HOME to a \
-                 folder without them",
-                library.display()
-            ),
-        ));
-    }
-    Ok(library)
 }
 
 /// The option's, the environment's or the default size, in bytes.

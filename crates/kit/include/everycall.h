@@ -293,6 +293,23 @@ EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
 }
 
 /*
+ * The name of a lock or another object that calls wait for, under `everycall record --waits`. The
+ * text must stay. Nothing happens without --waits, and in executables that are linked with -no-pie.
+ */
+#if EVERYCALL_REACHES_RUNTIME_
+extern int everycall_waits_name(const void *object, const char *name) __attribute__((weak, visibility("default")));
+#endif
+EVERYCALL_INLINE_ int everycall_name_object(const void *object, const char *name)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    return &everycall_waits_name ? everycall_waits_name(object, name) : 0;
+#else
+    (void)object, (void)name;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
+}
+
+/*
  * A value of a time series. Counters belong to the process: all threads may set one of the same name.
  */
 EVERYCALL_INLINE_ int everycall_counter(const char *name, int64_t value)

@@ -16,6 +16,8 @@ pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 pub const MODULE_OBJECT: &str = "everycall-module.o";
 /// The library that is preloaded into programs without a runtime.
 pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
+/// The library that is preloaded to record calls that wait.
+pub const WAITS_LIBRARY: &str = "libeverycall-waits.so";
 
 /// The folder of `everycall.h`.
 pub const INCLUDE_FOLDER: &str = "include";

@@ -55,7 +55,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
     let launch = Launch {
         program: name.clone(),
         arguments: rest.to_vec(),
-        preload: None,
+        preload: Vec::new(),
         environment: vec![(env::ONLY, only.path())],
     };
     let options = Options {

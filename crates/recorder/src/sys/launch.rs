@@ -15,16 +15,16 @@ pub struct Launch {
     pub program: OsString,
     /// Its arguments, without its name.
     pub arguments: Vec<OsString>,
-    /// A shared runtime to load into it, for programs that carry none.
-    pub preload: Option<PathBuf>,
+    /// Shared objects to load into it: the runtime, for programs that carry none, and others.
+    pub preload: Vec<PathBuf>,
     /// Environment variables that it gets besides those of this process.
     pub environment: Vec<(&'static str, OsString)>,
 }
 
 impl Launch {
-    /// The value of `LD_PRELOAD` that loads the runtime.
+    /// The value of `LD_PRELOAD` that loads them.
     pub(crate) fn preloads(&self) -> Option<OsString> {
-        self.preload.as_deref().map(with_present_preloads)
+        (!self.preload.is_empty()).then(|| with_present_preloads(&self.preload))
     }
 
     /// Why the program wasn't started.
@@ -62,13 +62,8 @@ pub fn find_program(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// What is preloaded already stays in front: sanitizers insist on being first.
-fn with_present_preloads(ours: &Path) -> OsString {
-    match std::env::var_os("LD_PRELOAD").filter(|present| !present.is_empty()) {
-        Some(mut list) => {
-            list.push(":");
-            list.push(ours);
-            list
-        }
-        None => ours.as_os_str().to_owned(),
-    }
+fn with_present_preloads(ours: &[PathBuf]) -> OsString {
+    let present = std::env::var_os("LD_PRELOAD").filter(|present| !present.is_empty());
+    let all = present.iter().map(OsString::as_os_str).chain(ours.iter().map(|path| path.as_os_str()));
+    all.collect::<Vec<_>>().join(OsStr::new(":"))
 }
