@@ -49,6 +49,7 @@ mod profile;
 mod source_notes;
 mod totals;
 mod view;
+mod waits;
 
 pub use budget::{Budget, CostlyFunction, budget, is_of_budget};
 pub use cull::{Cull, Culled, cull};

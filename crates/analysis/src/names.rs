@@ -229,6 +229,12 @@ impl<'a> SymbolNames<'a> {
         self.with_module(location, |symbols| symbols.constant_text(location.image_address))?
     }
 
+    /// The variable that contains a location: `server`, `app::queue+64`.
+    #[must_use]
+    pub fn variable(&self, location: Location) -> Option<String> {
+        self.with_module(location, |symbols| symbols.variable_at(location.image_address))?
+    }
+
     /// If the location is in a thunk without the function's body: how it continues in its function.
     pub fn leads_on(&self, location: Location) -> Option<Thunk> {
         self.with_module(location, |symbols| {

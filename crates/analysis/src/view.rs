@@ -1,5 +1,6 @@
 //! The timeline of a trace with pairings checked by symbols, in the form that outputs need.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use everycall_export::{self as export, TraceSource};
@@ -11,6 +12,7 @@ use everycall_timeline::{
 
 use crate::budget::named_marks;
 use crate::names::SymbolNames;
+use crate::waits::Waits;
 
 /// The timeline with jumps from the code. Symbols may reject a pairing of entry and exit. Calls
 /// that triggers kept have a label with the number that `--kept` takes.
@@ -22,6 +24,8 @@ pub struct TraceView<'t> {
     kept: Vec<Vec<KeptAt>>,
     /// Names of marks that refer to functions.
     named: BTreeMap<MarkName, String>,
+    /// Looked up when events are read.
+    waits: OnceCell<Waits>,
     times: export::Times<'t>,
 }
 
@@ -49,14 +53,17 @@ fn kept_of(trace: &Trace<'_>, thread: &ThreadInfo) -> Vec<KeptAt> {
     .collect()
 }
 
-/// A thread's events, with the labels of its kept calls.
-struct WithKept<'v, I> {
+/// A thread's events, with the labels of its kept calls, and what labels of calls that wait refer to.
+struct WithLabels<'v, I> {
     events: I,
+    /// The thread's index in the trace.
+    thread: usize,
     kept: &'v [KeptAt],
+    waits: &'v Waits,
     label: Option<Mark>,
 }
 
-impl<I: Iterator<Item = TimelineEvent>> Iterator for WithKept<'_, I> {
+impl<I: Iterator<Item = TimelineEvent>> Iterator for WithLabels<'_, I> {
     type Item = TimelineEvent;
 
     #[inline]
@@ -76,6 +83,9 @@ impl<I: Iterator<Item = TimelineEvent>> Iterator for WithKept<'_, I> {
                 kind: MarkKind::Label,
             });
         }
+        if let TimelineEvent::Mark(mark) = &event {
+            self.label = self.waits.of_label(self.thread, mark);
+        }
         Some(event)
     }
 }
@@ -90,6 +100,7 @@ impl<'t> TraceView<'t> {
             names,
             kept,
             named: named_marks(trace, names),
+            waits: OnceCell::new(),
             times: export::Times::Trace,
         }
     }
@@ -131,11 +142,13 @@ impl<'t> TraceView<'t> {
         self.trace.threads().get(self.trace_index(thread)?)
     }
 
-    fn events_with_kept(&self, thread: usize) -> WithKept<'_, ThreadEvents<'_>> {
+    fn events_with_labels(&self, thread: usize) -> WithLabels<'_, ThreadEvents<'_>> {
         let index = self.source.index(thread).unwrap_or(usize::MAX);
-        WithKept {
+        WithLabels {
             events: self.timeline(index),
+            thread: index,
             kept: self.kept.get(index).map_or(&[], Vec::as_slice),
+            waits: self.waits.get_or_init(|| Waits::of(self.trace, self.names)),
             label: None,
         }
     }
@@ -162,7 +175,10 @@ impl export::Source for TraceView<'_> {
         match self.named.get(&name) {
             Some(named) => named,
             None if name == KEPT_NAME => KEPT,
-            None => self.source.mark_name(name),
+            None => {
+                let of_waits = self.waits.get().and_then(|waits| waits.text(name));
+                of_waits.unwrap_or_else(|| self.source.mark_name(name))
+            }
         }
     }
 
@@ -203,6 +219,6 @@ impl export::Source for TraceView<'_> {
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = export::TimelineEvent> {
-        self.events_with_kept(thread)
+        self.events_with_labels(thread)
     }
 }

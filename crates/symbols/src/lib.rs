@@ -42,6 +42,7 @@ mod plt;
 mod sites;
 mod source;
 mod table;
+mod variables;
 mod warning;
 
 pub use budget::MEMORY_BASE_BYTES;

@@ -15,6 +15,7 @@ use crate::name::{demangle, is_named, split_part, thunk_target};
 use crate::options::SymbolOptions;
 use crate::source::CompiledSource;
 use crate::table::FunctionTable;
+use crate::variables::Variables;
 use crate::warning::SymbolWarning;
 
 /// Names that [`ModuleSymbols::twins`] gives of one function.
@@ -46,6 +47,8 @@ pub struct ModuleSymbols {
     all_names: Option<AllNames>,
     /// Read when a constant text is asked for.
     constants: Option<Constants>,
+    /// Read when a variable is looked up.
+    variables: Option<Variables>,
     warnings: Vec<SymbolWarning>,
 }
 
@@ -87,6 +90,7 @@ impl ModuleSymbols {
             exits: None,
             all_names: None,
             constants: None,
+            variables: None,
             debug: debug_state(located, options),
             warnings,
         }
@@ -169,6 +173,16 @@ impl ModuleSymbols {
         let file = self.file.as_ref()?;
         let constants = self.constants.get_or_insert_with(|| read(file, Constants::of));
         constants.text(&file.bytes, image_address).map(<[u8]>::to_vec)
+    }
+
+    /// The name of the variable that contains an image address, with the distance from its beginning
+    /// in bytes if that isn't 0: `server`, `app::queue+64`.
+    pub fn variable_at(&mut self, image_address: u64) -> Option<String> {
+        let file = self.file.as_ref()?;
+        let variables = self.variables.get_or_insert_with(|| read(file, Variables::of));
+        let (name, inside) = variables.at(image_address)?;
+        let name = crate::demangle(name);
+        Some(if inside == 0 { name } else { format!("{name}+{inside}") })
     }
 
     fn is_start(&self, image_address: u64) -> bool {
