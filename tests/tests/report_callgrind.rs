@@ -1,10 +1,11 @@
 //! `report` counts the calls of real programs as callgrind does, which runs the same code without any hook of ours.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::Path;
 
 use everycall_tests::workloads::{Build, Linkage, Workload};
-use everycall_tests::{Mode, Place, everycall, successful};
+use everycall_tests::{Mode, Place, everycall, programs, successful};
 use serde_json::Value;
 
 /// Texts of callgrind's file: `(12) name` the first time, `(12)` from then on.
@@ -57,43 +58,52 @@ fn check(workload: Workload) {
     build.link(Linkage::Traced, &traced);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/drivers/work.lua");
     let script = (workload.name == "lua").then_some(script);
-    let counts = place.file("callgrind.out");
-    let mut callgrind = place.command("valgrind");
-    callgrind.args(["--quiet", "--tool=callgrind"]).arg(format!("--callgrind-out-file={}", counts.display()));
-    successful(callgrind.arg(&plain).args(&script).args(workload.small));
-    let expected = calls_by_callgrind(&std::fs::read_to_string(&counts).expect("callgrind's file"), &plain);
-
-    let file = place.file("traced.ect");
-    let mut record = place.command(everycall());
-    record.args(["record", "-q", "--ring-size", "256M", "-o"]).arg(&file).arg("--");
-    successful(record.arg(&traced).args(&script).args(workload.small));
-    let report = successful(place.command(everycall()).args(["report", "-f", "json"]).arg(&file));
-    compare(&expected, &report, "report");
-    // The same by counting alone.
-    let counts = place.file("counts.ect");
-    let mut count = place.command(everycall());
-    count.args(["count", "-o"]).arg(&counts).arg("--");
-    successful(count.arg(&traced).args(&script).args(workload.small));
-    let report = successful(place.command(everycall()).args(["report", "-f", "json"]).arg(&counts));
-    compare(&expected, &report, "count");
+    let arguments: Vec<&OsStr> =
+        script.iter().map(|script| script.as_os_str()).chain(workload.small.iter().map(OsStr::new)).collect();
+    let found = compare(&place, &plain, &traced, &arguments);
+    assert!(found.len() > 200, "{} functions", found.len());
+    assert!(found.iter().all(|names| names.len() == 1), "a function of C has one name");
 }
 
-/// Compares what callgrind has found with a table.
-fn compare(expected: &BTreeMap<String, u64>, report: &str, what: &str) {
+/// Runs a program as it is in callgrind, and its traced build with `record` and `count`. Compares the numbers of calls. Returns the names
+/// of each function that was traced.
+fn compare(place: &Place, plain: &Path, traced: &Path, arguments: &[&OsStr]) -> Vec<BTreeSet<String>> {
+    let file = place.file("callgrind.out");
+    let mut callgrind = place.command("valgrind");
+    callgrind.args(["--quiet", "--tool=callgrind", "--demangle=no"]);
+    callgrind.arg(format!("--callgrind-out-file={}", file.display()));
+    let printed = successful(callgrind.arg(plain).args(arguments));
+    let expected = calls_by_callgrind(&std::fs::read_to_string(&file).expect("callgrind's file"), plain);
+    let mut functions = Vec::new();
+    // `count` records nothing.
+    for (options, file) in
+        [(&["record", "-q", "--ring-size", "256M", "-o"][..], "traced.ect"), (&["count", "-o"], "counts.ect")]
+    {
+        let mut command = place.command(everycall());
+        command.args(options).arg(file).arg("--");
+        let its = successful(command.arg(traced).args(arguments));
+        assert!(its.starts_with(&printed), "{}: {its}", options[0]);
+        let report = successful(place.command(everycall()).args(["report", "-f", "json", file]));
+        functions = compare_table(&expected, &report, options[0]);
+    }
+    functions
+}
+
+/// Compares what callgrind has found with a table. Returns the names of each function in it.
+fn compare_table(expected: &BTreeMap<String, u64>, report: &str, what: &str) -> Vec<BTreeSet<String>> {
     let report: Value = serde_json::from_str(report).expect("JSON");
-    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    // A function may have several names, of which callgrind takes one; and several functions that aren't global may have one name.
+    let mut found: BTreeMap<BTreeSet<String>, u64> = BTreeMap::new();
     for row in report["rows"].as_array().expect("rows") {
         let symbols = row["symbols"].as_array().expect("symbols");
-        assert_eq!(symbols.len(), 1, "a function of C has one name: {row}");
-        let name = symbols[0].as_str().expect("a name").to_owned();
-        *found.entry(name).or_default() += row["calls"].as_u64().expect("calls");
+        let names = symbols.iter().map(|name| name.as_str().expect("a name").to_owned()).collect();
+        *found.entry(names).or_default() += row["calls"].as_u64().expect("calls");
     }
-    let names: BTreeSet<&String> = found.keys().collect();
-    assert!(names.len() > 200, "{} functions", names.len());
-    let different: Vec<_> = names
-        .into_iter()
-        .filter(|name| expected.get(*name) != found.get(*name))
-        .map(|name| format!("{name}: {:?} by callgrind, {:?} here", expected.get(name), found.get(name)))
+    let different: Vec<_> = found
+        .iter()
+        .map(|(names, found)| (names, names.iter().filter_map(|name| expected.get(name)).sum(), *found))
+        .filter(|(_, expected, found): &(_, u64, u64)| expected != found)
+        .map(|(names, expected, found)| format!("{names:?}: {expected} by callgrind, {found} here"))
         .collect();
     assert!(
         different.is_empty(),
@@ -102,6 +112,7 @@ fn compare(expected: &BTreeMap<String, u64>, report: &str, what: &str) {
         found.len(),
         different.join("\n")
     );
+    found.into_keys().collect()
 }
 
 #[test]
@@ -112,4 +123,21 @@ fn calls_of_lua_are_those_that_callgrind_counts() {
 #[test]
 fn calls_of_sqlite_are_those_that_callgrind_counts() {
     check(Workload::SQLITE);
+}
+
+#[test]
+fn calls_of_threaded_cxx_are_those_that_callgrind_counts() {
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
+        let place = Place::new(&format!("callgrind-threads-{}", mode.label()));
+        let flags = ["-O1", "threaded_counts.cpp", "-pthread"];
+        let (plain, traced) = (place.file("plain"), place.build(mode, &flags, "traced"));
+        let mut compiler = place.command(mode.cxx);
+        compiler.args(["-O1", "-pthread"]).arg(programs().join(flags[1])).arg("-o").arg(&plain);
+        successful(&mut compiler);
+        let found = compare(&place, &plain, &traced, &[OsStr::new("40")]);
+        assert!(found.len() > 40, "{mode:?}: {} functions", found.len());
+        for name in ["_ZN7Scratch3sumEj", "_ZN4Pool4workEv", "_ZNK6shapes5Stack4areaEv"] {
+            assert!(found.iter().any(|names| names.contains(name)), "{mode:?}: {name}: {found:?}");
+        }
+    }
 }
