@@ -125,6 +125,24 @@ async function select(page, name) {
   });
 }
 
+// The states of a slice's thread within it, by the page's own tables.
+async function compareStates(page, states, problems) {
+  const found = { Running: 0, R: 0, S: 0 };
+  const all = await query(page, `select state.state, sum(min(state.ts + state.dur, slice.ts + slice.dur) - max(state.ts, slice.ts))
+    from slice join thread_track track on slice.track_id = track.id join thread_state state using (utid)
+    where slice.name = ${quoted(states.name)} and state.dur > 0 and state.ts < slice.ts + slice.dur and state.ts + state.dur > slice.ts
+    group by state.state`);
+  for (const [state, ns] of all) {
+    // Preempted, and blocked in whichever way.
+    const kind = { 'R+': 'R', D: 'S', T: 'S' }[state] || state;
+    found[kind] = (found[kind] || 0) + Number(ns);
+  }
+  for (const state of ['Running', 'R', 'S']) {
+    // JSON has microseconds.
+    if (Math.abs(found[state] - states[state]) > 1000) problems.push(`${states.name} is ${found[state]} ns in ${state}, not ${states[state]}`);
+  }
+}
+
 async function look(context, trace) {
   const problems = [];
   const page = await context.newPage();
@@ -143,6 +161,7 @@ async function look(context, trace) {
     for (const [name, value] of errors) problems.push(`import error ${name}: ${value}`);
     const counted = await page.evaluate(() => window.app.trace.traceInfo.importErrors);
     if (counted) problems.push(`the page counts ${counted} import errors`);
+    if (trace.states) await compareStates(page, trace.states, problems);
     if (trace.select) {
       const shown = await select(page, trace.select.name);
       if (!shown.details.includes(trace.select.name)) problems.push(`details don't name ${trace.select.name}: ${shown.details.slice(0, 300)}`);

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use everycall_tests::workloads::{Build, FunctionTable, Linkage, TraceCounts, Workload, of_oracle, of_trace};
 use everycall_tests::{Mode, Place, everycall, is_full, successful};
+use serde_json::{Value, json};
 
 #[path = "../../crates/compiler/tests/support/image.rs"]
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "shared with the tests of the prefix")]
@@ -315,7 +316,12 @@ fn pages() {
             for (format, ending) in formats {
                 let output = place.file(&format!("{}.{ending}", build.label()));
                 export(format, &file, &output);
-                list.push(browser::Page { file: output, slices, select: select.clone() });
+                list.push(browser::Page {
+                    file: output,
+                    slices,
+                    select: select.clone(),
+                    states: Value::Null,
+                });
             }
         }
     }
@@ -325,16 +331,31 @@ fn pages() {
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "phases.c", "-pthread"], "phases");
     let recording = place.record(&["--states"], &program, &[]);
     let (slices, select) = browser::chosen(&shown(&["replay", "--format", "json"], &recording.file));
+    let states = states_of_main(&recording.file);
     for (format, ending) in [("vizviewer", "json"), ("perfetto", "pftrace")] {
         let output = place.file(&format!("phases.{ending}"));
         export(format, &recording.file, &output);
-        list.push(browser::Page { file: output, slices, select: select.clone() });
+        let (select, states) = (select.clone(), states.clone());
+        list.push(browser::Page { file: output, slices, select, states });
     }
     let start = Instant::now();
     for line in browser::look(&place, &list) {
         println!("{line}");
     }
     println!("pages: {:.1} s", start.elapsed().as_secs_f64());
+}
+
+/// How long `main` was in each state, by `report`: the page's tables are to say the same. Null where the
+/// kernel told none.
+fn states_of_main(file: &Path) -> Value {
+    let report: Value = serde_json::from_str(&shown(&["report", "-f", "json"], file)).expect("JSON");
+    let rows = report["rows"].as_array().expect("rows");
+    let main = rows.iter().find(|row| row["name"] == "main").expect("main was called");
+    if main["running_ns"].is_null() {
+        return Value::Null;
+    }
+    let name = format!("main (phases.c:{})", main["line"]);
+    json!({ "name": name, "Running": main["running_ns"], "R": main["runnable_ns"], "S": main["blocked_ns"] })
 }
 
 /// vizviewer's page in a headless browser.
@@ -350,6 +371,8 @@ mod browser {
         pub slices: u64,
         /// The slice to select.
         pub select: Value,
+        /// A slice, and the nanoseconds that its thread is in each state within it; or null.
+        pub states: Value,
     }
 
     /// From the lines of `replay --format json`: how many calls, and the function with most of them
@@ -386,7 +409,10 @@ mod browser {
         let traces = pages.iter().map(|page| {
             let name = page.file.file_name().and_then(|name| name.to_str()).expect("a file name");
             let screenshot = shots.join(format!("{name}.png"));
-            json!({ "file": page.file, "slices": page.slices, "select": page.select, "screenshot": screenshot })
+            json!({
+                "file": page.file, "slices": page.slices, "select": page.select, "states": page.states,
+                "screenshot": screenshot
+            })
         });
         let traces: Vec<Value> = traces.collect();
         let list =

@@ -30,6 +30,9 @@ const IMAGES_BASE: u64 = 128 << 20;
 /// ... or this multiple of the trace's size. Such files are compressed to about a quarter.
 const IMAGES_RATIO: u64 = 16;
 
+/// The library that records calls that wait.
+pub(crate) const WAITS_LIBRARY: &str = "libeverycall-waits.so";
+
 /// A function of a trace; equal ids denote the same function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FunctionKey {
@@ -299,7 +302,14 @@ impl<'a> SymbolNames<'a> {
     pub fn warnings(&self) -> Vec<NameWarning> {
         let mut opened = self.opened.borrow_mut();
         let of_modules = opened.iter_mut().flatten().flat_map(ModuleSymbols::take_warnings);
-        of_modules.for_each(|warning| self.note(NameWarning::Symbols(warning)));
+        // A library of ours has none, and nobody looks for its lines.
+        let is_ours = |warning: &SymbolWarning| match warning {
+            SymbolWarning::NoDebugInfo { path } => path.ends_with(WAITS_LIBRARY),
+            _ => false,
+        };
+        of_modules
+            .filter(|warning| !is_ours(warning))
+            .for_each(|warning| self.note(NameWarning::Symbols(warning)));
         self.warnings.borrow().values().cloned().collect()
     }
 

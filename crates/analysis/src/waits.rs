@@ -5,10 +5,8 @@ use std::collections::HashMap;
 
 use everycall_timeline::{Location, Mark, MarkKind, MarkName, ThreadInfo, TimelineEvent, Trace};
 
-use crate::names::SymbolNames;
+use crate::names::{SymbolNames, WAITS_LIBRARY};
 
-/// The library whose calls wait.
-const LIBRARY: &[u8] = b"libeverycall-waits.so";
 /// Its label with the thread that holds a lock.
 const HOLDER: &str = "held by";
 /// Its labels with the address of what a call waits for.
@@ -128,7 +126,9 @@ impl Waits {
             } else if objects.contains(&mark.name) {
                 let ticks = trace.clock().ticks(mark.at_ns);
                 let place = trace.locate_address(thread.process, value, ticks);
-                let name = place.and_then(|place| names.variable(place)).and_then(|text| self.name_of(text));
+                let variable = place.and_then(|place| names.variable(place));
+                let text = variable.map(|name| format!("{}: {name}", trace.mark_names().text(mark.name)));
+                let name = text.and_then(|text| self.name_of(text));
                 if let Some(name) = name {
                     self.of_labels.insert((thread.index, mark.at_ns, mark.name), name);
                 }
@@ -173,7 +173,7 @@ impl Waits {
 }
 
 fn is_library(path: &[u8]) -> bool {
-    path.rsplit(|byte| *byte == b'/').next() == Some(LIBRARY)
+    path.rsplit(|byte| *byte == b'/').next() == Some(WAITS_LIBRARY.as_bytes())
 }
 
 fn is_of_library(trace: &Trace<'_>, location: Location) -> bool {
@@ -187,7 +187,7 @@ fn doing(trace: &Trace<'_>, names: &SymbolNames<'_>, stack: &[Location]) -> Opti
     let call = innermost.next()?;
     let name = names.name(*call).name;
     match innermost.next().filter(|_| is_of_library(trace, *call)) {
-        Some(caller) => Some(format!("the holder was in {name}, called by {}", names.name(*caller).name)),
-        None => Some(format!("the holder was in {name}")),
+        Some(caller) => Some(format!("{HOLDER}: in {name}, called by {}", names.name(*caller).name)),
+        None => Some(format!("{HOLDER}: in {name}")),
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use everycall_format::trigger::RULES;
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
+use everycall_kit::WAITS_LIBRARY;
 use everycall_recorder::Triggers;
 use everycall_triggers::{
     Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger, unknown_types,
@@ -15,6 +16,7 @@ use everycall_triggers::{
 use crate::arguments::{self, KeepArguments, RecordArguments, TriggerArguments};
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::preload::kit_library;
 use crate::program;
 
 /// Default number of calls to keep per trigger.
@@ -112,7 +114,10 @@ fn look_at_program(
     triggers: &[Trigger],
     functions: &mut Functions,
 ) -> Result<(), Failure> {
-    let Some(objects) = program::traced_objects(&arguments.command[0]) else { return Ok(()) };
+    let Some(mut objects) = program::traced_objects(&arguments.command[0]) else { return Ok(()) };
+    if arguments.waits {
+        objects.traced.push(kit_library(WAITS_LIBRARY)?);
+    }
     let mut counts = vec![0; triggers.len()];
     for object in &objects.traced {
         for (sum, count) in counts.iter_mut().zip(functions.look_at(object)) {

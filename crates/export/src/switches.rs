@@ -25,7 +25,7 @@ pub(crate) enum Switch {
     On { at_ns: u64, thread: usize },
     /// It left it, in this state ([`bits`]).
     Off { at_ns: u64, thread: usize, state: u32 },
-    /// The thread was woken by another one.
+    /// The thread was woken by another one; by an interrupt, if that is 0.
     Woken { at_ns: u64, thread: usize, by: u32 },
 }
 
@@ -68,7 +68,12 @@ pub(crate) fn switches(
                     }
                 }
                 ThreadState::Runnable => {
-                    on_cpu.extend(span.woken_by.map(|by| Switch::Woken { at_ns, thread, by }));
+                    let before = (first + index).checked_sub(1).and_then(|before| spans.get(before));
+                    let was_blocked = before.is_some_and(|before| {
+                        before.end == span.start && matches!(before.state, ThreadState::Blocked(_))
+                    });
+                    let by = span.woken_by.or(was_blocked.then_some(0));
+                    on_cpu.extend(by.map(|by| Switch::Woken { at_ns, thread, by }));
                 }
                 ThreadState::Blocked(_) | ThreadState::Unknown => {}
             }

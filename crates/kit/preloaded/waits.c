@@ -332,9 +332,13 @@ static void label_file(int descriptor, uint64_t since) {
     everycall_label_name(text);
 }
 
+static inline void label_descriptor(int fd) {
+    if (fd >= 0) everycall_label("fd", (uint64_t)fd);
+}
+
 #define OF_FILE(result_type, name, parameters, arguments)                                                              \
     WAITS(result_type, name, parameters, arguments, fails(), uint64_t since = ticks();                                 \
-          everycall_label("fd", (uint64_t)(unsigned)fd), label_file(fd, since))
+          label_descriptor(fd), label_file(fd, since))
 
 OF_FILE(ssize_t, read, (int fd, void* to, size_t size), (fd, to, size))
 OF_FILE(ssize_t, __read_chk, (int fd, void* to, size_t size, size_t room), (fd, to, size, room))
@@ -403,13 +407,13 @@ static void label_peer(const struct sockaddr* address, socklen_t length) {
     }
 }
 WAITS(int, connect, (int fd, const struct sockaddr* address, socklen_t length), (fd, address, length), fails(),
-      everycall_label("fd", (uint64_t)(unsigned)fd);
+      label_descriptor(fd);
       label_peer(address, length), )
 
 // Sets of descriptors: how many, and the one that is waited for if it is alone.
 static void label_descriptors(const struct pollfd* all, nfds_t count) {
     everycall_label("descriptors", count);
-    if (count == 1 && all) everycall_label("fd", (uint64_t)(unsigned)all->fd);
+    if (count == 1 && all) label_descriptor(all->fd);
 }
 WAITS(int, poll, (struct pollfd * all, nfds_t count, int time), (all, count, time), fails(),
       label_descriptors(all, count), )

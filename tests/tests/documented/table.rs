@@ -41,6 +41,14 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall record --states ./app",
         So("everycall record --states -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
     ),
+    (
+        "everycall record --waits",
+        So("everycall record --waits -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
+    ),
+    (
+        "--trigger 'pthread_mutex_lock > 5ms'",
+        So("everycall record --waits --trigger 'pthread_mutex_lock > 5ms' -q -o st.ect -- ./app"),
+    ),
     // What they do is tested in states.rs: they need root, and change the machine.
     (
         "sudo everycall setup-tracefs --user alice",

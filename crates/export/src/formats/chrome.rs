@@ -200,9 +200,10 @@ fn ftrace_text(threads: &[Thread], switches: &Switches) -> String {
         let _ = match switch {
             Switch::Woken { thread, by, .. } => {
                 let (tid, _, name) = facts(thread);
+                let waker = if by == 0 { "<idle>" } else { "waker" };
                 writeln!(
                     text,
-                    "waker-{by} (-----) {place}: sched_waking: comm={name} pid={tid} prio=120 target_cpu={cpu:03}"
+                    "{waker}-{by} (-----) {place}: sched_waking: comm={name} pid={tid} prio=120 target_cpu={cpu:03}"
                 )
             }
             Switch::On { thread, .. } | Switch::Off { thread, .. } => {

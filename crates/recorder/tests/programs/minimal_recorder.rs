@@ -13,7 +13,7 @@ fn main() {
     let launch = Launch {
         program: arguments.next().unwrap(),
         arguments: arguments.collect(),
-        preload: None,
+        preload: Vec::new(),
         environment: Vec::new(),
     };
     let options = Options {
