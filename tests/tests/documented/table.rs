@@ -46,6 +46,10 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall record --waits -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
     ),
     (
+        "record --waits",
+        So("everycall record --waits -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
+    ),
+    (
         "--trigger 'pthread_mutex_lock > 5ms'",
         So("everycall record --waits --trigger 'pthread_mutex_lock > 5ms' -q -o st.ect -- ./app"),
     ),
