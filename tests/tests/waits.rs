@@ -121,6 +121,13 @@ fn with_other_options_and_programs() {
     command.args(["record", "-q", "--waits", "-o"]).arg(&file).args(["--", "sh", "-c"]);
     successful(command.arg(format!("echo started | cat; {} 3", program.display())));
     assert!(lines(&file).iter().any(|line| line["name"] == "pthread_mutex_lock"));
+    // With a sanitizer that insists on being loaded first.
+    let flags = ["-O1", "-g", "-fsanitize=address", "-Wno-unused", "waits.c", "-pthread"];
+    let sanitized = place.build(Mode::GCC_NOPS, &flags, "waits-asan");
+    let mut command = place.command(everycall());
+    command.args(["record", "-q", "--waits", "-o"]).arg(&file).arg("--").arg(&sanitized).arg("3");
+    successful(command.env("ASAN_OPTIONS", "detect_leaks=0"));
+    assert!(lines(&file).iter().any(|line| line["name"] == "pthread_mutex_lock"));
     // Without a dynamic linker.
     let fixed = place.build(Mode::GCC_NOPS, &["-O2", "-static", "waits.c", "-pthread"], "waits-static");
     let output = place.command(everycall()).args(["record", "--waits", "--"]).arg(&fixed).output().unwrap();

@@ -266,6 +266,22 @@ fn with_libraries(program: PathBuf) -> impl Iterator<Item = PathBuf> {
     })
 }
 
+/// Whether a program's address sanitizer is a library. It then refuses to start behind what is
+/// preloaded, unless it is told not to.
+pub fn has_shared_sanitizer(program: &OsStr) -> bool {
+    let names = find_program(program).and_then(|path| {
+        let cache = ReadCache::new(fs::File::open(path).ok()?);
+        let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
+        let endian = elf.endian();
+        let (dynamic, link) = elf.elf_section_table().dynamic(endian, &cache).ok()??;
+        let strings = elf.elf_section_table().strings(endian, &cache, link).ok()?;
+        let needed = dynamic.iter().filter(|entry| entry.d_tag(endian) == DT_NEEDED);
+        let is_it = |name: &[u8]| name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan");
+        Some(needed.filter_map(|entry| entry.string(endian, strings).ok()).any(is_it))
+    });
+    names.unwrap_or(false)
+}
+
 /// The libraries that an object needs, looked up in its run path and in `LD_LIBRARY_PATH`. The
 /// system's folders are left out: installed libraries are rarely built for tracing.
 fn needed(object: &Path) -> Option<Vec<PathBuf>> {

@@ -198,9 +198,16 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
     }
     let libraries = [(preload, PRELOAD_LIBRARY), (waits, WAITS_LIBRARY)].into_iter();
     let libraries = libraries.filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| kit_library(name));
-    let preload = libraries.collect::<Result<_, _>>()?;
-    let launch =
-        Launch { program: program.clone(), arguments: rest.to_vec(), preload, environment: Vec::new() };
+    let preload = libraries.collect::<Result<Vec<_>, _>>()?;
+    let mut environment = Vec::new();
+    if !preload.is_empty() && program::has_shared_sanitizer(program) {
+        const OPTIONS: &str = "ASAN_OPTIONS";
+        let mut options = std::env::var_os(OPTIONS).unwrap_or_default();
+        options.push(if options.is_empty() { "" } else { ":" });
+        options.push("verify_asan_link_order=0");
+        environment.push((OPTIONS, options));
+    }
+    let launch = Launch { program: program.clone(), arguments: rest.to_vec(), preload, environment };
     Ok((launch, carries_runtime))
 }
 
