@@ -1,5 +1,5 @@
-/* Calls that wait, each for something known. Prints who held the lock each time, and every result: they are the same without
-   `record --waits`.
+/* Calls that wait, each for something known. Prints who held the lock each time, and every result:
+   they are the same without `record --waits`.
      waits COUNT [cancel] */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -32,8 +32,8 @@ pub use place::{Mode, Place, Recording, everycall, programs, successful};
 pub use standing::Standing;
 pub use trace::{Call, Tally, ThreadTrace, TraceView, all, text, unsure};
 
-/// Whether tests take every combination of modes, levels and tools (`EVERYCALL_FULL`). Otherwise the
-/// largest take some of them, so that each mode and each tool is tried.
+/// Whether tests take every combination of modes, levels and tools (`EVERYCALL_FULL`). Otherwise
+/// the largest take some of them, so that each mode and each tool is tried.
 #[must_use]
 pub fn is_full() -> bool {
     std::env::var_os("EVERYCALL_FULL").is_some()

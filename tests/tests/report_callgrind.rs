@@ -65,8 +65,8 @@ fn check(workload: Workload) {
     assert!(found.iter().all(|names| names.len() == 1), "a function of C has one name");
 }
 
-/// Runs a program as it is in callgrind, and its traced build with `record` and `count`. Compares the numbers of calls. Returns the names
-/// of each function that was traced.
+/// Runs a program as it is in callgrind, and its traced build with `record` and `count`. Compares
+/// the numbers of calls. Returns the names of each function that was traced.
 fn compare(place: &Place, plain: &Path, traced: &Path, arguments: &[&OsStr]) -> Vec<BTreeSet<String>> {
     let file = place.file("callgrind.out");
     let mut callgrind = place.command("valgrind");
@@ -92,7 +92,8 @@ fn compare(place: &Place, plain: &Path, traced: &Path, arguments: &[&OsStr]) -> 
 /// Compares what callgrind has found with a table. Returns the names of each function in it.
 fn compare_table(expected: &BTreeMap<String, u64>, report: &str, what: &str) -> Vec<BTreeSet<String>> {
     let report: Value = serde_json::from_str(report).expect("JSON");
-    // A function may have several names, of which callgrind takes one; and several functions that aren't global may have one name.
+    // A function may have several names, of which callgrind takes one; and several functions that
+    // aren't global may have one name.
     let mut found: BTreeMap<BTreeSet<String>, u64> = BTreeMap::new();
     for row in report["rows"].as_array().expect("rows") {
         let symbols = row["symbols"].as_array().expect("symbols");

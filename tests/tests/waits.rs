@@ -1,5 +1,5 @@
-//! `record --waits`: calls that wait, what they wait for, and who held it. The program knows, and says
-//! what each call returned: the same without `--waits`.
+//! `record --waits`: calls that wait, what they wait for, and who held it. The program knows, and
+//! says what each call returned: the same without `--waits`.
 
 use std::path::Path;
 use std::process::Command;

@@ -39,12 +39,8 @@ const FLAGS_FULL: &[&[&str]] = &[
 /// `EVERYCALL_FULL`, each workload has half of the modes, so that each mode has a large one and a
 /// small one.
 fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
-    let parity: Option<usize> = match workload.name {
-        "sqlite" | "lua" => Some(0),
-        _ => Some(1),
-    };
-    let is_tried =
-        move |(number, _): &(usize, Mode)| is_full() || parity.is_none_or(|parity| number % 2 == parity);
+    let parity = usize::from(!["sqlite", "lua"].contains(&workload.name));
+    let is_tried = move |(number, _): &(usize, Mode)| is_full() || number % 2 == parity;
     Mode::ALL.into_iter().enumerate().filter(is_tried).map(|(_, mode)| mode)
 }
 
@@ -345,8 +341,8 @@ fn pages() {
     println!("pages: {:.1} s", start.elapsed().as_secs_f64());
 }
 
-/// How long `main` was in each state, by `report`: the page's tables are to say the same. Null where the
-/// kernel told none.
+/// How long `main` was in each state, by `report`: the page's tables are to say the same. Null where
+/// the kernel told none.
 fn states_of_main(file: &Path) -> Value {
     let report: Value = serde_json::from_str(&shown(&["report", "-f", "json"], file)).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");

@@ -53,7 +53,8 @@ fn kept_of(trace: &Trace<'_>, thread: &ThreadInfo) -> Vec<KeptAt> {
     .collect()
 }
 
-/// A thread's events, with the labels of its kept calls, and what labels of calls that wait refer to.
+/// A thread's events, with the labels of its kept calls, and what labels of calls that wait refer
+/// to.
 struct WithLabels<'v, I> {
     events: I,
     /// The thread's index in the trace.

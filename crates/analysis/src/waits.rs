@@ -23,16 +23,16 @@ pub(crate) struct Waits {
     of_labels: HashMap<(usize, u64, MarkName), MarkName>,
 }
 
-/// The holder of a lock, at a moment.
-struct Holder {
-    /// The thread that waits, the label, and its moment.
+/// A label that names the holder of a lock.
+struct Moment {
+    /// The thread that waits.
     waiting: usize,
     label: MarkName,
     at_ns: u64,
-    /// The thread that holds the lock.
-    process: usize,
-    tid: u32,
 }
+
+/// By the holder's process and thread.
+type Moments = HashMap<(usize, u32), Vec<Moment>>;
 
 impl Waits {
     /// Looks all of them up. Reads the events only if the trace has calls of the library.
@@ -43,26 +43,22 @@ impl Waits {
             return waits;
         }
         let named = |wanted: &str| {
-            let all = trace.mark_names().all().iter().zip(0..);
-            all.filter(|(marks, _)| marks.labels > 0 && marks.name == wanted)
-                .map(|(_, at)| MarkName(at))
-                .next()
+            let mut all = trace.mark_names().all().iter().zip(0..);
+            all.find(|(marks, _)| marks.labels > 0 && marks.name == wanted).map(|(_, at)| MarkName(at))
         };
         let holder = named(HOLDER);
         let objects: Vec<MarkName> = OBJECTS.iter().filter_map(|name| named(name)).collect();
         if holder.is_none() && objects.is_empty() {
             return waits;
         }
-        let mut holders = Vec::new();
+        let mut moments = Moments::new();
         for thread in trace.threads() {
-            waits.look_at(trace, names, thread, (holder, &objects), &mut holders);
+            waits.look_at(trace, names, thread, (holder, &objects), &mut moments);
         }
-        holders.sort_by_key(|holder| holder.at_ns);
+        moments.values_mut().for_each(|moments| moments.sort_by_key(|moment| moment.at_ns));
         for thread in trace.threads().iter().filter(|thread| thread.fiber.is_none()) {
-            let is_its = |holder: &&Holder| (holder.process, holder.tid) == (thread.process, thread.tid);
-            let its: Vec<&Holder> = holders.iter().filter(is_its).collect();
-            if !its.is_empty() {
-                waits.look_at_holder(trace, names, thread, &its);
+            if let Some(moments) = moments.get(&(thread.process, thread.tid)) {
+                waits.look_at_holder(trace, names, thread, moments);
             }
         }
         waits
@@ -92,14 +88,14 @@ impl Waits {
         Some(name)
     }
 
-    /// Names the objects of a thread's calls, and collects the holders.
+    /// Names the objects of a thread's calls, and collects the moments of holders.
     fn look_at(
         &mut self,
         trace: &Trace<'_>,
         names: &SymbolNames<'_>,
         thread: &ThreadInfo,
         (holder, objects): (Option<MarkName>, &[MarkName]),
-        holders: &mut Vec<Holder>,
+        moments: &mut Moments,
     ) {
         let mut stack = Vec::new();
         for event in trace.thread_events_checked(thread.index, Some(names)) {
@@ -121,8 +117,8 @@ impl Waits {
             }
             if Some(mark.name) == holder {
                 let tid = u32::try_from(value).unwrap_or(0);
-                let (waiting, label, at_ns) = (thread.index, mark.name, mark.at_ns);
-                holders.push(Holder { waiting, label, at_ns, process: thread.process, tid });
+                let moment = Moment { waiting: thread.index, label: mark.name, at_ns: mark.at_ns };
+                moments.entry((thread.process, tid)).or_default().push(moment);
             } else if objects.contains(&mark.name) {
                 let ticks = trace.clock().ticks(mark.at_ns);
                 let place = trace.locate_address(thread.process, value, ticks);
@@ -142,12 +138,12 @@ impl Waits {
         trace: &Trace<'_>,
         names: &SymbolNames<'_>,
         thread: &ThreadInfo,
-        moments: &[&Holder],
+        moments: &[Moment],
     ) {
         let mut stack: Vec<Location> = Vec::new();
         let mut moments = moments.iter().peekable();
         let mut events = trace.thread_events_checked(thread.index, Some(names));
-        while let Some(holder) = moments.peek() {
+        while let Some(moment) = moments.peek() {
             let event = events.next();
             let at_ns = match &event {
                 Some(TimelineEvent::Begin(begin)) => begin.start_ns,
@@ -155,11 +151,11 @@ impl Waits {
                 Some(_) => continue,
                 None => u64::MAX,
             };
-            if at_ns > holder.at_ns {
-                let text = doing(trace, names, &stack);
-                while let Some(holder) = moments.next_if(|holder| holder.at_ns < at_ns) {
-                    if let Some(name) = text.clone().and_then(|text| self.name_of(text)) {
-                        self.of_labels.insert((holder.waiting, holder.at_ns, holder.label), name);
+            if moment.at_ns < at_ns {
+                let name = doing(trace, names, &stack).and_then(|text| self.name_of(text));
+                while let Some(moment) = moments.next_if(|moment| moment.at_ns < at_ns) {
+                    if let Some(name) = name {
+                        self.of_labels.insert((moment.waiting, moment.at_ns, moment.label), name);
                     }
                 }
             }

@@ -140,8 +140,8 @@ pub enum Verb {
     Export(ExportArguments),
     /// As root, let a user record thread states with all details (`record --states`)
     ///
-    /// The user gets an instance of tracefs, with the files that `record` needs, until the machine is
-    /// restarted. Its events name all threads of the machine. docs/states.md has more.
+    /// The user gets an instance of tracefs, with the files that `record` needs, until the machine
+    /// is restarted. Its events name all threads of the machine. docs/states.md has more.
     SetupTracefs(SetupTracefsArguments),
     /// Print a manual page, or install all of them
     ///
@@ -210,15 +210,17 @@ pub struct RecordArguments {
     pub budget: Option<String>,
     /// Record when the kernel ran each thread, when it was preempted and when it waited
     ///
-    /// As root, with who woke it. Others need no privileges where `sysctl kernel.perf_event_paranoid` is at most 2. Costs
-    /// nothing while no thread is switched. `everycall info` says what was recorded, and why if nothing was.
+    /// As root, with who woke it. Others need no privileges where `sysctl
+    /// kernel.perf_event_paranoid` is at most 2. Costs nothing while no thread is switched.
+    /// `everycall info` says what was recorded, and why if nothing was.
     #[arg(long, value_enum, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "best")]
     pub states: Option<StateSource>,
     /// Record calls that wait, and what they wait for
     ///
-    /// Locks that another thread holds, with its id; condition variables, semaphores, joins; reads, writes, polls,
-    /// accepts, connects, sleeps, with their descriptors. They appear as calls of the C library's functions. A library is
-    /// loaded into the program for it (LD_PRELOAD), so the program must not be linked statically.
+    /// Locks that another thread holds, with its id; condition variables, semaphores, joins; reads,
+    /// writes, polls, accepts, connects, sleeps, with their descriptors. They appear as calls of the
+    /// C library's functions. A library is loaded into the program for it (LD_PRELOAD), so the
+    /// program must not be linked statically.
     #[arg(long)]
     pub waits: bool,
     /// Calls are counted and not recorded: `count` asks for it.

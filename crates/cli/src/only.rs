@@ -17,8 +17,7 @@ use crate::arguments::{OnlyArguments, RecordArguments};
 use crate::control::{add, all_match};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::preload::kit_library;
-use crate::program;
+use crate::preload;
 
 /// A selection in an unnamed file.
 pub struct OpenSelection(File);
@@ -51,7 +50,7 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<OpenSelection>, Fai
         return Ok(None);
     }
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
-    let mut objects = program::traced_objects(&arguments.command[0]).ok_or_else(|| {
+    let objects = preload::traced_objects(arguments)?.ok_or_else(|| {
         Failure::new(
             exit_code::NOT_RECORDED,
             "--only and --not look for functions in the program that is started, and this one has none; start the traced program itself, or \
@@ -60,11 +59,8 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<OpenSelection>, Fai
     })?;
     let brings_more = objects.may_bring_more(!arguments.no_follow);
     let mut functions = arguments.functions.clone();
-    if arguments.waits {
-        objects.traced.push(kit_library(WAITS_LIBRARY)?);
-        if !functions.only.is_empty() {
-            functions.only.push(format!("module:{WAITS_LIBRARY}"));
-        }
+    if arguments.waits && !functions.only.is_empty() {
+        functions.only.push(format!("module:{WAITS_LIBRARY}"));
     }
     let bytes = resolved(&functions, &objects.traced, brings_more).map_err(not_recorded)?;
     OpenSelection::new(&bytes).map(Some)

@@ -2,8 +2,22 @@
 
 use std::path::PathBuf;
 
+use everycall_kit::WAITS_LIBRARY;
+
+use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::program::{self, Objects};
+
+/// The objects with traced functions that a recorded program has from its start, with the library
+/// that `--waits` loads; `None` if the program can't be read, or only starts other programs.
+pub fn traced_objects(arguments: &RecordArguments) -> Result<Option<Objects>, Failure> {
+    let Some(mut objects) = program::traced_objects(&arguments.command[0]) else { return Ok(None) };
+    if arguments.waits {
+        objects.traced.push(kit_library(WAITS_LIBRARY)?);
+    }
+    Ok(Some(objects))
+}
 
 /// A library of the kit that is preloaded.
 pub fn kit_library(name: &str) -> Result<PathBuf, Failure> {

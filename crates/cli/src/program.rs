@@ -269,39 +269,48 @@ fn with_libraries(program: PathBuf) -> impl Iterator<Item = PathBuf> {
 /// Whether a program's address sanitizer is a library. It then refuses to start behind what is
 /// preloaded, unless it is told not to.
 pub fn has_shared_sanitizer(program: &OsStr) -> bool {
-    let names = find_program(program).and_then(|path| {
-        let cache = ReadCache::new(fs::File::open(path).ok()?);
-        let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
-        let endian = elf.endian();
-        let (dynamic, link) = elf.elf_section_table().dynamic(endian, &cache).ok()??;
-        let strings = elf.elf_section_table().strings(endian, &cache, link).ok()?;
-        let needed = dynamic.iter().filter(|entry| entry.d_tag(endian) == DT_NEEDED);
-        let is_it = |name: &[u8]| name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan");
-        Some(needed.filter_map(|entry| entry.string(endian, strings).ok()).any(is_it))
-    });
-    names.unwrap_or(false)
+    let is_it = |name: &Vec<u8>| name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan");
+    let links = find_program(program).and_then(|path| links(&path));
+    links.is_some_and(|links| links.needed.iter().any(is_it))
+}
+
+/// What an object's dynamic section says of the libraries that it is linked with.
+#[derive(Default)]
+struct Links {
+    /// Their names.
+    needed: Vec<Vec<u8>>,
+    /// Lists of folders to look in.
+    run_paths: Vec<Vec<u8>>,
+}
+
+fn links(object: &Path) -> Option<Links> {
+    let file = fs::File::open(object).ok()?;
+    let cache = ReadCache::new(file);
+    let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
+    let endian = elf.endian();
+    let (dynamic, link) = elf.elf_section_table().dynamic(endian, &cache).ok()??;
+    let strings = elf.elf_section_table().strings(endian, &cache, link).ok()?;
+    let mut links = Links::default();
+    for entry in dynamic {
+        let text = || entry.string(endian, strings).ok().map(<[u8]>::to_vec);
+        let tag = entry.d_tag(endian);
+        if tag == DT_NEEDED {
+            links.needed.extend(text());
+        } else if tag == DT_RPATH || tag == DT_RUNPATH {
+            links.run_paths.extend(text());
+        }
+    }
+    Some(links)
 }
 
 /// The libraries that an object needs, looked up in its run path and in `LD_LIBRARY_PATH`. The
 /// system's folders are left out: installed libraries are rarely built for tracing.
 fn needed(object: &Path) -> Option<Vec<PathBuf>> {
-    let file = fs::File::open(object).ok()?;
-    let cache = ReadCache::new(file);
-    let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
-    let endian = elf.endian();
-    let mut names = Vec::new();
+    let links = links(object)?;
     let mut folders = Vec::new();
-    let (dynamic, link) = elf.elf_section_table().dynamic(endian, &cache).ok()??;
-    let strings = elf.elf_section_table().strings(endian, &cache, link).ok()?;
-    for entry in dynamic {
-        let text = || entry.string(endian, strings).ok();
-        let tag = entry.d_tag(endian);
-        if tag == DT_NEEDED {
-            names.extend(text());
-        } else if tag == DT_RPATH || tag == DT_RUNPATH {
-            let origin = object.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned()));
-            folders.extend(text().into_iter().flat_map(|list| run_path(list, origin.as_deref())));
-        }
+    if !links.run_paths.is_empty() {
+        let origin = object.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned()));
+        folders.extend(links.run_paths.iter().flat_map(|list| run_path(list, origin.as_deref())));
     }
     if let Some(list) = std::env::var_os("LD_LIBRARY_PATH") {
         folders.extend(std::env::split_paths(&list));
@@ -313,7 +322,7 @@ fn needed(object: &Path) -> Option<Vec<PathBuf>> {
         }
         folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
     };
-    Some(names.into_iter().filter_map(place).collect())
+    Some(links.needed.iter().filter_map(|name| place(name)).collect())
 }
 
 fn run_path(list: &[u8], origin: Option<&Path>) -> Vec<PathBuf> {

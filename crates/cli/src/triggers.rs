@@ -7,7 +7,6 @@ use std::sync::Arc;
 use everycall_format::trigger::RULES;
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
-use everycall_kit::WAITS_LIBRARY;
 use everycall_recorder::Triggers;
 use everycall_triggers::{
     Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger, unknown_types,
@@ -16,8 +15,7 @@ use everycall_triggers::{
 use crate::arguments::{self, KeepArguments, RecordArguments, TriggerArguments};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::preload::kit_library;
-use crate::program;
+use crate::preload;
 
 /// Default number of calls to keep per trigger.
 const KEEP: u32 = 20;
@@ -114,10 +112,7 @@ fn look_at_program(
     triggers: &[Trigger],
     functions: &mut Functions,
 ) -> Result<(), Failure> {
-    let Some(mut objects) = program::traced_objects(&arguments.command[0]) else { return Ok(()) };
-    if arguments.waits {
-        objects.traced.push(kit_library(WAITS_LIBRARY)?);
-    }
+    let Some(objects) = preload::traced_objects(arguments)? else { return Ok(()) };
     let mut counts = vec![0; triggers.len()];
     for object in &objects.traced {
         for (sum, count) in counts.iter_mut().zip(functions.look_at(object)) {

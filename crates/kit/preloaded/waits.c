@@ -8,7 +8,7 @@
 //   locks and semaphores      where the first attempt fails, that is, where somebody else has them
 //   all other functions       always: they are system calls
 //
-// What a call waits for is in labels: the address of a lock, the thread that holds it, a descriptor.
+// What a call waits for is in labels: a lock's address, the thread that holds it, a descriptor.
 //
 // The table of real functions is filled when the library is loaded. Calls before that (an
 // allocator's, in another library's initialiser) look their function up themselves.

@@ -1,9 +1,9 @@
 //! An instance of tracefs that root makes for a user, who can then record scheduling events without
 //! privileges.
 //!
-//! The user gets the files that a recorder needs, and no others: with all of an instance's files, one
-//! could trace every function of the kernel, and slow the machine down. `/sys/kernel/tracing` stays
-//! closed: the instance is bound to a folder of its own.
+//! The user gets the files that a recorder needs, and no others: with all of an instance's files,
+//! one could trace every function of the kernel, and slow the machine down. `/sys/kernel/tracing`
+//! stays closed: the instance is bound to a folder of its own.
 
 use std::fmt;
 use std::fs;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{Uid, User};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 
-use crate::tracefs::{EVENTS, MOUNT, given, mounted};
+use crate::tracefs::{EVENTS, MOUNT, given, is_instance, mounted};
 
 /// The name of a user's instance.
 fn name(uid: u32) -> String {
@@ -53,7 +53,7 @@ impl std::error::Error for Error {}
 pub fn give(user: &str) -> Result<PathBuf, Error> {
     let uid = known(user)?;
     let folder = given(uid);
-    if is_given(&folder) {
+    if is_instance(&folder) {
         return Ok(folder);
     }
     let root = match mounted() {
@@ -88,11 +88,6 @@ pub fn take_back(user: &str) -> Result<bool, Error> {
     Ok(was_given)
 }
 
-/// Whether a user's instance is there.
-fn is_given(folder: &Path) -> bool {
-    folder.join("tracing_on").exists()
-}
-
 fn refused(what: &str, error: io::Error) -> Error {
     Error::Refused(what.to_owned(), error)
 }
@@ -116,8 +111,7 @@ fn make(instance: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
         }
         _ => {}
     }
-    for path in paths(instance) {
-        let path = path.map_err(|error| refused(&at(instance), error))?;
+    for path in paths(instance).map_err(|error| refused(&at(instance), error))? {
         chown(&path, Some(uid), None)
             .map_err(|error| refused(&format!("{} can't be given to the user", path.display()), error))?;
     }
@@ -130,8 +124,9 @@ fn make(instance: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
 }
 
 /// What a recorder uses of an instance: the instance first.
-fn paths(instance: &Path) -> impl Iterator<Item = io::Result<PathBuf>> {
-    const FILES: [&str; 7] = [
+fn paths(instance: &Path) -> io::Result<Vec<PathBuf>> {
+    const NAMES: [&str; 11] = [
+        "",
         "tracing_on",
         "trace_clock",
         "buffer_size_kb",
@@ -139,33 +134,26 @@ fn paths(instance: &Path) -> impl Iterator<Item = io::Result<PathBuf>> {
         "options",
         "options/event-fork",
         "set_event_pid",
+        "events",
+        "events/sched",
+        "events/task",
     ];
-    let mut all = vec![Ok(instance.to_owned())];
-    all.extend(FILES.iter().map(|name| Ok(instance.join(name))));
-    all.extend(["events", "events/sched", "events/task"].map(|name| Ok(instance.join(name))));
+    let mut all: Vec<PathBuf> = NAMES.iter().map(|name| instance.join(name)).collect();
     for event in EVENTS {
         let event = instance.join("events").join(event);
-        all.extend([Ok(event.join("enable")), Ok(event.join("format")), Ok(event)]);
+        all.extend([event.join("enable"), event.join("format"), event]);
     }
     let cpus = instance.join("per_cpu");
-    match fs::read_dir(&cpus) {
-        Ok(entries) => {
-            for entry in entries {
-                let path = entry.map(|entry| entry.path());
-                if let Ok(path) = &path {
-                    all.push(Ok(path.join("trace_pipe_raw")));
-                }
-                all.push(path);
-            }
-            all.push(Ok(cpus));
-        }
-        Err(error) => all.push(Err(error)),
+    for entry in fs::read_dir(&cpus)? {
+        let cpu = entry?.path();
+        all.extend([cpu.join("trace_pipe_raw"), cpu]);
     }
-    all.into_iter()
+    all.push(cpus);
+    Ok(all)
 }
 
 fn take(root: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
-    if is_given(folder) {
+    if is_instance(folder) {
         unmount(folder, UnmountFlags::DETACH)
             .map_err(|error| refused(&format!("{} can't be unmounted", folder.display()), error.into()))?;
     }

@@ -1,7 +1,7 @@
 //! Pages of the kernel's ring buffer, as `trace_pipe_raw` gives them.
 //!
 //! ```text
-//! u64 time   u64 bytes of data, with flags   data: { u32 type:5 delta:27  [u32 more]  payload } ...
+//! u64 time  u64 bytes of data, with flags  data: { u32 type:5 delta:27  [u32 more]  payload } ...
 //! ```
 
 /// Bytes of a page's header.
@@ -42,7 +42,8 @@ pub fn read(page: &[u8], mut take: impl FnMut(Entry<'_>)) {
     let mut at = 0;
     while let Some(head) = word(at) {
         let (kind, delta) = (head & 31, u64::from(head >> 5));
-        // The word behind the head has a length or the upper bits of a time, except in short events.
+        // The word behind the head has a length or the upper bits of a time, but not in short
+        // events.
         let more = word(at + 4);
         let (payload, next) = match (kind, more) {
             (PADDING, _) if delta == 0 => return,

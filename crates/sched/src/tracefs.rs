@@ -1,8 +1,8 @@
-//! Scheduling events of an instance of tracefs, which has buffers and settings of its own: other tracers
-//! on the machine don't notice it.
+//! Scheduling events of an instance of tracefs, which has buffers and settings of its own: other
+//! tracers on the machine don't notice it.
 //!
-//! Root makes an instance and removes it at the end; one that a killed recorder left is removed by the
-//! next. Other users need one that root has made for them ([`crate::delegated`]).
+//! Root makes an instance and removes it at the end; one that a killed recorder left is removed by
+//! the next. Other users need one that root has made for them ([`crate::delegated`]).
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -68,8 +68,7 @@ impl Tracefs {
     pub fn open() -> Result<Tracefs, String> {
         let own = getpid().as_raw_nonzero().get().unsigned_abs();
         let given = given(getuid().as_raw());
-        let (folder, is_own) =
-            if given.join("tracing_on").exists() { (given, false) } else { (make(own)?, true) };
+        let (folder, is_own) = if is_instance(&given) { (given, false) } else { (make(own)?, true) };
         let result = Tracefs::begin(folder.clone(), is_own, own);
         if result.is_err() && is_own {
             let _ = fs::remove_dir(&folder);
@@ -219,6 +218,11 @@ fn make(own: u32) -> Result<PathBuf, String> {
 /// The folder of the instance that root gives a user.
 pub(crate) fn given(uid: u32) -> PathBuf {
     PathBuf::from(format!("/run/everycall/tracefs-{uid}"))
+}
+
+/// Whether a folder is an instance.
+pub(crate) fn is_instance(folder: &Path) -> bool {
+    folder.join("tracing_on").exists()
 }
 
 /// Where tracefs is mounted, as a whole.

@@ -175,8 +175,8 @@ impl ModuleSymbols {
         constants.text(&file.bytes, image_address).map(<[u8]>::to_vec)
     }
 
-    /// The name of the variable that contains an image address, with the distance from its beginning
-    /// in bytes if that isn't 0: `server`, `app::queue+64`.
+    /// The name of the variable that contains an image address, with the distance from its
+    /// beginning in bytes if that isn't 0: `server`, `app::queue+64`.
     pub fn variable_at(&mut self, image_address: u64) -> Option<String> {
         let file = self.file.as_ref()?;
         let variables = self.variables.get_or_insert_with(|| read(file, Variables::of));

@@ -198,7 +198,7 @@ impl States {
             if let Some(mut span) = open.remove(&key)
                 && span.start < now
             {
-                // Kernels don't tell every switch: one that must have been before this event is missing.
+                // Kernels don't tell every switch: one before this event is missing.
                 let ran = span.state == ThreadState::Running;
                 if (event.kind == kind::ON && ran) || (event.kind == kind::OFF && !ran) {
                     states.missing += 1;

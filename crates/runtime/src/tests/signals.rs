@@ -72,8 +72,8 @@ fn one_signal() {
     assert!(runs > 10_000 && slow_paths > runs && abandoned > 1000);
 }
 
-/// Where the programs of tests with two signals begin, by their hooks. Without `EVERYCALL_FULL`, the
-/// program that drops calls begins where the other doesn't.
+/// Where the programs of tests with two signals begin, by their hooks. Without `EVERYCALL_FULL`,
+/// the program that drops calls begins where the other doesn't.
 fn two_beginnings(hooks: Hooks, drops: bool) -> Vec<u64> {
     let all = [10, SEGMENT - 6];
     if std::env::var_os("EVERYCALL_FULL").is_some() {
