@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use everycall_tests::selections::file_with_only;
 use everycall_tests::{Mode, Place, Recording, everycall, programs, successful};
 
 fn include() -> String {
@@ -143,6 +144,37 @@ fn off_from_the_start_can_be_undone() {
         let shown = replay(&place, &recording);
         assert_eq!(shown.matches("tracing was disabled").count(), 1, "{mode:?}\n{shown}");
     }
+}
+
+#[test]
+fn programs_choose_functions_by_themselves() {
+    let place = Place::new("chosen");
+    for mode in Mode::ALL {
+        let words = ["-O1", "-Wall", "-Wextra", "-Werror", "chosen.c", "-pthread"];
+        let program = place.build(mode, &words, &format!("chosen-{}", mode.label()));
+        let selection = file_with_only(&place, &program, &["blue"]);
+        let own = place.file("own.ecs");
+        std::fs::copy(&selection, &own).unwrap();
+        let other = place.build(mode, &["-O1", "selected.c", "-pthread"], "other");
+        let other = file_with_only(&place, &other, &["blue"]);
+        let files = [&own, &other].map(|file| file.display().to_string());
+        let recording = place.record(&[], &program, &[&files[0], &files[1]]);
+        assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
+        let trace = recording.trace();
+        let (text, mut count) = (recording.stdout(), 0);
+        for (name, calls) in text.lines().filter_map(|line| line.split_once(' ')) {
+            assert_eq!(trace.calls(name).to_string(), calls, "{mode:?}: {name}\n{text}");
+            count += 1;
+        }
+        assert_eq!(count, 3, "{mode:?}: {text}");
+    }
+    let plain = place.file("chosen-plain");
+    let mut compiler = place.command("gcc");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&plain).arg(include());
+    successful(compiler.arg(programs().join("chosen.c")));
+    let output = place.command(&plain).args(["a", "b"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("red goes off: -1, this process is not traced"), "{text}");
 }
 
 #[test]

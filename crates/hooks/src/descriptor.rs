@@ -235,6 +235,24 @@ pub struct RuntimeTable {
     pub quick_mark: unsafe extern "C" fn(u32, *const u8, u64, u64) -> i32,
     /// `(format, types, arguments, stack pointer)`: a log line, see [`everycall_format::log_line`].
     pub log: unsafe extern "C" fn(*const u8, u32, *const u64, u64) -> i32,
+    /// `(what, addresses, count, result)`: leaves the functions that contain these addresses out
+    /// (0), or takes them back (1). Writes what it found to `result`, unless that is null.
+    pub functions: unsafe extern "C" fn(u32, *const u64, u64, *mut Switched) -> i32,
+    /// `(path)`: from now on, records the functions of the selection in this file, as
+    /// `everycall resolve --only` writes it; all functions if it is null.
+    pub select: unsafe extern "C" fn(*const u8) -> i32,
+}
+
+/// What [`RuntimeTable::functions`] has found.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Switched {
+    /// Functions.
+    pub functions: u32,
+    /// Their sites; 0 where hooks are always called.
+    pub sites: u32,
+    /// Sites that could not be switched.
+    pub not_switched: u32,
 }
 
 /// An object that contains the kit's XRay interface. The object's hooks read the first fields.

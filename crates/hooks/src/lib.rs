@@ -50,6 +50,6 @@ pub use arch::{
 pub use arch::{handler_end, local_thread_slot};
 pub use descriptor::{
     BLOCKED_SIGNALS, ByteSink, COUNT_ALL, COUNTS, ModuleDescriptor, RuntimeTable, SLOW_FRAME_SIZE,
-    SLOW_STACK_SIZE, SLOW_STACKS, ShortMap, SlowCall, THREAD_HOME, THREAD_SLOT_SIZE, TRAP_SIGNAL, XrayCall,
-    XrayObject, short_map, slow,
+    SLOW_STACK_SIZE, SLOW_STACKS, ShortMap, SlowCall, Switched, THREAD_HOME, THREAD_SLOT_SIZE, TRAP_SIGNAL,
+    XrayCall, XrayObject, short_map, slow,
 };

@@ -47,6 +47,8 @@
 #define EVERYCALL_ERROR_DISK_FULL (-12)
 #define EVERYCALL_ERROR_WRITE (-13)
 #define EVERYCALL_ERROR_TOO_MANY_STACKS (-14)
+#define EVERYCALL_ERROR_NO_FUNCTION (-15)
+#define EVERYCALL_ERROR_NO_SELECTION (-16)
 
 #if defined(__x86_64__) && defined(__ELF__) && defined(__GNUC__)
 #define EVERYCALL_REACHES_RUNTIME_ 1
@@ -68,6 +70,19 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* What everycall_disable_functions() or everycall_enable_functions() has found. */
+typedef struct everycall_switched {
+    /* Functions. */
+    uint32_t functions;
+    /* Their sites; 0 in modes whose hooks are always called. */
+    uint32_t sites;
+    /* Sites that could not be switched: the process may not change its code, or something else has. */
+    uint32_t not_switched;
+} everycall_switched;
+
+/* A function of any type. */
+typedef void (*everycall_function)(void);
 
 /*
  * The runtime's table. Internal. Later versions add entries at its end; `size` is the size of this
@@ -95,6 +110,8 @@ struct everycall_runtime_ {
     const volatile uint32_t *off;
     int32_t (*quick_mark)(uint32_t, const char *, uint64_t, uint64_t);
     int32_t (*log)(const char *, uint32_t, const uint64_t *, uint64_t);
+    int32_t (*functions)(uint32_t, const uint64_t *, uint64_t, struct everycall_switched *);
+    int32_t (*select)(const char *);
 };
 
 #if EVERYCALL_REACHES_RUNTIME_
@@ -138,8 +155,9 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
         return "this thread is not recorded: it was left out before its first call, or there are more threads than the trace has "
                "room for";
     case EVERYCALL_ERROR_NO_ROOM:
-        return "there is no room for so large a ring beside those of the other threads: choose a smaller one, or start the program "
-               "with a larger one for all (everycall record --ring-size, EVERYCALL_RING_SIZE)";
+        return "there is no room: for so large a ring beside those of the other threads (choose a smaller one, or start the program "
+               "with a larger one for all: everycall record --ring-size, EVERYCALL_RING_SIZE), or for more than 1024 functions that are "
+               "left out in a mode whose hooks are always called (choose functions by everycall_select_functions instead)";
     case EVERYCALL_ERROR_STARTED_OFF:
         return "the program carries an older everycall runtime and was started with EVERYCALL_START=off, which that one can't undo: "
                "link it again";
@@ -147,8 +165,8 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
         return "the program carries an everycall runtime that is older than this everycall.h: link it again with the everycall that "
                "this header came with";
     case EVERYCALL_ERROR_NO_MEMORY:
-        return "the kernel has no memory for the snapshot's lists (some KiB for each thread): free memory or raise its limit, and take "
-               "it again";
+        return "the kernel has no memory, for a snapshot's lists (some KiB for each thread) or for the functions that are chosen: free "
+               "memory or raise its limit, and try again";
     case EVERYCALL_ERROR_CALLBACK:
         return "the function that was given for the snapshot's bytes didn't return 0: what it has got so far is not a whole trace";
     case EVERYCALL_ERROR_NO_FOLDER:
@@ -162,6 +180,12 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
         return "the trace can't be written: see that the descriptor is open for writing and its reader still there";
     case EVERYCALL_ERROR_TOO_MANY_STACKS:
         return "everycall knows 8192 stacks of fibers, and no more at a time: tell it of those that are gone (everycall_forget_fiber)";
+    case EVERYCALL_ERROR_NO_FUNCTION:
+        return "none of these functions is traced, or the selection was made of other builds than the ones that are loaded: "
+               "`everycall functions FILE` lists those that are";
+    case EVERYCALL_ERROR_NO_SELECTION:
+        return "the file is not there, is not readable, or is no selection that this version of everycall wrote and that only this "
+               "user and root may write: make it with `everycall resolve --only PATTERN -o FILE PROGRAM`";
     default:
         return "an error that this everycall.h doesn't know: it is older than the runtime";
     }
@@ -560,6 +584,51 @@ EVERYCALL_INLINE_ int everycall_disable(void)
 EVERYCALL_INLINE_ int everycall_enable(void)
 {
     return everycall_record_process_(1);
+}
+
+EVERYCALL_OUTLINE_ int everycall_functions_(uint32_t what, const everycall_function *functions, size_t count, everycall_switched *result)
+{
+    if (result)
+        result->functions = result->sites = result->not_switched = 0;
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(functions) != 0)
+        return EVERYCALL_REFUSAL_(functions);
+    return everycall_runtime_v1.functions(what, (const uint64_t *)(const void *)functions, count, result);
+#else
+    (void)what, (void)functions, (void)count;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
+}
+
+/*
+ * Leaves functions out in all threads, until everycall_enable_functions() takes them back, whatever else chooses them. Any address
+ * within a function names it. Functions without hooks are ignored; if there are no others, it is an error. `result` may be NULL.
+ */
+EVERYCALL_INLINE_ int everycall_disable_functions(const everycall_function *functions, size_t count, everycall_switched *result)
+{
+    return everycall_functions_(0, functions, count, result);
+}
+
+/* Takes functions back that everycall_disable_functions() has left out. */
+EVERYCALL_INLINE_ int everycall_enable_functions(const everycall_function *functions, size_t count, everycall_switched *result)
+{
+    return everycall_functions_(1, functions, count, result);
+}
+
+/*
+ * From now on, records the functions of the selection in the file at `path`, which `everycall resolve --only PATTERN -o FILE PROGRAM`
+ * has written, and no others; all functions if it is NULL. It replaces what EVERYCALL_ONLY or `everycall enable` chose.
+ */
+EVERYCALL_OUTLINE_ int everycall_select_functions(const char *path)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(select) != 0)
+        return EVERYCALL_REFUSAL_(select);
+    return everycall_runtime_v1.select(path);
+#else
+    (void)path;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
 }
 
 EVERYCALL_OUTLINE_ int everycall_fiber_(uint32_t what, const void *low, size_t size, const char *name)

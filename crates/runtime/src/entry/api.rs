@@ -6,7 +6,7 @@
 
 use crate::features::calling::{WORDS_BEFORE, own_control, uninterrupted, with_control, with_thread, within};
 use crate::features::snapshot::{self, Sink};
-use crate::features::{fork, min_duration, pause};
+use crate::features::{fork, left_out, min_duration, pause};
 use crate::state::process::{Process, traced};
 use crate::state::recording;
 use crate::sys::errors::error;
@@ -18,8 +18,8 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
 use everycall_format::label;
-use everycall_hooks::ByteSink;
 use everycall_hooks::arch::frame::{HOOK_BELOW, HOOK_BELOW_FRAME};
+use everycall_hooks::{ByteSink, Switched};
 use everycall_ring::{Control, state};
 
 /// Ticks are rounded to this many bits before a rate is computed from them.
@@ -212,6 +212,46 @@ pub(crate) unsafe extern "C" fn set_min_duration(nanoseconds: u64) -> i32 {
         }
         result
     })
+}
+
+/// See [`everycall_hooks::RuntimeTable::functions`].
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe extern "C" fn functions(
+    what: u32,
+    addresses: *const u64,
+    count: u64,
+    result: *mut Switched,
+) -> i32 {
+    if addresses.is_null() || count == 0 || what > 1 {
+        return error::ARGUMENT;
+    }
+    let Some(process) = fork::traced() else { return error::NOT_TRACED };
+    // SAFETY: by contract.
+    match uninterrupted(process, || unsafe {
+        left_out::switch(process, addresses, count as usize, what == 0)
+    }) {
+        Ok(switched) => {
+            if !result.is_null() {
+                // SAFETY: by contract.
+                unsafe { result.write(switched) };
+            }
+            0
+        }
+        Err(error) => error,
+    }
+}
+
+/// See [`everycall_hooks::RuntimeTable::select`].
+///
+/// # Safety
+/// `path` is null or a C string.
+pub(crate) unsafe extern "C" fn select(path: *const u8) -> i32 {
+    let Some(process) = fork::traced() else { return error::NOT_TRACED };
+    // SAFETY: by contract.
+    let path = (!path.is_null()).then(|| unsafe { text::whole(path) });
+    code(uninterrupted(process, || left_out::select(process, path)))
 }
 
 /// See [`everycall_hooks::RuntimeTable::snapshot`].

@@ -80,6 +80,8 @@ mod runtime {
         off: &recording::DISABLED,
         quick_mark: api::quick_mark,
         log: log_lines::log,
+        functions: api::functions,
+        select: api::select,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.

@@ -120,7 +120,7 @@ fn patch(process: &'static Process, object: u64, function: u64, on: bool) -> u64
         let now = match functions.patch(process, one, on) {
             None => status::FAILED,
             Some(Err(Refused::Busy)) => status::ONGOING,
-            Some(Err(Refused::NoMemory)) => status::FAILED,
+            Some(Err(Refused::NoMemory | Refused::NoRoom)) => status::FAILED,
             Some(Ok(marked)) if marked.sites == 0 => status::NOT_INITIALIZED,
             Some(Ok(marked)) if marked.counts.wrong() != 0 => status::FAILED,
             Some(Ok(_)) => status::SUCCESS,

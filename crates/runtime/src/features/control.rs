@@ -239,11 +239,12 @@ impl Server<'_> {
             reply.changes = self.process.arena().counters().get(counter::SELECTIONS).copied().unwrap_or(0);
         });
         if status == status::DONE && request.operation == operation::GET {
-            // Only this thread replaces the base selection, so it stays while it is sent.
-            let base = self.locked(selection::base);
+            let base = self.locked(selection::begin_sending);
             let bytes = base.map_or(&[][..], Selection::bytes);
             reply.length = bytes.len() as u64;
-            return client.stream.send(&encoded(&reply)) && client.stream.send(bytes);
+            let is_sent = client.stream.send(&encoded(&reply)) && client.stream.send(bytes);
+            self.locked(selection::end_sending);
+            return is_sent;
         }
         if status == status::DONE && request.operation == operation::LIST {
             let rows = self.locked(|| {

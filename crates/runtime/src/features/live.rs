@@ -17,10 +17,10 @@ use crate::features::switch::{self, Counts, Means, Pages, SiteList};
 use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::state::live_areas;
-use crate::state::over_budget;
+use crate::state::off_ranges::{self, OffRanges};
 use crate::state::process::Process;
 use crate::state::recording;
-use crate::state::selection::{self, InModule};
+use crate::state::selection::{self, InModule, Selection};
 use crate::state::trigger_table::Triggers;
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
@@ -164,6 +164,16 @@ fn used() -> &'static [Known] {
     MODULES.get(..USED.load(Relaxed) as usize).unwrap_or(&MODULES)
 }
 
+/// Whether a selection says something about a loaded module. The caller holds the module lock.
+pub(crate) fn has_module_of(selection: &Selection) -> bool {
+    used().iter().any(|known| {
+        // SAFETY: registered modules stay loaded while the lock is held.
+        let module = unsafe { known.module.load(Acquire).as_ref() };
+        let image = module.and_then(|module| Image::of(module.elf_header.load(Relaxed)));
+        image.is_some_and(|image| selection.concerns(image.build_id_length, &image.build_id))
+    })
+}
+
 /// Adds a module none of whose code has run yet, and switches its sites as the selections require.
 /// The caller holds the module lock. Returns the result for its sites, and the new value of its
 /// [`ModuleDescriptor::on`].
@@ -220,7 +230,7 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
         if known.marks.are_there() {
             sites.numbers().for_each(|number| known.marks.change(number, clear));
         }
-        return without_costly(known, image, core::iter::once((0, u64::MAX)));
+        return without_off(known, image, core::iter::once((0, u64::MAX)));
     }
     let selected = InModule::of(image.build_id_length, &image.build_id);
     // Without memory for marks, more is recorded than is wanted, which can be seen.
@@ -235,20 +245,21 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
     }
     match selected.is_anything() {
         false => OFF,
-        true if selected.is_all() => without_costly(known, image, core::iter::once((0, u64::MAX))),
+        true if selected.is_all() => without_off(known, image, core::iter::once((0, u64::MAX))),
         true => {
-            let costly = over_budget::within(image.start, image.end);
-            known.bits.set(image, selected.ranges(), costly).unwrap_or(ON)
+            let off = off_ranges::within(image.start, image.end);
+            known.bits.set(image, selected.ranges(), off).unwrap_or(ON)
         }
     }
 }
 
-/// The same for a module in which all of `selected` is wanted, but for what is over the budget.
-fn without_costly(known: &Known, image: &Image, selected: impl Iterator<Item = (u64, u64)>) -> u64 {
-    let costly = || over_budget::within(image.start, image.end);
-    match costly().next() {
+/// The same for a module in which all of `selected` is wanted, but for functions that are off by
+/// themselves.
+fn without_off(known: &Known, image: &Image, selected: impl Iterator<Item = (u64, u64)>) -> u64 {
+    let off = || off_ranges::within(image.start, image.end);
+    match off().next() {
         None => ON,
-        Some(_) => known.bits.set(image, selected, costly()).unwrap_or(ON),
+        Some(_) => known.bits.set(image, selected, off()).unwrap_or(ON),
     }
 }
 
@@ -339,7 +350,7 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
             known.marks.forget();
             known.bits.forget();
             let start = module.start.load(Relaxed);
-            over_budget::remove(start, start.saturating_add(module.size.load(Relaxed)));
+            off_ranges::forget(start, start.saturating_add(module.size.load(Relaxed)));
         }
     }
 }
@@ -361,6 +372,18 @@ pub(crate) fn follow(process: &'static Process) {
         if !had_lock {
             return;
         }
+    }
+}
+
+/// As [`follow`], and waits while another thread does it, unless that is the one that a signal
+/// handler has interrupted here.
+pub(crate) fn follow_to_end(process: &'static Process) {
+    for _ in 0..TRIES {
+        follow(process);
+        if is_followed() {
+            return;
+        }
+        system::yield_now();
     }
 }
 
@@ -480,6 +503,8 @@ pub(crate) enum Refused {
     Busy,
     /// There is no memory for the marks.
     NoMemory,
+    /// So many functions whose hooks are always called can't be off by themselves.
+    NoRoom,
 }
 
 /// How often the module lock is tried, with a turn for other threads in between.
@@ -613,17 +638,9 @@ pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Resu
                     known.marks.change(number, change);
                 }
             }
-            let is_changing = |number: &u32| known.marks.of(*number) & marks::CHANGING != 0;
-            let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
-            let (numbers, means) = (|| sites.numbers().filter(is_changing), Means::live());
-            let on = switch::switch(sites, numbers().filter(is_on), Switch::On, means);
-            let off = switch::switch(sites, numbers().filter(|number| !is_on(number)), Switch::Off, means);
-            let wrong = (on.wrong(), off.wrong()) != (0, 0);
+            let wrong = switch_changing(known, sites, whole).wrong() != 0;
             for (costly, found) in all.iter_mut().zip(&found) {
                 costly.done &= found.1 == 0 || !wrong;
-            }
-            for number in sites.numbers() {
-                known.marks.change(number, Change { set: 0, clear: marks::CHANGING });
             }
         }
         // Hooks that are always called look at bits.
@@ -636,9 +653,9 @@ pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Resu
             };
             if let Some((first, end)) = range {
                 costly.done = if costly.is_off {
-                    over_budget::add(first, end)
+                    off_ranges::OVER_BUDGET.add(first, end)
                 } else {
-                    over_budget::remove(first, first + 1);
+                    off_ranges::OVER_BUDGET.remove(first, first + 1);
                     true
                 };
                 costly.is_always_called = true;
@@ -652,6 +669,94 @@ pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Resu
         follow(process);
     }
     Ok(())
+}
+
+/// Switches the sites that are marked as being switched, as their other marks say, and removes that
+/// mark.
+fn switch_changing(known: &Known, sites: &Sites<'_>, whole: Whole) -> Counts {
+    let is_changing = |number: &u32| known.marks.of(*number) & marks::CHANGING != 0;
+    let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
+    let (numbers, means) = (|| sites.numbers().filter(is_changing), Means::live());
+    let mut counts = switch::switch(sites, numbers().filter(is_on), Switch::On, means);
+    counts.add(switch::switch(sites, numbers().filter(|number| !is_on(number)), Switch::Off, means));
+    for number in sites.numbers() {
+        known.marks.change(number, Change { set: 0, clear: marks::CHANGING });
+    }
+    counts
+}
+
+/// How many functions [`mark_addresses`] takes at a time.
+pub(crate) const ADDRESSES_MAX: usize = 32;
+
+/// Switches the functions that contain these addresses off for one reason, or removes that reason.
+/// `mark` and `ranges` are the reason's. At most [`ADDRESSES_MAX`] addresses.
+pub(crate) fn mark_addresses(
+    process: &'static Process,
+    addresses: &[u64],
+    is_off: bool,
+    (mark, ranges): (u8, &OffRanges),
+) -> Result<Marked, Refused> {
+    let mut is_any_plain = false;
+    let marked = change(process, |known, module, sites, whole, marked| {
+        let (start, size) = (module.start.load(Relaxed), module.size.load(Relaxed));
+        // Begin and end of the functions here, and whether they have sites.
+        let mut found = [(0_u64, 0_u64, false); ADDRESSES_MAX];
+        for (place, address) in found.iter_mut().zip(addresses) {
+            if (start..start.saturating_add(size)).contains(address) {
+                let (first, end) = unwind_table::function_at(module.elf_header.load(Relaxed), *address)
+                    .unwrap_or((*address, *address));
+                *place = (first, end, false);
+            }
+        }
+        if found.iter().all(|found| found.0 == 0) {
+            return Ok(());
+        }
+        let change = match is_off {
+            true => Change { set: mark | marks::CHANGING, clear: 0 },
+            false => Change { set: marks::CHANGING, clear: mark },
+        };
+        let (mut function, mut is_one) = (0, false);
+        for number in sites.numbers() {
+            let its = sites.function(number);
+            if its != function {
+                function = its;
+                is_one = false;
+                for found in found.iter_mut().filter(|found| found.0 == its && its != 0) {
+                    (found.2, is_one) = (true, true);
+                }
+            }
+            if is_one {
+                if !known.marks.make_room(sites.numbers().end) {
+                    return Err(Refused::NoMemory);
+                }
+                known.marks.change(number, change);
+                marked.functions += u32::from(sites.is_entry(number));
+                marked.sites += 1;
+            }
+        }
+        if known.marks.are_there() {
+            marked.counts.add(switch_changing(known, sites, whole));
+        }
+        // Hooks that are always called look at bits.
+        for (index, (first, end, has_sites)) in found.iter().copied().enumerate() {
+            let is_again = found.iter().take(index).any(|before| before.0 == first);
+            if first < end && !has_sites && !is_again && sites.numbers().is_empty() {
+                match is_off {
+                    true if !ranges.add(first, end) => return Err(Refused::NoRoom),
+                    true => {}
+                    false => ranges.remove(first, first + 1),
+                }
+                is_any_plain = true;
+                marked.functions += 1;
+            }
+        }
+        Ok(())
+    });
+    if is_any_plain {
+        request();
+        follow_to_end(process);
+    }
+    marked
 }
 
 /// Runs `change` for each module while the module lock is held.
@@ -684,6 +789,11 @@ fn change(
     // Another thread may have found the lock taken.
     follow(process);
     result
+}
+
+/// The module lock, which is waited for a while.
+pub(crate) fn lock_patiently(process: &'static Process) -> Result<Lock<'static>, Refused> {
+    (0..TRIES).find_map(|_| lock(process)).ok_or(Refused::Busy)
 }
 
 /// The module lock, if it is free.

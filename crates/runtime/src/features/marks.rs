@@ -16,13 +16,15 @@ pub(crate) const UNWANTED: u8 = 1;
 pub(crate) const NOT_SELECTED: u8 = 2;
 /// Off: it would cost more than the budget ([`crate::features::budget`]).
 pub(crate) const OVER_BUDGET: u8 = 4;
+/// Off: the program has left it out ([`crate::features::left_out`]).
+pub(crate) const LEFT_OUT: u8 = 8;
 /// Being switched by itself, among sites that stay as they are.
 pub(crate) const CHANGING: u8 = 0x40;
 /// The program has patched the function by XRay's interface: as long as there is a handler, it is
 /// on, whatever else is said.
 pub(crate) const PATCHED: u8 = 0x80;
 /// All marks for which a site is off.
-const OFF: u8 = UNWANTED | NOT_SELECTED | OVER_BUDGET;
+const OFF: u8 = UNWANTED | NOT_SELECTED | OVER_BUDGET | LEFT_OUT;
 
 /// What holds for all sites of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

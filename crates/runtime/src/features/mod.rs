@@ -12,6 +12,7 @@
 //! control          other processes choose what is recorded, through a socket
 //! live_triggers    triggers that others arm while the process runs
 //! budget           switches functions off until tracing costs no more than it may
+//! left_out         functions that the program itself leaves out, and its own selection
 //! min_duration     from which duration on calls are recorded
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
@@ -35,6 +36,7 @@ pub(crate) mod counted;
 pub(crate) mod crash;
 pub(crate) mod fork;
 pub(crate) mod keeper;
+pub(crate) mod left_out;
 pub(crate) mod live;
 pub(crate) mod live_triggers;
 pub(crate) mod marks;

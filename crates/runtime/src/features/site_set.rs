@@ -11,7 +11,7 @@ use crate::state::trigger_table::Triggers;
 use crate::sys::block::Block;
 use crate::sys::crc::Crc;
 use crate::sys::disk;
-use crate::sys::errors::errno;
+use crate::sys::errors::{errno, error};
 use crate::sys::file::File;
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::mapped_file::MappedFile;
@@ -90,6 +90,17 @@ pub(crate) fn load_selection(path: &[u8]) {
         Ok(selection) => selection::set_base(Some(selection)),
         Err(trouble) => refuse(env::ONLY, path, &trouble, b"Recording all functions.\n"),
     }
+}
+
+/// The selection in the file at `path`, which nothing uses yet; or the code of an error.
+pub(crate) fn selection_at(path: &[u8]) -> Result<&'static Selection, i32> {
+    let new = read(path, HEAD)
+        .and_then(|block| Selection::new(block, 0, [0; NAME_MAX]).ok_or(Trouble::NoSelection));
+    new.map_err(|trouble| match trouble {
+        Trouble::NoMemory => error::NO_MEMORY,
+        Trouble::Path => error::ARGUMENT,
+        _ => error::NO_SELECTION,
+    })
 }
 
 fn refuse(variable: &str, path: &[u8], trouble: &Trouble, instead: &[u8]) {

@@ -14,7 +14,7 @@
 //! live_areas       which areas for clients' triggers are in use
 //! thresholds       the thresholds of a set of functions
 //! selection        which functions are recorded
-//! over_budget      functions that are off because of the budget and whose hooks are always called
+//! off_ranges       functions that are off by themselves and whose hooks are always called
 //! dropped          counts of calls that are not recorded
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
@@ -41,7 +41,7 @@ pub(crate) mod kept_calls;
 pub(crate) mod live_areas;
 pub(crate) mod local;
 pub(crate) mod module_table;
-pub(crate) mod over_budget;
+pub(crate) mod off_ranges;
 pub(crate) mod own_triggers;
 pub(crate) mod places;
 pub(crate) mod process;

@@ -40,6 +40,10 @@ static BASE: AtomicPtr<Selection> = AtomicPtr::new(core::ptr::null_mut());
 /// The sessions, by connection.
 static SESSIONS: [AtomicPtr<Selection>; CONNECTIONS as usize] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNECTIONS as usize];
+/// The base selection while its bytes are sent to a client, and whether it has been replaced
+/// meanwhile. Used while holding the module lock.
+static SENT: AtomicPtr<Selection> = AtomicPtr::new(core::ptr::null_mut());
+static IS_SENT_REPLACED: AtomicU32 = AtomicU32::new(0);
 /// Whether the base selection is recorded.
 static IS_BASE_ON: AtomicU32 = AtomicU32::new(1);
 /// Whether the program itself lets tracing be on.
@@ -88,6 +92,18 @@ impl Selection {
         self.active.store(1, Relaxed);
     }
 
+    /// Whether it names a module with this build id, or the functions of all others.
+    pub(crate) fn concerns(&self, build_id_length: u32, build_id: &[u8; 32]) -> bool {
+        let is_same =
+            |module: SetModule| (module.build_id_length, &module.build_id) == (build_id_length, build_id);
+        self.set.header().others != 0 || self.set.modules().any(is_same)
+    }
+
+    /// Unmaps one that was never put into a place.
+    pub(crate) fn discard(selection: &'static Selection) {
+        Selection::free(core::ptr::from_ref(selection).cast_mut());
+    }
+
     /// Unmaps it. It must no longer be reachable.
     fn free(selection: *mut Selection) {
         // SAFETY: made by `new`, and taken out of its place by the caller.
@@ -99,7 +115,27 @@ impl Selection {
 
 fn put(place: &AtomicPtr<Selection>, selection: Option<&'static Selection>) {
     let new = selection.map_or(core::ptr::null_mut(), |selection| core::ptr::from_ref(selection).cast_mut());
-    Selection::free(place.swap(new, Release));
+    let old = place.swap(new, Release);
+    if !old.is_null() && old == SENT.load(Relaxed) {
+        IS_SENT_REPLACED.store(1, Relaxed);
+    } else {
+        Selection::free(old);
+    }
+}
+
+/// The base selection, which stays in memory until [`end_sending`], also when the program replaces
+/// it. Only one thread sends. The caller holds the module lock.
+pub(crate) fn begin_sending() -> Option<&'static Selection> {
+    SENT.store(BASE.load(Relaxed), Relaxed);
+    base()
+}
+
+/// The caller holds the module lock.
+pub(crate) fn end_sending() {
+    let sent = SENT.swap(core::ptr::null_mut(), Relaxed);
+    if IS_SENT_REPLACED.swap(0, Relaxed) != 0 {
+        Selection::free(sent);
+    }
 }
 
 fn at(place: &AtomicPtr<Selection>) -> Option<&Selection> {
@@ -183,6 +219,9 @@ pub(crate) fn note_sessions() {
 
 /// In a forked child, forgets the parent's sessions. Returns whether there were any.
 pub(crate) fn begin_child() -> bool {
+    // The thread that was sending it isn't here. What was replaced meanwhile stays in memory.
+    SENT.store(core::ptr::null_mut(), Relaxed);
+    IS_SENT_REPLACED.store(0, Relaxed);
     let mut were_some = false;
     for place in &SESSIONS {
         // The memory isn't freed: the fork may have come while the parent was freeing it.

@@ -36,6 +36,8 @@ pub(crate) mod error {
     pub(crate) const DISK_FULL: i32 = -12;
     pub(crate) const WRITE: i32 = -13;
     pub(crate) const TOO_MANY_STACKS: i32 = -14;
+    pub(crate) const NO_FUNCTION: i32 = -15;
+    pub(crate) const NO_SELECTION: i32 = -16;
 }
 
 /// The header's code for an error of a file operation.
