@@ -54,6 +54,7 @@ fuzz_target!(|bytes: &[u8]| {
     let words: Vec<u64> = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
     let thread = Thread {
         fiber: None,
+        is_sampled: false,
         pid: 1,
         tid: 1,
         slot: 0,

@@ -8,6 +8,7 @@
 //! kept_calls      Trace + SymbolNames -> Vec<KeptCall>
 //! dropped_calls   Trace + SymbolNames -> DroppedCalls    short calls that were only counted
 //! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
+//! sampled         Trace -> SampledCounters         counters of processes, as the recorder read them
 //! cull            FunctionRow, Budget -> Cull    which functions to leave out of a build
 //! crash_files     the arenas that processes left behind
 //! ```
@@ -46,6 +47,7 @@ mod kept;
 mod names;
 mod open;
 mod profile;
+mod sampled;
 mod source_notes;
 mod totals;
 mod view;
@@ -62,6 +64,7 @@ pub use profile::{
     Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX, Profile, ROOT, Row, Sketch, SlowCall, Slowest,
     Sums, Tree, stored,
 };
+pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};
 pub use totals::{lost_events, marks_by_count, runtime_counts};
 pub use view::TraceView;

@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -215,6 +215,13 @@ pub struct RecordArguments {
     /// `everycall info` says what was recorded, and why if nothing was.
     #[arg(long, value_enum, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "best")]
     pub states: Option<StateSource>,
+    /// Record counters of each process: memory, page faults, context switches, CPU time
+    ///
+    /// They are read every 10 ms, or as often as INTERVAL says, by the recorder and not by the
+    /// program, and need no privileges. Viewers draw a curve for each.
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "10ms",
+        value_parser = counters)]
+    pub counters: Option<u64>,
     /// Record calls that wait, and what they wait for
     ///
     /// Locks that another thread holds, with its id; condition variables, semaphores, joins; reads,
@@ -1186,6 +1193,30 @@ fn order(text: &str) -> Result<Order, String> {
         let names: Vec<_> = Order::NAMED.iter().map(|(name, _)| *name).collect();
         format!("write one of: {}", names.join(", "))
     })
+}
+
+/// The time between two samples of counters.
+fn counters(text: &str) -> Result<u64, String> {
+    const ALLOWED: std::ops::RangeInclusive<u64> = 1_000_000..=60_000_000_000;
+    if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return Err(cpu_counters(Path::new("/sys/bus/event_source/devices")));
+    }
+    let time = parse_time(text).map_err(|error| error.to_string())?;
+    Some(time).filter(|time| ALLOWED.contains(time)).ok_or_else(|| {
+        "counters are read every 1ms at most, and every 60s at least, as in: everycall record --counters=10ms ./app".to_owned()
+    })
+}
+
+/// Why the CPU's counters aren't recorded. `devices` has what the kernel counts with.
+fn cpu_counters(devices: &Path) -> String {
+    let has_one = ["cpu", "cpu_core"].iter().any(|name| devices.join(name).is_dir());
+    let why = if has_one {
+        "this version doesn't record the CPU's own counters, such as cycles; `perf stat` counts them for a whole program"
+    } else {
+        "the CPU's own counters, such as cycles, need a CPU whose counters the kernel can use (/sys/bus/event_source/devices/cpu), \
+        and this machine has none, as most virtual machines"
+    };
+    format!("{why}; `--counters` records memory, page faults, context switches and CPU time")
 }
 
 /// What tracing may cost: the text is the program's to read.

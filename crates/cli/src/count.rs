@@ -84,6 +84,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
         output: Some(path.to_owned()),
         only_counts: true,
         states: None,
+        counters: None,
         waits: false,
         // The rings only receive marks of the program.
         ring_size: Some(64 << 10),

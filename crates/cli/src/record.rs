@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
 
 use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
@@ -60,6 +61,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         stream,
         unrecorded: unrecorded(&arguments)?,
         states: arguments.states.map(Into::into),
+        counters: arguments.counters.map(Duration::from_nanos),
     };
     let (triggers, outcome) = triggers::prepare(&arguments, &output)?.unzip();
     let recorder = Recorder::with_triggers(options, triggers)?;

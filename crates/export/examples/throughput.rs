@@ -134,7 +134,14 @@ fn main() -> io::Result<()> {
     let events: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(20_000_000);
     let wanted: Vec<String> = arguments.collect();
     let threads = (1..=4)
-        .map(|tid| Thread { process: 0, pid: 1, tid, name: format!("worker-{tid}"), dropped: 0 })
+        .map(|tid| Thread {
+            process: 0,
+            pid: 1,
+            tid,
+            name: format!("worker-{tid}"),
+            dropped: 0,
+            is_sampled: false,
+        })
         .collect();
     let processes = vec![Process { pid: 1, name: "made-up".to_owned(), ..Process::default() }];
     let source = MadeUp { processes, threads, events_per_thread: events / 4 };

@@ -100,7 +100,7 @@ pub(crate) fn run<'o, S: Source>(
             if !any {
                 any = true;
                 shown.push(index);
-                export.summary.threads += 1;
+                export.summary.threads += u64::from(!thread.is_sampled);
                 sink.thread(&mut export, index, thread);
                 if thread.dropped > 0 {
                     let (at_ns, count) = (event.at_ns(), Some(thread.dropped));

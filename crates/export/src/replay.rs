@@ -151,6 +151,7 @@ fn title(thread: &Thread, process: Option<&Process>) -> String {
     let (mut title, has_name) = match thread.fiber() {
         // The default name of a fiber.
         Some(fiber) => (format!("fiber {fiber}"), thread.name != format!("fiber {fiber}")),
+        None if thread.is_sampled => (thread.name.clone(), false),
         None => (format!("thread {}", thread.tid), true),
     };
     // Writing to a string doesn't fail.

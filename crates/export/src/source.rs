@@ -43,6 +43,8 @@ pub struct Thread {
     pub name: String,
     /// Short calls that were dropped in the time range of its events.
     pub dropped: u64,
+    /// It isn't a thread: its events are counters of the process, which the recorder has sampled.
+    pub is_sampled: bool,
 }
 
 impl Thread {
@@ -155,6 +157,7 @@ impl<'t> TraceSource<'t> {
                 tid: info.id(),
                 name: info.name.clone(),
                 dropped: info.dropped_within.unwrap_or(0),
+                is_sampled: info.is_sampled,
             })
             .collect();
         let indices = infos.iter().map(|info| info.index).collect();

@@ -76,6 +76,7 @@ fn words() -> Words {
         deep: 0,
         dropped: 0,
         fiber: None,
+        is_sampled: false,
     };
     let module = Module {
         path: b"/bin/pro\xffgram".to_vec(),

@@ -345,14 +345,20 @@ wire_struct! {
         pub deep: u64,
         /// As in [`crate::arena::ThreadHeader`].
         pub fiber: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// A set of [`thread_flags`]. Since version 2.8.
+        pub flags: u32,
         /// Short calls that were dropped in its slot, by it and by the threads that had the slot
         /// before, as in [`crate::event::kind::DROPPED`]. Since version 2.8.
         pub dropped: u64,
         /// Zero.
         pub reserved_too: [u32; 2],
     }
+}
+
+/// [`ThreadRecord::flags`].
+pub mod thread_flags {
+    /// It isn't a thread: its events are counters of the process, which the recorder has sampled.
+    pub const SAMPLED: u32 = 1;
 }
 
 wire_struct! {

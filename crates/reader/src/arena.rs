@@ -228,6 +228,7 @@ impl<'a> ArenaImage<'a> {
             deep: header.deep,
             fiber: (header.fiber != 0).then_some(header.fiber),
             dropped: 0,
+            is_sampled: false,
         };
         matches!(header.state, thread_state::USED | thread_state::ENDED).then(|| (thread(), stack))
     }

@@ -555,6 +555,7 @@ impl Indexer {
             deep: 0,
             fiber: None,
             dropped: 0,
+            is_sampled: false,
         });
         self.keys.insert((record.snapshot, record.thread), key);
         Some(key)

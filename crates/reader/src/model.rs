@@ -356,6 +356,8 @@ pub struct Thread {
     /// Short calls that it and the slot's threads before it had dropped; compared with
     /// [`crate::event::EventKind::Dropped`].
     pub dropped: u64,
+    /// It isn't a thread: its events are counters of the process, which the recorder has sampled.
+    pub is_sampled: bool,
 }
 
 impl Thread {

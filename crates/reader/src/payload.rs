@@ -3,6 +3,7 @@
 use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry, module_flags, module_state};
 use everycall_format::ect::{
     self, ArrayHeader, MetaField, ProcessRecord, SnapshotRecord, ThreadRecord, image_end, meta, reason,
+    thread_flags,
 };
 use everycall_format::hub::origin;
 use everycall_format::trigger::is_jump;
@@ -231,6 +232,7 @@ pub(crate) fn thread(record: &ThreadRecord) -> Thread {
         deep: record.deep,
         fiber: (record.fiber != 0).then_some(record.fiber),
         dropped: record.dropped,
+        is_sampled: record.flags & thread_flags::SAMPLED != 0,
     }
 }
 

@@ -22,6 +22,8 @@ pub struct ThreadInfo {
     /// Of a fiber, a stack that threads run which isn't their own: its number in its process, from
     /// 1.
     pub fiber: Option<u32>,
+    /// It isn't a thread: its events are counters of the process, which the recorder has sampled.
+    pub is_sampled: bool,
     /// Its slot among its process's threads, and how many threads had it before.
     pub slot: (u32, u32),
     /// Name; bytes that are no UTF-8 are replaced.

@@ -314,6 +314,7 @@ fn thread_info(
         lost_busy: thread.lost_busy,
         deep: thread.deep,
         fiber: thread.fiber,
+        is_sampled: thread.is_sampled,
         dropped_within: scan.dropped.map(|first| thread.dropped.saturating_sub(first)),
     }
 }

@@ -42,6 +42,18 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall record --states -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
     ),
     (
+        "everycall record --counters",
+        So(
+            "everycall record --counters -q -o st.ect -- ./app && everycall info st.ect | grep -q '^Counters of'",
+        ),
+    ),
+    (
+        "record --counters",
+        So(
+            "everycall record --counters -q -o st.ect -- ./app && everycall info st.ect | grep -q '^Counters of'",
+        ),
+    ),
+    (
         "everycall record --waits",
         So("everycall record --waits -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
     ),

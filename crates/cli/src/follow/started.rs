@@ -64,6 +64,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         stream: None,
         unrecorded: Unrecorded::default(),
         states: None,
+        counters: None,
     };
     let recorder = Recorder::create(options)?;
     // Writes no trace: events that were shown are discarded.

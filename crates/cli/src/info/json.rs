@@ -45,6 +45,7 @@ pub fn json(report: &Report<'_>) -> String {
         "kept_calls": kept_calls(report),
         "dropped_calls": dropped_calls(report),
         "states": states(report),
+        "counters": sampled(report),
         "budget": budget(report),
         "runtime_counts": counters(report),
         "most_calls": report.by_calls.iter().map(function).collect::<Vec<_>>(),
@@ -144,7 +145,8 @@ fn threads(report: &Report<'_>) -> Value {
     let ring_size =
         |snapshot: usize| report.trace.snapshots().get(snapshot).map(|snapshot| snapshot.ring_size);
     let thunk_exits = &report.profile.notes.thunk_exits;
-    let threads = report.trace.threads().iter().zip(thunk_exits).map(|(thread, thunk_exits)| {
+    let threads = report.trace.threads().iter().zip(thunk_exits);
+    let threads = threads.filter(|(thread, _)| !thread.is_sampled).map(|(thread, thunk_exits)| {
         json!({
             "process": thread.process,
             "pid": thread.pid,
@@ -180,6 +182,7 @@ fn threads(report: &Report<'_>) -> Value {
 fn marks(report: &Report<'_>) -> Value {
     let mut names = marks_by_count(report.trace);
     names.retain(|named| report.budget.is_none() || !is_of_budget(&named.name));
+    names.retain(|named| !report.is_sampled(&named.name));
     let sum =
         |count: fn(&NamedMarks) -> u64| names.iter().map(|named| count(named)).fold(0, u64::saturating_add);
     let listed = names.iter().take(MARKS_LISTED).map(|named| {
@@ -292,6 +295,27 @@ fn states(report: &Report<'_>) -> Value {
         "switches_missing": report.trace.states().map_or(0, States::missing),
         "events_overwritten": sched.overwritten,
     })
+}
+
+fn sampled(report: &Report<'_>) -> Value {
+    let of_process = report.sampled.iter().map(|sampled| {
+        let counters = sampled.counters.iter().map(|counter| {
+            json!({
+                "name": counter.name,
+                "last": counter.last,
+                "highest": counter.highest,
+                "changes": counter.samples,
+            })
+        });
+        json!({
+            "process": sampled.process,
+            "pid": sampled.pid,
+            "first_ns": sampled.reach.0,
+            "last_ns": sampled.reach.1,
+            "counters": counters.collect::<Vec<_>>(),
+        })
+    });
+    of_process.collect()
 }
 
 fn budget(report: &Report<'_>) -> Value {

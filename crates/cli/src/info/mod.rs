@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_analysis::{
-    Budget, DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, budget,
-    dropped_calls, kept_calls,
+    Budget, DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SampledCounters, SymbolNames,
+    TraceView, budget, dropped_calls, kept_calls, sampled_counters,
 };
 use everycall_export::Calendar;
 use everycall_timeline::Trace;
@@ -34,11 +34,19 @@ struct Report<'a> {
     kept: Vec<KeptCall>,
     dropped: Option<DroppedCalls>,
     budget: Option<Budget>,
+    sampled: Vec<SampledCounters>,
     /// Sentences about damage and about names, in this order.
     warnings: Vec<String>,
     /// In which time moments are shown.
     clock: Clock,
     calendar: Calendar,
+}
+
+impl Report<'_> {
+    /// Whether a counter of this name was sampled.
+    fn is_sampled(&self, name: &str) -> bool {
+        self.sampled.iter().flat_map(|process| &process.counters).any(|counter| counter.name == name)
+    }
 }
 
 /// The displayed name of a kept call's function.
@@ -68,6 +76,7 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let kept = kept_calls(&trace, &names);
     let dropped = dropped_calls(&trace, &names);
     let budget = budget(&trace, &names);
+    let sampled = sampled_counters(&trace);
     warnings.extend(names.warnings().iter().map(ToString::to_string));
     let clock = arguments.clock;
     let calendar = Calendar::local();
@@ -80,6 +89,7 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
         kept,
         dropped,
         budget,
+        sampled,
         warnings,
         clock,
         calendar,

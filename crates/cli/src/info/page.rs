@@ -47,6 +47,7 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     threads(out, report)?;
     modules(out, report)?;
     children(out, report)?;
+    sampled(out, report)?;
     counters(out, report)?;
     triggers(out, report)?;
     dropped(out, report)?;
@@ -274,7 +275,7 @@ fn processes(out: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    let threads = report.trace.threads();
+    let threads: Vec<_> = report.trace.threads().iter().filter(|thread| !thread.is_sampled).collect();
     heading(out, &Several(threads.len() as u64, "thread", "threads").to_string())?;
     if threads.is_empty() {
         return Ok(());
@@ -357,6 +358,37 @@ fn children(out: &mut String, report: &Report<'_>) -> fmt::Result {
         writeln!(out, "  {:>8}  {name:<24}  by {how} of {}", child.pid, child.parent)?;
     }
     more(out, children.len())
+}
+
+/// What processes used, as far as the recorder has seen it.
+fn sampled(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    if report.sampled.is_empty() {
+        return Ok(());
+    }
+    heading(out, "Counters of processes")?;
+    let columns = ["RSS", "minor", "major", "voluntary", "involuntary", "CPU"];
+    writeln!(
+        out,
+        "  {:>8}{:>11}{:>15}{:>8}{:>12}{:>12}{:>11}",
+        "", "highest", "page faults", "", "switches", "", "time"
+    )?;
+    let [rss, minor, major, voluntary, involuntary, cpu] = columns;
+    writeln!(out, "  {:>8}{rss:>11}{minor:>15}{major:>8}{voluntary:>12}{involuntary:>12}{cpu:>11}", "pid")?;
+    for process in report.sampled.iter().take(LISTED) {
+        let value = |name: &str| {
+            let counter = process.counters.iter().find(|counter| counter.name.starts_with(name))?;
+            let value = if name == "RSS" { counter.highest } else { counter.last };
+            u64::try_from(value).ok()
+        };
+        let show = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let count = |name: &str| show(value(name).map(|count| Count(count).to_string()));
+        let (pid, rss) = (process.pid, show(value("RSS").map(|size| Size(size).to_string())));
+        let cpu = show(value("CPU time").map(|ns| Duration { ns }.to_string()));
+        let [minor, major, voluntary, involuntary] =
+            ["minor", "major", "voluntary", "involuntary"].map(count);
+        writeln!(out, "  {pid:>8}{rss:>11}{minor:>15}{major:>8}{voluntary:>12}{involuntary:>12}{cpu:>11}")?;
+    }
+    more(out, report.sampled.len())
 }
 
 fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
@@ -605,6 +637,7 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     let mut names = marks_by_count(report.trace);
     names.retain(|named| report.budget.is_none() || !is_of_budget(&named.name));
+    names.retain(|named| !report.is_sampled(&named.name));
     if names.is_empty() {
         return Ok(());
     }

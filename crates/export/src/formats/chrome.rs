@@ -71,7 +71,8 @@ pub(crate) struct Chrome<'o> {
 
 impl<'o> Chrome<'o> {
     pub(crate) fn new(out: &'o mut dyn Write, with_sources: bool) -> Self {
-        let thread = Thread { process: 0, pid: 0, tid: 0, name: String::new(), dropped: 0 };
+        let thread =
+            Thread { process: 0, pid: 0, tid: 0, name: String::new(), dropped: 0, is_sampled: false };
         Chrome {
             portions: Portions::new(out),
             with_sources,
@@ -113,7 +114,7 @@ impl<'o, S: Source> DrawnSink<'o, S> for Chrome<'o> {
         if let Some(title) = process {
             put_metadata(bytes, &mut self.is_first, thread, "process_name", title);
         }
-        if !thread.name.is_empty() {
+        if !thread.name.is_empty() && !thread.is_sampled {
             put_metadata(bytes, &mut self.is_first, thread, "thread_name", &thread.name);
         }
         self.prefix.clear();

@@ -185,20 +185,23 @@ impl Track {
 
     fn put_head(&self, bytes: &mut Vec<u8>, thread: &Thread) {
         let uuid = self.uuid();
-        put_packet(bytes, |packet| {
-            packet.number(packet::TIMESTAMP, self.now_ns);
-            packet.extend_from_slice(&self.sequence_field);
-            packet.message(packet::TRACK, |track| {
-                track.number(1, uuid);
-                track.message(4, |descriptor| {
-                    descriptor.number(1, thread.pid.into());
-                    descriptor.number(2, thread.tid.into());
-                    if !thread.name.is_empty() {
-                        descriptor.text(5, &thread.name);
-                    }
+        // Counters have tracks of their own.
+        if !thread.is_sampled {
+            put_packet(bytes, |packet| {
+                packet.number(packet::TIMESTAMP, self.now_ns);
+                packet.extend_from_slice(&self.sequence_field);
+                packet.message(packet::TRACK, |track| {
+                    track.number(1, uuid);
+                    track.message(4, |descriptor| {
+                        descriptor.number(1, thread.pid.into());
+                        descriptor.number(2, thread.tid.into());
+                        if !thread.name.is_empty() {
+                            descriptor.text(5, &thread.name);
+                        }
+                    });
                 });
             });
-        });
+        }
         put_packet(bytes, |packet| {
             packet.extend_from_slice(&self.sequence_field);
             packet.number(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);

@@ -54,7 +54,7 @@ impl Program {
         assert!(self.open.is_empty(), "the thread before has open calls");
         let process = self.processes.len() - 1;
         let pid = self.processes[process].pid;
-        self.threads.push(Thread { process, pid, tid, name: name.to_owned(), dropped: 0 });
+        self.threads.push(Thread { process, pid, tid, name: name.to_owned(), dropped: 0, is_sampled: false });
         self.events.push(Vec::new());
         self
     }

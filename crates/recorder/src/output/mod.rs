@@ -3,6 +3,7 @@
 mod records;
 mod rings;
 pub mod rotation;
+mod sampled;
 pub mod stream;
 pub mod streams;
 pub mod trace_writer;

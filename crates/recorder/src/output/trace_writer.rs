@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ArenaHeader, ChildEntry, counter, process_state};
@@ -16,11 +17,13 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::output::records::{meta, process_record, with_start};
 use crate::output::rings;
 use crate::output::rotation::Rotation;
+use crate::output::sampled::Sampled;
 use crate::output::streams::{PASS_PAUSES, Progress, Streams};
 use crate::process::member::Member;
 use crate::process::module_files::Identity;
 use crate::sys::clock::Readings;
 use crate::sys::launch::Launch;
+use crate::tree::sampler::AllSamples;
 
 /// A trace file that is being written.
 pub struct TraceWriter<W> {
@@ -36,6 +39,8 @@ pub struct TraceWriter<W> {
     failed: Option<io::Error>,
     /// The streams, if everything is written while the program runs.
     streams: Option<Streams>,
+    /// Counters of processes, if they are sampled.
+    sampled: Option<Sampled>,
     /// The META payload, for files to come.
     meta: Vec<u8>,
     rotation: Option<Rotation<W>>,
@@ -61,6 +66,7 @@ impl<W: Write> TraceWriter<W> {
             clock_until: 0,
             failed: None,
             streams: None,
+            sampled: None,
             meta,
             rotation: None,
             begun: Instant::now(),
@@ -86,6 +92,7 @@ impl<W: Write> TraceWriter<W> {
         self.file.chunk(chunk::META, &[&self.meta])?;
         streams.begin_file(&mut self.file)?;
         sched.into_iter().for_each(Sched::begin_file);
+        self.sampled.iter_mut().for_each(Sampled::begin_file);
         self.images.clear();
         self.clock_until = 0;
         self.clock(readings, None)
@@ -105,6 +112,24 @@ impl<W: Write> TraceWriter<W> {
             let done = act(self.file.output());
             self.keep_error(done);
         }
+    }
+
+    /// Writes these samples with their processes.
+    pub(crate) fn sampled(&mut self, samples: Arc<AllSamples>) {
+        self.sampled = Some(Sampled::new(samples));
+    }
+
+    /// Writes samples of processes, given by number and id. An error is kept for later.
+    pub(crate) fn pass_samples(&mut self, processes: Vec<(u32, u32)>) {
+        let (Some(sampled), None) = (&mut self.sampled, &self.failed) else { return };
+        let mut result = Ok(());
+        for (number, pid) in processes {
+            result = sampled.pass(&mut self.file, &mut self.runs, number, pid);
+            if result.is_err() {
+                break;
+            }
+        }
+        self.keep_error(result);
     }
 
     pub(crate) fn is_streaming(&self) -> bool {
@@ -235,6 +260,9 @@ impl<W: Write> TraceWriter<W> {
         };
         self.add_to_summary(member, &header);
         self.summary.threads.extend(threads);
+        if let Some(sampled) = &mut self.sampled {
+            sampled.finish(&mut self.file, &mut self.runs, member.number, member.pid, end_ticks)?;
+        }
         Ok(())
     }
 

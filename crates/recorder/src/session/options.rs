@@ -1,5 +1,7 @@
 //! The options of a recording, and its memory.
 
+use std::time::Duration;
+
 use everycall_sched::Choice;
 
 use crate::memory::arena::Unrecorded;
@@ -23,6 +25,8 @@ pub struct Options {
     pub unrecorded: Unrecorded,
     /// Whether it is recorded when the kernel ran the threads, and from which source.
     pub states: Option<Choice>,
+    /// The time between two samples of the processes' counters, if these are recorded.
+    pub counters: Option<Duration>,
 }
 
 /// The memory of a recording whose program hasn't been started.
@@ -33,6 +37,7 @@ pub struct Recorder {
     /// Signals that are passed to the keeper.
     pub(super) signals: Vec<i32>,
     pub(super) states: Option<Choice>,
+    pub(super) counters: Option<Duration>,
 }
 
 /// The keeper of calls.
@@ -67,6 +72,6 @@ impl Recorder {
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
         let hub = Hub::create(options.follow).map_err(no_memory)?;
         let tree = ProcessTree::new(hub, capacity, options.follow, sites).map_err(no_memory)?;
-        Ok(Recorder { tree, keep, signals, states: options.states })
+        Ok(Recorder { tree, keep, signals, states: options.states, counters: options.counters })
     }
 }

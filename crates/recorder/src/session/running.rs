@@ -23,6 +23,7 @@ use crate::sys::signals::{Received, Signals, send};
 use crate::tree::doorbell::Doorbell;
 use crate::tree::keeper::Keeper;
 use crate::tree::process_tree::ProcessTree;
+use crate::tree::sampler::Sampler;
 
 /// A signal to the whole process group reaches the program within this time, and may end it.
 const FORWARD_DELAY: Duration = Duration::from_millis(10);
@@ -51,6 +52,7 @@ pub struct Running {
     pub(super) doorbell: Doorbell,
     pub(super) keeper: Option<Keeper>,
     pub(super) sched: Option<Sched>,
+    pub(super) sampler: Option<Sampler>,
 }
 
 /// How the program ended.
@@ -99,6 +101,7 @@ impl Running {
     ///
     /// The system can't tell how it ended.
     pub fn wait<W: Write>(mut self, all: bool, file: &mut TraceWriter<W>) -> Result<Ended, RecordError> {
+        self.sampler.iter().for_each(|sampler| file.sampled(sampler.samples()));
         let mut ended = None;
         // After the program's end, others are waited for until a signal ends that.
         let mut is_asked_to_end = false;
@@ -141,8 +144,9 @@ impl Running {
         // It stays a zombie for now, so that its main thread's name and its process id remain
         // valid.
         let ticks = self.readings.take();
+        lock(&self.tree).attend();
+        self.sampler.iter().for_each(|sampler| sampler.last_of(self.child.id()));
         let mut tree = lock(&self.tree);
-        tree.attend();
         tree.look_at_names(true);
         tree.notice_ends();
         drop(tree);
@@ -174,10 +178,19 @@ impl Running {
     /// Writes what can be written already, then sleeps for `pause` at most.
     fn store_and_sleep<W: Write>(&mut self, mut pause: Duration, file: &mut TraceWriter<W>) {
         let (kept, bytes_kept) = if file.is_streaming() { (0, 0) } else { (ENDED_KEPT, ENDED_BYTES_KEPT) };
+        if let Some(due) = self.sampler.as_mut().and_then(Sampler::poll) {
+            pause = pause.min(due);
+        }
         let over = lock(&self.tree).take_ended(kept, bytes_kept);
         self.readings.poll();
         self.sched.iter_mut().for_each(Sched::drain);
         if file.is_streaming() {
+            if self.sampler.is_some() {
+                // The tree isn't locked meanwhile: the disk may be slow.
+                let processes: Vec<_> =
+                    lock(&self.tree).members().map(|member| (member.number, member.pid)).collect();
+                file.pass_samples(processes);
+            }
             pause = pause.min(file.pass(&self.readings, self.sched.as_mut()));
         }
         if over.is_empty() {
@@ -217,6 +230,7 @@ impl Running {
         // Slow steps from now on, such as a full disk, don't delay the program.
         self.signals.let_end();
         self.doorbell.stop();
+        self.sampler.into_iter().for_each(Sampler::stop);
         let mut keep = self.keeper.and_then(Keeper::stop);
         let mut tree = lock(&self.tree);
         let processes = tree.triggered_last();

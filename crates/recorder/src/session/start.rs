@@ -16,6 +16,7 @@ use crate::sys::launch::{Launch, find_program};
 use crate::sys::signals::Signals;
 use crate::tree::doorbell::Doorbell;
 use crate::tree::keeper::Keeper;
+use crate::tree::sampler::Sampler;
 
 /// Bytes of scheduling events that are kept: 1.4 million.
 const SCHED_MEMORY: usize = 32 << 20;
@@ -39,7 +40,7 @@ pub fn start_with(
     launch: &Launch,
     prepare: impl FnOnce(&mut Command),
 ) -> Result<Running, RecordError> {
-    let Recorder { mut tree, keep, signals: wanted, states } = recorder;
+    let Recorder { mut tree, keep, signals: wanted, states, counters } = recorder;
     if let Some(program) = find_program(&launch.program) {
         tree.open_started(&program);
     }
@@ -65,5 +66,6 @@ pub fn start_with(
     let tree = Arc::new(Mutex::new(tree));
     let doorbell = Doorbell::attend(Arc::clone(&tree));
     let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&tree), keep));
-    Ok(Running { tree, child, signals, readings, doorbell, keeper, sched })
+    let sampler = counters.map(|interval| Sampler::attend(Arc::clone(&tree), interval));
+    Ok(Running { tree, child, signals, readings, doorbell, keeper, sched, sampler })
 }

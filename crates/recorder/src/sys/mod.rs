@@ -8,3 +8,4 @@ pub mod launch;
 pub mod lock;
 pub mod proc_files;
 pub mod signals;
+pub mod usage;

@@ -7,4 +7,5 @@ pub mod keeper;
 mod lineage;
 mod listener;
 pub mod process_tree;
+pub mod sampler;
 mod silent;

@@ -22,6 +22,7 @@ fn main() {
         stream: None,
         unrecorded: Default::default(),
         states: None,
+        counters: None,
     };
     let all = std::env::var_os("WAIT_FOR_ALL").is_some();
     let mut bytes = Vec::new();
