@@ -6,4 +6,5 @@ pub mod member;
 pub mod module_files;
 pub mod modules;
 pub mod names;
+pub mod selector;
 pub mod triggers;
