@@ -7,6 +7,9 @@
 #define APART __attribute__((noinline, noclone, visibility("default")))
 
 #ifdef LIBRARY
+APART int chosen_early(int n) { __asm__ volatile(""); return n; }
+APART int other_early(int n) { __asm__ volatile(""); return n; }
+__attribute__((constructor)) static void on_load(void) { chosen_early(other_early(1)); }
 APART int chosen_later(int n) { __asm__ volatile(""); return n + 1; }
 APART int other_later(int n) { __asm__ volatile(""); return n + 2; }
 #else

@@ -386,6 +386,89 @@ fn a_session_goes_on_in_libraries_that_are_loaded_later() {
     }
 }
 
+/// `record` applies its selection to libraries that are loaded later before any of their code runs, and
+/// to programs that are started later.
+#[test]
+fn what_record_selects_holds_in_libraries_that_are_loaded_later() {
+    let place = Place::new("selection-record-later");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
+        let label = mode.label();
+        let flags = ["-O2", "-DLIBRARY", "-shared", "-fPIC", "loads_later.c"];
+        let library = place.build(mode, &flags, &format!("later-{label}.so"));
+        let program = place.build(mode, &["-O2", "loads_later.c"], &format!("loads-later-{label}"));
+        let names = [
+            "chosen",
+            "chosen_early",
+            "chosen_later",
+            "other",
+            "other_early",
+            "other_later",
+            "on_load",
+            "main",
+        ];
+        let recorded = |options: &[&str], shell: bool| {
+            let mut command = place.command(everycall());
+            command.args(["record", "-o", "later.ect"]).args(options).arg("--");
+            if shell {
+                command.args(["sh", "-c", "echo; exec \"$0\" \"$1\""]);
+            }
+            command.arg(&program).arg(&library);
+            command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+            let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(b"step\nload\nstep\nstep\n").unwrap();
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success(), "{label}: {said}");
+            (names.map(|name| TraceView::open(&place.file("later.ect")).calls(name)), said)
+        };
+        let (calls, said) = recorded(&["--only", "chosen*"], false);
+        assert_eq!(calls, [30, 1, 20, 0, 0, 0, 0, 0], "{label}: {said}");
+        let (calls, said) = recorded(&["--not", "other*", "--not", "nothing_*"], false);
+        assert_eq!(calls, [30, 1, 20, 0, 0, 0, 1, 1], "{label}: {said}");
+        assert!(said.contains("`nothing_*` matched no function, also not in 1 library"), "{said}");
+        // The shell has no traced functions, and starts a program that has.
+        let (calls, said) = recorded(&["--only", "*_later"], true);
+        assert_eq!(calls, [0, 0, 20, 0, 0, 20, 0, 0], "{label}: {said}");
+        assert!(said.contains("`*_later` matches nothing yet"), "{said}");
+        assert!(!said.contains("matched no function"), "{said}");
+    }
+}
+
+#[test]
+fn enable_can_stay_for_libraries_that_are_loaded_later() {
+    let place = Place::new("selection-enable-later");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY] {
+        let label = mode.label();
+        let flags = ["-O2", "-DLIBRARY", "-shared", "-fPIC", "loads_later.c"];
+        let library = place.build(mode, &flags, &format!("later-{label}.so"));
+        let program = place.build(mode, &["-O2", "loads_later.c"], &format!("loads-later-{label}"));
+        let mut standing =
+            Standing::start(place.command(&program).arg(&library).env("EVERYCALL_START", "off"));
+        let pid = standing.pid.to_string();
+        let (code, said) = asked(&place, &["enable", "--only", &pid, "*_later"]);
+        assert!(code == Some(1) && said.contains("no traced function"), "{said}");
+        let mut command = place.command(everycall());
+        let mut staying =
+            command.args(["enable", "--later", "-q", "--only", &pid, "*_later"]).spawn().unwrap();
+        let arena = arena(&standing);
+        wait::until("the selection is there", || {
+            let (now, _) = Control::connect(&arena, PATIENCE).unwrap().now().unwrap();
+            now.on == 1 && now.has_base == 1
+        });
+        standing.tell("load\n");
+        wait::until("the library's functions are recorded", || {
+            standing.go_on();
+            let (file, _) = standing.snapshot(&place, &["-q"]);
+            let trace = TraceView::open(&file);
+            assert_eq!((trace.calls("chosen"), trace.calls("other")), (0, 0), "{label}");
+            trace.calls("chosen_later") > 0 && trace.calls("other_later") > 0
+        });
+        let (status, _) = standing.end();
+        assert!(status.success());
+        assert!(staying.wait().unwrap().success(), "{label}");
+    }
+}
+
 #[test]
 fn functions_are_switched_by_commands() {
     let place = Place::new("selection-commands");

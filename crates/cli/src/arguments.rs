@@ -391,6 +391,10 @@ pub struct SelectArguments {
     /// Replace the earlier selection: all other functions are off (`disable`: on)
     #[arg(long, requires = "patterns")]
     pub only: bool,
+    /// Stay, and apply the selection to libraries that the process loads later, until it ends or
+    /// Ctrl-C; patterns may match nothing yet
+    #[arg(long, requires = "patterns")]
+    pub later: bool,
     /// Print no report
     #[arg(short, long)]
     pub quiet: bool,

@@ -21,7 +21,10 @@ use crate::arguments::{SelectArguments, SessionsArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{lines, print};
+use crate::trigger::Signals;
 
+/// Time between two checks whether a process has loaded libraries.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long a process may take to notice a client.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -49,8 +52,11 @@ pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Fail
         None => Selection::all_or_none(true),
     };
     let added = add(&mut selection, &arguments.patterns, is_in)?;
+    let modules = program.module_count();
     let (set, outcome) = resolve(&selection, &mut tables);
-    all_match(&selection, &added, &outcome, &tables)?;
+    if !arguments.later {
+        all_match(&selection, &added, &outcome, &tables)?;
+    }
     let bytes = set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let begin = Instant::now();
     let reply = control.set(true, &bytes).map_err(|error| program.failed(&error))?;
@@ -64,7 +70,53 @@ pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Fail
         );
     }
     notes(&program, &reply);
+    if arguments.later {
+        apply_later(&program, &mut control, modules, arguments.quiet)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Applies the selection to libraries as they are loaded, until the process ends or a signal ends
+/// this command. It is the selection that holds then, so that others may change it meanwhile.
+fn apply_later(
+    program: &Program,
+    control: &mut Control,
+    mut modules: u64,
+    quiet: bool,
+) -> Result<(), Failure> {
+    let signals = Signals::begin();
+    while !signals.wait(PAUSE) && !program.has_ended() {
+        let now = program.module_count();
+        if now == modules {
+            continue;
+        }
+        modules = now;
+        match apply_again(program, control) {
+            Ok(Some(outcome)) if !quiet => say!(
+                "everycall: {program}: recording {} of {}",
+                Count(outcome.on.functions),
+                Several(outcome.all.functions, "function", "functions")
+            ),
+            Ok(_) => {}
+            Err(_) if program.has_ended() => break,
+            Err(failure) => return Err(failure),
+        }
+    }
+    signals.end();
+    Ok(())
+}
+
+/// Resolves a process's selection again. Returns what it now selects, if that has changed.
+fn apply_again(program: &Program, control: &mut Control) -> Result<Option<Outcome>, Failure> {
+    let (_, base) = control.now().map_err(|error| program.failed(&error))?;
+    let Some(rules) = SelectionSet::rules_of(&base) else { return Ok(None) };
+    let (set, outcome) = resolve(&selection_of(&rules), &mut program.tables()?);
+    let bytes = set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    if bytes == base {
+        return Ok(None);
+    }
+    control.set(true, &bytes).map_err(|error| program.failed(&error))?;
+    Ok(Some(outcome))
 }
 
 /// `sessions`.
@@ -254,12 +306,22 @@ pub fn all_match(
     outcome: &Outcome,
     tables: &[FunctionTable],
 ) -> Result<(), Failure> {
-    for (rule, matched) in selection.rules().iter().zip(&outcome.matched) {
-        if matched.functions == 0 && added.contains(&rule.to_string()) {
-            return Err(Failure::new(exit_code::FAILED, nothing_matches(rule, tables)));
-        }
+    match without_match(selection, added, outcome, tables).next() {
+        Some(sentence) => Err(Failure::new(exit_code::FAILED, sentence)),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// A sentence for each of these rules that matches no function.
+pub fn without_match(
+    selection: &Selection,
+    added: &[String],
+    outcome: &Outcome,
+    tables: &[FunctionTable],
+) -> impl Iterator<Item = String> {
+    let all = selection.rules().iter().zip(&outcome.matched);
+    let none = all.filter(|(rule, matched)| matched.functions == 0 && added.contains(&rule.to_string()));
+    none.map(|(rule, _)| nothing_matches(rule, tables))
 }
 
 fn nothing_matches(rule: &Rule, tables: &[FunctionTable]) -> String {
@@ -270,6 +332,9 @@ fn nothing_matches(rule: &Rule, tables: &[FunctionTable]) -> String {
         [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
     };
     let files: Vec<String> = tables.iter().map(|table| table.path().display().to_string()).collect();
+    if files.is_empty() {
+        return format!("`{}` matches nothing yet", rule.pattern);
+    }
     format!("no traced function in {} matches `{}`{near}", files.join(", "), rule.pattern)
 }
 

@@ -1,74 +1,195 @@
 //! `--only` and `--not`: which functions are recorded from the start.
 
-use std::ffi::OsString;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everycall_control::resolve;
+use everycall_control::{Module, Outcome, SelectionSet, resolve};
+use everycall_format::arena::ModuleEntry;
 use everycall_io::say;
 use everycall_kit::WAITS_LIBRARY;
 use everycall_patterns::{FunctionTable, Selection};
+use everycall_recorder::SelectFunctions;
 use everycall_units::{Count, Several};
 use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
+use rustix::io::{DupFlags, dup3};
 
 use crate::arguments::{OnlyArguments, RecordArguments};
-use crate::control::{add, all_match};
+use crate::control::{add, all_match, without_match};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::preload;
 
 /// A selection in an unnamed file.
-pub struct OpenSelection(File);
+pub struct OpenSelection(OwnedFd);
 
 impl OpenSelection {
     /// A selection with these bytes of a site set.
     pub fn new(bytes: &[u8]) -> Result<OpenSelection, Failure> {
-        let keep = || -> std::io::Result<File> {
-            let file = memfd_create("everycall-selection", MemfdFlags::CLOEXEC)?;
-            fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-            let mut file = File::from(file);
-            file.write_all(bytes)?;
-            Ok(file)
-        };
         let failed = |error| {
             Failure::new(exit_code::NOT_RECORDED, format!("no memory for the functions to record: {error}"))
         };
-        keep().map(OpenSelection).map_err(failed)
+        OpenSelection::file(bytes).map(OpenSelection).map_err(failed)
+    }
+
+    fn file(bytes: &[u8]) -> io::Result<OwnedFd> {
+        let file = memfd_create("everycall-selection", MemfdFlags::CLOEXEC)?;
+        fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        let mut file = File::from(file);
+        file.write_all(bytes)?;
+        Ok(file.into())
     }
 
     /// The path at which the program opens it.
     pub fn path(&self) -> OsString {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
+
+    /// Puts other bytes at the same path. Whoever opens it gets either the old or the new ones.
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let new = OpenSelection::file(bytes)?;
+        Ok(dup3(&new, &mut self.0, DupFlags::CLOEXEC)?)
+    }
 }
 
-/// The selection that the program reads at its start. `None` if it records everything.
-pub fn prepare(arguments: &RecordArguments) -> Result<Option<OpenSelection>, Failure> {
+/// A selection that programs read, and to which functions of libraries and programs are added that
+/// are loaded later.
+#[derive(Clone)]
+pub struct Growing(Arc<Mutex<State>>);
+
+struct State {
+    open: OpenSelection,
+    selection: Selection,
+    set: SelectionSet,
+    /// Rules of the options, and how many functions each of the selection's rules has matched.
+    named: Vec<String>,
+    matched: Vec<u64>,
+    /// Build ids of the modules in the set.
+    known: HashSet<Vec<u8>>,
+    /// Modules that were added.
+    added: u64,
+    is_failure_told: bool,
+}
+
+impl Growing {
+    /// The path at which the program opens it.
+    pub fn path(&self) -> OsString {
+        self.state().open.path()
+    }
+
+    /// Says which options have matched nothing until now, at the recording's end.
+    pub fn say_without_match(&self) {
+        let state = self.state();
+        for (rule, matched) in state.selection.rules().iter().zip(&state.matched) {
+            if *matched == 0 && state.named.contains(&rule.to_string()) {
+                say!(
+                    "everycall: `{}` matched no function, also not in {} that {} loaded later",
+                    rule.pattern,
+                    Several(state.added, "library or program", "libraries and programs"),
+                    if state.added == 1 { "was" } else { "were" }
+                );
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SelectFunctions for Growing {
+    fn look(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) {
+        let mut state = self.state();
+        let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default().to_vec();
+        if build_id.is_empty() || !state.known.insert(build_id.clone()) {
+            return;
+        }
+        // By its descriptor: the path may name another file by now, or a file of another process.
+        let named = PathBuf::from(OsStr::from_bytes(path));
+        let opened = file.map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        let Ok(mut table) = FunctionTable::open(opened.as_deref().unwrap_or(&named)) else { return };
+        if table.build_id() != build_id {
+            return;
+        }
+        state.added += 1;
+        let resolved = state.selection.resolve(&mut table);
+        state.matched.iter_mut().zip(&resolved.matched).for_each(|(sum, more)| *sum += more.functions);
+        state.set.modules.push(Module { path: named.clone(), build_id, ranges: resolved.ranges });
+        let bytes = state.set.bytes().map_err(|error| error.to_string());
+        let put = |bytes: Vec<u8>| state.open.replace(&bytes).map_err(|error| error.to_string());
+        if let Err(error) = bytes.and_then(put) {
+            state.set.modules.pop();
+            if !std::mem::replace(&mut state.is_failure_told, true) {
+                say!("everycall: --only and --not aren't applied to {}: {error}", named.display());
+            }
+        }
+    }
+}
+
+/// The selection that the program reads at its start, and whether functions may be added to it.
+/// `None` if it records everything.
+pub fn prepare(arguments: &RecordArguments) -> Result<Option<(Growing, bool)>, Failure> {
     if arguments.functions.only.is_empty() && arguments.functions.not.is_empty() {
         return Ok(None);
     }
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
-    let objects = preload::traced_objects(arguments)?.ok_or_else(|| {
-        Failure::new(
-            exit_code::NOT_RECORDED,
-            "--only and --not look for functions in the program that is started, and this one has none; start the traced program itself, or \
-             set EVERYCALL_ONLY for it (`everycall resolve --only`)",
-        )
-    })?;
-    let brings_more = objects.may_bring_more(!arguments.no_follow);
+    let objects = preload::traced_objects(arguments)?;
+    let grows = objects.as_ref().is_none_or(|objects| objects.may_bring_more(!arguments.no_follow));
     let mut functions = arguments.functions.clone();
     if arguments.waits && !functions.only.is_empty() {
         functions.only.push(format!("module:{WAITS_LIBRARY}"));
     }
-    let bytes = resolved(&functions, &objects.traced, brings_more).map_err(not_recorded)?;
-    OpenSelection::new(&bytes).map(Some)
+    let files = objects.map_or_else(Vec::new, |objects| objects.traced);
+    let mut tables = tables(&files).map_err(not_recorded)?;
+    let (selection, named) = selection_of(&functions).map_err(not_recorded)?;
+    let (set, outcome) = resolve(&selection, &mut tables);
+    if grows {
+        for sentence in without_match(&selection, &named, &outcome, &tables) {
+            say!("everycall: {sentence}; functions that are loaded later are looked through, too");
+        }
+    } else {
+        all_match(&selection, &named, &outcome, &tables).map_err(not_recorded)?;
+    }
+    if !tables.is_empty() {
+        say_recorded(&outcome);
+    }
+    let bytes = set.bytes().map_err(|error| Failure::new(exit_code::NOT_RECORDED, error))?;
+    let state = State {
+        open: OpenSelection::new(&bytes)?,
+        known: set.modules.iter().map(|module| module.build_id.clone()).collect(),
+        matched: outcome.matched.iter().map(|matched| matched.functions).collect(),
+        selection,
+        set,
+        named,
+        added: 0,
+        is_failure_told: false,
+    };
+    Ok(Some((Growing(Arc::new(Mutex::new(state))), grows)))
 }
 
 /// The functions that the options select in these files, as a site set. `brings_more`: other files
 /// may be loaded later.
 pub fn resolved(arguments: &OnlyArguments, files: &[PathBuf], brings_more: bool) -> Result<Vec<u8>, Failure> {
+    let mut tables = tables(files)?;
+    let (selection, added) = selection_of(arguments)?;
+    let (set, outcome) = resolve(&selection, &mut tables);
+    all_match(&selection, &added, &outcome, &tables)?;
+    if brings_more && !selection.others() {
+        say!(
+            "everycall: nothing is recorded of libraries and programs that are loaded later; name them in \
+            `everycall resolve --only`, or use `everycall record`"
+        );
+    }
+    say_recorded(&outcome);
+    set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))
+}
+
+fn tables(files: &[PathBuf]) -> Result<Vec<FunctionTable>, Failure> {
     let mut tables = Vec::new();
     for file in files {
         let file = file.canonicalize().unwrap_or_else(|_| file.clone());
@@ -81,21 +202,21 @@ pub fn resolved(arguments: &OnlyArguments, files: &[PathBuf], brings_more: bool)
         }
         tables.push(table);
     }
+    Ok(tables)
+}
+
+/// The options' selection, and the texts of their rules.
+fn selection_of(arguments: &OnlyArguments) -> Result<(Selection, Vec<String>), Failure> {
     let mut selection = Selection::all_or_none(arguments.only.is_empty());
-    let mut added = add(&mut selection, &arguments.only, true)?;
-    added.extend(add(&mut selection, &arguments.not, false)?);
-    let (set, outcome) = resolve(&selection, &mut tables);
-    all_match(&selection, &added, &outcome, &tables)?;
-    if brings_more && !selection.others() {
-        say!(
-            "everycall: nothing is recorded of libraries and programs that are loaded later; name them in \
-            `everycall resolve --only`"
-        );
-    }
+    let mut named = add(&mut selection, &arguments.only, true)?;
+    named.extend(add(&mut selection, &arguments.not, false)?);
+    Ok((selection, named))
+}
+
+fn say_recorded(outcome: &Outcome) {
     say!(
         "everycall: recording {} of {}",
         Count(outcome.on.functions),
         Several(outcome.all.functions, "function", "functions")
     );
-    set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))
 }

@@ -24,6 +24,7 @@ use everycall_units::Size;
 use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::only::Growing;
 use crate::output::{BUFFER, Destination, identity};
 use crate::preload::kit_library;
 use crate::program::{self, Prospect};
@@ -43,7 +44,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let (mut launch, carries_runtime) = prepare(&arguments)?;
     // Stays open as long as processes of the program may start.
     let only = only::prepare(&arguments)?;
-    launch.environment.extend(only.as_ref().map(|only| (env::ONLY, only.path())));
+    launch.environment.extend(only.as_ref().map(|(only, _)| (env::ONLY, only.path())));
     launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts, so that an unwritable output is reported at once rather than after
@@ -64,7 +65,11 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         counters: arguments.counters.map(Duration::from_nanos),
     };
     let (triggers, outcome) = triggers::prepare(&arguments, &output)?.unzip();
-    let recorder = Recorder::with_triggers(options, triggers)?;
+    let mut recorder = Recorder::with_triggers(options, triggers)?;
+    let growing = only.as_ref().filter(|(_, grows)| *grows).map(|(only, _)| only.clone());
+    if let Some(growing) = growing.clone() {
+        recorder.select_with(Box::new(growing));
+    }
     let buffered = BufWriter::with_capacity(BUFFER, file);
     let mut file = TraceWriter::begin(buffered, &launch, env!("CARGO_PKG_VERSION"))
         .map_err(|error| not_recorded(Failure::writing(&output, error)))?;
@@ -98,6 +103,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
                 say!("  --budget {budget}: `everycall info {}` has what was off, and when", output.display());
             }
             outcome.iter().for_each(|outcome| written::print_triggers(outcome, &output));
+            growing.iter().for_each(Growing::say_without_match);
         }
         Ok(_) => {}
         Err(failure) => {

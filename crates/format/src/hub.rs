@@ -30,7 +30,7 @@ use crate::wire::wire_struct;
 /// First bytes of a hub.
 pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"everyhub");
 /// Version of the hub.
-pub const HUB_VERSION: u32 = 2;
+pub const HUB_VERSION: u32 = 3;
 /// Permissions of the hub's and the arenas' memory: for the recorder's user only.
 pub const OWNER_MODE: u32 = 0o600;
 /// Bit in the mode of an unclaimed arena (the sticky bit, which has no effect on memory files).
@@ -40,7 +40,7 @@ pub const SPARES: usize = 32;
 
 wire_struct! {
     /// First bytes of the hub; the rest of its page is zero.
-    pub struct HubHeader [192] {
+    pub struct HubHeader [200] {
         /// [`HUB_MAGIC`].
         pub magic: u64,
         /// [`HUB_VERSION`].
@@ -70,6 +70,11 @@ wire_struct! {
         pub untraced: u32,
         /// Descriptors of arenas in the recorder, plus 1; 0 for an empty place.
         pub spares: [u32; SPARES],
+        /// 1 if the recorder adds functions of modules that are loaded to the selection in
+        /// `EVERYCALL_ONLY`: a process reads that again.
+        pub selects: u32,
+        /// 0.
+        pub reserved: u32,
     }
 }
 

@@ -334,6 +334,10 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall enable --only PID PATTERN...",
         So("everycall enable --only $SERVER 'handle_*' && everycall enable $SERVER"),
     ),
+    (
+        "everycall enable --later --only 1234 'plugin_*'",
+        So("timeout -s INT 1 everycall enable --later --only $SERVER 'plugin_*'; everycall enable $SERVER"),
+    ),
     ("everycall disable PID", So("everycall disable $SERVER && everycall enable $SERVER")),
     (
         "everycall disable 1234 'size:<20 & !has:loop'",

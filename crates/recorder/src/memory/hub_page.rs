@@ -50,6 +50,11 @@ impl HubPage {
         self.at(offset_of!(HubHeader, silent))
     }
 
+    /// [`HubHeader::selects`].
+    pub fn selects(&self) -> &AtomicU32 {
+        self.at(offset_of!(HubHeader, selects))
+    }
+
     /// [`HubHeader::follow`].
     pub fn follow(&self) -> &AtomicU32 {
         self.at(offset_of!(HubHeader, follow))

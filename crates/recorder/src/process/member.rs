@@ -14,7 +14,8 @@ use crate::process::armed::Armed;
 use crate::process::module_files::Files;
 use crate::process::modules::Modules;
 use crate::process::names::Names;
-use crate::process::triggers::{FindSites, TriggeredProcess};
+use crate::process::selector::Choosers;
+use crate::process::triggers::TriggeredProcess;
 use crate::sys::proc_files::{self, Name};
 
 /// A member of the process tree.
@@ -48,6 +49,8 @@ pub(crate) struct Member {
     /// One of [`image_end`](everycall_format::ect::image_end) and the time in ticks, after its end.
     pub end: Option<(u32, u64)>,
     pub armed: Armed,
+    /// Number of its modules that the selector has got.
+    pub selected: usize,
 }
 
 impl Member {
@@ -84,6 +87,7 @@ impl Member {
             is_stranger: false,
             end: None,
             armed: Armed::default(),
+            selected: 0,
         }
     }
 
@@ -105,13 +109,20 @@ impl Member {
         Some(TriggeredProcess { over: Some(over), ..self.triggered()? })
     }
 
-    /// Opens the files of new modules, and arms their functions that triggers name.
-    pub fn look(&mut self, files: &mut Files, finder: Option<&mut (dyn FindSites + 'static)>) {
+    /// Opens the files of new modules, arms their functions that triggers name, and selects
+    /// functions.
+    pub fn look(&mut self, files: &mut Files, choosers: &mut Choosers) {
         // Read first: a process that stopped waiting by then has its module in the table.
         let given_up = self.armed.given_up();
         self.modules.look(&self.arena, files);
-        if let Some(finder) = finder {
+        if let Some(finder) = choosers.finder.as_deref_mut() {
             self.armed.look(&self.modules, finder);
+        }
+        if let Some(selector) = choosers.selector.as_deref_mut() {
+            for (module, path, file) in self.modules.since(self.selected) {
+                selector.look(module, path, file);
+            }
+            self.selected = self.modules.count();
         }
         self.armed.hear_of(given_up);
     }

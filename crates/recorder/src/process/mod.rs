@@ -7,4 +7,5 @@ pub mod module_files;
 pub mod modules;
 pub mod names;
 pub mod samples;
+pub mod selector;
 pub mod triggers;

@@ -24,6 +24,12 @@ struct Known {
     file: Option<Arc<ModuleFile>>,
 }
 
+impl Known {
+    fn parts(&self) -> (&ModuleEntry, &[u8], Option<&File>) {
+        (&self.entry, self.path.as_deref().unwrap_or_default(), self.file.as_ref().map(|file| file.file()))
+    }
+}
+
 /// All modules that were ever seen: an entry of the arena's table may be reused after its module
 /// was unloaded.
 #[derive(Debug, Default)]
@@ -128,10 +134,17 @@ impl Modules {
     /// be opened, its file.
     pub fn present(&self) -> impl Iterator<Item = (&ModuleEntry, &[u8], Option<&File>)> {
         let known = self.current.iter().filter_map(|number| self.known.get(*number));
-        known.map(|known| {
-            let path = known.path.as_deref().unwrap_or_default();
-            (&known.entry, path, known.file.as_ref().map(|file| file.file()))
-        })
+        known.map(Known::parts)
+    }
+
+    /// Modules from the `first`-th on that was ever seen, in the same form.
+    pub fn since(&self, first: usize) -> impl Iterator<Item = (&ModuleEntry, &[u8], Option<&File>)> {
+        self.known.iter().skip(first).map(Known::parts)
+    }
+
+    /// How many modules were ever seen.
+    pub fn count(&self) -> usize {
+        self.known.len()
     }
 
     /// Calls `keep` for each file that is no longer at its path, with its module's position in

@@ -7,6 +7,7 @@ use everycall_sched::Choice;
 use crate::memory::arena::Unrecorded;
 use crate::memory::capacity::{Capacity, Stream};
 use crate::memory::hub::Hub;
+use crate::process::selector::SelectFunctions;
 use crate::process::triggers::{KeepCalls, Triggers};
 use crate::sys::error::RecordError;
 use crate::tree::process_tree::ProcessTree;
@@ -73,5 +74,10 @@ impl Recorder {
         let hub = Hub::create(options.follow).map_err(no_memory)?;
         let tree = ProcessTree::new(hub, capacity, options.follow, sites).map_err(no_memory)?;
         Ok(Recorder { tree, keep, signals, states: options.states, counters: options.counters })
+    }
+
+    /// Passes each module that a process loads to `selector`.
+    pub fn select_with(&mut self, selector: Box<dyn SelectFunctions>) {
+        self.tree.select_with(selector);
     }
 }

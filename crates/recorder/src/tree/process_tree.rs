@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use everycall_format::arena::{ArenaHeader, ChildEntry};
@@ -20,6 +21,7 @@ use crate::memory::hub::Hub;
 use crate::process::armed::Armed;
 use crate::process::member::{Life, Member};
 use crate::process::module_files::Files;
+use crate::process::selector::{Choosers, SelectFunctions};
 use crate::process::triggers::{FindSites, TriggeredProcess};
 use crate::sys::clock::ticks;
 use crate::tree::arenas::Arenas;
@@ -48,8 +50,7 @@ pub(crate) struct ProcessTree {
     files: Files,
     next_number: u32,
     ends: Ends,
-    /// Finds the functions that triggers name.
-    finder: Option<Box<dyn FindSites>>,
+    choosers: Choosers,
     /// Processes that are no longer members, and that the keeper hasn't seen since.
     forgotten: Vec<TriggeredProcess>,
 }
@@ -80,9 +81,15 @@ impl ProcessTree {
             files: Files::default(),
             next_number: 0,
             ends: Ends::new(),
-            finder,
+            choosers: Choosers { finder, selector: None },
             forgotten: Vec::new(),
         })
+    }
+
+    /// Passes each module that a process loads to `selector`.
+    pub fn select_with(&mut self, selector: Box<dyn SelectFunctions>) {
+        self.choosers.selector = Some(selector);
+        self.hub.page().selects().store(1, Ordering::Relaxed);
     }
 
     /// The hub by which processes join.
@@ -99,7 +106,7 @@ impl ProcessTree {
             self.find_parents();
         }
         for member in &mut self.living {
-            member.look(&mut self.files, self.finder.as_deref_mut());
+            member.look(&mut self.files, &mut self.choosers);
         }
         if has_new {
             self.ends.announce();
@@ -130,7 +137,7 @@ impl ProcessTree {
             forked_from.and_then(|number| self.members().find(|member| member.number == number));
         let number = self.next_number;
         let mut member = Member::new(number, arena, &header, start_ticks, parent, forked_from);
-        if self.finder.is_some() {
+        if self.choosers.finder.is_some() {
             member.armed = Armed::of(&member.arena, forked_from.map(|parent| &parent.armed));
         }
         self.next_number += 1;
@@ -186,7 +193,7 @@ impl ProcessTree {
 
     /// Records that a member's process has ended at `now`.
     fn end_member(&mut self, mut member: Member, now: u64) {
-        member.look(&mut self.files, self.finder.as_deref_mut());
+        member.look(&mut self.files, &mut self.choosers);
         member.end = Some((image_end::ENDED, now));
         // Closes it, which also unregisters it.
         member.pidfd = None;

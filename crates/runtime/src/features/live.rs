@@ -170,7 +170,8 @@ pub(crate) fn has_module_of(selection: &Selection) -> bool {
         // SAFETY: registered modules stay loaded while the lock is held.
         let module = unsafe { known.module.load(Acquire).as_ref() };
         let image = module.and_then(|module| Image::of(module.elf_header.load(Relaxed)));
-        image.is_some_and(|image| selection.concerns(image.build_id_length, &image.build_id))
+        let is_named = |image: Image| selection.names(image.build_id_length, &image.build_id);
+        selection.has_others() || image.is_some_and(is_named)
     })
 }
 
@@ -202,6 +203,19 @@ pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, u64) {
         }
     }
     (line.all(), on)
+}
+
+/// Switches the sites of a module that was just added, and none of whose code has run yet, as the
+/// selections now require. Returns the new value of its [`ModuleDescriptor::on`]. The caller holds
+/// the module lock, and has all modules brought into line afterwards, which counts the sites.
+pub(crate) fn select_again(module: &ModuleDescriptor, image: &Image) -> Option<u64> {
+    let known = used().iter().find(|known| core::ptr::eq(known.module.load(Relaxed), module))?;
+    let whole = whole();
+    // SAFETY: the module is loaded, by contract of `register`.
+    let sites = unsafe { Sites::of(module, &image.text) };
+    let on = if whole.is_on { as_counted(select(known, &sites, image)) } else { OFF };
+    bring_into_line(known, &sites, sites.numbers(), whole, Means::BEFORE_ANYBODY);
+    Some(on)
 }
 
 /// Marks for a module that has no place among the known ones.

@@ -72,7 +72,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     }
     // Read before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
-    let (counts, on) = live::add(module, &image);
+    let (counts, mut on) = live::add(module, &image);
     live::count_not_selected(arena);
     arena.count(counter::SITES_UNPATCHED, counts.wrong().into());
     match claim {
@@ -102,7 +102,16 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     }
     // SAFETY: the scratch buffer is ours while we hold the lock.
     note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
-    tell_recorder(arena);
+    let may_be_added = site_set::may_be_added(image.build_id_length, &image.build_id);
+    if tell_recorder(arena, may_be_added)
+        && may_be_added
+        && site_set::load_selection_again()
+        && let Some(new) = live::select_again(module, &image)
+    {
+        on = new;
+        // The registering thread does the rest when it has released the lock.
+        live::request();
+    }
     let wrong = live::follow_tails(arena, module, &image);
     arena.count(counter::SITES_UNPATCHED, wrong.into());
     trigger_table::lower_floors(process);
@@ -221,22 +230,23 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
 }
 
 /// Rings for the recorder and waits shortly, so that it can open the module's file. If there are
-/// triggers, it waits until the recorder has named the functions that they want; otherwise their
-/// first calls would be missed.
-fn tell_recorder(arena: &Arena) {
-    let Some(hub) = hub::hub() else { return };
+/// triggers, or its functions `may_be_added` to the selection, it waits until the recorder has named
+/// the functions; otherwise their first calls would be missed. Returns whether the recorder has
+/// done so in time.
+fn tell_recorder(arena: &Arena, may_be_added: bool) -> bool {
+    let Some(hub) = hub::hub() else { return false };
     let doorbell = hub.ring();
-    let is_heard = match Triggers::of(arena) {
-        None => hub.wait_for(doorbell, hub::FILE_WAIT_NS),
-        Some(triggers) => {
-            let is_heard = hub.wait_for_names(doorbell);
-            if !is_heard {
-                triggers.give_up();
-            }
-            is_heard
-        }
+    let triggers = Triggers::of(arena);
+    let is_heard = if triggers.is_some() || may_be_added {
+        hub.wait_for_names(doorbell)
+    } else {
+        hub.wait_for(doorbell, hub::FILE_WAIT_NS)
     };
     if !is_heard {
         arena.count(counter::RECORDER_LATE, 1);
+        if let Some(triggers) = triggers {
+            triggers.give_up();
+        }
     }
+    is_heard
 }

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // Memory that is mapped here; a buffer that the lock's holder has.
 
 use crate::state::arena::Arena;
+use crate::state::hub;
 use crate::state::process::Process;
 use crate::state::selection::{self, HEAD, Selection};
 use crate::state::thresholds::{self, Bound, is_heard};
@@ -16,7 +17,7 @@ use crate::sys::file::File;
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::mapped_file::MappedFile;
 use crate::sys::system::{self, PROT_READ};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use everycall_format::arena::ModuleEntry;
 use everycall_format::control::NAME_MAX;
 use everycall_format::env;
@@ -27,6 +28,10 @@ use everycall_format::trigger::{NEVER, RULES, TriggerSite};
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 /// Whether a warning was printed that there is no space for all functions.
 static IS_FULL_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// The path in `EVERYCALL_ONLY`: the program may have changed its environment since.
+static ONLY_PATH: [AtomicU8; FOLDER_MAX] = [const { AtomicU8::new(0) }; FOLDER_MAX];
+static ONLY_PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
 /// Why there is no set.
 enum Trouble {
@@ -87,9 +92,36 @@ pub(crate) fn load_selection(path: &[u8]) {
     match read(path, HEAD)
         .and_then(|block| Selection::new(block, 0, [0; NAME_MAX]).ok_or(Trouble::NoSelection))
     {
-        Ok(selection) => selection::set_base(Some(selection)),
+        Ok(selection) => {
+            for (place, byte) in ONLY_PATH.iter().zip(path) {
+                place.store(*byte, Relaxed);
+            }
+            ONLY_PATH_LENGTH.store(path.len(), Relaxed);
+            selection::set_base_from_start(selection);
+        }
         Err(trouble) => refuse(env::ONLY, path, &trouble, b"Recording all functions.\n"),
     }
+}
+
+/// Whether the recorder may add functions of a module to the base selection.
+pub(crate) fn may_be_added(build_id_length: u32, build_id: &[u8; 32]) -> bool {
+    let is_unnamed = |base: &Selection| build_id_length != 0 && !base.names(build_id_length, build_id);
+    selection::base_from_start().is_some_and(is_unnamed) && hub::hub().is_some_and(|hub| hub.selects())
+}
+
+/// Reads the base selection again, to which the recorder has added functions. Returns whether it is
+/// there; if not, the one before stays. The caller holds the module lock.
+pub(crate) fn load_selection_again() -> bool {
+    let mut path = [0; FOLDER_MAX];
+    for (byte, place) in path.iter_mut().zip(&ONLY_PATH) {
+        *byte = place.load(Relaxed);
+    }
+    let path = path.get(..ONLY_PATH_LENGTH.load(Relaxed)).unwrap_or(&[]);
+    let new = selection_at(path);
+    if let Ok(new) = new {
+        selection::set_base_from_start(new);
+    }
+    new.is_ok()
 }
 
 /// The selection in the file at `path`, which nothing uses yet; or the code of an error.

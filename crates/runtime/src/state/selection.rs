@@ -92,11 +92,16 @@ impl Selection {
         self.active.store(1, Relaxed);
     }
 
-    /// Whether it names a module with this build id, or the functions of all others.
-    pub(crate) fn concerns(&self, build_id_length: u32, build_id: &[u8; 32]) -> bool {
+    /// Whether it names a module with this build id.
+    pub(crate) fn names(&self, build_id_length: u32, build_id: &[u8; 32]) -> bool {
         let is_same =
             |module: SetModule| (module.build_id_length, &module.build_id) == (build_id_length, build_id);
-        self.set.header().others != 0 || self.set.modules().any(is_same)
+        self.set.modules().any(is_same)
+    }
+
+    /// Whether functions of modules are recorded that it doesn't name.
+    pub(crate) fn has_others(&self) -> bool {
+        self.set.header().others != 0
     }
 
     /// Unmaps one that was never put into a place.
@@ -148,9 +153,26 @@ pub(crate) fn base() -> Option<&'static Selection> {
     at(&BASE)
 }
 
+/// Whether the base selection is the one that `EVERYCALL_ONLY` names.
+static IS_FROM_START: AtomicU32 = AtomicU32::new(0);
+
+/// The base selection, if it is still the one that `EVERYCALL_ONLY` names. The caller holds the
+/// module lock.
+pub(crate) fn base_from_start() -> Option<&'static Selection> {
+    base().filter(|_| IS_FROM_START.load(Relaxed) != 0)
+}
+
+/// Makes the selection that `EVERYCALL_ONLY` names the base selection. The caller holds the module
+/// lock, or no other thread runs yet.
+pub(crate) fn set_base_from_start(selection: &'static Selection) {
+    set_base(Some(selection));
+    IS_FROM_START.store(1, Relaxed);
+}
+
 /// Replaces the base selection. The caller holds the module lock.
 pub(crate) fn set_base(selection: Option<&'static Selection>) {
     HAS_CHANGED.store(1, Relaxed);
+    IS_FROM_START.store(0, Relaxed);
     put(&BASE, selection);
 }
 
