@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use everycall_format::event::{WORD_SIZE, kind, payload_word, record_word};
 use everycall_format::label;
 
-use crate::sys::usage::{NAMES, Usage, Watched};
+use crate::sys::usage::{NAMES, Observed, Usage};
 
 /// Bytes of a segment: half a second of a busy process at the default interval.
 pub const SEGMENT_SIZE: u64 = 8192;
@@ -19,7 +19,7 @@ const SAMPLE_MAX: usize = 2 + NAMES.len() * label::WORDS_MAX;
 /// The samples of one process.
 #[derive(Debug)]
 pub struct Samples {
-    watched: Watched,
+    observed: Observed,
     /// The last one is being written.
     segments: VecDeque<Vec<u64>>,
     /// Number of the first of them.
@@ -34,7 +34,7 @@ impl Samples {
     /// Of the process `pid`, from `ticks` on.
     pub fn new(pid: u32, ticks: u64) -> Samples {
         Samples {
-            watched: Watched::new(pid),
+            observed: Observed::new(pid),
             segments: VecDeque::new(),
             first_segment: 0,
             high: 0,
@@ -45,7 +45,7 @@ impl Samples {
 
     /// Takes a sample. Counters that haven't changed are left out, unless it `is_last`.
     pub fn take(&mut self, is_last: bool, ticks: impl FnOnce() -> u64) {
-        if let Some(usage) = self.watched.read() {
+        if let Some(usage) = self.observed.read() {
             self.add(usage, ticks(), is_last);
         }
     }

@@ -32,7 +32,7 @@ pub struct Usage {
 
 /// A process whose counters are read again and again.
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct Observed {
     pid: u32,
     /// When it began; 0 if it hasn't been read. Another process may get the same number.
     started: u64,
@@ -49,10 +49,10 @@ struct Thread {
     is_there: bool,
 }
 
-impl Watched {
+impl Observed {
     /// The process `pid`.
-    pub fn new(pid: u32) -> Watched {
-        Watched { pid, page: page_size(), ..Watched::default() }
+    pub fn new(pid: u32) -> Observed {
+        Observed { pid, page: page_size(), ..Observed::default() }
     }
 
     /// Its counters now; `None` if it is gone.
@@ -183,38 +183,38 @@ mod tests {
 
     #[test]
     fn this_process_is_counted() {
-        let mut watched = Watched::new(std::process::id());
-        let before = watched.read().unwrap();
+        let mut observed = Observed::new(std::process::id());
+        let before = observed.read().unwrap();
         let mut memory = vec![0_u8; 32 << 20];
         memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         for _ in 0..50 {
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
-        let after = watched.read().unwrap();
+        let after = observed.read().unwrap();
         let grown = |index: usize| after.values[index].unwrap() - before.values[index].unwrap();
         // Half of it, as pages may be large.
         assert!(grown(0) >= 16 << 20, "{before:?} {after:?}");
         assert!(grown(1) > 0 && grown(3) >= 50 && grown(5) > 0, "{before:?} {after:?}");
         assert!(memory[4096] == 1);
-        assert_eq!(Watched::new(u32::MAX).read(), None);
+        assert_eq!(Observed::new(u32::MAX).read(), None);
     }
 
     #[test]
     fn another_process_with_its_number_is_not_it() {
-        let mut watched = Watched::new(std::process::id());
-        watched.started = 1;
-        assert_eq!(watched.read(), None);
+        let mut observed = Observed::new(std::process::id());
+        observed.started = 1;
+        assert_eq!(observed.read(), None);
     }
 
     #[test]
     fn switches_of_ended_threads_stay() {
-        let mut watched = Watched::new(std::process::id());
-        watched.ended = [5, 6];
-        watched.threads.insert(u32::MAX, Thread { switches: [1000, 2000], is_there: true });
-        let [voluntary, involuntary] = watched.switches();
+        let mut observed = Observed::new(std::process::id());
+        observed.ended = [5, 6];
+        observed.threads.insert(u32::MAX, Thread { switches: [1000, 2000], is_there: true });
+        let [voluntary, involuntary] = observed.switches();
         assert!(voluntary >= 1005 && involuntary >= 2006, "{voluntary} {involuntary}");
-        assert_eq!(watched.ended, [1005, 2006]);
-        assert!(!watched.threads.contains_key(&u32::MAX));
+        assert_eq!(observed.ended, [1005, 2006]);
+        assert!(!observed.threads.contains_key(&u32::MAX));
     }
 
     #[test]
