@@ -424,3 +424,101 @@ fn where_the_kernel_refuses_the_trace_is_whole_and_says_why() {
     let calls = lines(&file).iter().filter(|line| line["name"].is_string()).count();
     assert_eq!(calls, 8, "seven phases and main");
 }
+
+/// Whether each call of `naps` was off the CPU for the time that it slept, and none of `spins` was blocked,
+/// up to the last one. Returns how many.
+fn check_naps(file: &Path) -> usize {
+    let lines = lines(file);
+    let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or(0);
+    let calls = lines.iter().filter(|line| line["name"].is_string() && line["remarks"].is_null());
+    let (mut naps, mut told) = (0, 0);
+    for call in calls {
+        let (start, duration) = (number(call, "start_ns"), number(call, "dur_ns"));
+        let within = lines.iter().filter(|off| off["off_cpu_ns"].is_u64() && off["tid"] == call["tid"]);
+        let within = within.filter(|off| (start..start + duration).contains(&number(off, "at_ns")));
+        let sum = |name: &str| within.clone().map(|off| number(off, name)).sum::<u64>();
+        let (blocked, unknown) = (sum("blocked_ns"), sum("unknown_ns"));
+        // What is unknown may reach behind the call.
+        assert!(blocked + sum("runnable_ns") <= duration + EDGE || unknown > 0, "{call}");
+        if call["name"] == "naps" {
+            // The kernel sleeps for the whole time or longer.
+            told += usize::from(blocked + unknown + EDGE >= 5 * MILLISECOND);
+            naps += 1;
+        } else if call["name"] == "spins" {
+            assert!(blocked < 4 * MILLISECOND || unknown > 0, "{blocked} {call}");
+        }
+    }
+    // Some kernels leave out a switch now and then.
+    let least = if info(file)["states"]["source"] == "perf" { naps - naps / 5 } else { 1 };
+    assert!(told >= least, "{told} of {naps}");
+    // What is still off the CPU ends where the trace does.
+    let end = info(file)["duration_ns"].as_u64().unwrap();
+    let offs = lines.iter().filter(|off| off["off_cpu_ns"].is_u64());
+    offs.for_each(|off| assert!(number(off, "at_ns") + number(off, "off_cpu_ns") <= end + 1, "{off} {end}"));
+    naps
+}
+
+/// Kills a program when a test ends in whichever way.
+struct Killed(u32);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-KILL", &self.0.to_string()]).output();
+    }
+}
+
+/// A snapshot gets the states of its time from the recorder; the program's file has them after SIGKILL, and so
+/// have kept calls.
+#[test]
+fn snapshots_and_killed_programs_have_states() {
+    let place = Place::new("states-snapshots");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "naps.c", "-pthread"], "naps");
+    let tracefs = TraceFs::find(&place);
+    for source in ["perf", "tracefs"] {
+        if source == "tracefs" && tracefs.is_none() {
+            continue;
+        }
+        let kinds: [&[&str]; 3] =
+            [&[], &["--stream"], &["--trigger", "naps > 4ms", "--keep", "2", "--keep-by", "first"]];
+        for options in kinds.into_iter().take(if source == "perf" { 3 } else { 1 }) {
+            let file = place.file("whole.ect");
+            let mut command = place.command(everycall());
+            command.args(["record", "-q", &format!("--states={source}")]).args(options);
+            command.arg("-o").arg(&file).arg("--").arg(&program);
+            let mut recorder = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+            let mut ready = [0; 6];
+            std::io::Read::read_exact(recorder.stdout.as_mut().unwrap(), &mut ready).unwrap();
+            let mut pid = 0;
+            wait::until("the program runs", || {
+                let children = wait::children(recorder.id());
+                pid = children.first().copied().unwrap_or(0);
+                pid != 0
+            });
+            let program_runs = Killed(pid);
+            let part = place.file("part.ect");
+            let snapshot = || {
+                let mut command = Command::new(everycall());
+                successful(
+                    command.args(["snapshot", "-q", "--last", "1s", "-o"]).arg(&part).arg(pid.to_string()),
+                );
+            };
+            wait::until("it has slept often", || {
+                snapshot();
+                lines(&part).iter().filter(|line| line["name"] == "naps").count() > 20
+            });
+            assert_eq!(info(&part)["states"]["source"], source);
+            assert!(check_naps(&part) > 10);
+            drop(program_runs);
+            recorder.wait().unwrap();
+            assert_eq!(info(&file)["states"]["source"], source);
+            if options.first() == Some(&"--trigger") {
+                let kept =
+                    Command::new(everycall()).args(["replay", "--kept", "1"]).arg(&file).output().unwrap();
+                let text = String::from_utf8(kept.stdout).unwrap();
+                assert!(text.contains("naps") && text.contains(" blocked"), "{text}");
+            } else {
+                assert!(check_naps(&file) > 20);
+            }
+        }
+    }
+}

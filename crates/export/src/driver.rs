@@ -93,7 +93,7 @@ pub(crate) fn run<'o, S: Source>(
         }
         let mut events = filter.apply(source, index, window);
         let mut any = false;
-        let mut off_cpu = Walk::new(source.states(index), window.since_ns);
+        let mut off_cpu = Walk::new(source.states(index), window.since_ns, source.end_ns());
         // Calls that are shown and open.
         let mut depth = 0_u64;
         while let Some(event) = events.next(&mut export.functions) {

@@ -28,14 +28,16 @@ pub(crate) struct Walk<'s> {
     spans: std::slice::Iter<'s, StateSpan>,
     /// The next one.
     next: Option<OffCpu>,
+    /// The end of the trace: a thread may be off the CPU beyond it.
+    end: u64,
 }
 
 impl<'s> Walk<'s> {
-    /// From `since` on.
-    pub(crate) fn new(states: Option<&'s ThreadStates>, since: u64) -> Walk<'s> {
+    /// From `since` on, in a trace that ends at `end`.
+    pub(crate) fn new(states: Option<&'s ThreadStates>, since: u64, end: u64) -> Walk<'s> {
         let spans = states.map_or(&[][..], ThreadStates::spans);
         let first = spans.partition_point(|span| span.start < since);
-        let mut walk = Walk { spans: spans.get(first..).unwrap_or_default().iter(), next: None };
+        let mut walk = Walk { spans: spans.get(first..).unwrap_or_default().iter(), next: None, end };
         walk.next = walk.joined();
         walk
     }
@@ -51,18 +53,20 @@ impl<'s> Walk<'s> {
     /// Spans that follow each other without running in between are one.
     fn joined(&mut self) -> Option<OffCpu> {
         let first = self.spans.find(|span| span.state != ThreadState::Running)?;
+        let within = |span: &StateSpan| span.end.min(self.end).saturating_sub(span.start);
         let (mut until_ns, mut woken_by) = (first.end, first.woken_by);
         let mut times = StateTimes::default();
-        times.add(first.state, first.end - first.start);
+        times.add(first.state, within(first));
         while let Some(span) = self.spans.as_slice().first()
             && span.start == until_ns
             && span.state != ThreadState::Running
         {
-            times.add(span.state, span.end - span.start);
+            times.add(span.state, within(span));
             until_ns = span.end;
             woken_by = span.woken_by.or(woken_by);
             self.spans.next();
         }
+        let until_ns = until_ns.min(self.end).max(first.start);
         Some(OffCpu { at_ns: first.start, until_ns, times, woken_by })
     }
 }
@@ -85,13 +89,16 @@ mod tests {
             span(60, 70, ThreadState::Unknown, None),
             span(75, u64::MAX, blocked, None),
         ]);
-        let mut walk = Walk::new(Some(&states), 0);
+        let mut walk = Walk::new(Some(&states), 0, 100);
         assert_eq!(walk.before(20), None);
         let times = StateTimes { blocked: 30, runnable: 5, ..StateTimes::default() };
         assert_eq!(walk.before(21), Some(OffCpu { at_ns: 20, until_ns: 55, times, woken_by: Some(7) }));
         let all = std::iter::from_fn(|| walk.before(u64::MAX)).map(|off| (off.at_ns, off.until_ns));
-        assert_eq!(all.collect::<Vec<_>>(), [(60, 70), (75, u64::MAX)]);
-        assert_eq!(Walk::new(Some(&states), 61).before(u64::MAX).map(|off| off.at_ns), Some(75));
-        assert_eq!(Walk::new(None, 0).before(u64::MAX), None);
+        assert_eq!(all.collect::<Vec<_>>(), [(60, 70), (75, 100)]);
+        assert_eq!(
+            Walk::new(Some(&states), 61, 70).before(u64::MAX).map(|off| (off.at_ns, off.until_ns)),
+            Some((75, 75))
+        );
+        assert_eq!(Walk::new(None, 0, 100).before(u64::MAX), None);
     }
 }

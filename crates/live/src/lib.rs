@@ -40,6 +40,7 @@ mod pinner;
 mod process;
 #[cfg(test)]
 mod scribbled;
+mod states;
 mod take;
 mod write;
 

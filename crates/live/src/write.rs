@@ -20,6 +20,7 @@ use everycall_tracefile::{
 use crate::arena::LiveArena;
 use crate::images;
 use crate::pinner::Pinner;
+use crate::states;
 use crate::take::{PinnedSegment, PinnedThread, Snapshot};
 
 /// The only snapshot of the file.
@@ -145,6 +146,7 @@ impl Snapshot<'_> {
         let mut summary = Summary { ring_size, thread_capacity, ..Summary::of(&header) };
         // What threads still write over comes first; tables stay.
         self.rescue_where_needed();
+        let states = states::of(&self);
         file.chunk(chunk::META, &[&self.frame().meta(tool_version)])?;
         file.chunk(chunk::CLOCK, &[&array(&self.frame().clock_readings())])?;
         let (process, command) = self.frame().process();
@@ -162,6 +164,11 @@ impl Snapshot<'_> {
         dropped.add_to(&mut summary);
         if let Some((kind, [record, functions])) = dropped.chunk(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;
+        }
+        match states {
+            Ok(Some(payload)) => file.chunk(chunk::SCHED, &[&payload])?,
+            Ok(None) => {}
+            Err(sentence) => summary.warnings.push(sentence),
         }
         let mut warnings = Vec::new();
         images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {

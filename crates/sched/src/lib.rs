@@ -16,6 +16,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 pub mod delegated;
+mod excerpt;
 mod pages;
 mod perf;
 mod store;
@@ -115,6 +116,21 @@ impl Sched {
         // It is the same in all chunks.
         let text = if self.is_told { "" } else { &self.text };
         self.is_told = true;
+        Some(self.payload(text, &events, overwritten))
+    }
+
+    /// The payload of a SCHED chunk for another file, with the events of process `pid` from a moment on; `None` if
+    /// there is no source. The moment is given on both clocks that sources have.
+    #[must_use]
+    pub fn excerpt(&self, pid: u32, since_ticks: u64, since_raw_ns: u64) -> Option<Vec<u8>> {
+        let since = match self.source.as_ref()? {
+            Source::Tracefs(tracefs) if tracefs.clock == clock::TICKS => since_ticks,
+            _ => since_raw_ns,
+        };
+        Some(self.payload(&self.text, &excerpt::excerpt(self.store.all(), pid, since), 0))
+    }
+
+    fn payload(&self, text: &str, events: &[SchedEvent], overwritten: u64) -> Vec<u8> {
         let (source, clock) = match &self.source {
             Some(Source::Tracefs(tracefs)) => (source::TRACEFS, tracefs.clock),
             Some(Source::Perf(_)) => (source::PERF, clock::MONOTONIC_RAW),
@@ -135,10 +151,10 @@ impl Sched {
         let (head, rest) = payload.split_at_mut(SchedRecord::SIZE);
         record.write(head);
         rest[..text.len()].copy_from_slice(text.as_bytes());
-        for (bytes, event) in rest[text_size..].chunks_exact_mut(SchedEvent::SIZE).zip(&events) {
+        for (bytes, event) in rest[text_size..].chunks_exact_mut(SchedEvent::SIZE).zip(events) {
             event.write(bytes);
         }
-        Some(payload)
+        payload
     }
 
     /// Begins a further file, which needs all facts again.

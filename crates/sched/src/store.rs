@@ -9,13 +9,15 @@ use everycall_format::sched::SchedEvent;
 pub struct Store {
     events: VecDeque<SchedEvent>,
     capacity: usize,
+    /// How many of the newest ones weren't taken yet.
+    fresh: usize,
     overwritten: u64,
 }
 
 impl Store {
     /// For so many events. Memory is taken as they come.
     pub fn new(capacity: usize) -> Store {
-        Store { events: VecDeque::new(), capacity: capacity.max(1), overwritten: 0 }
+        Store { events: VecDeque::new(), capacity: capacity.max(1), fresh: 0, overwritten: 0 }
     }
 
     /// Adds one; the oldest one makes room for it.
@@ -23,19 +25,30 @@ impl Store {
         let is_full = self.events.len() >= self.capacity;
         // No memory is the same as no room.
         if is_full || self.events.try_reserve(1).is_err() {
-            self.overwritten += 1;
+            if self.fresh == self.events.len() {
+                self.overwritten += 1;
+                self.fresh = self.fresh.saturating_sub(1);
+            }
             if self.events.pop_front().is_none() {
                 return;
             }
         }
         self.events.push_back(event);
+        self.fresh += 1;
     }
 
-    /// Takes all of them, by time, and how many were overwritten before them.
+    /// Takes those that weren't taken yet, by time, and how many were overwritten before them. They stay for [`Store::all`].
     pub fn take(&mut self) -> (Vec<SchedEvent>, u64) {
-        let mut events = Vec::from(std::mem::take(&mut self.events));
+        let taken = self.events.len() - self.fresh.min(self.events.len());
+        let mut events: Vec<SchedEvent> = self.events.range(taken..).copied().collect();
         events.sort_by_key(|event| event.time);
+        self.fresh = 0;
         (events, std::mem::take(&mut self.overwritten))
+    }
+
+    /// All that there are, in the order of their arrival.
+    pub fn all(&self) -> impl Iterator<Item = &SchedEvent> {
+        self.events.iter()
     }
 }
 
@@ -55,5 +68,11 @@ mod tests {
         assert_eq!(events, [4, 7, 9].map(event));
         assert_eq!(overwritten, 1);
         assert_eq!(store.take(), (vec![], 0));
+        // What was taken stays until there is no room, and isn't missed then.
+        [11, 10].into_iter().for_each(|time| store.push(event(time)));
+        assert_eq!(store.all().map(|event| event.time).collect::<Vec<_>>(), [7, 11, 10]);
+        assert_eq!(store.take(), ([10, 11].map(event).to_vec(), 0));
+        (20..24).for_each(|time| store.push(event(time)));
+        assert_eq!(store.take(), ([21, 22, 23].map(event).to_vec(), 1));
     }
 }

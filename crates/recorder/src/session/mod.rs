@@ -3,6 +3,7 @@
 mod ended;
 mod options;
 mod running;
+mod serving;
 mod start;
 
 pub use ended::Ended;

@@ -16,6 +16,7 @@ use crate::memory::arena::Arena;
 use crate::output::trace_writer::TraceWriter;
 use crate::session::ended::Ended;
 use crate::session::options::KeepBox;
+use crate::session::serving::Serving;
 use crate::sys::clock::Readings;
 use crate::sys::error::RecordError;
 use crate::sys::lock::lock;
@@ -53,6 +54,8 @@ pub struct Running {
     pub(super) keeper: Option<Keeper>,
     pub(super) sched: Option<Sched>,
     pub(super) sampler: Option<Sampler>,
+    /// Where others ask for scheduling events.
+    pub(super) serving: Option<Serving>,
 }
 
 /// How the program ended.
@@ -184,6 +187,9 @@ impl Running {
         let over = lock(&self.tree).take_ended(kept, bytes_kept);
         self.readings.poll();
         self.sched.iter_mut().for_each(Sched::drain);
+        if let (Some(serving), Some(sched)) = (&self.serving, &self.sched) {
+            serving.serve(sched, &self.tree);
+        }
         if file.is_streaming() {
             if self.sampler.is_some() {
                 // The tree isn't locked meanwhile: the disk may be slow.
@@ -206,6 +212,8 @@ impl Running {
         let mut waited = vec![PollFd::new(self.signals.descriptor(), PollFlags::IN)];
         let sched = self.sched.iter().flat_map(Sched::descriptors);
         waited.extend(sched.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)));
+        let serving = self.serving.iter().map(Serving::descriptor);
+        waited.extend(serving.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)));
         waited.extend(ends.as_deref().map(|ends| PollFd::new(ends, PollFlags::IN)));
         // An interrupted sleep is just shorter.
         let _ = poll(&mut waited, Some(&timeout));

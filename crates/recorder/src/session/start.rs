@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::session::options::{KeepBox, Recorder};
 use crate::session::running::Running;
+use crate::session::serving::Serving;
 use crate::sys::clock::Readings;
 use crate::sys::error::RecordError;
 use crate::sys::launch::{Launch, find_program};
@@ -67,5 +68,6 @@ pub fn start_with(
     let doorbell = Doorbell::attend(Arc::clone(&tree));
     let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&tree), keep));
     let sampler = counters.map(|interval| Sampler::attend(Arc::clone(&tree), interval));
-    Ok(Running { tree, child, signals, readings, doorbell, keeper, sched, sampler })
+    let serving = sched.as_ref().and_then(|_| Serving::begin());
+    Ok(Running { tree, child, signals, readings, doorbell, keeper, sched, sampler, serving })
 }

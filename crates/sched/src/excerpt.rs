@@ -1,0 +1,58 @@
+//! The events of one process in a time, for a file that has only that.
+
+use std::collections::BTreeMap;
+
+use everycall_format::sched::{SchedEvent, kind};
+
+/// The events of process `pid` from `since` on, by time, with those before that tell in which state each
+/// thread was then.
+pub fn excerpt<'e>(events: impl Iterator<Item = &'e SchedEvent>, pid: u32, since: u64) -> Vec<SchedEvent> {
+    // A CPU's lost events may have been those of any process.
+    let mut events: Vec<SchedEvent> =
+        events.filter(|event| event.pid == pid || event.kind == kind::LOST).copied().collect();
+    events.sort_by_key(|event| event.time);
+    let begin = events.partition_point(|event| event.time < since);
+    let within = events.split_off(begin);
+    // By thread: the last event that says where it was, and how it was woken since.
+    let mut before: BTreeMap<u32, Vec<SchedEvent>> = BTreeMap::new();
+    for event in events.into_iter().filter(|event| event.kind != kind::LOST) {
+        let of_thread = before.entry(event.tid).or_default();
+        if event.kind != kind::WOKEN {
+            of_thread.clear();
+        }
+        // It is woken once; the others don't matter.
+        of_thread.truncate(1);
+        of_thread.push(event);
+    }
+    before.retain(|_, events| events.iter().all(|event| event.kind != kind::ENDED));
+    let mut all: Vec<SchedEvent> = before.into_values().flatten().collect();
+    all.sort_by_key(|event| event.time);
+    all.extend(within);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_has_the_state_at_its_beginning() {
+        let event = |time, pid, tid, kind| SchedEvent { time, pid, tid, kind, ..SchedEvent::default() };
+        let all = [
+            event(1, 7, 7, kind::ON),
+            event(2, 7, 7, kind::OFF),
+            event(3, 7, 8, kind::OFF),
+            event(4, 7, 8, kind::WOKEN),
+            event(5, 7, 9, kind::ENDED),
+            event(5, 6, 6, kind::ON),
+            event(6, 0, 0, kind::LOST),
+            event(12, 7, 8, kind::ON),
+            event(11, 7, 7, kind::WOKEN),
+            event(13, 6, 6, kind::OFF),
+            event(14, 0, 0, kind::LOST),
+        ];
+        let times = |since| excerpt(all.iter(), 7, since).iter().map(|event| event.time).collect::<Vec<_>>();
+        assert_eq!(times(10), [2, 3, 4, 11, 12, 14]);
+        assert_eq!(times(0), [1, 2, 3, 4, 5, 6, 11, 12, 14]);
+    }
+}
