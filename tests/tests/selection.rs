@@ -340,6 +340,77 @@ fn a_session_shows_its_own_calls() {
     }
 }
 
+/// `trace --stream` has more than the rings hold, whether the command, the program or its time ends first.
+#[test]
+fn a_streamed_session_has_more_than_the_rings() {
+    const ROUNDS: u64 = 10_000;
+    const RING: u64 = 1 << 20;
+    let place = Place::new("selection-stream");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY] {
+        let program = program(&place, mode);
+        for (end, thread) in [("time", "selected*"), ("killed", "*"), ("program", "*")] {
+            let mut command = place.command(&program);
+            let mut standing = Standing::start(
+                command.env("EVERYCALL_START", "off").env("EVERYCALL_RING_SIZE", RING.to_string()),
+            );
+            let pid = standing.pid.to_string();
+            let mut command = place.command(everycall());
+            command
+                .args(["trace", &pid, "red", "green", "--stream", "--thread", thread, "-q", "--for", "1h"]);
+            let mut tracing = command.args(["-o", "stream.ect"]).spawn().unwrap();
+            let is_active = || done(&place, &["sessions", "-f", "json", &pid]).contains("\"active\": true");
+            wait::until("the session is there", is_active);
+            for _ in 0..ROUNDS {
+                standing.go_on();
+            }
+            let shown = || {
+                let trace = TraceView::open(&place.file("stream.ect"));
+                let calls = ["red", "green", "blue"].map(|name| trace.calls(name));
+                let info = done(&place, &["info", "-f", "json", "stream.ect"]);
+                let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+                (calls, info["threads"][0]["lost_events"].as_u64().unwrap())
+            };
+            let mut lasting = Some(standing);
+            match end {
+                "time" => {
+                    successful(place.command("kill").args(["-INT", &tracing.id().to_string()]));
+                    assert!(tracing.wait().unwrap().success(), "{mode:?}");
+                }
+                "killed" => {
+                    // What threads had finished is there, and is shown as the session's.
+                    wait::until("most of it is in the file", || shown().0[0] > RING / 8 / 4);
+                    tracing.kill().unwrap();
+                    tracing.wait().unwrap();
+                    let ([red, green, blue], _) = shown();
+                    assert!(
+                        red <= 20 * ROUNDS && red.abs_diff(green) <= 1 && blue == 0,
+                        "{mode:?}: {red} {green}"
+                    );
+                    wait::until("the session has ended", || !is_active());
+                }
+                _ => {
+                    let (status, _) = lasting.take().unwrap().end();
+                    assert!(status.success());
+                    assert!(tracing.wait().unwrap().success(), "{mode:?}");
+                }
+            }
+            if end != "killed" {
+                // Where the command got no CPU for long, what is missing is counted.
+                let ([red, green, blue], lost) = shown();
+                assert!(red > RING / 8 / 4 || lost > 0, "{mode:?}, {end}: {red}, {lost} lost");
+                assert_eq!(
+                    (2 * (red + green) + lost, blue),
+                    (80 * ROUNDS, 0),
+                    "{mode:?}, {end}: {lost} lost"
+                );
+            }
+            if let Some(standing) = lasting {
+                assert!(standing.end().0.success());
+            }
+        }
+    }
+}
+
 /// Libraries that are loaded while a session lasts belong to it, too.
 #[test]
 fn a_session_goes_on_in_libraries_that_are_loaded_later() {

@@ -432,6 +432,9 @@ pub struct TraceArguments {
     /// start during the session; may be given several times
     #[arg(long = "thread", value_name = "TID|NAME|new", value_parser = ThreadChoice::parse)]
     pub threads: Vec<ThreadChoice>,
+    /// Write the file while the session lasts, so that it may contain more than the rings hold
+    #[arg(long)]
+    pub stream: bool,
     /// End the session early when the process has written about this many events (counted in ring
     /// segments)
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]

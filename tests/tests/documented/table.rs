@@ -323,6 +323,10 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall enable --only $SERVER 'handle_*' && everycall enable $SERVER"),
     ),
     (
+        "everycall trace 1234 'parse_*' --stream --for 10m -o parse.ect",
+        So("everycall trace $SERVER 'handle_*' --stream --for 10ms -o parse.ect"),
+    ),
+    (
         "everycall enable --later --only 1234 'plugin_*'",
         So("timeout -s INT 1 everycall enable --later --only $SERVER 'plugin_*'; everycall enable $SERVER"),
     ),
