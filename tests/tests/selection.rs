@@ -340,6 +340,53 @@ fn a_session_shows_its_own_calls() {
     }
 }
 
+/// `--thread children-of:TID` shows what descends from a thread.
+#[test]
+fn a_session_can_have_the_threads_that_one_thread_starts() {
+    let place = Place::new("selection-children");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "thread_children.c", "-pthread"], "thread-children");
+    for stream in [false, true] {
+        let mut command = place.command(&program);
+        let mut standing = Standing::start(command.arg(place.file("tids")).env("EVERYCALL_START", "off"));
+        let tids = std::fs::read_to_string(place.file("tids")).unwrap();
+        let tid = tids.split_whitespace().next().unwrap();
+        let pid = standing.pid.to_string();
+        let chosen = format!("children-of:{tid}");
+        let mut command = place.command(everycall());
+        command.args(["trace", &pid, "*_one", "*_two", "--thread", &chosen, "-q", "--for", "1h"]);
+        command.args(stream.then_some("--stream")).args(["-o", "children.ect"]);
+        let mut tracing = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let is_active = || done(&place, &["sessions", "-f", "json", &pid]).contains("\"active\": true");
+        let mut refused = None;
+        wait::until("the session is there, or is refused", || {
+            refused = tracing.try_wait().unwrap();
+            refused.is_some() || is_active()
+        });
+        if refused.is_some() {
+            // Where the kernel doesn't allow it, the sentence says what is needed.
+            let said = String::from_utf8(tracing.wait_with_output().unwrap().stderr).unwrap();
+            assert!(said.contains("children-of") && said.contains("perf_event"), "{said}");
+            return;
+        }
+        for _ in 0..50 {
+            standing.go_on();
+        }
+        let (status, _) = standing.end();
+        assert!(status.success() && tracing.wait().unwrap().success());
+        let trace = TraceView::open(&place.file("children.ect"));
+        let names = ["child_of_one", "grandchild_of_one", "parent_one", "child_of_two", "grandchild_of_two"];
+        assert_eq!(names.map(|name| trace.calls(name)), [50, 50, 0, 0, 0], "{stream}");
+    }
+    let standing = Standing::alone(&program, &[]);
+    let words =
+        ["trace", &standing.pid.to_string(), "*_one", "--for", "1s", "--thread", "children-of:4000000"];
+    let (code, said) = asked(&place, &words);
+    assert!(code == Some(1) && said.contains("children-of:4000000 isn't possible"), "{said}");
+    let (code, said) = asked(&place, &[&words[..6], &["children-of:x"]].concat());
+    assert!(code == Some(2) && said.contains("names no thread"), "{said}");
+    assert!(standing.end().0.success());
+}
+
 /// `trace --stream` has more than the rings hold, whether the command, the program or its time ends first.
 #[test]
 fn a_streamed_session_has_more_than_the_rings() {

@@ -1,5 +1,6 @@
 //! `everycall trace`: a session with a file of its own.
 
+use std::cell::RefCell;
 use std::io::BufWriter;
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use everycall_io::say;
 use everycall_live::{Control, SessionFacts, SessionStream, StreamError};
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_recorder::Summary;
+use everycall_sched::Children;
 use everycall_units::Count;
 
 use crate::arguments::{ThreadChoice, TraceArguments};
@@ -42,13 +44,14 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let sets = Sets::new(patterns, &arguments.within, &mut program.tables()?, quiet)?;
     let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
     let file = Output::create(&output)?;
+    let children = children_of(&arguments.threads).map_err(|error| program.failed(&error))?;
     let mut control = program.connect_to_record()?;
     let name = arguments.name.clone().unwrap_or_else(|| patterns.join(" "));
     control.open(&name, &sets.recorded).map_err(|error| program.failed(&error))?;
     let start_ticks = everycall_live::now_ticks();
     let mut session =
         Session { program: &program, control: Some(control), name, modules, sets, activations: 1, others: 0 };
-    let chosen = Chosen { threads: &arguments.threads, start_ticks };
+    let chosen = Chosen { threads: &arguments.threads, start_ticks, children };
     let facts = session.facts(arguments, start_ticks);
     // Begins before the session does, so that nothing of it is overwritten unseen.
     let sink = if arguments.stream {
@@ -283,6 +286,7 @@ fn wait(
     let first = program.arena.events_written();
     let (mut counted, mut counted_at) = (first, begin);
     while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
+        run.chosen.look();
         let pause = each()?;
         if signals.wait(rest.min(pause)) {
             say!("everycall: session ended after {:.1} s: interrupted", begin.elapsed().as_secs_f64());
@@ -322,13 +326,31 @@ fn wait(
     Ok(())
 }
 
+/// The descendants of threads that are chosen; or why they can't be known.
+fn children_of(threads: &[ThreadChoice]) -> Result<RefCell<Vec<Children>>, String> {
+    let parents = threads.iter().filter_map(|choice| match choice {
+        ThreadChoice::ChildrenOf(tid) => Some(*tid),
+        _ => None,
+    });
+    let children = parents.map(|tid| {
+        Children::of(tid).map_err(|error| format!("--thread children-of:{tid} isn't possible: {error}"))
+    });
+    children.collect::<Result<_, _>>().map(RefCell::new)
+}
+
 /// Which threads `--thread` chooses.
 struct Chosen<'a> {
     threads: &'a [ThreadChoice],
     start_ticks: u64,
+    children: RefCell<Vec<Children>>,
 }
 
 impl Chosen<'_> {
+    /// Finds threads that have begun.
+    fn look(&self) {
+        self.children.borrow_mut().iter_mut().for_each(Children::look);
+    }
+
     fn has(&self, thread: &ThreadHeader) -> bool {
         let is_chosen = |choice: &ThreadChoice| match choice {
             ThreadChoice::Number(tid) => thread.tid == *tid,
@@ -337,6 +359,9 @@ impl Chosen<'_> {
                 String::from_utf8_lossy(until_nul(&thread.name)).as_ref().as_ref(),
             ),
             ThreadChoice::New => thread.start_ticks >= self.start_ticks,
+            ThreadChoice::ChildrenOf(_) => {
+                self.children.borrow_mut().iter_mut().any(|children| children.has(thread.tid))
+            }
         };
         self.threads.is_empty() || self.threads.iter().any(is_chosen)
     }
