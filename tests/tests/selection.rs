@@ -340,6 +340,124 @@ fn a_session_shows_its_own_calls() {
     }
 }
 
+/// `--thread children-of:TID` shows what descends from a thread.
+#[test]
+fn a_session_can_have_the_threads_that_one_thread_starts() {
+    let place = Place::new("selection-children");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "thread_children.c", "-pthread"], "thread-children");
+    for stream in [false, true] {
+        let mut command = place.command(&program);
+        let mut standing = Standing::start(command.arg(place.file("tids")).env("EVERYCALL_START", "off"));
+        let tids = std::fs::read_to_string(place.file("tids")).unwrap();
+        let tid = tids.split_whitespace().next().unwrap();
+        let pid = standing.pid.to_string();
+        let chosen = format!("children-of:{tid}");
+        let mut command = place.command(everycall());
+        command.args(["trace", &pid, "*_one", "*_two", "--thread", &chosen, "-q", "--for", "1h"]);
+        command.args(stream.then_some("--stream")).args(["-o", "children.ect"]);
+        let mut tracing = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let is_active = || done(&place, &["sessions", "-f", "json", &pid]).contains("\"active\": true");
+        let mut refused = None;
+        wait::until("the session is there, or is refused", || {
+            refused = tracing.try_wait().unwrap();
+            refused.is_some() || is_active()
+        });
+        if refused.is_some() {
+            // Where the kernel doesn't allow it, the sentence says what is needed.
+            let said = String::from_utf8(tracing.wait_with_output().unwrap().stderr).unwrap();
+            assert!(said.contains("children-of") && said.contains("perf_event"), "{said}");
+            return;
+        }
+        for _ in 0..50 {
+            standing.go_on();
+        }
+        let (status, _) = standing.end();
+        assert!(status.success() && tracing.wait().unwrap().success());
+        let trace = TraceView::open(&place.file("children.ect"));
+        let names = ["child_of_one", "grandchild_of_one", "parent_one", "child_of_two", "grandchild_of_two"];
+        assert_eq!(names.map(|name| trace.calls(name)), [50, 50, 0, 0, 0], "{stream}");
+    }
+    let standing = Standing::alone(&program, &[]);
+    let words =
+        ["trace", &standing.pid.to_string(), "*_one", "--for", "1s", "--thread", "children-of:4000000"];
+    let (code, said) = asked(&place, &words);
+    assert!(code == Some(1) && said.contains("children-of:4000000 isn't possible"), "{said}");
+    let (code, said) = asked(&place, &[&words[..6], &["children-of:x"]].concat());
+    assert!(code == Some(2) && said.contains("names no thread"), "{said}");
+    assert!(standing.end().0.success());
+}
+
+/// `trace --stream` has more than the rings hold, whether the command, the program or its time ends first.
+#[test]
+fn a_streamed_session_has_more_than_the_rings() {
+    const ROUNDS: u64 = 10_000;
+    const RING: u64 = 1 << 20;
+    let place = Place::new("selection-stream");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY] {
+        let program = program(&place, mode);
+        for (end, thread) in [("time", "selected*"), ("killed", "*"), ("program", "*")] {
+            let mut command = place.command(&program);
+            let mut standing = Standing::start(
+                command.env("EVERYCALL_START", "off").env("EVERYCALL_RING_SIZE", RING.to_string()),
+            );
+            let pid = standing.pid.to_string();
+            let mut command = place.command(everycall());
+            command
+                .args(["trace", &pid, "red", "green", "--stream", "--thread", thread, "-q", "--for", "1h"]);
+            let mut tracing = command.args(["-o", "stream.ect"]).spawn().unwrap();
+            let is_active = || done(&place, &["sessions", "-f", "json", &pid]).contains("\"active\": true");
+            wait::until("the session is there", is_active);
+            for _ in 0..ROUNDS {
+                standing.go_on();
+            }
+            let shown = || {
+                let trace = TraceView::open(&place.file("stream.ect"));
+                let calls = ["red", "green", "blue"].map(|name| trace.calls(name));
+                let info = done(&place, &["info", "-f", "json", "stream.ect"]);
+                let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+                (calls, info["threads"][0]["lost_events"].as_u64().unwrap())
+            };
+            let mut lasting = Some(standing);
+            match end {
+                "time" => {
+                    successful(place.command("kill").args(["-INT", &tracing.id().to_string()]));
+                    assert!(tracing.wait().unwrap().success(), "{mode:?}");
+                }
+                "killed" => {
+                    // What threads had finished is there, and is shown as the session's.
+                    wait::until("most of it is in the file", || shown().0[0] > RING / 8 / 4);
+                    tracing.kill().unwrap();
+                    tracing.wait().unwrap();
+                    let ([red, green, blue], _) = shown();
+                    assert!(
+                        red <= 20 * ROUNDS && red.abs_diff(green) <= 1 && blue == 0,
+                        "{mode:?}: {red} {green}"
+                    );
+                    wait::until("the session has ended", || !is_active());
+                }
+                _ => {
+                    let (status, _) = lasting.take().unwrap().end();
+                    assert!(status.success());
+                    assert!(tracing.wait().unwrap().success(), "{mode:?}");
+                }
+            }
+            if end != "killed" {
+                // Where the command got no CPU for long, what is missing is counted.
+                let ([red, green, blue], lost) = shown();
+                assert!(red > RING / 8 / 4 || lost > 0, "{mode:?}, {end}: {red}, {lost} lost");
+                assert_eq!(
+                    (2 * (red + green) + lost, blue),
+                    (80 * ROUNDS, 0),
+                    "{mode:?}, {end}: {lost} lost"
+                );
+            }
+            if let Some(standing) = lasting {
+                assert!(standing.end().0.success());
+            }
+        }
+    }
+}
+
 /// Libraries that are loaded while a session lasts belong to it, too.
 #[test]
 fn a_session_goes_on_in_libraries_that_are_loaded_later() {

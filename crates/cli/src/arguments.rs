@@ -435,10 +435,14 @@ pub struct TraceArguments {
     /// Record only calls that come from another module or from code that isn't traced
     #[arg(long)]
     pub crossing: bool,
-    /// Record only this thread: its number, its name (with * and ?), or `new` for threads that
-    /// start during the session; may be given several times
-    #[arg(long = "thread", value_name = "TID|NAME|new", value_parser = ThreadChoice::parse)]
+    /// Record only this thread: its number, its name (with * and ?), `new` for threads that
+    /// start during the session, or `children-of:TID` for those that this thread starts during it,
+    /// and theirs; may be given several times
+    #[arg(long = "thread", value_name = "TID|NAME|new|children-of:TID", value_parser = ThreadChoice::parse)]
     pub threads: Vec<ThreadChoice>,
+    /// Write the file while the session lasts, so that it may contain more than the rings hold
+    #[arg(long)]
+    pub stream: bool,
     /// End the session early when the process has written about this many events (counted in ring
     /// segments)
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
@@ -535,6 +539,8 @@ pub enum ThreadChoice {
     Name(String),
     /// That start during the session.
     New,
+    /// That this thread starts during the session, or that descend from those.
+    ChildrenOf(u32),
 }
 
 impl ThreadChoice {
@@ -542,6 +548,12 @@ impl ThreadChoice {
         match (text, text.parse()) {
             ("", _) => Err("is empty; name a thread by its number or name".to_owned()),
             ("new", _) => Ok(ThreadChoice::New),
+            (text, _) if text.starts_with("children-of:") => {
+                let number = text.split_once(':').and_then(|(_, number)| number.parse().ok());
+                number
+                    .map(ThreadChoice::ChildrenOf)
+                    .ok_or_else(|| "names no thread; write children-of: and a thread's number".to_owned())
+            }
             (_, Ok(number)) => Ok(ThreadChoice::Number(number)),
             (name, Err(_)) => Ok(ThreadChoice::Name(name.to_owned())),
         }

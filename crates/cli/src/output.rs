@@ -89,10 +89,15 @@ pub struct Output<'a> {
     file: OutFile,
 }
 
-impl Output<'_> {
+impl<'o> Output<'o> {
     /// Creates the file with access for its owner only.
-    pub fn create(destination: &Destination) -> Result<Output<'_>, Failure> {
+    pub fn create(destination: &'o Destination) -> Result<Output<'o>, Failure> {
         Ok(Output { path: &destination.path, file: destination.open(MODE_PRIVATE)? })
+    }
+
+    /// The path and the file, for a verb that gives it its name earlier.
+    pub fn into_parts(self) -> (&'o Path, OutFile) {
+        (self.path, self.file)
     }
 
     /// Calls `write` to write it, and then gives it its name.

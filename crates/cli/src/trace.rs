@@ -1,27 +1,36 @@
 //! `everycall trace`: a session with a file of its own.
 
+use std::cell::RefCell;
+use std::io::BufWriter;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everycall_control::resolve;
 use everycall_format::arena::{ThreadHeader, counter};
 use everycall_format::until_nul;
+use everycall_io::outfile::OutFile;
 use everycall_io::say;
-use everycall_live::{Control, SessionFacts};
+use everycall_live::{Control, SessionFacts, SessionStream, StreamError};
 use everycall_patterns::{FunctionTable, Selection};
+use everycall_recorder::Summary;
+use everycall_sched::Children;
 use everycall_units::Count;
 
 use crate::arguments::{ThreadChoice, TraceArguments};
 use crate::control::{Program, add, all_match, notes, print_matched};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{Destination, Output};
+use crate::output::{BUFFER, Destination, Output};
+use crate::progress;
 use crate::snapshot::default_output;
 use crate::trigger::Signals;
 use crate::written::{self, Moment};
 
 /// Time between two checks of the program.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Time between two reports of the progress.
+const PROGRESS_TIME: Duration = Duration::from_millis(500);
 /// Time over which events are counted for `--max-rate`.
 const RATE_TIME: Duration = Duration::from_millis(500);
 
@@ -35,67 +44,168 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let sets = Sets::new(patterns, &arguments.within, &mut program.tables()?, quiet)?;
     let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
     let file = Output::create(&output)?;
+    let children = children_of(&arguments.threads).map_err(|error| program.failed(&error))?;
     let mut control = program.connect_to_record()?;
     let name = arguments.name.clone().unwrap_or_else(|| patterns.join(" "));
     control.open(&name, &sets.recorded).map_err(|error| program.failed(&error))?;
     let start_ticks = everycall_live::now_ticks();
-    let reply = control.activate().map_err(|error| program.failed(&error))?;
+    let mut session =
+        Session { program: &program, control: Some(control), name, modules, sets, activations: 1, others: 0 };
+    let chosen = Chosen { threads: &arguments.threads, start_ticks, children };
+    let facts = session.facts(arguments, start_ticks);
+    // Begins before the session does, so that nothing of it is overwritten unseen.
+    let sink = if arguments.stream {
+        let (path, file) = file.into_parts();
+        let buffered = BufWriter::with_capacity(BUFFER, file);
+        let version = env!("CARGO_PKG_VERSION");
+        SessionStream::begin(&program.arena, buffered, version, &facts, |thread| chosen.has(thread))
+            .map(|stream| Sink::Stream(path, Box::new(stream)))
+            .map_err(|error| stream_failed(&program, path, error))?
+    } else {
+        Sink::Copy(file)
+    };
+    session.activate()?;
     let begin = Instant::now();
-    notes(&program, &reply);
-    let mut session = Session { program: &program, control, name, modules, sets, activations: 1 };
     // A signal ends the session, and its file is written; a second one ends the command.
     let signals = Signals::begin();
-    wait(&mut session, (arguments, patterns), begin, &signals)?;
-    signals.end();
-    let Session { control, name, sets, activations, .. } = session;
-    let last = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let mut snapshot =
-        everycall_live::take(&program.arena, Some(last)).map_err(|error| program.failed(&error))?;
+    let run = Run { arguments, patterns, chosen: &chosen, begin, start_ticks };
+    let (mut summary, moment) = match sink {
+        Sink::Stream(path, begun) => stream(&mut session, &run, path, *begun, signals)?,
+        Sink::Copy(file) => copy(&mut session, &run, file, signals)?,
+    };
     // The report says how often others changed the selection.
-    let others = program.arena.header().counters[counter::SELECTIONS].saturating_sub(activations);
-    // Ends the session now: functions that only it recorded are switched off.
-    drop(control);
-    let some_threads = !arguments.threads.is_empty();
-    if some_threads {
-        snapshot.retain_threads(|thread| {
-            arguments.threads.iter().any(|choice| is_chosen(thread, choice, start_ticks))
-        });
-    }
-    snapshot.show_session(&SessionFacts {
-        name,
-        start_ticks,
-        functions: sets.functions,
-        within: sets.within,
-        crossing: arguments.crossing,
-        some_threads,
-    });
-    let mut summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
-    summary.counters[counter::SELECTIONS] = others;
-    if some_threads && summary.threads.is_empty() {
+    summary.counters[counter::SELECTIONS] = session.others;
+    if !arguments.threads.is_empty() && summary.threads.is_empty() {
         say!(
             "everycall: no thread of {program} matches --thread; to list its threads, take a snapshot and run \
             `everycall info`"
         );
     }
     if !quiet {
-        written::print(&summary, &output.path, Moment::Session(last));
+        written::print(&summary, &output.path, moment);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a session's events go.
+enum Sink<'a> {
+    /// Into a file that is written while the session lasts.
+    Stream(&'a Path, Box<SessionStream<'a, BufWriter<OutFile>>>),
+    /// Into the rings, which are copied at its end.
+    Copy(Output<'a>),
+}
+
+/// What was requested, and when it began.
+struct Run<'a> {
+    arguments: &'a TraceArguments,
+    patterns: &'a [String],
+    chosen: &'a Chosen<'a>,
+    begin: Instant,
+    start_ticks: u64,
+}
+
+/// Copies the rings at the session's end.
+fn copy(
+    session: &mut Session<'_>,
+    run: &Run<'_>,
+    file: Output<'_>,
+    signals: Signals,
+) -> Result<(Summary, Moment), Failure> {
+    let program = session.program;
+    wait(session, run, &signals, &mut || Ok(PAUSE))?;
+    signals.end();
+    let last = u64::try_from(run.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let mut snapshot =
+        everycall_live::take(&program.arena, Some(last)).map_err(|error| program.failed(&error))?;
+    session.end();
+    if !run.arguments.threads.is_empty() {
+        snapshot.retain_threads(|thread| run.chosen.has(thread));
+    }
+    snapshot.show_session(&session.facts(run.arguments, run.start_ticks));
+    let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
+    Ok((summary, Moment::Session(last)))
+}
+
+/// Writes what threads have finished while the session lasts.
+fn stream(
+    session: &mut Session<'_>,
+    run: &Run<'_>,
+    path: &Path,
+    mut stream: SessionStream<'_, BufWriter<OutFile>>,
+    signals: Signals,
+) -> Result<(Summary, Moment), Failure> {
+    let program = session.program;
+    let failed = |error| stream_failed(program, path, error);
+    // From now on the file can be read at any time.
+    stream.output().get_mut().publish()?;
+    let mut tell = progress::line(run.arguments.quiet);
+    let mut told = Instant::now();
+    let waited = wait(session, run, &signals, &mut || {
+        let pause = stream.pass().map_err(|error| failed(error.into()))?;
+        if let Some(tell) = tell.as_mut().filter(|_| told.elapsed() >= PROGRESS_TIME) {
+            told = Instant::now();
+            tell(stream.progress());
+        }
+        Ok(pause)
+    });
+    progress::clear(tell.is_none());
+    waited?;
+    signals.end();
+    let facts = session.facts(run.arguments, run.start_ticks);
+    let (summary, buffered) = stream.finish(&facts, program.has_ended()).map_err(failed)?;
+    session.end();
+    buffered.into_inner().map_err(|error| Failure::writing(path, error.into_error()))?.finish()?;
+    Ok((summary, Moment::Run))
+}
+
+fn stream_failed(program: &Program, path: &Path, error: StreamError) -> Failure {
+    match error {
+        StreamError::Rings(error) => program.failed(&error),
+        StreamError::Output(error) => Failure::writing(path, error),
+    }
 }
 
 /// A session that is active.
 struct Session<'p> {
     program: &'p Program,
-    control: Control,
+    /// `None` once it has ended.
+    control: Option<Control>,
     name: String,
     /// Modules whose functions it has.
     modules: u64,
     sets: Sets,
-    /// How often it changed the selection.
+    /// How often it changed the selection, and, when it ends, how often others did.
     activations: u64,
+    others: u64,
 }
 
 impl Session<'_> {
+    /// Ends it now: functions that only it recorded are switched off.
+    fn end(&mut self) {
+        let changes = self.program.arena.header().counters[counter::SELECTIONS];
+        self.others = changes.saturating_sub(self.activations);
+        self.control = None;
+    }
+
+    fn activate(&mut self) -> Result<(), Failure> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        let reply = control.activate().map_err(|error| self.program.failed(&error))?;
+        notes(self.program, &reply);
+        Ok(())
+    }
+
+    /// What is written about it.
+    fn facts(&self, arguments: &TraceArguments, start_ticks: u64) -> SessionFacts {
+        SessionFacts {
+            name: self.name.clone(),
+            start_ticks,
+            functions: self.sets.functions.clone(),
+            within: self.sets.within.clone(),
+            crossing: arguments.crossing,
+            some_threads: !arguments.threads.is_empty(),
+        }
+    }
+
     /// Records matching functions of libraries that were loaded since, too.
     fn look_at_modules(&mut self, patterns: &[String], within: &[String]) -> Result<(), Failure> {
         let modules = self.program.module_count();
@@ -107,7 +217,8 @@ impl Session<'_> {
         let sets =
             self.program.tables().and_then(|mut tables| Sets::new(patterns, within, &mut tables, true));
         let Some(sets) = sets.ok().filter(|sets| sets.recorded != self.sets.recorded) else { return Ok(()) };
-        match self.control.open(&self.name, &sets.recorded) {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        match control.open(&self.name, &sets.recorded) {
             Ok(_) => {
                 self.sets = sets;
                 self.activations += 1;
@@ -165,21 +276,28 @@ fn chosen(patterns: &[String], tables: &mut [FunctionTable], quiet: bool) -> Res
 /// Waits until the session's time is over, or a limit is reached.
 fn wait(
     session: &mut Session<'_>,
-    (arguments, patterns): (&TraceArguments, &[String]),
-    begin: Instant,
+    run: &Run<'_>,
     signals: &Signals,
+    each: &mut dyn FnMut() -> Result<Duration, Failure>,
 ) -> Result<(), Failure> {
     let program = session.program;
+    let Run { arguments, patterns, begin, .. } = *run;
     let time = Duration::from_nanos(arguments.time);
     let first = program.arena.events_written();
     let (mut counted, mut counted_at) = (first, begin);
     while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
-        if signals.wait(rest.min(PAUSE)) {
+        run.chosen.look();
+        let pause = each()?;
+        if signals.wait(rest.min(pause)) {
             say!("everycall: session ended after {:.1} s: interrupted", begin.elapsed().as_secs_f64());
             break;
         }
         if program.has_ended() {
-            return Err(program.failed(&"the process has ended, and its calls are lost; to record programs that end, use `everycall record -- PROGRAM`"));
+            say!(
+                "everycall: session ended after {:.1} s: the process has ended",
+                begin.elapsed().as_secs_f64()
+            );
+            break;
         }
         session.look_at_modules(patterns, &arguments.within)?;
         let events = program.arena.events_written();
@@ -208,13 +326,43 @@ fn wait(
     Ok(())
 }
 
-fn is_chosen(thread: &ThreadHeader, choice: &ThreadChoice, start_ticks: u64) -> bool {
-    match choice {
-        ThreadChoice::Number(tid) => thread.tid == *tid,
-        ThreadChoice::Name(name) => everycall_patterns::path_matches(
-            name,
-            String::from_utf8_lossy(until_nul(&thread.name)).as_ref().as_ref(),
-        ),
-        ThreadChoice::New => thread.start_ticks >= start_ticks,
+/// The descendants of threads that are chosen; or why they can't be known.
+fn children_of(threads: &[ThreadChoice]) -> Result<RefCell<Vec<Children>>, String> {
+    let parents = threads.iter().filter_map(|choice| match choice {
+        ThreadChoice::ChildrenOf(tid) => Some(*tid),
+        _ => None,
+    });
+    let children = parents.map(|tid| {
+        Children::of(tid).map_err(|error| format!("--thread children-of:{tid} isn't possible: {error}"))
+    });
+    children.collect::<Result<_, _>>().map(RefCell::new)
+}
+
+/// Which threads `--thread` chooses.
+struct Chosen<'a> {
+    threads: &'a [ThreadChoice],
+    start_ticks: u64,
+    children: RefCell<Vec<Children>>,
+}
+
+impl Chosen<'_> {
+    /// Finds threads that have begun.
+    fn look(&self) {
+        self.children.borrow_mut().iter_mut().for_each(Children::look);
+    }
+
+    fn has(&self, thread: &ThreadHeader) -> bool {
+        let is_chosen = |choice: &ThreadChoice| match choice {
+            ThreadChoice::Number(tid) => thread.tid == *tid,
+            ThreadChoice::Name(name) => everycall_patterns::path_matches(
+                name,
+                String::from_utf8_lossy(until_nul(&thread.name)).as_ref().as_ref(),
+            ),
+            ThreadChoice::New => thread.start_ticks >= self.start_ticks,
+            ThreadChoice::ChildrenOf(_) => {
+                self.children.borrow_mut().iter_mut().any(|children| children.has(thread.tid))
+            }
+        };
+        self.threads.is_empty() || self.threads.iter().any(is_chosen)
     }
 }

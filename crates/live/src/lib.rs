@@ -8,6 +8,7 @@
 //! pinner      this process's entry in the table of pinners; entries of dead processes
 //! take        pins all segments of all threads at once, copies those still being written
 //! follow      what threads have written since the last look
+//! stream      a session's events, written to a file while the process runs
 //! write       the trace file, segment by segment; each is unpinned as soon as it is copied
 //! control     the socket by which others choose what it records
 //! armed       the triggers that this process has armed in it
@@ -41,6 +42,7 @@ mod process;
 #[cfg(test)]
 mod scribbled;
 mod states;
+mod stream;
 mod take;
 mod write;
 
@@ -52,5 +54,6 @@ pub use find::{attach, attach_to_file};
 pub use follow::{Follower, RingOwner, Settled, Written};
 pub use list::{Listed, list};
 pub use process::ProcessFacts;
+pub use stream::{SessionStream, StreamError};
 pub use take::{SessionFacts, Snapshot, cpu_nanoseconds, now_ticks, take};
 pub use write::write_kept;

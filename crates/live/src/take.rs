@@ -116,6 +116,26 @@ pub struct SessionFacts {
     pub some_threads: bool,
 }
 
+/// The payload of a session's chunk.
+pub(crate) fn session_record(facts: &SessionFacts, end_ticks: u64) -> Vec<u8> {
+    let mut name = [0; 64];
+    name.iter_mut().zip(facts.name.bytes().take(63)).for_each(|(to, from)| *to = from);
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+    let record = SessionRecord {
+        record_size: SessionRecord::SIZE as u32,
+        flags: flag(facts.crossing, session_flags::CROSSING)
+            | flag(facts.some_threads, session_flags::SOME_THREADS),
+        start_ticks: facts.start_ticks,
+        end_ticks,
+        owner: std::process::id(),
+        functions_length: facts.functions.len() as u32,
+        within_length: facts.within.len() as u32,
+        reserved: 0,
+        name,
+    };
+    [bytes_of(&record), facts.functions.clone(), facts.within.clone()].concat()
+}
+
 /// The time-stamp counter as in events.
 #[must_use]
 pub fn now_ticks() -> u64 {
@@ -125,22 +145,7 @@ pub fn now_ticks() -> u64 {
 impl Snapshot<'_> {
     /// Restricts the file to what a session requested, until now.
     pub fn show_session(&mut self, facts: &SessionFacts) {
-        let mut name = [0; 64];
-        name.iter_mut().zip(facts.name.bytes().take(63)).for_each(|(to, from)| *to = from);
-        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
-        let record = SessionRecord {
-            record_size: SessionRecord::SIZE as u32,
-            flags: flag(facts.crossing, session_flags::CROSSING)
-                | flag(facts.some_threads, session_flags::SOME_THREADS),
-            start_ticks: facts.start_ticks,
-            end_ticks: self.after.ticks,
-            owner: std::process::id(),
-            functions_length: facts.functions.len() as u32,
-            within_length: facts.within.len() as u32,
-            reserved: 0,
-            name,
-        };
-        self.session = Some([bytes_of(&record), facts.functions.clone(), facts.within.clone()].concat());
+        self.session = Some(session_record(facts, self.after.ticks));
     }
 
     /// Leaves the threads for which `is_wanted` returns true; the others' segments are unpinned.

@@ -34,10 +34,10 @@ const SPARE_MAX: usize = 256;
 const RESCUE_MAX: u64 = 256 << 20;
 
 /// The parts of a file beside the threads' events.
-struct Frame<'a> {
-    arena: &'a LiveArena,
-    before: ClockReading,
-    after: ClockReading,
+pub(crate) struct Frame<'a> {
+    pub arena: &'a LiveArena,
+    pub before: ClockReading,
+    pub after: ClockReading,
 }
 
 impl Frame<'_> {
@@ -46,7 +46,7 @@ impl Frame<'_> {
         if process.command.is_empty() { vec![process.name.clone()] } else { process.command.clone() }
     }
 
-    fn meta(&self, tool_version: &str) -> Vec<u8> {
+    pub fn meta(&self, tool_version: &str) -> Vec<u8> {
         let mut fields = vec![(meta::TOOL_VERSION, tool_version.as_bytes().to_vec())];
         fields.extend(self.command().into_iter().map(|word| (meta::ARGUMENT, word)));
         fields.extend(
@@ -58,7 +58,7 @@ impl Frame<'_> {
     }
 
     /// Ours, and the runtime's from its start, unless somebody wrote over it.
-    fn clock_readings(&self) -> Vec<ClockReading> {
+    pub fn clock_readings(&self) -> Vec<ClockReading> {
         let start = self.arena.layout().start;
         let is_sane = start.monotonic_raw_ns != 0
             && start.ticks < self.before.ticks
@@ -68,7 +68,7 @@ impl Frame<'_> {
         all
     }
 
-    fn process(&self) -> (ProcessRecord, Vec<u8>) {
+    pub fn process(&self) -> (ProcessRecord, Vec<u8>) {
         let process = self.arena.process();
         let command: Vec<u8> =
             self.command().into_iter().flat_map(|word| [&word[..], b"\0"].concat()).collect();
@@ -306,7 +306,7 @@ fn rescue(arena: &LiveArena, pinner: &Pinner<'_>, threads: &mut [PinnedThread]) 
 
 /// The bytes of a pinned segment, in memory that may have been used before: fresh pages take longer
 /// than copying into them.
-fn copy(
+pub(crate) fn copy(
     arena: &LiveArena,
     pinner: &Pinner<'_>,
     segment: &PinnedSegment,

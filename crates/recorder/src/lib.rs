@@ -44,6 +44,7 @@ pub use memory::contents::{ArenaContents, ArenaFront};
 pub use memory::scan;
 pub use memory::shared_triggers::{Fired, Quiet, SharedTriggers};
 pub use output::rotation::Rotation;
+pub use output::stream::thread::Thread as StreamedThread;
 pub use output::streams::Progress;
 pub use output::trace_writer::TraceWriter;
 pub use process::build_id::build_id_of;

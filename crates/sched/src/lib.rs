@@ -7,6 +7,8 @@
 //! perf      switches (no privileges) ──────┘
 //! ```
 //!
+//! [`Children`] tells which threads descend from a thread of a running process.
+//!
 //! Nothing runs in the traced program for it, and nothing is left in the kernel when the recorder ends,
 //! however it ends.
 
@@ -15,6 +17,7 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod children;
 pub mod delegated;
 mod excerpt;
 mod pages;
@@ -27,6 +30,7 @@ use std::os::fd::BorrowedFd;
 use everycall_format::Wire;
 use everycall_format::sched::{SchedEvent, SchedRecord, clock, source};
 
+pub use crate::children::Children;
 use crate::perf::Perf;
 use crate::store::Store;
 use crate::tracefs::Tracefs;

@@ -140,7 +140,7 @@ fn event(record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
 }
 
 /// The numbers of a list such as `0-3,5`.
-fn cpu_list(text: &str) -> impl Iterator<Item = usize> {
+pub fn cpu_list(text: &str) -> impl Iterator<Item = usize> {
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some(first.parse().ok()?..=last.parse().ok()?)
@@ -148,7 +148,7 @@ fn cpu_list(text: &str) -> impl Iterator<Item = usize> {
     ranges.flatten()
 }
 
-fn explain(error: &io::Error) -> String {
+pub fn explain(error: &io::Error) -> String {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     match paranoid.trim().parse::<i32>() {
         Err(_) => format!("this kernel has no perf_event_open ({error})"),

@@ -335,6 +335,10 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall enable --only $SERVER 'handle_*' && everycall enable $SERVER"),
     ),
     (
+        "everycall trace 1234 'parse_*' --stream --for 10m -o parse.ect",
+        So("everycall trace $SERVER 'handle_*' --stream --for 10ms -o parse.ect"),
+    ),
+    (
         "everycall enable --later --only 1234 'plugin_*'",
         So("timeout -s INT 1 everycall enable --later --only $SERVER 'plugin_*'; everycall enable $SERVER"),
     ),
@@ -400,6 +404,11 @@ pub const TABLE: &[(&str, Run)] = &[
     ("everycall record --only PATTERN -- ./app", So("everycall record --only 'handle*' -- ./server 10")),
     ("everycall record --not PATTERN -- ./app", So("everycall record --not 'handle*' -- ./server 10")),
     ("--within PATTERN", So("everycall trace $SERVER --within 'handle*' --for 1s -o within.ect")),
+    (
+        "--thread children-of:TID",
+        So("everycall trace $SERVER 'handle*' --thread children-of:$SERVER --for 10ms -o new.ect || \
+            [ $(cat /proc/sys/kernel/perf_event_paranoid) -gt 2 ]"),
+    ),
     ("--thread TID|NAME|new", So("everycall trace $SERVER 'handle*' --thread new --for 1s -o new.ect")),
     ("-- => usleep (not traced, at most) 30.1 ms --", Not("what `replay` prints, no command")),
     ("record --not", So("everycall record --not 'handle*' -- ./server 10")),

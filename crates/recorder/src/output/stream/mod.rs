@@ -2,5 +2,5 @@
 
 pub mod arena_stream;
 mod modules;
-mod thread;
+pub mod thread;
 mod waiting;

@@ -31,6 +31,7 @@ pub struct Thread {
 }
 
 impl Thread {
+    /// A thread of which nothing was written; `index` is its index in the file.
     pub fn new(index: u32) -> Thread {
         Thread {
             index,
@@ -45,6 +46,12 @@ impl Thread {
             is_announced: false,
             is_done: false,
         }
+    }
+
+    /// Its segments before `number` aren't wanted; `before` is how many events they have, if that is
+    /// known.
+    pub fn begin_at(&mut self, number: u64, before: Option<u64>) {
+        (self.next, self.reached) = (number, before.unwrap_or(u64::MAX));
     }
 
     /// A new file begins.
