@@ -450,7 +450,7 @@ fn check_naps(file: &Path) -> usize {
     }
     // Some kernels leave out a switch now and then.
     let least = if info(file)["states"]["source"] == "perf" { naps - naps / 5 } else { 1 };
-    assert!(told >= least, "{told} of {naps}");
+    assert!(told >= least, "{told}, {naps} naps");
     // What is still off the CPU ends where the trace does.
     let end = info(file)["duration_ns"].as_u64().unwrap();
     let offs = lines.iter().filter(|off| off["off_cpu_ns"].is_u64());
