@@ -1,9 +1,10 @@
-// Leaves functions out and takes them back by everycall.h, and selects functions by a file. It counts by itself which calls are to be
-// recorded: "name calls" for each function.
+// Leaves functions out and takes them back by everycall.h, and selects functions by a file. It
+// counts by itself which calls are to be recorded: "name calls" for each function.
 //
 //   chosen SELECTION OTHER
 //
-// SELECTION selects `blue`; OTHER is a selection of another program. Meanwhile threads and a signal handler switch other functions.
+// SELECTION selects `blue`; OTHER is a selection of another program. Meanwhile threads and a signal
+// handler switch other functions.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // C++ whose numbers of calls don't depend on how its threads run: a pool of workers that share a
-// queue of jobs, with virtual and recursive functions, templates, lambdas, containers and algorithms
-// of the standard library, and objects of each thread.
+// queue of jobs, with virtual and recursive functions, templates, lambdas, containers and
+// algorithms of the standard library, and objects of each thread.
 //
 //   threaded_counts JOBS
 #include <algorithm>

@@ -1,4 +1,5 @@
-//! `record --counters`: what the kernel counts of a process, against what it said to the program itself.
+//! `record --counters`: what the kernel counts of a process, against what it said to the program
+//! itself.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -16,7 +17,8 @@ const NAMES: [&str; 6] = [
     "CPU time (ns)",
 ];
 
-/// What the kernel said to a process: minor and major faults, voluntary and involuntary switches, CPU time.
+/// What the kernel said to a process: minor and major faults, voluntary and involuntary switches,
+/// CPU time.
 #[derive(Debug)]
 struct Said {
     pid: i64,

@@ -31,6 +31,14 @@ fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O2", "selected.c", "-pthread"], &format!("selected-{}", mode.label()))
 }
 
+/// A program, and the library that it loads later.
+fn loads_later(place: &Place, mode: Mode) -> (PathBuf, PathBuf) {
+    let label = mode.label();
+    let flags = ["-O2", "-DLIBRARY", "-shared", "-fPIC", "loads_later.c"];
+    let library = place.build(mode, &flags, &format!("later-{label}.so"));
+    (place.build(mode, &["-O2", "loads_later.c"], &format!("loads-later-{label}")), library)
+}
+
 fn arena(standing: &Standing) -> LiveArena {
     attach(standing.pid).unwrap()
 }
@@ -387,7 +395,8 @@ fn a_session_can_have_the_threads_that_one_thread_starts() {
     assert!(standing.end().0.success());
 }
 
-/// `trace --stream` has more than the rings hold, whether the command, the program or its time ends first.
+/// `trace --stream` has more than the rings hold, whether the command, the program or its time ends
+/// first.
 #[test]
 fn a_streamed_session_has_more_than_the_rings() {
     const ROUNDS: u64 = 10_000;
@@ -464,9 +473,7 @@ fn a_session_goes_on_in_libraries_that_are_loaded_later() {
     let place = Place::new("selection-later");
     for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
         let label = mode.label();
-        let flags = ["-O2", "-DLIBRARY", "-shared", "-fPIC", "loads_later.c"];
-        let library = place.build(mode, &flags, &format!("later-{label}.so"));
-        let program = place.build(mode, &["-O2", "loads_later.c"], &format!("loads-later-{label}"));
+        let (program, library) = loads_later(&place, mode);
         let mut standing =
             Standing::start(place.command(&program).arg(&library).env("EVERYCALL_START", "off"));
         let pid = standing.pid.to_string();
@@ -504,16 +511,14 @@ fn a_session_goes_on_in_libraries_that_are_loaded_later() {
     }
 }
 
-/// `record` applies its selection to libraries that are loaded later before any of their code runs, and
-/// to programs that are started later.
+/// `record` applies its selection to libraries that are loaded later before any of their code runs,
+/// and to programs that are started later.
 #[test]
 fn what_record_selects_holds_in_libraries_that_are_loaded_later() {
     let place = Place::new("selection-record-later");
     for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
         let label = mode.label();
-        let flags = ["-O2", "-DLIBRARY", "-shared", "-fPIC", "loads_later.c"];
-        let library = place.build(mode, &flags, &format!("later-{label}.so"));
-        let program = place.build(mode, &["-O2", "loads_later.c"], &format!("loads-later-{label}"));
+        let (program, library) = loads_later(&place, mode);
         let names = [
             "chosen",
             "chosen_early",
@@ -557,9 +562,7 @@ fn enable_can_stay_for_libraries_that_are_loaded_later() {
     let place = Place::new("selection-enable-later");
     for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY] {
         let label = mode.label();
-        let flags = ["-O2", "-DLIBRARY", "-shared", "-fPIC", "loads_later.c"];
-        let library = place.build(mode, &flags, &format!("later-{label}.so"));
-        let program = place.build(mode, &["-O2", "loads_later.c"], &format!("loads-later-{label}"));
+        let (program, library) = loads_later(&place, mode);
         let mut standing =
             Standing::start(place.command(&program).arg(&library).env("EVERYCALL_START", "off"));
         let pid = standing.pid.to_string();

@@ -425,8 +425,8 @@ fn where_the_kernel_refuses_the_trace_is_whole_and_says_why() {
     assert_eq!(calls, 8, "seven phases and main");
 }
 
-/// Whether each call of `naps` was off the CPU for the time that it slept, and none of `spins` was blocked,
-/// up to the last one. Returns how many.
+/// Whether each call of `naps` was off the CPU for the time that it slept, and none of `spins` was
+/// blocked, up to the last one. Returns how many.
 fn check_naps(file: &Path) -> usize {
     let lines = lines(file);
     let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or(0);
@@ -467,8 +467,8 @@ impl Drop for Killed {
     }
 }
 
-/// A snapshot gets the states of its time from the recorder; the program's file has them after SIGKILL, and so
-/// have kept calls.
+/// A snapshot gets the states of its time from the recorder; the program's file has them after
+/// SIGKILL, and so have kept calls.
 #[test]
 fn snapshots_and_killed_programs_have_states() {
     let place = Place::new("states-snapshots");

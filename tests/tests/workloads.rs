@@ -341,8 +341,8 @@ fn pages() {
     println!("pages: {:.1} s", start.elapsed().as_secs_f64());
 }
 
-/// How long `main` was in each state, by `report`: the page's tables are to say the same. Null where
-/// the kernel told none.
+/// How long `main` was in each state, by `report`: the page's tables are to say the same. Null
+/// where the kernel told none.
 fn states_of_main(file: &Path) -> Value {
     let report: Value = serde_json::from_str(&shown(&["report", "-f", "json"], file)).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");

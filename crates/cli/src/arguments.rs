@@ -225,8 +225,8 @@ pub struct RecordArguments {
     /// Record calls that wait, and what they wait for
     ///
     /// Locks that another thread holds, with its id; condition variables, semaphores, joins; reads,
-    /// writes, polls, accepts, connects, sleeps, with their descriptors. They appear as calls of the
-    /// C library's functions. A library is loaded into the program for it (LD_PRELOAD), so the
+    /// writes, polls, accepts, connects, sleeps, with their descriptors. They appear as calls of
+    /// the C library's functions. A library is loaded into the program for it (LD_PRELOAD), so the
     /// program must not be linked statically.
     #[arg(long)]
     pub waits: bool,

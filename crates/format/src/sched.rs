@@ -97,15 +97,16 @@ wire_struct! {
     }
 }
 
-/// Begins the name of the abstract socket of a recorder that records scheduling events; its process id
-/// follows. A client sends a [`SchedRequest`] and receives the payload of a SCHED chunk, then the end of the
-/// stream.
+/// Begins the name of the abstract socket of a recorder that records scheduling events; its process
+/// id follows. A client sends a [`SchedRequest`] and receives the payload of a SCHED chunk, then
+/// the end of the stream.
 pub const SOCKET: &str = "everycall-states-";
 
 wire_struct! {
     /// Asks a recorder for the scheduling events of a process.
     pub struct SchedRequest [24] {
-        /// The [start](crate::arena::ArenaHeader::start) of the process's arena, ticks, by which the recorder knows it.
+        /// The [start](crate::arena::ArenaHeader::start) of the process's arena, ticks, by which
+        /// the recorder knows it.
         pub start_ticks: u64,
         /// The first moment that is wanted, ticks.
         pub since_ticks: u64,

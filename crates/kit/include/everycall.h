@@ -601,8 +601,9 @@ EVERYCALL_OUTLINE_ int everycall_functions_(uint32_t what, const everycall_funct
 }
 
 /*
- * Leaves functions out in all threads, until everycall_enable_functions() takes them back, whatever else chooses them. Any address
- * within a function names it. Functions without hooks are ignored; if there are no others, it is an error. `result` may be NULL.
+ * Leaves functions out in all threads, until everycall_enable_functions() takes them back, whatever
+ * else chooses them. Any address within a function names it. Functions without hooks are ignored;
+ * if there are no others, it is an error. `result` may be NULL.
  */
 EVERYCALL_INLINE_ int everycall_disable_functions(const everycall_function *functions, size_t count, everycall_switched *result)
 {
@@ -616,8 +617,9 @@ EVERYCALL_INLINE_ int everycall_enable_functions(const everycall_function *funct
 }
 
 /*
- * From now on, records the functions of the selection in the file at `path`, which `everycall resolve --only PATTERN -o FILE PROGRAM`
- * has written, and no others; all functions if it is NULL. It replaces what EVERYCALL_ONLY or `everycall enable` chose.
+ * From now on, records the functions of the selection in the file at `path`, which `everycall
+ * resolve --only PATTERN -o FILE PROGRAM` has written, and no others; all functions if it is NULL.
+ * It replaces what EVERYCALL_ONLY or `everycall enable` chose.
  */
 EVERYCALL_OUTLINE_ int everycall_select_functions(const char *path)
 {

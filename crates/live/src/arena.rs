@@ -276,6 +276,12 @@ impl LiveArena {
         (is_ones(&before) && is_ones(&after) && identity(&before) == identity(&after)).then_some(after)
     }
 
+    /// Threads that occupy their slots now, by slot and generation.
+    pub(crate) fn current_threads(&self) -> Vec<((u32, u32), ThreadHeader)> {
+        let threads = (0..self.thread_count()).filter_map(|slot| Some((slot, self.thread(slot)?)));
+        threads.map(|(slot, header)| ((slot, header.generation), header)).collect()
+    }
+
     /// The calls that a thread has open, outermost first: those that didn't change while they were
     /// read.
     pub(crate) fn open_calls(&self, thread: &ThreadHeader) -> Vec<OpenCall> {

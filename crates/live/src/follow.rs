@@ -107,7 +107,7 @@ impl<'a> Follower<'a> {
         for owner in follower.segments().into_keys() {
             follower.threads.insert(owner, Reading { is_over: true, ..Reading::at(0) });
         }
-        for (owner, header) in follower.current() {
+        for (owner, header) in arena.current_threads() {
             follower.next.insert(owner.0, owner.1.saturating_add(1));
             if header.state == thread_state::USED {
                 follower.threads.insert(owner, Reading::at(header.segment));
@@ -158,13 +158,6 @@ impl<'a> Follower<'a> {
         header.map(|header| self.arena.open_calls(&header)).unwrap_or_default()
     }
 
-    /// Threads that occupy their slots now.
-    fn current(&self) -> Vec<(RingOwner, ThreadHeader)> {
-        let threads =
-            (0..self.arena.thread_count()).filter_map(|slot| Some((slot, self.arena.thread(slot)?)));
-        threads.map(|(slot, header)| ((slot, header.generation), header)).collect()
-    }
-
     /// Segments in use, by owner and number.
     fn segments(&self) -> HashMap<RingOwner, BTreeMap<u64, u32>> {
         let mut all: HashMap<RingOwner, BTreeMap<u64, u32>> = HashMap::new();
@@ -183,7 +176,7 @@ impl<'a> Follower<'a> {
     /// Passes on the events since the last read, in the order in which each thread wrote them.
     /// `take` decides whether it needs the `open` calls, which are read before the words.
     pub fn look(&mut self, take: &mut dyn FnMut(&Follower<'a>, &[OpenCall], Written)) {
-        let current: HashMap<RingOwner, ThreadHeader> = self.current().into_iter().collect();
+        let current: HashMap<RingOwner, ThreadHeader> = self.arena.current_threads().into_iter().collect();
         for (owner, header) in &current {
             self.headers.insert(*owner, *header);
             self.threads.entry(*owner).or_insert_with(|| Reading::at(0));

@@ -14,12 +14,14 @@ use everycall_format::sched::{SOCKET, SchedRequest};
 use crate::arena::Reached;
 use crate::take::{PinnedSegment, Snapshot, nanoseconds_since};
 
-/// How long the recorder may take to answer. It takes a millisecond, unless it waits for a CPU or a disk.
+/// How long the recorder may take to answer. It takes a millisecond, unless it waits for a CPU or a
+/// disk.
 const ANSWER: Duration = Duration::from_millis(200);
 /// Bytes of an answer at most; a recorder keeps less.
 const PAYLOAD_MAX: u64 = 256 << 20;
 
-/// The payload of a SCHED chunk; `None` if the process isn't recorded with states. `Err` has a sentence for the user.
+/// The payload of a SCHED chunk; `None` if the process isn't recorded with states. `Err` has a
+/// sentence for the user.
 pub(crate) fn of(snapshot: &Snapshot<'_>) -> Result<Option<Vec<u8>>, String> {
     let Reached::Recorder(recorder) = snapshot.arena.reached() else { return Ok(None) };
     let Some(mut stream) = connect(recorder) else { return Ok(None) };

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
@@ -21,10 +21,11 @@ use everycall_tracefile::{
 
 use crate::arena::LiveArena;
 use crate::error::LiveError;
+use crate::follow::RingOwner;
 use crate::images;
 use crate::pinner::Pinner;
 use crate::process::ThreadNames;
-use crate::take::{SessionFacts, nanoseconds_since, session_record, take};
+use crate::take::{PinnedSegment, SessionFacts, nanoseconds_since, session_record, take};
 use crate::write::{Frame, copy};
 
 /// The only snapshot of the file.
@@ -35,9 +36,6 @@ const CLOCK_PAUSE: Duration = Duration::from_secs(1);
 const PAUSES: RangeInclusive<Duration> = Duration::from_micros(250)..=Duration::from_millis(4);
 /// Segments that are copied before they are compressed and written.
 const SEGMENTS_AT_ONCE: usize = 64;
-
-/// A thread: slot, and its generation.
-type Owner = (u32, u32);
 
 /// A thread of the process.
 struct Known {
@@ -74,10 +72,10 @@ pub struct SessionStream<'a, W: Write> {
     file: ChunkWriter<W>,
     runs: Runs,
     is_wanted: Box<dyn Fn(&ThreadHeader) -> bool + 'a>,
-    threads: HashMap<Owner, Known>,
+    threads: HashMap<RingOwner, Known>,
     next_index: u32,
     /// Threads that had segments and no slot in the last pass.
-    unseen: HashSet<Owner>,
+    unseen: HashSet<RingOwner>,
     /// How many modules were loaded when their table was last written.
     modules: u64,
     before: ClockReading,
@@ -117,7 +115,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
             pause: *PAUSES.start(),
             progress: Progress::default(),
         };
-        let current = stream.current();
+        let current = arena.current_threads();
         let found = stream.segments(&mut |_, _| true);
         for (owner, header) in current {
             let last = found.iter().find(|found| (found.owner, found.number) == (owner, header.segment));
@@ -135,9 +133,10 @@ impl<'a, W: Write> SessionStream<'a, W> {
         }
         let frame = stream.frame(before);
         stream.file.chunk(chunk::META, &[&frame.meta(tool_version)])?;
-        stream
-            .file
-            .chunk(chunk::CLOCK, &[&array(&frame.clock_readings()[..frame.clock_readings().len() - 1])])?;
+        let mut readings = frame.clock_readings();
+        // The end is the beginning: it is there twice.
+        readings.pop();
+        stream.file.chunk(chunk::CLOCK, &[&array(&readings)])?;
         let (process, command) = frame.process();
         stream.file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
         stream.snapshot(0, 0)?;
@@ -158,8 +157,8 @@ impl<'a, W: Write> SessionStream<'a, W> {
         Progress { bytes: self.file.position(), ..self.progress }
     }
 
-    /// Writes what threads have finished since the last pass. Returns how long the next one has time:
-    /// less, the more of a ring was written.
+    /// Writes what threads have finished since the last pass. Returns how long the next one has
+    /// time: less, the more of a ring was written.
     ///
     /// # Errors
     ///
@@ -169,7 +168,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
             self.write_modules()?;
         }
         // Read first: what is finished by then is found, or was overwritten.
-        let current: HashMap<Owner, ThreadHeader> = self.current().into_iter().collect();
+        let current: HashMap<RingOwner, ThreadHeader> = self.arena.current_threads().into_iter().collect();
         for (owner, header) in &current {
             if let Some(known) = self.threads.get_mut(owner) {
                 known.streamed.header = *header;
@@ -178,7 +177,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         // A thread without a slot has ended, or has just begun: then it has one at the next pass.
         let unseen = std::mem::take(&mut self.unseen);
         let mut without_slot = HashSet::new();
-        let mut is_finished = |owner: Owner, number: u64| match current.get(&owner) {
+        let mut is_finished = |owner: RingOwner, number: u64| match current.get(&owner) {
             None => {
                 without_slot.insert(owner);
                 unseen.contains(&owner) || self.threads.contains_key(&owner)
@@ -217,7 +216,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         if count > 0 {
             self.file.flush()?;
         }
-        self.forget(&current, &found);
+        self.forget(&current);
         Ok(self.pause)
     }
 
@@ -256,7 +255,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         }
         drop(last);
         self.runs.write(&mut self.file)?;
-        let mut others: Vec<Owner> = self.threads.keys().copied().collect();
+        let mut others: Vec<RingOwner> = self.threads.keys().copied().collect();
         others.retain(|owner| !written.contains(owner));
         others.sort_unstable();
         for owner in others {
@@ -340,16 +339,9 @@ impl<'a, W: Write> SessionStream<'a, W> {
         Known { streamed: StreamedThread::new(self.next_index - 1), is_wanted: None }
     }
 
-    /// Threads that occupy their slots now.
-    fn current(&self) -> Vec<(Owner, ThreadHeader)> {
-        let slots = 0..self.arena.thread_count();
-        let threads = slots.filter_map(|slot| Some((slot, self.arena.thread(slot)?)));
-        threads.map(|(slot, header)| ((slot, header.generation), header)).collect()
-    }
-
     /// The segments that aren't written yet and for which `is_finished` returns true, each thread's
     /// in order.
-    fn segments(&self, is_finished: &mut dyn FnMut(Owner, u64) -> bool) -> Vec<Found> {
+    fn segments(&self, is_finished: &mut dyn FnMut(RingOwner, u64) -> bool) -> Vec<Found> {
         let pool = self.arena.pool();
         let mut all = Vec::new();
         for index in 0..self.arena.segments_taken() {
@@ -370,7 +362,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         all
     }
 
-    fn found(&self, owner: Owner, number: u64, index: u32) -> Found {
+    fn found(&self, owner: RingOwner, number: u64, index: u32) -> Found {
         let pool = self.arena.pool();
         let before = pool.entries.get(index as usize).map_or(0, |entry| entry.events_before.load(Relaxed));
         Found { owner, number, index, before }
@@ -386,19 +378,10 @@ impl<'a, W: Write> SessionStream<'a, W> {
             let owner = (entry.slot.load(Relaxed), entry.generation.load(Relaxed));
             (owner, entry.number.load(Relaxed)) == (found.owner, found.number)
         });
-        let mut bytes = Vec::new();
-        if is_it {
-            let words = pool.segment(found.index);
-            self.arena.populate(found.index);
-            bytes.resize(words.len() * WORD_SIZE, 0);
-            for (place, word) in bytes.as_chunks_mut::<WORD_SIZE>().0.iter_mut().zip(words) {
-                *place = word.load(Relaxed).to_le_bytes();
-            }
-            fence(Acquire);
-        }
-        let is_whole = self.pinner.is_pinned(found.index);
+        let segment = PinnedSegment { index: found.index, number: found.number, copy: None };
+        let bytes = if is_it { copy(self.arena, &self.pinner, &segment, Vec::new()) } else { None };
         self.pinner.release(found.index);
-        (is_it && is_whole).then_some(bytes)
+        bytes
     }
 
     /// Writes a segment. Others of its thread that come before it, and weren't written, are lost.
@@ -444,10 +427,11 @@ impl<'a, W: Write> SessionStream<'a, W> {
         self.runs.add(&mut self.file, place, written)
     }
 
-    /// Writes a thread's last chunk. `name`: where its newest name is found, unless its header has it.
+    /// Writes a thread's last chunk. `name`: where its newest name is found, unless its header has
+    /// it.
     fn thread(
         &mut self,
-        owner: Owner,
+        owner: RingOwner,
         open_calls: &[OpenCall],
         dropped: &Dropped,
         name: Option<(&ThreadNames, &ClockReading)>,
@@ -465,22 +449,15 @@ impl<'a, W: Write> SessionStream<'a, W> {
         self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(open_calls)])
     }
 
-    /// Forgets threads that nobody wants and that are gone, so that programs with many threads don't
-    /// fill the memory.
-    fn forget(&mut self, current: &HashMap<Owner, ThreadHeader>, found: &[Found]) {
-        let there: HashSet<Owner> = found.iter().map(|found| found.owner).collect();
+    /// Forgets threads that nobody wants and that are gone, so that programs with many threads
+    /// don't fill the memory.
+    fn forget(&mut self, current: &HashMap<RingOwner, ThreadHeader>) {
         let pool = self.arena.pool();
-        let is_there = |owner: &Owner| {
-            pool.entries.iter().any(|entry| {
-                entry.pins.load(Relaxed) != 0
-                    && (entry.slot.load(Relaxed), entry.generation.load(Relaxed)) == *owner
-            })
-        };
+        let used = pool.entries.iter().filter(|entry| entry.pins.load(Relaxed) != 0);
+        let there: HashSet<RingOwner> =
+            used.map(|entry| (entry.slot.load(Relaxed), entry.generation.load(Relaxed))).collect();
         self.threads.retain(|owner, known| {
-            known.is_wanted != Some(false)
-                || current.contains_key(owner)
-                || there.contains(owner)
-                || is_there(owner)
+            known.is_wanted != Some(false) || current.contains_key(owner) || there.contains(owner)
         });
     }
 }
@@ -489,7 +466,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
 /// events came before it.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    owner: Owner,
+    owner: RingOwner,
     number: u64,
     index: u32,
     before: u64,

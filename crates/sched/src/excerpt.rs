@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use everycall_format::sched::{SchedEvent, kind};
 
-/// The events of process `pid` from `since` on, by time, with those before that tell in which state each
-/// thread was then.
+/// The events of process `pid` from `since` on, by time, with those before that tell in which state
+/// each thread was then.
 pub fn excerpt<'e>(events: impl Iterator<Item = &'e SchedEvent>, pid: u32, since: u64) -> Vec<SchedEvent> {
     // A CPU's lost events may have been those of any process.
     let mut events: Vec<SchedEvent> =

@@ -123,8 +123,9 @@ impl Sched {
         Some(self.payload(text, &events, overwritten))
     }
 
-    /// The payload of a SCHED chunk for another file, with the events of process `pid` from a moment on; `None` if
-    /// there is no source. The moment is given on both clocks that sources have.
+    /// The payload of a SCHED chunk for another file, with the events of process `pid` from a
+    /// moment on; `None` if there is no source. The moment is given on both clocks that sources
+    /// have.
     #[must_use]
     pub fn excerpt(&self, pid: u32, since_ticks: u64, since_raw_ns: u64) -> Option<Vec<u8>> {
         let since = match self.source.as_ref()? {

@@ -37,7 +37,8 @@ impl Store {
         self.fresh += 1;
     }
 
-    /// Takes those that weren't taken yet, by time, and how many were overwritten before them. They stay for [`Store::all`].
+    /// Takes those that weren't taken yet, by time, and how many were overwritten before them. They
+    /// stay for [`Store::all`].
     pub fn take(&mut self) -> (Vec<SchedEvent>, u64) {
         let taken = self.events.len() - self.fresh.min(self.events.len());
         let mut events: Vec<SchedEvent> = self.events.range(taken..).copied().collect();

@@ -1,5 +1,5 @@
-//! Writes sampled counters: each process has a snapshot of its own for them, with one thread that is
-//! none.
+//! Writes sampled counters: each process has a snapshot of its own for them, with one thread that
+//! is none.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

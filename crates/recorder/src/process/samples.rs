@@ -88,7 +88,8 @@ impl Samples {
         self.segments.push_back(words);
     }
 
-    /// Takes the segments that are finished, with `all` also the last one, and the number of the first of them.
+    /// Takes the segments that are finished, with `all` also the last one, and the number of the
+    /// first of them.
     pub fn take_segments(&mut self, all: bool) -> (u64, Vec<Vec<u64>>) {
         let count = self.segments.len().saturating_sub(usize::from(!all));
         let first = self.first_segment;

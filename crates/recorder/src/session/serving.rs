@@ -1,5 +1,5 @@
-//! Gives scheduling events to those who take snapshots of recorded processes: the kernel's rings are the
-//! recorder's, and only it can read them.
+//! Gives scheduling events to those who take snapshots of recorded processes: the kernel's rings
+//! are the recorder's, and only it can read them.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

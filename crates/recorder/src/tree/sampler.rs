@@ -88,7 +88,8 @@ impl Sampler {
         Arc::clone(&self.shared.samples)
     }
 
-    /// Takes samples if there is no thread and it is time. Returns the time until the next ones if there is no thread.
+    /// Takes samples if there is no thread and it is time. Returns the time until the next ones if
+    /// there is no thread.
     pub fn poll(&mut self) -> Option<Duration> {
         if self.thread.is_some() {
             return None;

@@ -779,9 +779,9 @@ fn change(
     mut change: impl FnMut(&Known, &ModuleDescriptor, &Sites<'_>, Whole, &mut Marked) -> Result<(), Refused>,
 ) -> Result<Marked, Refused> {
     let mask = system::block_signals();
-    let result = match (0..TRIES).find_map(|_| lock(process)) {
-        None => Err(Refused::Busy),
-        Some(_lock) => {
+    let result = match lock_patiently(process) {
+        Err(refused) => Err(refused),
+        Ok(_lock) => {
             // A child that is forked meanwhile finishes what is half done.
             CHANGING.store(1, SeqCst);
             let whole = whole();
@@ -827,7 +827,7 @@ pub(crate) fn functions(
     mut see: impl FnMut(&ModuleDescriptor, u64, u32, u8),
 ) -> Result<(), Refused> {
     let mask = system::block_signals();
-    let lock = (0..TRIES).find_map(|_| lock(process));
+    let lock = lock_patiently(process);
     for known in lock.iter().flat_map(|_| used()) {
         // SAFETY: registered modules stay loaded while the lock is held.
         let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
@@ -841,8 +841,7 @@ pub(crate) fn functions(
             first += count;
         }
     }
-    let result = if lock.is_some() { Ok(()) } else { Err(Refused::Busy) };
-    drop(lock);
+    let result = lock.map(drop);
     system::set_signal_mask(mask);
     follow(process);
     result

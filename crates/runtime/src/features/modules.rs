@@ -230,9 +230,9 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
 }
 
 /// Rings for the recorder and waits shortly, so that it can open the module's file. If there are
-/// triggers, or its functions `may_be_added` to the selection, it waits until the recorder has named
-/// the functions; otherwise their first calls would be missed. Returns whether the recorder has
-/// done so in time.
+/// triggers, or its functions `may_be_added` to the selection, it waits until the recorder has
+/// named the functions; otherwise their first calls would be missed. Returns whether the recorder
+/// has done so in time.
 fn tell_recorder(arena: &Arena, may_be_added: bool) -> bool {
     let Some(hub) = hub::hub() else { return false };
     let doorbell = hub.ring();

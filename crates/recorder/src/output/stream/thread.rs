@@ -48,8 +48,8 @@ impl Thread {
         }
     }
 
-    /// Its segments before `number` aren't wanted; `before` is how many events they have, if that is
-    /// known.
+    /// Its segments before `number` aren't wanted; `before` is how many events they have, if that
+    /// is known.
     pub fn begin_at(&mut self, number: u64, before: Option<u64>) {
         (self.next, self.reached) = (number, before.unwrap_or(u64::MAX));
     }
