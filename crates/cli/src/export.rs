@@ -95,7 +95,9 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         );
     }
     if summary.lost_events > 0 {
-        say!("everycall: {} events are missing; the gaps are marked", Count(summary.lost_events));
+        let marked =
+            if facts.marks_losses { "; the gaps are marked" } else { "; this format can't show where" };
+        say!("everycall: {} events are missing{marked}", Count(summary.lost_events));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -169,11 +169,15 @@ fn main() -> io::Result<()> {
         let source = &source;
         Box::new(move |out| Ok(export(format, source, names, filter, &mut |_| {}, out)?.slices))
     };
-    let outputs: [(&str, Output<'_>); 6] = [
+    let outputs: [(&str, Output<'_>); 10] = [
         ("vizviewer", exported(Format::Vizviewer, &all)),
         ("perfetto", exported(Format::Perfetto, &all)),
         ("perfetto filtered", exported(Format::Perfetto, &narrow)),
         ("vizviewer filtered", exported(Format::Vizviewer, &narrow)),
+        ("speedscope", exported(Format::Speedscope, &all)),
+        ("folded", exported(Format::Folded, &all)),
+        ("pprof", exported(Format::Pprof, &all)),
+        ("callgrind", exported(Format::Callgrind, &all)),
         ("replay", Box::new(|out| Ok(replay(&source, names, &all, style, out)?.slices))),
         ("replay json", Box::new(|out| Ok(replay_json(&source, names, &all, out)?.slices))),
     ];

@@ -243,10 +243,6 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<'_, K> {
     }
 
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
-        self.sink.end(export)?;
-        if export.summary.deep_calls > 0 {
-            (self.notify)(Note::DeepCalls { calls: export.summary.deep_calls });
-        }
-        Ok(())
+        self.sink.end(export)
     }
 }

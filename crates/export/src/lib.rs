@@ -1,13 +1,15 @@
 //! Outputs of a finished timeline.
 //!
 //! ```text
-//! Source (threads, events) -> filter -> replay, csv                 a tree of calls, JSON lines, CSV
+//! Source (threads, events) -> filter -> replay, csv, speedscope     a tree of calls, JSON lines, CSV
+//!                              |-> paths -> folded, pprof           sums of call paths
+//!                              |-> callgrind                        sums of functions and pairs
 //! Names  (functions, sources)  `-> draw -> chrome, vizviewer         Chrome JSON
 //!        `------- driver ------'    `---> perfetto                  protobuf
 //! ```
 //!
 //! Everything is streamed: memory holds the open calls of one thread and the functions that
-//! occurred, whatever the length of the trace. Nothing is repaired here: losses in the timeline are
+//! occurred (for sums, also their paths or pairs), whatever the length of the trace. Nothing is repaired here: losses in the timeline are
 //! shown as losses. No files are opened: names and sources are provided by [`Names`].
 
 // Every public item is documented, with units and errors.
@@ -24,11 +26,13 @@ mod excerpt;
 mod filter;
 mod filtered;
 mod formats;
+mod frames;
 mod json;
 mod labels;
 mod names;
 mod off_cpu;
 mod parse;
+mod paths;
 mod portions;
 mod replay;
 mod replay_json;

@@ -73,7 +73,7 @@ fn unnamed(name: String) -> FunctionName<'static> {
 }
 
 /// Dense number of a function within one output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FunctionId(u32);
 
 impl FunctionId {

@@ -6,6 +6,8 @@ use everycall_timeline::MarkKind;
 use everycall_units::Count;
 
 use crate::filtered::{Event, PointKind};
+use crate::frames::MORE_PATHS;
+use crate::paths::Paths;
 use crate::{draw, text};
 
 /// From this number of slices on, an export advises how to make it smaller.
@@ -20,6 +22,11 @@ pub enum Note {
     /// Calls were nested more deeply than viewers support.
     DeepCalls {
         /// Number of calls that were merged into slices that say so.
+        calls: u64,
+    },
+    /// There were more call paths than are told apart.
+    ManyPaths {
+        /// Number of calls on the others.
         calls: u64,
     },
 }
@@ -42,6 +49,13 @@ impl fmt::Display for Note {
                 draw::LEVELS,
                 text::DEEPER
             ),
+            Note::ManyPaths { calls } => write!(
+                out,
+                "{} calls are on call paths beyond the limit of memory; frames named \"{}\" stand for them. --depth \
+                 or --function makes fewer paths",
+                Count(calls),
+                MORE_PATHS
+            ),
         }
     }
 }
@@ -53,6 +67,8 @@ pub struct Summary {
     pub slices: u64,
     /// Calls that slices named "deeper calls not shown" represent.
     pub deep_calls: u64,
+    /// Calls that frames named "more paths not shown" represent.
+    pub other_calls: u64,
     /// Threads with at least one event.
     pub threads: u64,
     /// Lost events within the written range, as far as they were counted.
@@ -70,6 +86,12 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Counts calls that have no frame of their own.
+    pub(crate) fn add_paths(&mut self, paths: &Paths) {
+        self.deep_calls += paths.deep_calls;
+        self.other_calls += paths.other_calls;
+    }
+
     /// Counts an event that was written.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {

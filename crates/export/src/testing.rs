@@ -12,6 +12,12 @@ use crate::filtered::Event;
 use crate::names::{FunctionId, FunctionName, Functions, Names};
 use crate::source::{Process, Source, Thread};
 
+/// Numbers of so many functions.
+pub(crate) fn function_ids(count: u64) -> Vec<FunctionId> {
+    let mut functions = Functions::new(&Numbered, None);
+    (0..count).map(|function| functions.id(Location { module: 0, image_address: function })).collect()
+}
+
 /// Calls of one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {

@@ -86,6 +86,9 @@ fn outputs() -> Vec<(&'static str, Writer)> {
         ("everything.chrome.json", exported(Format::Chrome)),
         ("everything.pftrace", exported(Format::Perfetto)),
         ("everything.csv", exported(Format::Csv)),
+        ("everything.speedscope.json", exported(Format::Speedscope)),
+        ("everything.folded", exported(Format::Folded)),
+        ("everything.callgrind", exported(Format::Callgrind)),
         ("everything.replay.txt", replayed(ReplayStyle::default(), Filter::default())),
         ("everything.terminal.txt", replayed(terminal, Filter::default())),
         (
@@ -133,6 +136,8 @@ fn outputs() -> Vec<(&'static str, Writer)> {
         ("process-tree.chrome.json", of_process_tree(Format::Chrome)),
         ("process-tree.pftrace", of_process_tree(Format::Perfetto)),
         ("process-tree.csv", of_process_tree(Format::Csv)),
+        ("process-tree.speedscope.json", of_process_tree(Format::Speedscope)),
+        ("process-tree.folded", of_process_tree(Format::Folded)),
         (
             "process-tree.replay.txt",
             Box::new(|out| {
@@ -157,6 +162,8 @@ fn outputs() -> Vec<(&'static str, Writer)> {
                 replay_json(&program, &book, &Filter::default(), out).map(drop)
             }),
         ),
+        ("jumps.folded", of_jumps(Format::Folded)),
+        ("jumps.callgrind", of_jumps(Format::Callgrind)),
         ("jumps.chrome.json", of_jumps(Format::Chrome)),
         ("jumps.pftrace", of_jumps(Format::Perfetto)),
         (

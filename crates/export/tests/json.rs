@@ -216,6 +216,7 @@ fn remarks_say_what_is_not_whole() {
         orphan_exits: 1,
         moved_slices: 1,
         deep_calls: 0,
+        other_calls: 0,
     };
     assert_eq!(summary, expected);
 }

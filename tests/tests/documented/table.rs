@@ -33,6 +33,12 @@ pub const STARTS_A_SERVER: &str =
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
+    ("everycall export -f FORMAT app.ect", So("everycall export -f folded app.ect")),
+    (
+        "everycall export -f folded -o - app.ect | inferno-flamegraph --countname ns > flame.svg",
+        So("everycall export -f folded -o - app.ect | grep -q ';handle_request'"),
+    ),
+    ("cargo install inferno", Not("a tool of others")),
     (
         "everycall record --states",
         So("everycall record --states -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '"),
@@ -181,9 +187,9 @@ pub const TABLE: &[(&str, Run)] = &[
     ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
     ("info --format json", So("everycall info --format json app.ect")),
     (
-        "export -f vizviewer|perfetto|chrome|csv",
+        "export -f vizviewer|perfetto|chrome|speedscope|folded|pprof|callgrind|csv",
         So(
-            "for f in vizviewer perfetto chrome csv; do everycall export -f $f -o out app.ect || exit 1; done",
+            "for f in vizviewer perfetto chrome speedscope folded pprof callgrind csv; do everycall export -f $f -o out app.ect || exit 1; done",
         ),
     ),
     (

@@ -1,13 +1,17 @@
 //! The formats that `everycall export` writes: one module for each.
 //!
 //! A new format needs a module with a [`Sink`](crate::driver::Sink) or a
-//! [`DrawnSink`](crate::driver::DrawnSink), a line in each item of this file, and its golden file
-//! in `tests/golden.rs`. The command, its help and its messages use the tables below.
+//! [`DrawnSink`](crate::driver::DrawnSink), a line in each item of this file, its golden file in
+//! `tests/golden.rs`, and a row in `docs/exports.md`. The command, its help and its messages use the tables below.
 
+mod callgrind;
 mod chrome;
 mod csv;
+mod folded;
 mod perfetto;
+mod pprof;
 mod protobuf;
+mod speedscope;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -31,6 +35,14 @@ pub enum Format {
     Perfetto,
     /// Comma-separated values, one line per call.
     Csv,
+    /// speedscope's own format.
+    Speedscope,
+    /// Folded stacks, for flame graphs.
+    Folded,
+    /// pprof's protobuf.
+    Pprof,
+    /// callgrind's profile format.
+    Callgrind,
 }
 
 /// Facts about a format.
@@ -50,11 +62,22 @@ pub struct FormatFacts {
     /// Whether each slice repeats the calls that were inlined into its function, which makes large
     /// files much larger.
     pub repeats_inlined_calls: bool,
+    /// Whether it shows where events are missing.
+    pub marks_losses: bool,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 4] = [Format::Vizviewer, Format::Chrome, Format::Perfetto, Format::Csv];
+    pub const ALL: [Format; 8] = [
+        Format::Vizviewer,
+        Format::Chrome,
+        Format::Perfetto,
+        Format::Csv,
+        Format::Speedscope,
+        Format::Folded,
+        Format::Pprof,
+        Format::Callgrind,
+    ];
 
     /// The facts about it.
     #[must_use]
@@ -67,6 +90,7 @@ impl Format {
                 viewer: "open it with `vizviewer {}`",
                 has_sources: true,
                 repeats_inlined_calls: true,
+                marks_losses: true,
             },
             Format::Chrome => FormatFacts {
                 name: "chrome",
@@ -75,6 +99,7 @@ impl Format {
                 viewer: "open it at https://ui.perfetto.dev",
                 has_sources: false,
                 repeats_inlined_calls: true,
+                marks_losses: true,
             },
             Format::Perfetto => FormatFacts {
                 name: "perfetto",
@@ -83,6 +108,7 @@ impl Format {
                 viewer: "open it at https://ui.perfetto.dev",
                 has_sources: false,
                 repeats_inlined_calls: false,
+                marks_losses: true,
             },
             Format::Csv => FormatFacts {
                 name: "csv",
@@ -91,6 +117,43 @@ impl Format {
                 viewer: "load it into a spreadsheet or a data frame",
                 has_sources: false,
                 repeats_inlined_calls: false,
+                marks_losses: true,
+            },
+            Format::Speedscope => FormatFacts {
+                name: "speedscope",
+                description: "speedscope's timelines and flame graphs",
+                ending: "speedscope.json",
+                viewer: "open it at https://www.speedscope.app",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: true,
+            },
+            Format::Folded => FormatFacts {
+                name: "folded",
+                description: "own time of each call path, for flame graphs",
+                ending: "folded",
+                viewer: "draw it with `inferno-flamegraph --countname ns {} > flame.svg`",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: false,
+            },
+            Format::Pprof => FormatFacts {
+                name: "pprof",
+                description: "calls and own time of each call path",
+                ending: "pb.gz",
+                viewer: "open it with `go tool pprof -http=: {}`",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: false,
+            },
+            Format::Callgrind => FormatFacts {
+                name: "callgrind",
+                description: "own time of functions, calls and time of callers and callees",
+                ending: "callgrind",
+                viewer: "open it with `kcachegrind {}` or `callgrind_annotate {}`",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: false,
             },
         }
     }
@@ -105,12 +168,23 @@ pub(crate) fn write(
     notify: &mut dyn FnMut(Note),
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    match format {
+    let summary = match format {
         Format::Vizviewer => driver::draw(source, names, filter, notify, chrome::Chrome::new(out, true)),
         Format::Chrome => driver::draw(source, names, filter, notify, chrome::Chrome::new(out, false)),
         Format::Perfetto => driver::draw(source, names, filter, notify, perfetto::Perfetto::new(out)),
         Format::Csv => driver::run(source, names, filter, &mut csv::Csv::new(out)),
+        Format::Speedscope => driver::run(source, names, filter, &mut speedscope::Speedscope::new(out)),
+        Format::Folded => driver::run(source, names, filter, &mut folded::Folded::new(out)),
+        Format::Pprof => driver::run(source, names, filter, &mut pprof::Pprof::new(out)),
+        Format::Callgrind => driver::run(source, names, filter, &mut callgrind::Callgrind::new(out)),
+    }?;
+    if summary.deep_calls > 0 {
+        notify(Note::DeepCalls { calls: summary.deep_calls });
     }
+    if summary.other_calls > 0 {
+        notify(Note::ManyPaths { calls: summary.other_calls });
+    }
+    Ok(summary)
 }
 
 impl fmt::Display for Format {

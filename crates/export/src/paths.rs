@@ -1,0 +1,234 @@
+//! Calls added up by call path: what formats of stacks are written from.
+//!
+//! Memory is bounded: paths deeper than [`LEVELS`] end in one frame for all that is deeper, and
+//! when there are [`PATHS_MAX`] paths, calls on further ones are added up in one frame for each
+//! caller.
+
+use rustc_hash::FxHashMap;
+
+use crate::draw::LEVELS;
+use crate::filtered::{Event, PointKind};
+use crate::frames::Frame;
+use crate::source::{Process, Thread};
+
+/// Largest number of paths that are told apart.
+const PATHS_MAX: usize = 1 << 18;
+
+/// Number of a path.
+type PathId = u32;
+
+/// A call path.
+pub(crate) struct Path {
+    /// `None` for the outermost frame, which is the thread's name.
+    pub(crate) caller: Option<PathId>,
+    pub(crate) frame: Frame,
+    /// Calls that ended on this path.
+    pub(crate) calls: u64,
+    /// Time in them, but not in longer paths.
+    pub(crate) own_ns: u64,
+}
+
+struct Open {
+    path: PathId,
+    /// Time in longer paths.
+    inner_ns: u64,
+}
+
+/// All paths of an output, each after its caller.
+#[derive(Default)]
+pub(crate) struct Paths {
+    paths: Vec<Path>,
+    ids: FxHashMap<(Option<PathId>, Frame), PathId>,
+    /// Names of threads: [`Frame::Thread`] is a position in it.
+    threads: Vec<String>,
+    open: Vec<Open>,
+    /// The path of the thread whose events come.
+    thread: Option<PathId>,
+    /// Calls that frames for deeper calls have.
+    pub(crate) deep_calls: u64,
+    /// Calls that frames for further paths have.
+    pub(crate) other_calls: u64,
+    /// Events that are missing.
+    pub(crate) lost_events: u64,
+}
+
+impl Paths {
+    /// The events of a thread follow. Threads of one name share their paths, as a pool's do.
+    pub(crate) fn thread(&mut self, thread: &Thread, processes: &[Process]) {
+        self.open.clear();
+        let program = processes.get(thread.process).map_or("", |process| &process.name);
+        let name = [thread.name.as_str(), program].into_iter().find(|name| !name.is_empty());
+        let name = name.unwrap_or("(no name)");
+        let index = self.threads.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.threads.push(name.to_owned());
+            self.threads.len() - 1
+        });
+        self.thread = Some(self.path(None, Frame::Thread(index)));
+    }
+
+    /// An event of the thread.
+    #[inline]
+    pub(crate) fn event(&mut self, event: &Event) {
+        match *event {
+            Event::Begin { function, .. } => {
+                let path = self.called(Frame::Function(function));
+                self.open.push(Open { path, inner_ns: 0 });
+            }
+            Event::End { start_ns, end_ns, .. } => {
+                let Some(Open { path, inner_ns }) = self.open.pop() else { return };
+                let ns = end_ns.saturating_sub(start_ns);
+                self.add(path, ns.saturating_sub(inner_ns));
+                if let Some(caller) = self.open.last_mut() {
+                    caller.inner_ns = caller.inner_ns.saturating_add(ns);
+                }
+            }
+            Event::Gap(gap) => self.leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns)),
+            Event::Untraced(slice) => {
+                self.leaf(Frame::Function(slice.function), slice.until_ns.saturating_sub(slice.at_ns));
+            }
+            Event::Point(point) => {
+                if let (PointKind::Lost(_), Some(count)) = (point.kind, point.count) {
+                    self.lost_events = self.lost_events.saturating_add(count);
+                }
+            }
+            Event::Mark(_) | Event::OffCpu(_) => {}
+        }
+    }
+
+    /// Something without callees, within the innermost call.
+    #[cold]
+    fn leaf(&mut self, frame: Frame, ns: u64) {
+        // Outside of all calls, it is nobody's.
+        if self.open.is_empty() {
+            return;
+        }
+        let path = self.called(frame);
+        self.add(path, ns);
+        if let Some(caller) = self.open.last_mut() {
+            caller.inner_ns = caller.inner_ns.saturating_add(ns);
+        }
+    }
+
+    fn add(&mut self, path: PathId, own_ns: u64) {
+        let path = &mut self.paths[path as usize];
+        path.own_ns = path.own_ns.saturating_add(own_ns);
+        path.calls += 1;
+        match path.frame {
+            Frame::Deeper => self.deep_calls += 1,
+            Frame::MorePaths => self.other_calls += 1,
+            _ => {}
+        }
+    }
+
+    /// The path of a call that the innermost one makes.
+    fn called(&mut self, frame: Frame) -> PathId {
+        let caller = self.open.last().map(|open| open.path).or(self.thread);
+        let Some(id) = caller else { return self.path(None, frame) };
+        if matches!(self.paths[id as usize].frame, Frame::Deeper | Frame::MorePaths) {
+            return id;
+        }
+        if self.open.len() >= LEVELS {
+            return self.path(caller, Frame::Deeper);
+        }
+        match self.ids.get(&(caller, frame)) {
+            Some(&path) => path,
+            None if self.paths.len() >= PATHS_MAX => self.path(caller, Frame::MorePaths),
+            None => self.path(caller, frame),
+        }
+    }
+
+    fn path(&mut self, caller: Option<PathId>, frame: Frame) -> PathId {
+        *self.ids.entry((caller, frame)).or_insert_with(|| {
+            self.paths.push(Path { caller, frame, calls: 0, own_ns: 0 });
+            // Memory is exhausted long before the numbers are.
+            PathId::try_from(self.paths.len() - 1).unwrap_or(PathId::MAX)
+        })
+    }
+
+    /// Paths on which calls ended.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter(|path| path.calls > 0)
+    }
+
+    /// The path's frames, the innermost first.
+    pub(crate) fn frames<'p>(&'p self, path: &'p Path) -> impl Iterator<Item = Frame> + 'p {
+        std::iter::successors(Some(path), |path| path.caller.map(|caller| &self.paths[caller as usize]))
+            .map(|path| path.frame)
+    }
+
+    /// The name of a [`Frame::Thread`].
+    pub(crate) fn thread_name(&self, index: usize) -> &str {
+        &self.threads[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everycall_timeline::EndKind;
+
+    use super::*;
+    use crate::filtered::Start;
+    use crate::testing::function_ids;
+
+    fn call(paths: &mut Paths, depth: usize, ids: &[crate::names::FunctionId]) {
+        let start = Start::default();
+        for level in 0..depth {
+            let function = ids[level % ids.len()];
+            paths.event(&Event::Begin { function, start_ns: level as u64, start });
+        }
+        for level in (0..depth).rev() {
+            let (start_ns, end_ns) = (level as u64, (2 * depth - level) as u64);
+            let function = ids[level % ids.len()];
+            paths.event(&Event::End { function, start_ns, end_ns, start, how: EndKind::Returned });
+        }
+    }
+
+    fn paths() -> Paths {
+        let mut paths = Paths::default();
+        let thread =
+            Thread { process: 0, pid: 1, tid: 1, name: "main".to_owned(), dropped: 0, is_sampled: false };
+        paths.thread(&thread, &[]);
+        paths
+    }
+
+    #[test]
+    fn deep_recursion_takes_bounded_memory_and_no_time_is_lost() {
+        let mut paths = paths();
+        let depth = 3 * LEVELS;
+        call(&mut paths, depth, &function_ids(1));
+        // The thread, the levels, and what is deeper.
+        assert_eq!(paths.paths.len(), 1 + LEVELS + 1);
+        assert_eq!(paths.deep_calls, (depth - LEVELS) as u64);
+        assert_eq!(paths.iter().map(|path| path.own_ns).sum::<u64>(), 2 * depth as u64);
+        assert_eq!(paths.iter().map(|path| path.calls).sum::<u64>(), depth as u64);
+    }
+
+    #[test]
+    fn further_paths_are_added_up() {
+        let mut paths = paths();
+        let ids = function_ids(700);
+        let start = Start::default();
+        let mut calls = 0;
+        for &outer in &ids {
+            paths.event(&Event::Begin { function: outer, start_ns: 0, start });
+            for &inner in &ids {
+                paths.event(&Event::Begin { function: inner, start_ns: 0, start });
+                paths.event(&Event::End {
+                    function: inner,
+                    start_ns: 0,
+                    end_ns: 3,
+                    start,
+                    how: EndKind::Returned,
+                });
+            }
+            let end_ns = 3 * ids.len() as u64 + 1;
+            paths.event(&Event::End { function: outer, start_ns: 0, end_ns, start, how: EndKind::Returned });
+            calls += 1 + ids.len() as u64;
+        }
+        assert!(paths.paths.len() <= 2 * PATHS_MAX, "{} paths", paths.paths.len());
+        assert!(paths.other_calls > 0);
+        assert_eq!(paths.iter().map(|path| path.calls).sum::<u64>(), calls);
+        let all: u64 = paths.iter().map(|path| path.own_ns).sum();
+        assert_eq!(all, ids.len() as u64 * (3 * ids.len() as u64 + 1));
+    }
+}

@@ -1,0 +1,280 @@
+//! Formats of sums: what other tools read out of `export` is what `report` says of each function.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use everycall_tests::{Mode, Place, everycall, successful};
+use flate2::read::GzDecoder;
+use prost::Message;
+use serde_json::Value;
+
+/// What a format says of a function; `None` is what it doesn't have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Numbers {
+    calls: Option<u64>,
+    total_ns: u64,
+    own_ns: u64,
+}
+
+type Functions = BTreeMap<String, Numbers>;
+
+fn recorded(place: &Place, mode: Mode, arguments: &[&str]) -> PathBuf {
+    let program = place.build(mode, &["-O2", "-g", "exported.cpp", "-pthread"], "exported");
+    let recording = place.record(&["-q", "--ring-size", "64M"], &program, arguments);
+    assert!(recording.output.status.success(), "{recording:?}");
+    recording.file
+}
+
+fn export(place: &Place, format: &str, options: &[&str], file: &Path) -> Vec<u8> {
+    let mut command = place.command(everycall());
+    let output = command.args(["export", "-f", format, "-o", "-"]).args(options).arg(file).output();
+    let output = output.expect("everycall runs");
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
+}
+
+fn reported(place: &Place, options: &[&str], file: &Path) -> Functions {
+    let mut command = place.command(everycall());
+    command.args(["report", "-f", "json"]).args(options).arg(file);
+    let report: Value = serde_json::from_str(&successful(&mut command)).expect("JSON");
+    let rows = report["rows"].as_array().expect("rows").iter();
+    rows.map(|row| {
+        let number = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("{name} in {row}"));
+        let calls = Some(number("calls"));
+        let numbers = Numbers { calls, total_ns: number("total_ns"), own_ns: number("own_ns") };
+        (row["name"].as_str().expect("a name").to_owned(), numbers)
+    })
+    .collect()
+}
+
+/// Adds a stack, the outermost frame first, to its functions.
+fn add(functions: &mut Functions, stack: &[&str], calls: Option<u64>, own_ns: u64) {
+    for name in stack.iter().copied().collect::<BTreeSet<_>>() {
+        functions.entry(name.to_owned()).or_default().total_ns += own_ns;
+    }
+    if let Some(name) = stack.last() {
+        let innermost = functions.entry((*name).to_owned()).or_default();
+        innermost.own_ns += own_ns;
+        if let Some(calls) = calls {
+            *innermost.calls.get_or_insert_default() += calls;
+        }
+    }
+}
+
+fn folded(text: &str) -> Functions {
+    let mut functions = Functions::new();
+    for line in text.lines() {
+        let (stack, ns) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+        // The first is the thread.
+        let stack: Vec<&str> = stack.split(';').skip(1).collect();
+        add(&mut functions, &stack, None, ns.parse().unwrap_or_else(|_| panic!("{line}")));
+    }
+    functions
+}
+
+#[derive(Message)]
+struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    #[prost(int64, tag = "14")]
+    default_sample_type: i64,
+}
+
+#[derive(Message)]
+struct ValueType {
+    #[prost(int64, tag = "1")]
+    kind: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Message)]
+struct Sample {
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+}
+
+#[derive(Message)]
+struct Location {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<Line>,
+}
+
+#[derive(Message)]
+struct Line {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+    #[prost(int64, tag = "2")]
+    line: i64,
+}
+
+#[derive(Message)]
+struct Function {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+    #[prost(int64, tag = "4")]
+    filename: i64,
+    #[prost(int64, tag = "5")]
+    start_line: i64,
+}
+
+fn pprof(bytes: &[u8]) -> Functions {
+    let mut unpacked = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut unpacked).expect("gzip");
+    let profile = Profile::decode(&*unpacked).expect("a profile");
+    let text = |number: i64| profile.string_table[usize::try_from(number).expect("a number")].as_str();
+    assert_eq!(text(0), "");
+    let types: Vec<_> = profile.sample_type.iter().map(|kind| (text(kind.kind), text(kind.unit))).collect();
+    assert_eq!(types, [("calls", "count"), ("wall", "nanoseconds")]);
+    assert_eq!(text(profile.default_sample_type), "wall");
+    let names: BTreeMap<u64, &str> =
+        profile.function.iter().map(|function| (function.id, text(function.name))).collect();
+    let places: BTreeMap<u64, &str> =
+        profile.location.iter().map(|location| (location.id, names[&location.line[0].function_id])).collect();
+    let mut functions = Functions::new();
+    for sample in &profile.sample {
+        let stack: Vec<&str> = sample.location_id.iter().rev().skip(1).map(|id| places[id]).collect();
+        let [calls, ns] = sample.value[..] else { panic!("{sample:?}") };
+        add(&mut functions, &stack, u64::try_from(calls).ok(), u64::try_from(ns).expect("a time"));
+    }
+    let place = profile.function.iter().find(|function| text(function.name) == "deep(int)").expect("deep");
+    assert!(text(place.filename).ends_with("exported.cpp") && place.start_line > 0, "{place:?}");
+    functions
+}
+
+/// Replays the events as speedscope does, which refuses a file in which an event closes another
+/// frame than the innermost one, or in which time goes back.
+fn speedscope(bytes: &[u8]) -> (Functions, usize) {
+    let file: Value = serde_json::from_slice(bytes).expect("JSON");
+    assert_eq!(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
+    let frames = file["shared"]["frames"].as_array().expect("frames");
+    let mut functions = Functions::new();
+    let profiles = file["profiles"].as_array().expect("profiles");
+    for profile in profiles {
+        assert_eq!((&profile["type"], &profile["unit"]), (&"evented".into(), &"nanoseconds".into()));
+        let mut open: Vec<(&str, u64, u64)> = Vec::new();
+        let mut now = profile["startValue"].as_u64().expect("a time");
+        for event in profile["events"].as_array().expect("events") {
+            let at = event["at"].as_u64().expect("a time");
+            assert!(at >= now, "{event}");
+            now = at;
+            let frame =
+                &frames[usize::try_from(event["frame"].as_u64().expect("a frame")).expect("a number")];
+            let name = frame["name"].as_str().expect("a name");
+            if event["type"] == "O" {
+                open.push((name, at, 0));
+                continue;
+            }
+            assert_eq!(event["type"], "C");
+            let (opened, since, inner) = open.pop().expect("an open frame");
+            assert_eq!(opened, name);
+            let is_outermost = open.iter().all(|(outer, ..)| *outer != name);
+            let numbers = functions.entry(name.to_owned()).or_default();
+            *numbers.calls.get_or_insert_default() += 1;
+            numbers.own_ns += at - since - inner;
+            numbers.total_ns += if is_outermost { at - since } else { 0 };
+            if let Some((_, _, inner)) = open.last_mut() {
+                *inner += at - since;
+            }
+        }
+        assert!(open.is_empty());
+        assert!(now <= profile["endValue"].as_u64().expect("a time"));
+    }
+    (functions, profiles.len())
+}
+
+/// One column of callgrind_annotate: by function.
+fn annotated(place: &Place, file: &Path, is_inclusive: bool) -> BTreeMap<String, u64> {
+    let mut command = place.command("callgrind_annotate");
+    command.args(["--threshold=100", "--auto=no", "--show-percs=no"]);
+    command.arg(format!("--inclusive={}", if is_inclusive { "yes" } else { "no" })).arg(file);
+    let printed = successful(&mut command);
+    let rows = printed.lines().skip_while(|line| !line.contains("file:function")).skip(2);
+    let mut functions = BTreeMap::new();
+    for line in rows.take_while(|line| !line.is_empty()) {
+        let (ns, place) = line.trim().split_once("  ").unwrap_or_else(|| panic!("{line}"));
+        let place = place.rsplit_once(" [").map_or(place, |(place, _)| place);
+        let (_, name) = place.split_once(':').unwrap_or_else(|| panic!("{line}"));
+        functions.insert(name.to_owned(), ns.replace(',', "").parse().unwrap_or_else(|_| panic!("{line}")));
+    }
+    functions
+}
+
+/// What `report` says, in the terms of a format without numbers of calls.
+fn without_calls(functions: &Functions) -> Functions {
+    let mut functions = functions.clone();
+    for numbers in functions.values_mut() {
+        numbers.calls = None;
+    }
+    // Formats of sums have no line for what took no time.
+    functions.retain(|_, numbers| numbers.total_ns > 0);
+    functions
+}
+
+#[test]
+fn each_format_has_the_times_of_report() {
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
+        let place = Place::new(&format!("exports-{}", mode.label()));
+        let file = recorded(&place, mode, &["400"]);
+        for options in [&[][..], &["--function", "^work"]] {
+            let expected = reported(&place, options, &file);
+            assert!(expected.len() >= 7 && expected.contains_key("deep(int)"), "{expected:?}");
+            let text = String::from_utf8(export(&place, "folded", options, &file)).expect("UTF-8");
+            assert_eq!(folded(&text), without_calls(&expected), "{options:?}");
+            assert_eq!(pprof(&export(&place, "pprof", options, &file)), expected, "{options:?}");
+            let (functions, threads) = speedscope(&export(&place, "speedscope", options, &file));
+            assert_eq!((functions, threads), (expected.clone(), 3), "{options:?}");
+            let profile = place.file("callgrind.out");
+            std::fs::write(&profile, export(&place, "callgrind", options, &file)).expect("a file");
+            let (own, total) = (annotated(&place, &profile, false), annotated(&place, &profile, true));
+            for (name, numbers) in without_calls(&expected) {
+                assert_eq!(own.get(&name).copied().unwrap_or(0), numbers.own_ns, "{name} {options:?}");
+                assert_eq!(total.get(&name).copied().unwrap_or(0), numbers.total_ns, "{name} {options:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn deep_recursion_is_merged_and_said_and_no_time_is_lost() {
+    let place = Place::new("exports-deep");
+    let file = recorded(&place, Mode::GCC_NOPS, &["3000"]);
+    let expected = reported(&place, &[], &file);
+    let all: u64 = expected.values().map(|numbers| numbers.own_ns).sum();
+    for format in ["folded", "pprof", "speedscope"] {
+        let bytes = export(&place, format, &[], &file);
+        let functions = match format {
+            "folded" => folded(&String::from_utf8(bytes).expect("UTF-8")),
+            "pprof" => pprof(&bytes),
+            _ => speedscope(&bytes).0,
+        };
+        assert_eq!(functions.values().map(|numbers| numbers.own_ns).sum::<u64>(), all, "{format}");
+        assert!(functions["... deeper calls not shown"].total_ns > 0, "{format}");
+        // Whole calls have their whole time.
+        assert_eq!(functions["work(int)"].total_ns, expected["work(int)"].total_ns, "{format}");
+        let output =
+            place.command(everycall()).args(["export", "-f", format, "-o", "deep.out"]).arg(&file).output();
+        let said = String::from_utf8(output.expect("everycall runs").stderr).expect("UTF-8");
+        assert!(said.contains("deeper calls not shown"), "{said}");
+    }
+    // Functions and pairs have no depth.
+    let profile = place.file("callgrind.out");
+    std::fs::write(&profile, export(&place, "callgrind", &[], &file)).expect("a file");
+    assert_eq!(annotated(&place, &profile, false)["deep(int)"], expected["deep(int)"].own_ns);
+    assert_eq!(annotated(&place, &profile, true)["deep(int)"], expected["deep(int)"].total_ns);
+}
