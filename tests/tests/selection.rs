@@ -343,6 +343,13 @@ fn a_session_shows_its_own_calls() {
             assert!(said.contains("session ended after") && said.contains(said_of), "{said}");
             assert!(begin.elapsed() < Duration::from_secs(3000));
         }
+        const MOST: u64 = 1 << 20;
+        let limited =
+            ["trace", &main, "work*", "--for", "1h", "--stream", "--max-size", "1M", "-o", "short.ect"];
+        let said = done(&place, &limited);
+        assert!(said.contains("session ended after") && said.contains("--max-size"), "{said}");
+        assert!(std::fs::metadata(place.file("short.ect")).unwrap().len() >= MOST);
+        assert!(TraceView::open(&place.file("short.ect")).calls("work_one") > 0);
         let (status, printed) = standing.end();
         assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
     }

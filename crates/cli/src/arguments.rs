@@ -450,6 +450,10 @@ pub struct TraceArguments {
     /// End the session early when the process writes more events than this per second
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     pub max_rate: Option<u64>,
+    /// End the session early when the file has this size, such as 1G; what the threads have written
+    /// until then is added
+    #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
+    pub max_size: Option<u64>,
     /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -15,7 +15,7 @@ use everycall_live::{Control, SessionFacts, SessionStream, StreamError};
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_recorder::Summary;
 use everycall_sched::Children;
-use everycall_units::Count;
+use everycall_units::{Count, Size};
 
 use crate::arguments::{ThreadChoice, TraceArguments};
 use crate::control::{Program, add, all_match, notes, print_matched};
@@ -112,7 +112,7 @@ fn copy(
     signals: Signals,
 ) -> Result<(Summary, Moment), Failure> {
     let program = session.program;
-    wait(session, run, &signals, &mut || Ok(PAUSE))?;
+    wait(session, run, &signals, &mut || Ok(Pass { pause: PAUSE, bytes: 0 }))?;
     signals.end();
     let last = u64::try_from(run.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut snapshot =
@@ -146,7 +146,7 @@ fn stream(
             told = Instant::now();
             tell(stream.progress());
         }
-        Ok(pause)
+        Ok(Pass { pause, bytes: stream.progress().bytes })
     });
     progress::clear(tell.is_none());
     waited?;
@@ -273,12 +273,20 @@ fn chosen(patterns: &[String], tables: &mut [FunctionTable], quiet: bool) -> Res
     set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))
 }
 
+/// A look at what the session's threads have written.
+struct Pass {
+    /// Time until the next one.
+    pause: Duration,
+    /// Size of the file, if it is written while the session lasts.
+    bytes: u64,
+}
+
 /// Waits until the session's time is over, or a limit is reached.
 fn wait(
     session: &mut Session<'_>,
     run: &Run<'_>,
     signals: &Signals,
-    each: &mut dyn FnMut() -> Result<Duration, Failure>,
+    each: &mut dyn FnMut() -> Result<Pass, Failure>,
 ) -> Result<(), Failure> {
     let program = session.program;
     let Run { arguments, patterns, begin, .. } = *run;
@@ -287,7 +295,7 @@ fn wait(
     let (mut counted, mut counted_at) = (first, begin);
     while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
         run.chosen.look();
-        let pause = each()?;
+        let Pass { pause, bytes } = each()?;
         if signals.wait(rest.min(pause)) {
             say!("everycall: session ended after {:.1} s: interrupted", begin.elapsed().as_secs_f64());
             break;
@@ -306,6 +314,14 @@ fn wait(
                 "everycall: session ended after {:.1} s: {} events are more than --max-events",
                 begin.elapsed().as_secs_f64(),
                 Count(events - first)
+            );
+            break;
+        }
+        if arguments.max_size.is_some_and(|most| bytes >= most) {
+            say!(
+                "everycall: session ended after {:.1} s: the file has {}, and --max-size is reached",
+                begin.elapsed().as_secs_f64(),
+                Size(bytes)
             );
             break;
         }
