@@ -226,6 +226,19 @@ fn without_calls(functions: &Functions) -> Functions {
     functions
 }
 
+/// Names and numbers of calls in the boxes of a graph, whose lines `separator` separates.
+fn boxes(graph: &str, separator: &str) -> Vec<(String, u64)> {
+    let labels = graph.lines().filter(|line| line.contains(&format!("{separator}total ")));
+    let boxes = labels.map(|line| {
+        let label = line.split('"').nth(1).unwrap_or_else(|| panic!("{line}"));
+        let parts: Vec<&str> = label.split(separator).collect();
+        let [name, _, _, calls] = parts[..] else { panic!("{line}") };
+        let calls = calls.split(' ').next().expect("a number").replace(',', "");
+        (name.to_owned(), calls.parse().unwrap_or_else(|_| panic!("{line}")))
+    });
+    boxes.collect()
+}
+
 #[test]
 fn each_format_has_the_times_of_report() {
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
@@ -246,6 +259,16 @@ fn each_format_has_the_times_of_report() {
                 assert_eq!(own.get(&name).copied().unwrap_or(0), numbers.own_ns, "{name} {options:?}");
                 assert_eq!(total.get(&name).copied().unwrap_or(0), numbers.total_ns, "{name} {options:?}");
             }
+            // Functions with half a percent of all time.
+            let all: u64 = expected.values().map(|numbers| numbers.own_ns).sum();
+            let large = expected.iter().filter(|(_, numbers)| numbers.total_ns >= all / 200);
+            let large: BTreeMap<String, u64> =
+                large.map(|(name, numbers)| (name.clone(), numbers.calls.expect("calls"))).collect();
+            let dot = String::from_utf8(export(&place, "dot", options, &file)).expect("UTF-8");
+            assert_eq!(boxes(&dot, "\\n").into_iter().collect::<BTreeMap<_, _>>(), large, "{dot}");
+            assert!(dot.contains(" -> "), "{dot}");
+            let mermaid = String::from_utf8(export(&place, "mermaid", options, &file)).expect("UTF-8");
+            assert_eq!(boxes(&mermaid, "<br/>").len(), large.len(), "{mermaid}");
         }
     }
 }

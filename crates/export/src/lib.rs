@@ -3,7 +3,7 @@
 //! ```text
 //! Source (threads, events) -> filter -> replay, csv, speedscope     a tree of calls, JSON lines, CSV
 //!                              |-> paths -> folded, pprof           sums of call paths
-//!                              |-> callgrind                        sums of functions and pairs
+//!                              |-> pairs -> callgrind, dot, mermaid sums of functions and pairs
 //! Names  (functions, sources)  `-> draw -> chrome, vizviewer         Chrome JSON
 //!        `------- driver ------'    `---> perfetto                  protobuf
 //! ```
@@ -31,6 +31,7 @@ mod json;
 mod labels;
 mod names;
 mod off_cpu;
+mod pairs;
 mod parse;
 mod paths;
 mod portions;

@@ -162,6 +162,8 @@ fn outputs() -> Vec<(&'static str, Writer)> {
                 replay_json(&program, &book, &Filter::default(), out).map(drop)
             }),
         ),
+        ("everything.dot", exported(Format::Dot)),
+        ("everything.mmd", exported(Format::Mermaid)),
         ("jumps.folded", of_jumps(Format::Folded)),
         ("jumps.callgrind", of_jumps(Format::Callgrind)),
         ("jumps.chrome.json", of_jumps(Format::Chrome)),

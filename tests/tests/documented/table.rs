@@ -187,9 +187,9 @@ pub const TABLE: &[(&str, Run)] = &[
     ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
     ("info --format json", So("everycall info --format json app.ect")),
     (
-        "export -f vizviewer|perfetto|chrome|speedscope|folded|pprof|callgrind|csv",
+        "export -f vizviewer|perfetto|chrome|speedscope|folded|pprof|callgrind|dot|mermaid|csv",
         So(
-            "for f in vizviewer perfetto chrome speedscope folded pprof callgrind csv; do everycall export -f $f -o out app.ect || exit 1; done",
+            "for f in vizviewer perfetto chrome speedscope folded pprof callgrind dot mermaid csv; do everycall export -f $f -o out app.ect || exit 1; done",
         ),
     ),
     (

@@ -8,6 +8,7 @@ mod callgrind;
 mod chrome;
 mod csv;
 mod folded;
+mod graph;
 mod perfetto;
 mod pprof;
 mod protobuf;
@@ -43,6 +44,10 @@ pub enum Format {
     Pprof,
     /// callgrind's profile format.
     Callgrind,
+    /// A call graph for Graphviz.
+    Dot,
+    /// A call graph for Mermaid.
+    Mermaid,
 }
 
 /// Facts about a format.
@@ -68,7 +73,7 @@ pub struct FormatFacts {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 8] = [
+    pub const ALL: [Format; 10] = [
         Format::Vizviewer,
         Format::Chrome,
         Format::Perfetto,
@@ -77,6 +82,8 @@ impl Format {
         Format::Folded,
         Format::Pprof,
         Format::Callgrind,
+        Format::Dot,
+        Format::Mermaid,
     ];
 
     /// The facts about it.
@@ -155,6 +162,24 @@ impl Format {
                 repeats_inlined_calls: false,
                 marks_losses: false,
             },
+            Format::Dot => FormatFacts {
+                name: "dot",
+                description: "call graph of the functions with the most time, for Graphviz",
+                ending: "dot",
+                viewer: "draw it with `dot -Tsvg -O {}`",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: false,
+            },
+            Format::Mermaid => FormatFacts {
+                name: "mermaid",
+                description: "the same for Mermaid, which GitHub and GitLab draw",
+                ending: "mmd",
+                viewer: "paste it into a Markdown file as a block of `mermaid`",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: false,
+            },
         }
     }
 }
@@ -177,6 +202,10 @@ pub(crate) fn write(
         Format::Folded => driver::run(source, names, filter, &mut folded::Folded::new(out)),
         Format::Pprof => driver::run(source, names, filter, &mut pprof::Pprof::new(out)),
         Format::Callgrind => driver::run(source, names, filter, &mut callgrind::Callgrind::new(out)),
+        Format::Dot => driver::run(source, names, filter, &mut graph::Graph::new(out, graph::Language::Dot)),
+        Format::Mermaid => {
+            driver::run(source, names, filter, &mut graph::Graph::new(out, graph::Language::Mermaid))
+        }
     }?;
     if summary.deep_calls > 0 {
         notify(Note::DeepCalls { calls: summary.deep_calls });
