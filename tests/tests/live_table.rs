@@ -106,7 +106,12 @@ impl Terminal {
     }
 
     fn resize(&self, columns: u16, lines: u16) {
-        self.emulator.lock().expect("the emulator").screen_mut().set_size(lines, columns);
+        {
+            let mut emulator = self.emulator.lock().expect("the emulator");
+            emulator.screen_mut().set_size(lines, columns);
+            // What is seen from now on was drawn since: in the old size, other rows are last.
+            emulator.process(b"\x1b[2J");
+        }
         tcsetwinsize(&self.keys, size(columns, lines)).expect("a size");
     }
 

@@ -20,11 +20,21 @@ pub(super) struct Exits<'a> {
     out: &'a mut dyn Write,
     frames: Frames,
     in_app: bool,
+    /// An alignment that may belong to the sled behind it: threads run its NOPs, after the epilogue
+    /// has restored the registers.
+    alignment: Option<Vec<u8>>,
 }
 
 impl<'a> Exits<'a> {
     pub(super) fn new(out: &'a mut dyn Write) -> Exits<'a> {
-        Exits { out, frames: Frames::default(), in_app: false }
+        Exits { out, frames: Frames::default(), in_app: false, alignment: None }
+    }
+
+    /// Writes the alignment before a line that isn't a sled's label.
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(line) = self.alignment.take() else { return Ok(()) };
+        self.out.write_all(self.frames.before(&line, true))?;
+        self.out.write_all(&line)
     }
 }
 
@@ -35,20 +45,27 @@ impl Lines for Exits<'_> {
             b"#NO_APP" => self.in_app = false,
             text if !self.in_app && is_exit(text) => {
                 self.out.write_all(self.frames.at_exit().as_bytes())?;
+                self.out.write_all(&self.alignment.take().unwrap_or_default())?;
                 return self.out.write_all(line);
             }
             _ => {}
+        }
+        self.flush()?;
+        if !self.in_app && line.trim_ascii_start().starts_with(b".p2align") {
+            self.alignment = Some(line.to_vec());
+            return Ok(());
         }
         self.out.write_all(self.frames.before(line, !self.in_app))?;
         self.out.write_all(line)
     }
 
     fn pass(&mut self, part: &[u8]) -> io::Result<()> {
+        self.flush()?;
         self.out.write_all(part)
     }
 
-    fn finish(self) -> io::Result<()> {
-        Ok(())
+    fn finish(mut self) -> io::Result<()> {
+        self.flush()
     }
 }
 
@@ -87,6 +104,24 @@ mod tests {
                 format!("\t.cfi_offset 6, -16\n.cfi_remember_state;.cfi_restore 6;{call}\tjmp\tf\n")
             );
         }
+    }
+
+    #[test]
+    fn registers_are_restored_in_front_of_a_sleds_alignment() {
+        let head = "\t.cfi_startproc\n\t.p2align\t4\n\t.cfi_offset %rbp, -16\n\tpopq\t%rbp\n";
+        let out = passed(&format!(
+            "{head}\t.p2align\t1, 0x90\n.Lxray_sled_1:\n\tretq\n.Lfunc_end0:\n\t.p2align\t4\n"
+        ));
+        assert_eq!(
+            out,
+            format!(
+                "{head}.cfi_remember_state;.cfi_restore 6;\t.p2align\t1, 0x90\n.Lxray_sled_1:\n\tretq\n\
+                 .cfi_restore_state;.Lfunc_end0:\n\t.p2align\t4\n"
+            )
+        );
+        // Another label: an event's sled has no epilogue before it.
+        let text = format!("{head}\t.p2align\t1, 0x90\n.Lxray_event_sled_0:\n\tnop\n");
+        assert_eq!(passed(&text), text);
     }
 
     #[test]

@@ -17,8 +17,9 @@ use everycall_patch::{Refusal, SITE_SIZE, Site};
 /// Where hooks begin.
 const HOOK_ALIGN: u64 = 64;
 
+const CALL: u8 = 0xe8;
 /// `call`, and what is there while the call's target changes.
-const OPCODES: [u8; 2] = [0xe8, 0xa9];
+const OPCODES: [u8; 2] = [CALL, 0xa9];
 
 /// Such calls of a module. Their numbers are code offsets.
 pub(crate) struct PlainExits<'a> {
@@ -56,7 +57,8 @@ impl<'a> PlainExits<'a> {
         self.numbers_in(triggers.ranges(|_| true))
     }
 
-    /// All that lead to the other hook, wherever they are.
+    /// All that lead to the other hook or are on the way from it, wherever they are. A switcher asks
+    /// anew before each step: a call that has its own target back still needs the last one.
     pub(crate) fn all_changed(&self) -> impl Iterator<Item = u32> + Clone {
         let start = self.module.start.load(Relaxed);
         let first = (start as u32).wrapping_sub(self.module.bias_entry.load(Relaxed));
@@ -65,7 +67,8 @@ impl<'a> PlainExits<'a> {
             Some((code(text.start)?, code(text.end)?))
         });
         let hook = self.hook();
-        self.numbers_in(texts).filter(move |code| self.target(self.address(*code)) == hook)
+        let is_changed = move |address| Self::byte(address) != CALL || self.target(address) == hook;
+        self.numbers_in(texts).filter(move |code| is_changed(self.address(*code)))
     }
 
     fn numbers_in(
