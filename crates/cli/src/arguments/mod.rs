@@ -1,0 +1,184 @@
+//! The command line.
+
+mod common;
+mod follow;
+mod numbers;
+mod output;
+mod processes;
+mod record;
+mod selection;
+mod setup;
+mod triggers;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+pub use common::{Clock, FilterArguments, SymbolArguments, TextFormat, moment};
+pub use follow::{FollowArguments, LevelRule};
+pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
+pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
+pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
+pub use record::RecordArguments;
+pub use selection::{
+    FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
+};
+pub use setup::{CompletionsArguments, ManArguments, SetupTracefsArguments};
+pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments, TriggerArguments};
+
+/// What the command is for, in one line.
+pub const SUMMARY: &str = "Records every function call of a program, and shows what happened";
+
+/// What `--help` opens with.
+pub const EXAMPLES: &str = "\
+Records every function call of a program, and shows what happened.
+
+  everycall cc -- g++ -O2 -g app.cpp -o app           builds it for tracing
+  everycall record -o app.ect -- ./app args           runs it and writes a trace
+  everycall replay app.ect                            the calls as a tree
+  everycall export -f vizviewer -o app.json app.ect   for vizviewer";
+
+/// Records every function call of a program, and shows what happened.
+#[derive(Debug, Parser)]
+#[command(name = "everycall", version, about = EXAMPLES, arg_required_else_help = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a compiler so that what it builds can be traced
+    ///
+    /// The same as everycall-gcc, everycall-g++, everycall-clang and everycall-clang++, if this
+    /// program is linked under these names. `everycall cc --help` shows its options.
+    #[command(disable_help_flag = true)]
+    Cc {
+        /// [--mode MODE] -- COMPILER ARGUMENTS...
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run a program and write its trace
+    ///
+    /// The program's input, output and environment are unchanged. This command ends with its exit
+    /// status or signal.
+    #[command(override_usage = "everycall record [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
+    Record(RecordArguments),
+    /// Find the functions of triggers, for programs that run without `record`
+    ///
+    /// Writes a trigger file; set EVERYCALL_TRIGGERS to its path in the program's environment. Each
+    /// kept call becomes a trace file in the program's starting folder, or in
+    /// EVERYCALL_SNAPSHOT_FOLDER. The trigger file is valid only for these builds of the program
+    /// and its libraries.
+    Resolve(ResolveArguments),
+    /// Write the trace of a running program, without stopping it
+    ///
+    /// The program does not need to be started with `record`. It gets no signal and never waits:
+    /// the newest events of its threads are protected from being overwritten while they are copied
+    /// into the file.
+    Snapshot(SnapshotArguments),
+    /// Record more functions of a running program, or all of them
+    ///
+    /// The program is not stopped. Without a pattern, all functions are recorded again.
+    Enable(SelectArguments),
+    /// Stop recording functions of a running program, or all of them
+    ///
+    /// Functions that are switched off cost nothing in modes nops and xray. Without a pattern, no
+    /// function is recorded any more.
+    Disable(SelectArguments),
+    /// List the functions that can be recorded and, for a running program, which of them are on
+    Functions(FunctionsArguments),
+    /// Record some functions of a running program for a while, and write their trace
+    ///
+    /// Other recordings of the program are not affected. When this command ends, for any reason, the
+    /// functions that only it recorded are switched off again.
+    Trace(TraceArguments),
+    /// Print calls of a running program as an indented tree while they happen
+    ///
+    /// `everycall follow PID PATTERN...` follows a running program, `everycall follow PATTERN... -- PROGRAM` starts one. The
+    /// functions are recorded as with `everycall trace`: when this command ends, for any reason, those that only it recorded are
+    /// switched off again. docs/follow.md describes the output.
+    #[command(
+        override_usage = "everycall follow [OPTIONS] PID PATTERN...\n       everycall follow [OPTIONS] PATTERN... -- PROGRAM [ARGUMENTS]..."
+    )]
+    Follow(FollowArguments),
+    /// Keep calls of a running program that meet a condition, such as 'handle_request > 20ms'
+    ///
+    /// Like `everycall record --trigger`, for a program that is running, with or without `record`.
+    /// When this command ends, for any reason, the program runs as before.
+    Trigger(LiveTriggerArguments),
+    /// List which processes record functions of a running program with `everycall trace`
+    Sessions(SessionsArguments),
+    /// List running traced programs, and crash files of programs that have died
+    Ps(PsArguments),
+    /// Extract the trace from a core dump
+    ///
+    /// The program does not need to have been started with `record`. Reads plain cores, cores
+    /// compressed by systemd-coredump (zstd, lz4), and files that `everycall snapshot` writes in
+    /// gdb (see gdb-script).
+    Core(CoreArguments),
+    /// Print a command for gdb that takes a snapshot of a live process or a core
+    ///
+    /// Save it as a file and load it in gdb with `source`; then run in gdb: everycall snapshot FILE
+    GdbScript,
+    /// Count the calls of each function, and record none
+    ///
+    /// Counts are exact, per function and thread, and cost about a tenth of recording. `everycall count -- ./app` prints them at the
+    /// program's end; `everycall count PID` reads them while a program runs that was started with EVERYCALL_COUNT=calls or by `count`.
+    /// docs/count.md says more.
+    Count(Box<CountArguments>),
+    /// Show what a trace contains, and what is missing in it
+    Info(InfoArguments),
+    /// Find the functions to leave out of a build so that tracing costs no more than a budget
+    ///
+    /// Says from a trace what these functions cost and what is lost without them. The list is for everycall cc --not @LIST,
+    /// record --not @LIST and resolve --not @LIST.
+    Cull(CullArguments),
+    /// Print the calls as an indented tree, with durations
+    Replay(ReplayArguments),
+    /// Print calls, times and percentiles of all functions, as a table
+    ///
+    /// Also by thread, process, module, source file, label and call path; the callers and callees of a
+    /// function, the tree of all paths, the slowest calls, and what changed between runs. docs/report.md
+    /// says how each number is computed.
+    Report(Box<ReportArguments>),
+    /// Add up what several runs did, in one file for `report`
+    ///
+    /// The file holds calls, times and percentiles of each function and run, not the calls themselves.
+    Merge(MergeArguments),
+    /// Write a trace for a viewer
+    Export(ExportArguments),
+    /// As root, let a user record thread states with all details (`record --states`)
+    ///
+    /// The user gets an instance of tracefs, with the files that `record` needs, until the machine
+    /// is restarted. Its events name all threads of the machine. docs/states.md has more.
+    SetupTracefs(SetupTracefsArguments),
+    /// Print a manual page, or install all of them
+    ///
+    /// `everycall man --install ~/.local/share/man` writes the pages of all verbs; then `man
+    /// everycall` and `man everycall-record` show them.
+    Man(ManArguments),
+    /// Print a script that completes verbs and options in a shell
+    ///
+    /// bash: everycall completions bash > ~/.local/share/bash-completion/completions/everycall
+    Completions(CompletionsArguments),
+    /// Write pkg-config files and a CMake package for builds without a prefix
+    Integrate {
+        /// Folder to write to; created if it does not exist
+        folder: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,240 @@
+//! Tables: `count`, `report`, `merge`, `cull`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use everycall_analysis::{Grouping, Order};
+use everycall_units::parse_time;
+
+use super::common::{Clock, FilterArguments, SymbolArguments};
+use super::selection::OnlyArguments;
+
+/// `cull`.
+#[derive(Debug, Args)]
+pub struct CullArguments {
+    /// What tracing may cost: a share of the program's own time, such as 3%
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", allow_hyphen_values = true)]
+    pub budget: u32,
+    /// What an event (entry or exit) costs, such as 10ns [default: what a trace of record --budget says, else 10ns]
+    #[arg(long, value_name = "TIME", value_parser = event_cost)]
+    pub event_cost: Option<u64>,
+    /// Write the list of functions to this file
+    #[arg(short, long, value_name = "LIST")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace file
+    pub trace: PathBuf,
+}
+
+/// `count`.
+#[derive(Debug, Args)]
+pub struct CountArguments {
+    /// Keep the counts in this file, for `report`, `merge` and `cull`
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Output format: a table for people, or all numbers for programs
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+    /// What to group calls by: function, thread, process, module or file (source file)
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
+    pub by: Grouping,
+    /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// Show the calls again and again at this interval, such as 1s, until ctrl-C or the program's end
+    ///
+    /// On a terminal as a live table: / filters as you type, s sorts by the next column, q ends. Otherwise as lines, with the calls
+    /// since the last table.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub every: Option<u64>,
+    #[command(flatten)]
+    pub functions: OnlyArguments,
+    /// Load the runtime into an untraced program, for traced plugins that it loads
+    #[arg(long)]
+    pub preload: bool,
+    /// The program has no traced functions itself, but starts a traced program
+    #[arg(long)]
+    pub launcher: bool,
+    /// Count only in the program itself, not in its child processes
+    #[arg(long)]
+    pub no_follow: bool,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Process that counts, as `everycall ps` lists it
+    #[arg(value_name = "PID", value_parser = counted_pid, conflicts_with = "command", required_unless_present = "command")]
+    pub pid: Option<u32>,
+    /// The program and its arguments, behind --
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// `report`.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// Output format: a table for people, or all numbers for programs
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+    /// What to group calls by: function, thread, process, module, file (source file), label:NAME, or path (of calls)
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
+    pub by: Grouping,
+    /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws
+    #[arg(long, value_name = "COLUMN", default_value = "own", value_parser = order)]
+    pub sort: Order,
+    /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// Count the time of tail calls: a call lasts until the function that it jumps to has ended
+    ///
+    /// As --trigger does, in the table and in comparisons. If that function isn't traced, the time is
+    /// an upper limit. Without this option, such a call ends at its jump, as in `replay`.
+    #[arg(long)]
+    pub tails: bool,
+    /// In which time --slowest shows when calls began
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
+    /// Width of the table in characters [default: the terminal's width]
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+    #[command(flatten)]
+    pub view: ReportViewArguments,
+    #[command(flatten)]
+    pub diff: DiffArguments,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace files, and files that `everycall merge` wrote; their calls are added up
+    #[arg(required_unless_present = "diff", value_name = "FILE")]
+    pub traces: Vec<PathBuf>,
+}
+
+/// What `report` shows instead of the table.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "One function, or another view")]
+#[group(multiple = false)]
+pub struct ReportViewArguments {
+    /// Who called this function: calls and time by caller
+    #[arg(long, value_name = "FUNCTION")]
+    pub callers: Option<String>,
+    /// What this function called: calls and time by callee
+    #[arg(long, value_name = "FUNCTION")]
+    pub callees: Option<String>,
+    /// All call paths as a tree, with calls and times
+    #[arg(long)]
+    pub tree: bool,
+    /// The slowest calls of this function, with their places in the trace
+    #[arg(long, value_name = "FUNCTION")]
+    pub slowest: Option<String>,
+    /// Functions that could have been recorded, and were not called
+    #[arg(long)]
+    pub never: bool,
+    /// What the slow calls of this function did that its median calls did not
+    #[arg(long, value_name = "FUNCTION")]
+    pub explain: Option<String>,
+}
+
+/// `report --diff`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Comparing runs")]
+pub struct DiffArguments {
+    /// Compare these runs, the old ones, with those of --against
+    ///
+    /// With several runs on each side, changes larger than the noise between runs are marked *.
+    /// `--diff old.ect new.ect` compares two files. A run can be part of a file: a range of time, `app.ect@1s..2s`,
+    /// or the calls with a label, `app.ect@request=7`.
+    #[arg(long, value_name = "OLD", num_args = 1.., conflicts_with_all = ["callers", "callees", "tree", "slowest", "never", "explain", "traces"])]
+    pub diff: Vec<PathBuf>,
+    /// The new runs
+    #[arg(long, value_name = "NEW", num_args = 1.., requires = "diff")]
+    pub against: Vec<PathBuf>,
+    /// End with exit code 3 if this holds, such as 'p99(handle) > +10%'; repeatable
+    ///
+    /// calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws of a function; a change in percent or by
+    /// an amount ('+10%', '+2ms', '-5%'), or without + and - the new number ('p99(handle) > 20ms', which needs no --diff).
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<String>,
+}
+
+/// `merge`.
+#[derive(Debug, Args)]
+pub struct MergeArguments {
+    /// File to write, for `report`
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Add up all runs, instead of storing each one for `report --diff`
+    #[arg(long)]
+    pub sum: bool,
+    /// Count the time of tail calls, as `report --tails` does
+    #[arg(long)]
+    pub tails: bool,
+    /// Print no report at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace files, and files that `everycall merge` wrote
+    #[arg(required = true, value_name = "FILE")]
+    pub traces: Vec<PathBuf>,
+}
+
+/// How `report` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people.
+    Text,
+    /// One line for each row, with a line of names above.
+    Csv,
+    /// One object.
+    Json,
+}
+
+/// The process whose counts are read.
+fn counted_pid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        format!("it is not a process id; a program stands behind --, as in: everycall count -- {text}")
+    })
+}
+
+/// What tracing may cost, in millionths.
+fn share(text: &str) -> Result<u32, String> {
+    everycall_format::budget::parse(text.as_bytes()).ok_or_else(|| {
+        format!("write {}, as in: everycall cull --budget 3% app.ect", everycall_format::budget::ALLOWED)
+    })
+}
+
+/// What an event costs.
+fn event_cost(text: &str) -> Result<u64, String> {
+    match parse_time(text) {
+        Ok(time @ 1..=1_000_000) => Ok(time),
+        Ok(_) => Err("write a time of 1ns to 1ms, such as 10ns".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn grouping(text: &str) -> Result<Grouping, String> {
+    Ok(match text {
+        "function" => Grouping::Function,
+        "thread" => Grouping::Thread,
+        "process" => Grouping::Process,
+        "module" => Grouping::Module,
+        "file" => Grouping::File,
+        "path" => Grouping::Path,
+        _ => match text.strip_prefix("label:").filter(|name| !name.is_empty()) {
+            Some(name) => Grouping::Label(name.to_owned()),
+            None => {
+                return Err("write function, thread, process, module, file, label:NAME or path".to_owned());
+            }
+        },
+    })
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    Order::parse(text).ok_or_else(|| {
+        let names: Vec<_> = Order::NAMED.iter().map(|(name, _)| *name).collect();
+        format!("write one of: {}", names.join(", "))
+    })
+}

@@ -1,0 +1,58 @@
+//! Processes and what is left of them: `snapshot`, `ps`, `core`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use everycall_units::parse_time;
+
+use super::common::{TextFormat, process_id};
+
+/// `snapshot`.
+#[derive(Debug, Args)]
+pub struct SnapshotArguments {
+    /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write only the newest events, covering at least this time, such as 200ms [default: all that
+    /// the rings hold]
+    ///
+    /// Segments of 4 to 64 KiB are written whole, so the trace may reach back further.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub last: Option<u64>,
+    /// Print no report at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Process ids, as `everycall ps` lists them
+    #[arg(required = true, value_name = "PID", value_parser = process_id)]
+    pub pids: Vec<u32>,
+}
+
+/// `ps`.
+#[derive(Debug, Args)]
+pub struct PsArguments {
+    /// Folders with crash files, in addition to EVERYCALL_CRASH and the folders of running programs
+    #[arg(value_name = "FOLDER")]
+    pub folders: Vec<PathBuf>,
+    /// Output format: text for people, JSON for programs
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// `core`.
+#[derive(Debug, Args)]
+pub struct CoreArguments {
+    /// Trace file to write [default: the core's name and .ect, in the current folder]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The program's file, if it is no longer at the path that it ran from
+    #[arg(long, value_name = "FILE")]
+    pub exe: Option<PathBuf>,
+    /// Process whose calls to extract, if the core contains the memory of several processes
+    #[arg(long, value_name = "PID", value_parser = process_id)]
+    pub pid: Option<u32>,
+    /// Print no report at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Core dump
+    pub core: PathBuf,
+}

@@ -1,0 +1,188 @@
+//! `record`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use everycall_format::dropped;
+use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
+use everycall_units::parse_time;
+
+use super::common::large_size;
+use super::selection::OnlyArguments;
+use super::triggers::TriggerArguments;
+
+/// `record`.
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    /// Trace file to write [default: PROGRAM.ect in the current folder]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Memory for each thread's newest events: a power of two from 64K to 1G; an event takes 8
+    /// bytes [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = ring_size)]
+    pub ring_size: Option<u64>,
+    /// Write all events to the file while the program runs, instead of the newest ones at its end
+    ///
+    /// If the disk is too slow, events are lost; the file says where and how many.
+    #[arg(long)]
+    pub stream: bool,
+    /// If the disk is too slow, make the program wait, so that no event is lost
+    #[arg(long, requires = "stream")]
+    pub stall: bool,
+    /// Memory for events that wait to be written, in addition to each thread's ring, such as 64M
+    /// [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
+    pub stream_memory: Option<u64>,
+    /// Start a new file after this many bytes: app.0001.ect, app.0002.ect, ... [default with --keep-files: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
+    pub file_size: Option<u64>,
+    /// Start a new file after this time, such as 10s
+    #[arg(long, value_name = "TIME", value_parser = file_age, requires = "stream")]
+    pub file_age: Option<u64>,
+    /// Keep only this many newest files, including those of earlier runs with this name
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
+    pub keep_files: Option<u32>,
+    #[command(flatten)]
+    pub functions: OnlyArguments,
+    #[command(flatten)]
+    pub triggers: TriggerArguments,
+    /// Drop calls that are shorter than this and contain no recorded call, such as 500ns; up to
+    /// 100ms
+    ///
+    /// The rings then cover a longer time. Dropped calls are counted for each function; `everycall
+    /// info` shows the counts.
+    #[arg(long, value_name = "TIME", value_parser = min_duration)]
+    pub min_duration: Option<u64>,
+    /// Keep the cost of tracing below this share of the program's CPU time, such as 3%
+    ///
+    /// The runtime measures what an event costs and switches off the functions that are called most, while the program
+    /// runs, until the rest fits, and on again when the load falls. `everycall info` and the timeline show what was off,
+    /// and when.
+    #[arg(long, value_name = "SHARE", value_parser = budget, allow_hyphen_values = true)]
+    pub budget: Option<String>,
+    /// Record when the kernel ran each thread, when it was preempted and when it waited
+    ///
+    /// As root, with who woke it. Others need no privileges where `sysctl
+    /// kernel.perf_event_paranoid` is at most 2. Costs nothing while no thread is switched.
+    /// `everycall info` says what was recorded, and why if nothing was.
+    #[arg(long, value_enum, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "best")]
+    pub states: Option<StateSource>,
+    /// Record counters of each process: memory, page faults, context switches, CPU time
+    ///
+    /// They are read every 10 ms, or as often as INTERVAL says, by the recorder and not by the
+    /// program, and need no privileges. Viewers draw a curve for each.
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "10ms",
+        value_parser = counters)]
+    pub counters: Option<u64>,
+    /// Record calls that wait, and what they wait for
+    ///
+    /// Locks that another thread holds, with its id; condition variables, semaphores, joins; reads,
+    /// writes, polls, accepts, connects, sleeps, with their descriptors. They appear as calls of
+    /// the C library's functions. A library is loaded into the program for it (LD_PRELOAD), so the
+    /// program must not be linked statically.
+    #[arg(long)]
+    pub waits: bool,
+    /// Calls are counted and not recorded: `count` asks for it.
+    #[arg(skip)]
+    pub only_counts: bool,
+    /// Load the runtime into an untraced program, for traced plugins that it loads
+    #[arg(long)]
+    pub preload: bool,
+    /// The program has no traced functions itself, but starts a traced program
+    #[arg(long)]
+    pub launcher: bool,
+    /// Record only the program itself; its child processes are listed, but not traced
+    #[arg(long)]
+    pub no_follow: bool,
+    /// Wait for all recorded processes, not only for the program
+    #[arg(long, conflicts_with = "no_follow")]
+    pub wait: bool,
+    /// Print no report at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// Where thread states come from.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum StateSource {
+    /// The one that tells most
+    Best,
+    /// An own instance of tracefs: also who woke a thread, and when; for root
+    Tracefs,
+    /// perf_event_open
+    Perf,
+}
+
+impl From<StateSource> for everycall_recorder::StatesFrom {
+    fn from(source: StateSource) -> Self {
+        match source {
+            StateSource::Best => Self::Best,
+            StateSource::Tracefs => Self::Tracefs,
+            StateSource::Perf => Self::Perf,
+        }
+    }
+}
+
+/// Nanoseconds: files of less time are as many as the recorder's looks.
+const FILE_AGE_MIN: u64 = 100_000_000;
+
+fn ring_size(text: &str) -> Result<u64, String> {
+    parse_ring_size(text.as_bytes()).ok_or_else(|| format!("write {RING_SIZE_ALLOWED}"))
+}
+
+/// How long a file goes on.
+fn file_age(text: &str) -> Result<u64, String> {
+    let time = parse_time(text).map_err(|error| error.to_string())?;
+    if time < FILE_AGE_MIN {
+        return Err("write a time of 100ms at least, such as 10s or 5m".to_owned());
+    }
+    Ok(time)
+}
+
+/// From which duration on calls are recorded.
+fn min_duration(text: &str) -> Result<u64, String> {
+    dropped::parse(text.as_bytes()).ok_or_else(|| {
+        let too_long = parse_time(text).is_ok();
+        let why = if too_long { "that is longer than 100ms; " } else { "" };
+        format!("{why}write {}, as in: everycall record --min-duration 500ns ./app", dropped::ALLOWED)
+    })
+}
+
+/// The time between two samples of counters.
+fn counters(text: &str) -> Result<u64, String> {
+    const ALLOWED: std::ops::RangeInclusive<u64> = 1_000_000..=60_000_000_000;
+    if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return Err(cpu_counters(Path::new("/sys/bus/event_source/devices")));
+    }
+    let time = parse_time(text).map_err(|error| error.to_string())?;
+    Some(time).filter(|time| ALLOWED.contains(time)).ok_or_else(|| {
+        "counters are read every 1ms at most, and every 60s at least, as in: everycall record --counters=10ms ./app".to_owned()
+    })
+}
+
+/// Why the CPU's counters aren't recorded. `devices` has what the kernel counts with.
+fn cpu_counters(devices: &Path) -> String {
+    let has_one = ["cpu", "cpu_core"].iter().any(|name| devices.join(name).is_dir());
+    let why = if has_one {
+        "this version doesn't record the CPU's own counters, such as cycles; `perf stat` counts them for a whole program"
+    } else {
+        "the CPU's own counters, such as cycles, need a CPU whose counters the kernel can use (/sys/bus/event_source/devices/cpu), \
+        and this machine has none, as most virtual machines"
+    };
+    format!("{why}; `--counters` records memory, page faults, context switches and CPU time")
+}
+
+/// What tracing may cost: the text is the program's to read.
+pub(super) fn budget(text: &str) -> Result<String, String> {
+    match everycall_format::budget::parse(text.as_bytes()) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!(
+            "write {}, as in: everycall record --budget 3% ./app",
+            everycall_format::budget::ALLOWED
+        )),
+    }
+}

@@ -1,0 +1,176 @@
+//! Which functions and threads: `enable`, `disable`, `functions`, `trace`, `sessions`, `--only`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use everycall_units::parse_time;
+
+use super::common::{TextFormat, large_size, process_id};
+
+/// What patterns are, for `--help`.
+pub(super) const PATTERNS: &str = "\
+A PATTERN is a function's name, demangled or mangled, in which * stands for any text and ? for any character; or
+  /REGEX/            matches the demangled or mangled name
+  file:GLOB          declared in this source file
+  module:GLOB        in this program or library
+  addr:0x1234        at this address, as `nm` shows it; also addr:0x1000-0x2000
+  size:<20           number of instructions; also <=, =, >=, >
+  has:loop           contains a loop
+  @FILE              the patterns in this file, one per line, each after
+                     + (record) or - (leave out)
+Combine conditions with ' & ' and negate them with '!': 'net_* & !size:<20'";
+
+/// `enable` and `disable`.
+#[derive(Debug, Args)]
+#[command(after_help = PATTERNS)]
+pub struct SelectArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID", value_parser = process_id)]
+    pub pid: u32,
+    /// Functions [default: all]
+    #[arg(value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// Replace the earlier selection: all other functions are off (`disable`: on)
+    #[arg(long, requires = "patterns")]
+    pub only: bool,
+    /// Stay, and apply the selection to libraries that the process loads later, until it ends or
+    /// Ctrl-C; patterns may match nothing yet
+    #[arg(long, requires = "patterns")]
+    pub later: bool,
+    /// Print no report
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `functions`.
+#[derive(Debug, Args)]
+#[command(after_help = PATTERNS)]
+pub struct FunctionsArguments {
+    /// Process id, or path of a program or library
+    #[arg(value_name = "PID|FILE")]
+    pub of: String,
+    /// Functions [default: all]
+    #[arg(value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// Output format: text for people, JSON for programs
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+#[command(after_help = PATTERNS)]
+pub struct TraceArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID", value_parser = process_id)]
+    pub pid: u32,
+    /// Functions; required unless --within or --crossing is given [default then: all]
+    #[arg(required_unless_present_any = ["within", "crossing"], value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// How long to record, such as 10s
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub time: u64,
+    /// Record only calls of functions that this pattern matches, and all that they call; may be
+    /// given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub within: Vec<String>,
+    /// Record only calls that come from another module or from code that isn't traced
+    #[arg(long)]
+    pub crossing: bool,
+    /// Record only this thread: its number, its name (with * and ?), `new` for threads that
+    /// start during the session, or `children-of:TID` for those that this thread starts during it,
+    /// and theirs; may be given several times
+    #[arg(long = "thread", value_name = "TID|NAME|new|children-of:TID", value_parser = ThreadChoice::parse)]
+    pub threads: Vec<ThreadChoice>,
+    /// Write the file while the session lasts, so that it may contain more than the rings hold
+    #[arg(long)]
+    pub stream: bool,
+    /// End the session early when the process has written about this many events (counted in ring
+    /// segments)
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    pub max_events: Option<u64>,
+    /// End the session early when the process writes more events than this per second
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    pub max_rate: Option<u64>,
+    /// End the session early when the file has this size, such as 1G; what the threads have written
+    /// until then is added
+    #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
+    pub max_size: Option<u64>,
+    /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The session's name, for `everycall sessions` [default: the patterns]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Print no report at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Threads that a session records.
+#[derive(Clone, Debug)]
+pub enum ThreadChoice {
+    /// Of this number.
+    Number(u32),
+    /// Whose names match this glob.
+    Name(String),
+    /// That start during the session.
+    New,
+    /// That this thread starts during the session, or that descend from those.
+    ChildrenOf(u32),
+}
+
+impl ThreadChoice {
+    fn parse(text: &str) -> Result<ThreadChoice, String> {
+        match (text, text.parse()) {
+            ("", _) => Err("is empty; name a thread by its number or name".to_owned()),
+            ("new", _) => Ok(ThreadChoice::New),
+            (text, _) if text.starts_with("children-of:") => {
+                let number = text.split_once(':').and_then(|(_, number)| number.parse().ok());
+                number
+                    .map(ThreadChoice::ChildrenOf)
+                    .ok_or_else(|| "names no thread; write children-of: and a thread's number".to_owned())
+            }
+            (_, Ok(number)) => Ok(ThreadChoice::Number(number)),
+            (name, Err(_)) => Ok(ThreadChoice::Name(name.to_owned())),
+        }
+    }
+}
+
+/// A number above 0, such as 1000000, 1,000,000 or 1M.
+pub(super) fn parse_count(text: &str) -> Result<u64, String> {
+    let plain = text.replace([',', '_'], "");
+    let (digits, unit) = match plain.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => plain.strip_suffix('M').map_or((plain.as_str(), 1), |digits| (digits, 1_000_000)),
+    };
+    let count =
+        digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit)).filter(|count| *count > 0);
+    count.ok_or_else(|| "isn't a count; give a number above 0, such as 500k or 10M".to_owned())
+}
+
+/// `sessions`.
+#[derive(Debug, Args)]
+pub struct SessionsArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID", value_parser = process_id)]
+    pub pid: u32,
+    /// Output format: text for people, JSON for programs
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// Which functions are recorded from the start on.
+#[derive(Clone, Debug, Args)]
+pub struct OnlyArguments {
+    /// Record only functions that this pattern matches, or those of a list (@FILE); may be given
+    /// several times
+    ///
+    /// `everycall enable --help` describes patterns.
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<String>,
+    /// Leave out functions that this pattern matches, or those of a list (@FILE); may be given
+    /// several times
+    #[arg(long = "not", value_name = "PATTERN")]
+    pub not: Vec<String>,
+}
