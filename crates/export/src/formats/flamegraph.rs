@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use everycall_units::Count;
-use inferno::flamegraph::{self, Options};
+use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
@@ -88,8 +88,12 @@ impl<'o, S: Source> Sink<'o, S> for Flamegraph<'o> {
         let mut options = Options::default();
         options.title = title;
         options.subtitle = missing(&export.summary);
-        options.count_name = "ns".to_owned();
+        "ns".clone_into(&mut options.count_name);
         options.hash = true;
+        // What is open first stands at the top: with deep recursion, it would be far below.
+        options.direction = Direction::Inverted;
+        // Names begin with what tells them apart.
+        options.text_truncate_direction = TextTruncateDirection::Right;
         draw(&mut options, &self.stacks, matches!(self.drawn, Drawn::Alone), &mut self.portions.bytes)
     }
 }
