@@ -39,6 +39,7 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall export -f folded -o - app.ect | grep -q ';handle_request'"),
     ),
     ("cargo install inferno", Not("a tool of others")),
+    ("tracy-import-chrome app.json app.tracy", Not("a tool of others")),
     (
         "everycall record --states",
         So("everycall record --states -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '"),
@@ -187,9 +188,9 @@ pub const TABLE: &[(&str, Run)] = &[
     ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
     ("info --format json", So("everycall info --format json app.ect")),
     (
-        "export -f vizviewer|perfetto|chrome|speedscope|folded|pprof|callgrind|dot|mermaid|csv",
+        "export -f vizviewer|perfetto|chrome|speedscope|firefox|flamegraph|folded|pprof|callgrind|dot|mermaid|csv|jsonl|parquet",
         So(
-            "for f in vizviewer perfetto chrome speedscope folded pprof callgrind dot mermaid csv; do everycall export -f $f -o out app.ect || exit 1; done",
+            "for f in vizviewer perfetto chrome speedscope firefox flamegraph folded pprof callgrind dot mermaid csv jsonl parquet; do everycall export -f $f -o out app.ect || exit 1; done",
         ),
     ),
     (
