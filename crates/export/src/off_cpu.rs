@@ -10,6 +10,9 @@ pub(crate) struct OffCpu {
     pub(crate) until_ns: u64,
     /// How long it was blocked and runnable, one after the other.
     pub(crate) times: StateTimes,
+    /// How long it was off the CPU at most, with what is unknown around that time; `None` if it is
+    /// known.
+    pub(crate) at_most_ns: Option<u64>,
     /// The thread that woke it last.
     pub(crate) woken_by: Option<u32>,
 }
@@ -25,6 +28,9 @@ impl OffCpu {
 
 /// Walks through the states of a thread as its events come.
 pub(crate) struct Walk<'s> {
+    states: Option<&'s ThreadStates>,
+    /// The span before those.
+    before: Option<&'s StateSpan>,
     spans: std::slice::Iter<'s, StateSpan>,
     /// The next one.
     next: Option<OffCpu>,
@@ -37,7 +43,9 @@ impl<'s> Walk<'s> {
     pub(crate) fn new(states: Option<&'s ThreadStates>, since: u64, end: u64) -> Walk<'s> {
         let spans = states.map_or(&[][..], ThreadStates::spans);
         let first = spans.partition_point(|span| span.start < since);
-        let mut walk = Walk { spans: spans.get(first..).unwrap_or_default().iter(), next: None, end };
+        let before = first.checked_sub(1).and_then(|before| spans.get(before));
+        let spans = spans.get(first..).unwrap_or_default().iter();
+        let mut walk = Walk { states, before, spans, next: None, end };
         walk.next = walk.joined();
         walk
     }
@@ -50,8 +58,43 @@ impl<'s> Walk<'s> {
         Some(next)
     }
 
-    /// Spans that follow each other without running in between are one.
     fn joined(&mut self) -> Option<OffCpu> {
+        match self.states {
+            Some(states) if states.is_sampled() => self.sampled(states),
+            _ => self.told(),
+        }
+    }
+
+    /// Of what samples tell, the next span in which the thread waited; or one in which it perhaps
+    /// did, if that isn't right before or behind such a one.
+    fn sampled(&mut self, states: &ThreadStates) -> Option<OffCpu> {
+        let is_blocked = |span: Option<&StateSpan>| {
+            span.is_some_and(|span| matches!(span.state, ThreadState::Blocked(_)))
+        };
+        loop {
+            let span = self.spans.next()?;
+            let before = self.before.replace(span);
+            let next = self.spans.as_slice().first();
+            let until_ns = span.end.min(self.end).max(span.start);
+            let off = |from: u64, to: u64| Some(states.times(from, to).off_at_most());
+            let at_most_ns = match span.state {
+                ThreadState::Blocked(_) => {
+                    let unknown = |span: &&StateSpan| span.state == ThreadState::Unknown;
+                    let from = before.filter(unknown).map_or(span.start, |before| before.start);
+                    let to = next.filter(unknown).map_or(span.end, |next| next.end);
+                    off(from, to.min(self.end))
+                }
+                ThreadState::Unknown if !is_blocked(before) && !is_blocked(next) => off(span.start, until_ns),
+                _ => continue,
+            };
+            let mut times = StateTimes::default();
+            times.add(span.state, until_ns - span.start);
+            return Some(OffCpu { at_ns: span.start, until_ns, times, at_most_ns, woken_by: None });
+        }
+    }
+
+    /// Spans that follow each other without running in between are one.
+    fn told(&mut self) -> Option<OffCpu> {
         let first = self.spans.find(|span| span.state != ThreadState::Running)?;
         let within = |span: &StateSpan| span.end.min(self.end).saturating_sub(span.start);
         let (mut until_ns, mut woken_by) = (first.end, first.woken_by);
@@ -67,7 +110,7 @@ impl<'s> Walk<'s> {
             self.spans.next();
         }
         let until_ns = until_ns.min(self.end).max(first.start);
-        Some(OffCpu { at_ns: first.start, until_ns, times, woken_by })
+        Some(OffCpu { at_ns: first.start, until_ns, times, at_most_ns: None, woken_by })
     }
 }
 
@@ -92,7 +135,7 @@ mod tests {
         let mut walk = Walk::new(Some(&states), 0, 100);
         assert_eq!(walk.before(20), None);
         let times = StateTimes { blocked: 30, runnable: 5, ..StateTimes::default() };
-        assert_eq!(walk.before(21), Some(OffCpu { at_ns: 20, until_ns: 55, times, woken_by: Some(7) }));
+        assert_eq!(walk.before(21), Some(OffCpu { at_ns: 20, until_ns: 55, times, at_most_ns: None, woken_by: Some(7) }));
         let all = std::iter::from_fn(|| walk.before(u64::MAX)).map(|off| (off.at_ns, off.until_ns));
         assert_eq!(all.collect::<Vec<_>>(), [(60, 70), (75, 100)]);
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Scheduling events of an instance of tracefs, which has buffers and settings of its own: other
 //! tracers on the machine don't notice it.
 //!
-//! Root makes an instance and removes it at the end; one that a killed recorder left is removed by
-//! the next. Other users need one that root has made for them ([`crate::delegated`]).
+//! Root makes an instance and removes it at the end. If the recorder is killed, its watcher does that, or
+//! the next recorder. Other users need one that root has made for them ([`crate::delegated`]).
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use everycall_format::sched::{SchedEvent, clock, kind, state};
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -17,6 +18,7 @@ use rustix::process::{getpid, getuid};
 use rustix::thread::gettid;
 
 use crate::pages::{self, Entry};
+use crate::watcher::Watcher;
 
 /// Where tracefs is mounted on most machines.
 pub(crate) const MOUNT: &str = "/sys/kernel/tracing";
@@ -26,6 +28,8 @@ const OWN: &str = "everycall.";
 const BUFFER_KB: &str = "1024";
 /// The same, while nobody records.
 const UNUSED_KB: &str = "4";
+/// How long a killed recorder's watcher may take: it needs some milliseconds.
+const TURN_MAX: Duration = Duration::from_millis(200);
 /// A thread, in the flags of clone.
 const CLONE_THREAD: u64 = 0x10000;
 /// Flags of an event: where it happened.
@@ -52,7 +56,8 @@ pub struct Tracefs {
     /// Whether it was made by this process.
     is_own: bool,
     /// Keeps other recorders from it.
-    _lock: File,
+    lock: File,
+    watcher: Option<Watcher>,
     cpus: Vec<(u16, File)>,
     formats: Formats,
     /// Processes of the threads.
@@ -64,25 +69,28 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Begins for what the calling thread starts. `Err` says why it can't.
-    pub fn open() -> Result<Tracefs, String> {
+    /// Begins for what the calling thread starts, with times in ticks if the kernel has them, and if
+    /// not `is_raw`. `Err` says why it can't.
+    pub fn open(is_raw: bool) -> Result<Tracefs, String> {
         let own = getpid().as_raw_nonzero().get().unsigned_abs();
         let given = given(getuid().as_raw());
         let (folder, is_own) = if is_instance(&given) { (given, false) } else { (make(own)?, true) };
-        let result = Tracefs::begin(folder.clone(), is_own, own);
+        let result = Tracefs::begin(folder.clone(), is_own, own, is_raw);
         if result.is_err() && is_own {
             let _ = fs::remove_dir(&folder);
         }
         result.map_err(|error| format!("tracefs, which tells that, can't be used: {error}"))
     }
 
-    fn begin(folder: PathBuf, is_own: bool, own: u32) -> io::Result<Tracefs> {
+    fn begin(folder: PathBuf, is_own: bool, own: u32, is_raw: bool) -> io::Result<Tracefs> {
         let lock = File::open(&folder)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| io::Error::other("another recorder of this user has it"))?;
+        take_turn(&lock)?;
+        // Before its children are recorded.
+        let stays_with = (!is_own).then_some(UNUSED_KB);
+        let watcher = Watcher::start(&folder, &EVENTS, stays_with, &lock).ok();
         let set = |name: &str, value: &str| fs::write(folder.join(name), value);
         set("tracing_on", "0")?;
-        let clock = if set("trace_clock", "x86-tsc").is_ok() {
+        let clock = if !is_raw && set("trace_clock", "x86-tsc").is_ok() {
             clock::TICKS
         } else {
             set("trace_clock", "mono_raw")?;
@@ -108,7 +116,8 @@ impl Tracefs {
         }
         let tasks = HashMap::from([(gettid().as_raw_nonzero().get().unsigned_abs(), own)]);
         set("tracing_on", "1")?;
-        Ok(Tracefs { folder, is_own, _lock: lock, cpus, formats, tasks, own, clock, page: vec![0; PAGE] })
+        let page = vec![0; PAGE];
+        Ok(Tracefs { folder, is_own, lock, watcher, cpus, formats, tasks, own, clock, page })
     }
 
     /// Readable when half a buffer waits.
@@ -190,12 +199,27 @@ impl Drop for Tracefs {
             // It stays, and its memory would.
             let _ = fs::write(self.folder.join("buffer_size_kb"), UNUSED_KB);
         }
+        // It has the lock, too, for some time.
+        self.watcher = None;
+        let _ = flock(&self.lock, FlockOperation::Unlock);
         // An instance whose pipes are open can't be removed.
         self.cpus.clear();
         if self.is_own {
             let _ = fs::remove_dir(&self.folder);
         }
     }
+}
+
+/// Waits for a killed recorder's watcher, but not for another recorder.
+fn take_turn(lock: &File) -> io::Result<()> {
+    let begin = Instant::now();
+    while flock(lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if begin.elapsed() > TURN_MAX {
+            return Err(io::Error::other("another recorder of this user has it"));
+        }
+        std::thread::sleep(TURN_MAX / 20);
+    }
+    Ok(())
 }
 
 /// Makes an instance for this process.
