@@ -65,31 +65,33 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Of what samples tell, the next span in which the thread waited; or one in which it perhaps
-    /// did, if that isn't right before or behind such a one.
+    /// Of what samples tell, the next span in which the thread waited; or what is unknown, apart from
+    /// the times in which such a span began and ended.
     fn sampled(&mut self, states: &ThreadStates) -> Option<OffCpu> {
-        let is_blocked = |span: Option<&StateSpan>| {
-            span.is_some_and(|span| matches!(span.state, ThreadState::Blocked(_)))
+        let waited = |span: Option<&StateSpan>| {
+            let span = span.filter(|span| matches!(span.state, ThreadState::Blocked(_)))?;
+            Some(states.around(span.start, span.end))
         };
         loop {
             let span = self.spans.next()?;
-            let before = self.before.replace(span);
-            let next = self.spans.as_slice().first();
-            let until_ns = span.end.min(self.end).max(span.start);
-            let off = |from: u64, to: u64| Some(states.times(from, to).off_at_most());
-            let at_most_ns = match span.state {
-                ThreadState::Blocked(_) => {
-                    let unknown = |span: &&StateSpan| span.state == ThreadState::Unknown;
-                    let from = before.filter(unknown).map_or(span.start, |before| before.start);
-                    let to = next.filter(unknown).map_or(span.end, |next| next.end);
-                    off(from, to.min(self.end))
+            let (before, next) = (self.before.replace(span), self.spans.as_slice().first());
+            let (mut at_ns, mut until_ns) = (span.start, span.end);
+            let (from, to) = match span.state {
+                ThreadState::Running | ThreadState::Runnable => continue,
+                ThreadState::Blocked(_) => states.around(span.start, span.end),
+                ThreadState::Unknown => {
+                    at_ns = waited(before).map_or(at_ns, |(_, to)| to.max(at_ns));
+                    until_ns = waited(next).map_or(until_ns, |(from, _)| from.min(until_ns));
+                    (at_ns, until_ns)
                 }
-                ThreadState::Unknown if !is_blocked(before) && !is_blocked(next) => off(span.start, until_ns),
-                _ => continue,
             };
-            let mut times = StateTimes::default();
-            times.add(span.state, until_ns - span.start);
-            return Some(OffCpu { at_ns: span.start, until_ns, times, at_most_ns, woken_by: None });
+            until_ns = until_ns.min(self.end);
+            if at_ns < until_ns {
+                let mut times = StateTimes::default();
+                times.add(span.state, until_ns - at_ns);
+                let at_most_ns = Some(states.times(from, to.min(self.end)).off_at_most());
+                return Some(OffCpu { at_ns, until_ns, times, at_most_ns, woken_by: None });
+            }
         }
     }
 

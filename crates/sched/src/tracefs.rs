@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use everycall_format::sched::{SchedEvent, clock, kind, state};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
 use rustix::process::{getpid, getuid};
 use rustix::thread::gettid;
 
@@ -52,13 +52,9 @@ pub(crate) const EVENTS: [&str; 5] = [
 /// An instance that records.
 #[derive(Debug)]
 pub struct Tracefs {
-    folder: PathBuf,
-    /// Whether it was made by this process.
-    is_own: bool,
-    /// Keeps other recorders from it.
-    lock: File,
-    watcher: Option<Watcher>,
+    // An instance whose pipes are open can't be removed, so they are closed first.
     cpus: Vec<(u16, File)>,
+    _instance: Instance,
     formats: Formats,
     /// Processes of the threads.
     tasks: HashMap<u32, u32>,
@@ -72,22 +68,17 @@ impl Tracefs {
     /// Begins for what the calling thread starts, with times in ticks if the kernel has them, and if
     /// not `is_raw`. `Err` says why it can't.
     pub fn open(is_raw: bool) -> Result<Tracefs, String> {
-        let own = getpid().as_raw_nonzero().get().unsigned_abs();
-        let given = given(getuid().as_raw());
-        let (folder, is_own) = if is_instance(&given) { (given, false) } else { (make(own)?, true) };
-        let result = Tracefs::begin(folder.clone(), is_own, own, is_raw);
-        if result.is_err() && is_own {
-            let _ = fs::remove_dir(&folder);
-        }
-        result.map_err(|error| format!("tracefs, which tells that, can't be used: {error}"))
+        let failed = |error: io::Error| format!("tracefs, which tells that, can't be used: {error}");
+        let instance = match given(getuid().as_raw()) {
+            given if is_instance(&given) => Instance::given(given).map_err(failed)?,
+            _ => Instance::make()?,
+        };
+        // Dropped if that fails.
+        Tracefs::begin(instance, is_raw).map_err(failed)
     }
 
-    fn begin(folder: PathBuf, is_own: bool, own: u32, is_raw: bool) -> io::Result<Tracefs> {
-        let lock = File::open(&folder)?;
-        take_turn(&lock)?;
-        // Before its children are recorded.
-        let stays_with = (!is_own).then_some(UNUSED_KB);
-        let watcher = Watcher::start(&folder, &EVENTS, stays_with, &lock).ok();
+    fn begin(instance: Instance, is_raw: bool) -> io::Result<Tracefs> {
+        let folder = &instance.folder;
         let set = |name: &str, value: &str| fs::write(folder.join(name), value);
         set("tracing_on", "0")?;
         let clock = if !is_raw && set("trace_clock", "x86-tsc").is_ok() {
@@ -101,7 +92,7 @@ impl Tracefs {
         // Children of the threads in the list are in it, too.
         set("options/event-fork", "1")?;
         set("set_event_pid", &gettid().as_raw_nonzero().to_string())?;
-        let formats = Formats::read(&folder)?;
+        let formats = Formats::read(folder)?;
         for event in EVENTS {
             set(&format!("events/{event}/enable"), "1")?;
         }
@@ -114,10 +105,11 @@ impl Tracefs {
             let pipe = entry.path().join("trace_pipe_raw");
             cpus.push((number, OpenOptions::new().read(true).custom_flags(nonblocking).open(pipe)?));
         }
+        let own = own_pid();
         let tasks = HashMap::from([(gettid().as_raw_nonzero().get().unsigned_abs(), own)]);
         set("tracing_on", "1")?;
         let page = vec![0; PAGE];
-        Ok(Tracefs { folder, is_own, lock, watcher, cpus, formats, tasks, own, clock, page })
+        Ok(Tracefs { cpus, _instance: instance, formats, tasks, own, clock, page })
     }
 
     /// Readable when half a buffer waits.
@@ -187,7 +179,50 @@ impl Tracefs {
     }
 }
 
-impl Drop for Tracefs {
+/// An instance, which ends with this.
+#[derive(Debug)]
+struct Instance {
+    folder: PathBuf,
+    /// Keeps other recorders from one that stays.
+    lock: Option<File>,
+    watcher: Option<Watcher>,
+}
+
+impl Instance {
+    /// Makes one for this process.
+    fn make() -> Result<Instance, String> {
+        let root = mounted().ok_or_else(|| {
+            format!("tracefs, which tells that, isn't mounted (`sudo mount -t tracefs tracefs {MOUNT}`)")
+        })?;
+        let instances = root.join("instances");
+        let refused = |error: io::Error| {
+            format!(
+                "tracefs, which tells that, is for root, and for whom root gives access (`sudo everycall setup-tracefs --user {}`) ({error})",
+                getuid().as_raw()
+            )
+        };
+        access(&instances, Access::WRITE_OK).map_err(|error| refused(error.into()))?;
+        remove_orphans(&instances);
+        let folder = instances.join(format!("{OWN}{}", own_pid()));
+        // It is there before there is anything to end, and before children of this process are
+        // recorded.
+        let watcher = Watcher::start(&folder, &EVENTS, None).ok();
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(refused(error)),
+            _ => Ok(Instance { folder, lock: None, watcher }),
+        }
+    }
+
+    /// Takes the one that root has given.
+    fn given(folder: PathBuf) -> io::Result<Instance> {
+        let lock = File::open(&folder)?;
+        take_turn(&lock)?;
+        let watcher = Watcher::start(&folder, &EVENTS, Some((&lock, UNUSED_KB))).ok();
+        Ok(Instance { folder, lock: Some(lock), watcher })
+    }
+}
+
+impl Drop for Instance {
     fn drop(&mut self) {
         let off = |name: &str| {
             let _ = fs::write(self.folder.join(name), "0");
@@ -195,19 +230,23 @@ impl Drop for Tracefs {
         off("tracing_on");
         EVENTS.iter().for_each(|event| off(&format!("events/{event}/enable")));
         let _ = fs::write(self.folder.join("set_event_pid"), "");
-        if !self.is_own {
-            // It stays, and its memory would.
-            let _ = fs::write(self.folder.join("buffer_size_kb"), UNUSED_KB);
-        }
-        // It has the lock, too, for some time.
-        self.watcher = None;
-        let _ = flock(&self.lock, FlockOperation::Unlock);
-        // An instance whose pipes are open can't be removed.
-        self.cpus.clear();
-        if self.is_own {
-            let _ = fs::remove_dir(&self.folder);
+        match &self.lock {
+            Some(lock) => {
+                // It stays, and its memory would.
+                let _ = fs::write(self.folder.join("buffer_size_kb"), UNUSED_KB);
+                // The watcher has the lock, too, for some time.
+                self.watcher = None;
+                let _ = flock(lock, FlockOperation::Unlock);
+            }
+            None => {
+                let _ = fs::remove_dir(&self.folder);
+            }
         }
     }
+}
+
+fn own_pid() -> u32 {
+    getpid().as_raw_nonzero().get().unsigned_abs()
 }
 
 /// Waits for a killed recorder's watcher, but not for another recorder.
@@ -220,23 +259,6 @@ fn take_turn(lock: &File) -> io::Result<()> {
         std::thread::sleep(TURN_MAX / 20);
     }
     Ok(())
-}
-
-/// Makes an instance for this process.
-fn make(own: u32) -> Result<PathBuf, String> {
-    let root = mounted().ok_or_else(|| {
-        format!("tracefs, which tells that, isn't mounted (`sudo mount -t tracefs tracefs {MOUNT}`)")
-    })?;
-    let instances = root.join("instances");
-    remove_orphans(&instances);
-    let folder = instances.join(format!("{OWN}{own}"));
-    match fs::create_dir(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(format!(
-            "tracefs, which tells that, is for root, and for whom root gives access (`sudo everycall setup-tracefs --user {}`) ({error})",
-            getuid().as_raw()
-        )),
-        _ => Ok(folder),
-    }
 }
 
 /// The folder of the instance that root gives a user.

@@ -34,23 +34,23 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts it for the instance `folder` with these events. The instance is removed, unless it is to
-    /// stay with buffers of so many KiB. `lock` is held until then.
+    /// Starts it for the instance `folder` with these events. The instance is removed, unless it `stays`:
+    /// with buffers of so many KiB, and then its lock is held meanwhile.
     ///
     /// # Errors
     ///
     /// There is no shell, or no process can be started.
-    pub fn start(
-        folder: &Path,
-        events: &[&str],
-        stays_with: Option<&str>,
-        lock: &File,
-    ) -> io::Result<Watcher> {
+    pub fn start(folder: &Path, events: &[&str], stays: Option<(&File, &str)>) -> io::Result<Watcher> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", SCRIPT, "everycall-watcher"]).arg(folder).arg(stays_with.unwrap_or_default());
+        command.args(["-c", SCRIPT, "everycall-watcher"]).arg(folder);
+        command.arg(stays.map_or("", |(_, size)| size));
         command.args(events).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+        let output = match stays {
+            Some((lock, _)) => lock.try_clone()?.into(),
+            None => Stdio::null(),
+        };
         // The terminal's signals aren't meant for it, and none of our outputs may stay open.
-        command.process_group(0).stdin(Stdio::piped()).stdout(lock.try_clone()?).stderr(Stdio::null());
+        command.process_group(0).stdin(Stdio::piped()).stdout(output).stderr(Stdio::null());
         let mut shell = command.spawn()?;
         let pipe = shell.stdin.take();
         shell.wait()?;

@@ -30,6 +30,14 @@ impl Samples {
         self.all.is_empty()
     }
 
+    /// The samples around a time between two others: whatever began and ended it lies within them.
+    pub(crate) fn around(&self, from: u64, to: u64) -> (u64, u64) {
+        let first = self.all.partition_point(|sample| sample.after < from).checked_sub(1);
+        let last = self.all.partition_point(|sample| sample.before <= to);
+        let begin = first.and_then(|first| self.all.get(first)).map_or(from, |sample| sample.before);
+        (begin, self.all.get(last).map_or(to, |sample| sample.after))
+    }
+
     /// Nanoseconds that the thread was off the CPU from `from` to `to`, at most; `None` if there are
     /// no samples around that time.
     pub(crate) fn off_at_most(&self, from: u64, to: u64) -> Option<u64> {
@@ -98,7 +106,7 @@ fn of_thread(events: &[&SchedEvent], at: impl Fn(u64) -> u64) -> ThreadStates {
         }
         sample.ran_next = next;
     }
-    let edges = all.first().zip(all.last()).map(|(first, last)| (first.before, last.after));
+    let edges = all.first().zip(all.last()).map(|(first, last)| (first.after, last.before));
     ThreadStates::sampled(spans.with_gaps(edges), Samples { all })
 }
 
@@ -192,13 +200,12 @@ mod tests {
             (28_000, 900, SAME),
         ]);
         let expected = [
-            (999, 1000, 'U'),
             (1000, 2999, 'R'),
             (2999, 4000, 'U'),
             (4000, 24_999, 'B'),
             (24_999, 26_000, 'U'),
             (26_000, 26_999, 'R'),
-            (26_999, 28_000, 'U'),
+            (26_999, 27_999, 'U'),
         ];
         assert_eq!(told(&states), expected);
     }

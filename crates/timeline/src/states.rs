@@ -179,6 +179,13 @@ impl ThreadStates {
         !self.samples.is_empty()
     }
 
+    /// When what filled this time began at the earliest, and ended at the latest, if the time is a
+    /// span and the states [are sampled](ThreadStates::is_sampled).
+    #[must_use]
+    pub fn around(&self, from: u64, to: u64) -> (u64, u64) {
+        self.samples.around(from, to)
+    }
+
     /// The times of its states from `from` until `to`.
     #[must_use]
     pub fn times(&self, from: u64, to: u64) -> StateTimes {
