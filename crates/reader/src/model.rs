@@ -67,6 +67,10 @@ pub enum SchedSource {
     Perf,
     /// An instance of tracefs.
     Tracefs,
+    /// Both: switches from the first, wake-ups from the second.
+    PerfAndTracefs,
+    /// Samples of what the kernel counts of each thread.
+    Schedstat,
     /// A source of newer versions.
     Other(u32),
 }

@@ -36,6 +36,7 @@ mod process_tree;
 mod scan;
 mod slots;
 mod spans;
+mod sampled_states;
 mod states;
 mod thread;
 mod thread_info;

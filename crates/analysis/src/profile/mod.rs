@@ -29,6 +29,7 @@ mod walk;
 use std::cmp::Reverse;
 
 use everycall_export::{Filter, Source as _};
+use everycall_timeline::StateTimes;
 
 use crate::view::TraceView;
 pub use edges::{Edge, Edges};
@@ -95,11 +96,15 @@ pub enum Order {
     Runnable,
     /// Nanoseconds in the function itself in which its thread waited.
     Blocked,
+    /// How often its thread left the CPU in the function itself, because it waited.
+    Voluntary,
+    /// The same, where it could have run on.
+    Involuntary,
 }
 
 impl Order {
     /// The names of the numbers.
-    pub const NAMED: [(&'static str, Order); 14] = [
+    pub const NAMED: [(&'static str, Order); 16] = [
         ("calls", Order::Calls),
         ("total", Order::TotalTime),
         ("own", Order::OwnTime),
@@ -114,6 +119,8 @@ impl Order {
         ("running", Order::Running),
         ("runnable", Order::Runnable),
         ("blocked", Order::Blocked),
+        ("voluntary", Order::Voluntary),
+        ("involuntary", Order::Involuntary),
     ];
 
     /// The number with this name. `self` and `average`, as other tools call them, mean `own` and
@@ -138,7 +145,7 @@ impl Order {
     /// Whether the number is a time in nanoseconds.
     #[must_use]
     pub fn is_time(self) -> bool {
-        !matches!(self, Order::Calls | Order::Unwound)
+        !matches!(self, Order::Calls | Order::Unwound | Order::Voluntary | Order::Involuntary)
     }
 
     /// This number of a group.
@@ -156,6 +163,8 @@ impl Order {
             Order::Running => sums.own_states.running,
             Order::Runnable => sums.own_states.runnable,
             Order::Blocked => sums.own_states.blocked,
+            Order::Voluntary => sums.own_states.voluntary,
+            Order::Involuntary => sums.own_states.involuntary,
         }
     }
 }
@@ -270,6 +279,17 @@ impl Profile {
         }
         let sum = |of: fn(&Sums) -> u64| self.cells.all.iter().map(|cell| of(&cell.sums)).sum();
         (self.calls, self.unwound) = (sum(|sums| sums.calls), sum(|sums| sums.unwound));
+    }
+
+    /// Leaves the time in which threads waited out of all own times, as far as it is known. Returns
+    /// whether anything is known.
+    pub fn leave_out_blocked(&mut self) -> bool {
+        let mut is_known = false;
+        for Sums { own_ns, own_states, total_states, .. } in self.cells.all.iter_mut().map(|cell| &mut cell.sums) {
+            is_known |= *total_states != StateTimes::default();
+            *own_ns = own_ns.saturating_sub(own_states.blocked);
+        }
+        is_known
     }
 
     /// Whether its calls were counted and not recorded: it has no times.
