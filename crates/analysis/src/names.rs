@@ -117,6 +117,8 @@ pub struct SymbolNames<'a> {
     modules: &'a [Module],
     options: SymbolOptions,
     maps_paths: bool,
+    /// Whether files are preferred to what the trace holds, because somebody said where they are.
+    prefers_files: bool,
     /// Whether inlined calls are included.
     has_inlines: bool,
     /// Whether names are shown in full.
@@ -168,6 +170,7 @@ impl<'a> SymbolNames<'a> {
     /// The names of `trace`, which was opened from `file`.
     pub fn new(file: &'a TraceFile<'static>, trace: &'a Trace<'_>, wanted: NameOptions) -> SymbolNames<'a> {
         let maps_paths = !wanted.binary_maps.is_empty();
+        let prefers_files = maps_paths || !wanted.debug_dirs.is_empty();
         let mut options = SymbolOptions { binary_maps: wanted.binary_maps, ..SymbolOptions::default() };
         options.debug_dirs.splice(0..0, wanted.debug_dirs);
         let sources =
@@ -182,6 +185,7 @@ impl<'a> SymbolNames<'a> {
             has_inlines: wanted.inlines,
             has_full_names: wanted.full_names,
             maps_paths,
+            prefers_files,
             ended_ns: clock
                 .origin_realtime_ns()
                 .zip(ended)
@@ -361,9 +365,20 @@ impl<'a> SymbolNames<'a> {
 
     fn open(&self, index: u32, module: &Module) -> Symbols {
         let path = Path::new(OsStr::from_bytes(&module.path));
-        if let Some(kept) = self.embedded(index, path) {
-            return Symbols::of_kept(kept, path);
+        if self.prefers_files {
+            let found = self.open_file(index, module, path);
+            if found.has_functions() {
+                return found;
+            }
         }
+        match self.embedded(index, path) {
+            Some(kept) => Symbols::of_kept(kept, path),
+            None => self.open_file(index, module, path),
+        }
+    }
+
+    /// The symbols of a module's own files.
+    fn open_file(&self, index: u32, module: &Module, path: &Path) -> Symbols {
         let mut identity = ModuleIdentity::new(path, &module.build_id);
         identity.image = self.image(index);
         if identity.image.is_none() && module.build_id.is_empty() && self.was_changed(path, module) {

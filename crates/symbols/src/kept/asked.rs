@@ -58,6 +58,12 @@ impl Symbols {
         }
     }
 
+    /// Whether there are any.
+    #[must_use]
+    pub fn has_functions(&self) -> bool {
+        self.is_known(FunctionId(0))
+    }
+
     /// Whether a function is one that symbols or tables name, rather than an address outside all of
     /// them.
     #[must_use]
