@@ -17,7 +17,8 @@ use everycall_analysis::{Grouping, Profile};
 use everycall_io::say;
 
 use crate::arguments::{
-    CountArguments, FilterArguments, KeepArguments, RecordArguments, TableFormat, TriggerArguments,
+    CountArguments, EmbedChoice, FilterArguments, KeepArguments, RecordArguments, TableFormat,
+    TriggerArguments,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -83,6 +84,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
         output: Some(path.to_owned()),
         only_counts: true,
+        embed: EmbedChoice::default(),
         states: None,
         counters: None,
         waits: false,

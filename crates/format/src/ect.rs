@@ -26,7 +26,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 8;
+pub const VERSION_MINOR: u16 = 9;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -171,6 +171,11 @@ pub mod chunk {
     /// [`crate::sched::SchedRecord`], then its text and its [events](crate::sched::SchedEvent);
     /// several chunks add up. Since version 2.8.
     pub const SCHED: u32 = 22;
+    /// [`crate::embedded::SymbolsRecord`], then the module's path and what is known of its
+    /// functions. After the END. Since version 2.9.
+    pub const SYMBOLS: u32 = 23;
+    /// [`crate::embedded::SourcesRecord`], then source files. After the END. Since version 2.9.
+    pub const SOURCES: u32 = 24;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }

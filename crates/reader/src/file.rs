@@ -11,8 +11,9 @@ use everycall_format::ect::{
 
 use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
+use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
-use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
+use crate::model::{Module, OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::{EventWords, FileSegments};
@@ -39,6 +40,7 @@ pub struct TraceFile<'a> {
     threads: HashMap<ThreadKey, ThreadChunks>,
     /// By [`Module::same_file`](crate::Module::same_file).
     images: HashMap<usize, Chunk>,
+    embedded: Embedded,
 }
 
 /// Offsets of a thread's parts.
@@ -65,6 +67,7 @@ impl<'a> TraceFile<'a> {
             recording: Recording { warnings, ..Recording::default() },
             threads: HashMap::new(),
             images: HashMap::new(),
+            embedded: Embedded::default(),
         };
         Indexer::default().run(&mut file, first);
         Ok(file)
@@ -74,6 +77,14 @@ impl<'a> TraceFile<'a> {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    pub(crate) fn embedded(&self) -> &Embedded {
+        &self.embedded
+    }
+
+    pub(crate) fn recording_modules(&self) -> &[Module] {
+        &self.recording.modules
     }
 
     /// Leaves out all snapshots except those for which `is_wanted` returns true; the rest stays,
@@ -318,6 +329,7 @@ struct Indexer {
     processes: Processes,
     /// Files of modules, by the number of the process and the place in its module table.
     images: HashMap<(u32, u32), Chunk>,
+    embedded: embedded::Index,
     next_number: u32,
     end: Option<ect::EndRecord>,
 }
@@ -338,6 +350,9 @@ impl Indexer {
             }
             self.next_number = self.next_number.max(chunk.number.saturating_add(1));
             cut = file.is_cut(&chunk);
+            if !cut {
+                self.embedded.note(file.source.as_ref(), &chunk, at, &mut warnings);
+            }
             if !cut || chunk.kind == chunk::EVENTS {
                 self.chunk(file, chunk, &mut warnings);
             }
@@ -359,6 +374,9 @@ impl Indexer {
         }
         if chunk.kind == chunk::MODULE_IMAGE {
             return self.image(file, chunk, warnings);
+        }
+        if matches!(chunk.kind, chunk::SYMBOLS | chunk::SOURCES) {
+            return;
         }
         if !matches!(
             chunk.kind,
@@ -593,6 +611,7 @@ impl Indexer {
         file.recording.kept.sort_by_key(|kept| (kept.end_ticks, kept.snapshot));
         let places = self.processes.numbers();
         self.processes.finish(&mut file.recording);
+        file.embedded = self.embedded.finish(&file.recording.modules);
         for ((process, place), chunk) in self.images {
             let process = places.get(&process).and_then(|index| file.recording.processes.get(*index));
             let module = process.and_then(|process| process.modules.clone().nth(place as usize));

@@ -22,6 +22,7 @@
 pub mod arena;
 mod chunks;
 mod dropped;
+mod embedded;
 mod error;
 pub mod event;
 mod file;
@@ -38,6 +39,7 @@ mod words;
 pub mod xray_event;
 
 pub use arena::ArenaImage;
+pub use embedded::{BODY_MAX, EmbeddedSource, End};
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{

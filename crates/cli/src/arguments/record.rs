@@ -9,6 +9,7 @@ use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_units::parse_time;
 
 use super::common::large_size;
+use super::embed::EmbedChoice;
 use super::selection::OnlyArguments;
 use super::triggers::TriggerArguments;
 
@@ -83,6 +84,8 @@ pub struct RecordArguments {
     /// program must not be linked statically.
     #[arg(long)]
     pub waits: bool,
+    #[command(flatten)]
+    pub embed: EmbedChoice,
     /// Calls are counted and not recorded: `count` asks for it.
     #[arg(skip)]
     pub only_counts: bool,

@@ -327,10 +327,9 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
 fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
     // Several processes may load the same file.
     let all = report.trace.modules().iter().enumerate();
-    let modules: Vec<_> =
-        all.filter(|(index, module)| module.same_file == *index).map(|(_, module)| module).collect();
+    let modules: Vec<_> = all.filter(|(index, module)| module.same_file == *index).collect();
     heading(out, &Several(modules.len() as u64, "module", "modules").to_string())?;
-    for module in modules.iter().take(LISTED) {
+    for (index, module) in modules.iter().take(LISTED) {
         let path = clean(&module.path_lossy());
         let id: String = module.build_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         let id = if id.is_empty() { "no build id".to_owned() } else { format!("build id {id}...") };
@@ -343,6 +342,9 @@ fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
         }
         if module.unloaded_ticks.is_some() {
             notes.push("unloaded".to_owned());
+        }
+        if report.file.has_symbols(u32::try_from(*index).unwrap_or(u32::MAX)) {
+            notes.push("its symbols are in the file".to_owned());
         }
         writeln!(out, "  {}", if path.is_empty() { "(no path)" } else { &path })?;
         writeln!(out, "      {}", notes.join(", "))?;
