@@ -386,8 +386,8 @@ pub struct ThreadKey {
     pub thread: usize,
 }
 
-/// A recording whose events can be read.
-pub trait Source {
+/// A recording whose events can be read, by several threads at once.
+pub trait Source: Send + Sync {
     /// What it holds.
     fn recording(&self) -> &Recording;
 
@@ -399,6 +399,18 @@ pub trait Source {
 }
 
 impl<T: Source + ?Sized> Source for &T {
+    fn recording(&self) -> &Recording {
+        (**self).recording()
+    }
+    fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        (**self).open_calls(key)
+    }
+    fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
+        (**self).segments(key)
+    }
+}
+
+impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
     fn recording(&self) -> &Recording {
         (**self).recording()
     }
