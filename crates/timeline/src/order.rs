@@ -6,8 +6,10 @@
 //! place among the slots, where it nests correctly; it gets the time of the steps before it, and is
 //! counted.
 
-use everycall_reader::SegmentCursor;
+use std::collections::VecDeque;
+
 use everycall_reader::event::Events;
+use everycall_reader::{SegmentCursor, SegmentPlace};
 
 use crate::marks::{MarkNames, with_name};
 use crate::slots::{SlotDepth, Step};
@@ -22,6 +24,33 @@ pub(crate) enum Batch {
     Steps,
     /// Segments are missing here, with so many events if that is known.
     Gap(Option<u64>),
+}
+
+/// Where reading can begin again, with the steps that follow the last batch.
+#[derive(Clone, Debug)]
+pub(crate) struct OrderedPlace {
+    /// The segment with the first of them.
+    pub segment: SegmentPlace,
+    number: u64,
+    /// Steps of the segment before that one.
+    done: usize,
+    /// When the segment begins.
+    depth: SlotDepth,
+    latest: u64,
+    /// After the last batch.
+    floor: u64,
+    first_segment: u64,
+}
+
+/// A segment whose steps may be held back.
+#[derive(Debug)]
+struct Held {
+    segment: Option<SegmentPlace>,
+    number: u64,
+    /// Number of its first step, from the first one of the thread.
+    first: u64,
+    depth: SlotDepth,
+    latest: u64,
 }
 
 /// A thread's steps in the order of time, in batches.
@@ -48,6 +77,12 @@ pub(crate) struct Ordered<'a> {
     /// Number of the first segment since the last gap.
     first_segment: u64,
     state: State,
+    /// Steps that are gone.
+    gone: u64,
+    /// Segments from that of the first step in `steps` on.
+    held: VecDeque<Held>,
+    /// Steps before this number may not be in the order of their slots.
+    disordered: u64,
 }
 
 /// What the next batch begins with.
@@ -78,7 +113,50 @@ impl<'a> Ordered<'a> {
             expected: None,
             first_segment: 0,
             state: State::Read,
+            gone: 0,
+            held: VecDeque::new(),
+            disordered: 0,
         }
+    }
+
+    /// Continues at a place, with these segments.
+    pub fn resumed(
+        segments: Box<dyn SegmentCursor + 'a>,
+        names: &'a MarkNames,
+        process: usize,
+        place: &OrderedPlace,
+    ) -> Ordered<'a> {
+        let mut ordered = Ordered::new(segments, names, process);
+        ordered.expected = Some(place.number);
+        ordered.first_segment = place.first_segment;
+        ordered.depth = place.depth.clone();
+        ordered.latest = place.latest;
+        // Nothing is clamped again: what comes before the place is dropped.
+        ordered.floor = 0;
+        ordered.read();
+        ordered.steps.drain(..place.done.min(ordered.steps.len()));
+        ordered.gone = place.done as u64;
+        ordered.floor = place.floor;
+        ordered
+    }
+
+    /// Where the steps behind the last batch begin; `None` if reading can't begin again there.
+    pub fn place(&self) -> Option<OrderedPlace> {
+        if !matches!(self.state, State::Read) || !self.sorted {
+            return None;
+        }
+        let next = self.gone + self.handed_out as u64;
+        let index = self.held.partition_point(|held| held.first <= next).checked_sub(1)?;
+        let held = self.held.get(index).filter(|held| held.first >= self.disordered)?;
+        Some(OrderedPlace {
+            segment: held.segment?,
+            number: held.number,
+            done: usize::try_from(next - held.first).ok()?,
+            depth: held.depth.clone(),
+            latest: held.latest,
+            floor: self.floor,
+            first_segment: self.first_segment,
+        })
     }
 
     /// Events that were later than the window and got another time.
@@ -106,7 +184,11 @@ impl<'a> Ordered<'a> {
     /// order.
     pub fn next_batch(&mut self) -> Option<Batch> {
         self.steps.drain(..self.handed_out);
+        self.gone += self.handed_out as u64;
         self.handed_out = 0;
+        while self.held.get(1).is_some_and(|next| next.first <= self.gone) {
+            self.held.pop_front();
+        }
         loop {
             match self.state {
                 State::Read if self.steps.len() >= 2 * WINDOW => {
@@ -161,6 +243,13 @@ impl<'a> Ordered<'a> {
     }
 
     fn decode(&mut self) {
+        self.held.push_back(Held {
+            segment: self.segments.place(),
+            number: self.expected.unwrap_or(0).wrapping_sub(1),
+            first: self.gone + self.steps.len() as u64,
+            depth: self.depth.clone(),
+            latest: self.latest,
+        });
         let process = self.process;
         let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, .. } = self;
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
@@ -201,6 +290,7 @@ impl<'a> Ordered<'a> {
         if !self.sorted {
             self.steps.sort_by_key(|step| step.ticks);
             self.sorted = true;
+            self.disordered = self.gone + self.steps.len() as u64;
         }
         self.handed_out = count;
         self.floor = self.steps().last().map_or(self.floor, |step| step.ticks);

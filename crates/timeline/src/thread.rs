@@ -1,5 +1,7 @@
 //! The timeline of one thread, as an iterator.
 
+use std::sync::Arc;
+
 use everycall_reader::{Ending, Reason, Source};
 
 use crate::clock::Clock;
@@ -7,14 +9,33 @@ use crate::code::Code;
 use crate::event::TimelineEvent;
 use crate::location::ModuleMap;
 use crate::marks::MarkNames;
-use crate::narrowing::{Narrowed, Narrowing};
-use crate::order::{Batch, Ordered};
-use crate::pairing::{Cuts, ListedCall, Pairing};
+use crate::narrowing::{Narrowed, NarrowedState, Narrowing};
+use crate::order::{Batch, Ordered, OrderedPlace};
+use crate::pairing::{Cuts, ListedCall, Pairing, PairingState};
 use crate::pairing_stats::PairingStats;
 use crate::thread_info::ThreadInfo;
 
 /// Steps that are processed together; their results are stored until they are requested.
 const STEPS_AT_ONCE: usize = 512;
+
+/// A place in a thread's timeline, at which [`Trace::thread_events_from`](crate::Trace::thread_events_from) continues.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    ordered: OrderedPlace,
+    pairing: PairingState,
+    narrowed: Option<NarrowedState>,
+    cuts: Arc<[Cuts]>,
+    next_cut: usize,
+    first_ticks: Option<u64>,
+}
+
+impl Checkpoint {
+    /// Bytes that it occupies, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of::<Checkpoint>() + self.pairing.bytes()
+    }
+}
 
 /// The timeline of one thread. Memory stays the same however long the thread is.
 pub struct ThreadEvents<'t> {
@@ -25,6 +46,9 @@ pub struct ThreadEvents<'t> {
     maker: Option<Maker<'t>>,
     stats: PairingStats,
     narrowed: Option<Narrowed<'t>>,
+    /// Whether checkpoints are made, and the last one that wasn't taken.
+    makes_checkpoints: bool,
+    checkpoint: Option<Checkpoint>,
 }
 
 impl<'t> ThreadEvents<'t> {
@@ -35,9 +59,44 @@ impl<'t> ThreadEvents<'t> {
         modules: &'t ModuleMap,
         names: &'t MarkNames,
         code: Option<&'t dyn Code>,
+        resumed: Option<&Checkpoint>,
     ) -> ThreadEvents<'t> {
-        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, code));
-        ThreadEvents { out: Vec::new(), given: 0, maker, stats: PairingStats::default(), narrowed: None }
+        let cuts = resumed.map(|checkpoint| Arc::clone(&checkpoint.cuts));
+        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, code, cuts));
+        ThreadEvents {
+            out: Vec::new(),
+            given: 0,
+            maker,
+            stats: PairingStats::default(),
+            narrowed: None,
+            makes_checkpoints: false,
+            checkpoint: None,
+        }
+    }
+
+    /// Continues at a checkpoint of the same thread; false if its segment can't be read any more.
+    pub(crate) fn resume(&mut self, source: &'t dyn Source, key: everycall_reader::ThreadKey, at: &Checkpoint) -> bool {
+        let (Some(maker), Some(segments)) =
+            (&mut self.maker, source.segments_from(key, at.ordered.segment))
+        else {
+            return false;
+        };
+        maker.resume(segments, at);
+        if let (Some(narrowed), Some(state)) = (&mut self.narrowed, &at.narrowed) {
+            narrowed.resume(state);
+        }
+        true
+    }
+
+    /// From now on, checkpoints are made now and then.
+    pub fn make_checkpoints(&mut self) {
+        self.makes_checkpoints = true;
+    }
+
+    /// A checkpoint directly before the event that was returned last, or before the first one of
+    /// [`ThreadEvents::next_some`], if one was made there.
+    pub fn take_checkpoint(&mut self) -> Option<Checkpoint> {
+        self.checkpoint.take()
     }
 
     /// Leaves only what a session requested.
@@ -66,8 +125,15 @@ impl<'t> ThreadEvents<'t> {
     fn refill(&mut self) -> bool {
         self.out.clear();
         self.given = 0;
+        self.checkpoint = None;
         while self.out.is_empty() {
             let Some(maker) = self.maker.as_mut() else { return false };
+            if self.makes_checkpoints
+                && let Some(mut checkpoint) = maker.checkpoint()
+            {
+                checkpoint.narrowed = self.narrowed.as_ref().map(Narrowed::state);
+                self.checkpoint = Some(checkpoint);
+            }
             if !maker.make(&mut self.out) {
                 self.stats = maker.stats();
                 self.maker = None;
@@ -108,9 +174,13 @@ struct Maker<'t> {
     pairing: Pairing<'t>,
     /// Calls open at the end, outermost first.
     listed: Vec<ListedCall>,
-    /// Calls and spans truncated at the beginning of each stretch without missing segments, the
-    /// last stretch first.
-    cuts: Vec<Cuts>,
+    /// Calls and spans truncated at the beginning of each stretch without missing segments; the
+    /// stretches in the order of time.
+    cuts: Arc<[Cuts]>,
+    /// The place of the next stretch among them.
+    next_cut: usize,
+    names: &'t MarkNames,
+    process: usize,
     /// Time of the first event, once there was one.
     first_ticks: Option<u64>,
     /// Whether the next steps begin a stretch.
@@ -130,6 +200,7 @@ impl<'t> Maker<'t> {
         modules: &'t ModuleMap,
         names: &'t MarkNames,
         code: Option<&'t dyn Code>,
+        cuts: Option<Arc<[Cuts]>>,
     ) -> Maker<'t> {
         let key = thread.key;
         let mut cursor = 0;
@@ -141,11 +212,13 @@ impl<'t> Maker<'t> {
                 location: call.offset.map(|offset| modules.locate(&mut cursor, offset, call.ticks)),
             })
             .collect();
-        let cuts = if thread.is_complete {
-            Vec::new()
-        } else {
-            let pairing = Pairing::new(clock.walk(), modules, code);
-            collect_cuts(Ordered::new(source.segments(key), names, thread.process), pairing)
+        let cuts = match cuts {
+            Some(cuts) => cuts,
+            None if thread.is_complete => Arc::default(),
+            None => {
+                let pairing = Pairing::new(clock.walk(), modules, code);
+                collect_cuts(Ordered::new(source.segments(key), names, thread.process), pairing).into()
+            }
         };
         let snapshot = source.recording().snapshots.get(key.snapshot);
         let process = source.recording().processes.get(thread.process);
@@ -161,12 +234,34 @@ impl<'t> Maker<'t> {
             pairing: Pairing::new(clock.walk(), modules, code),
             listed,
             cuts,
+            next_cut: 0,
+            names,
+            process: thread.process,
             first_ticks: None,
             begins: true,
             end_ticks: snapshot.and_then(|snapshot| snapshot.ticks),
             is_exact: at_process_end && thread.deep == 0,
             is_finished: false,
         }
+    }
+
+    /// The state between two batches.
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        let is_between = self.done >= self.ordered.steps().len() && !self.begins && !self.is_finished;
+        Some(Checkpoint {
+            ordered: self.ordered.place().filter(|_| is_between)?,
+            pairing: self.pairing.state()?,
+            narrowed: None,
+            cuts: Arc::clone(&self.cuts),
+            next_cut: self.next_cut,
+            first_ticks: self.first_ticks,
+        })
+    }
+
+    fn resume(&mut self, segments: Box<dyn everycall_reader::SegmentCursor + 't>, at: &Checkpoint) {
+        self.ordered = Ordered::resumed(segments, self.names, self.process, &at.ordered);
+        self.pairing.resume(&at.pairing);
+        (self.done, self.next_cut, self.first_ticks, self.begins) = (0, at.next_cut, at.first_ticks, false);
     }
 
     /// Makes a few more events; false when there will be none.
@@ -212,7 +307,8 @@ impl<'t> Maker<'t> {
         let Some(step) = self.ordered.steps().first() else { return };
         self.first_ticks.get_or_insert(step.ticks);
         if std::mem::take(&mut self.begins) {
-            let cuts = self.cuts.pop().unwrap_or_default();
+            let cuts = self.cuts.get(self.next_cut).cloned().unwrap_or_default();
+            self.next_cut += 1;
             self.pairing.begin(step.ticks, &self.listed, cuts, out);
         }
     }
@@ -227,7 +323,7 @@ impl<'t> Maker<'t> {
 }
 
 /// Goes through a thread once to learn which calls and spans began before each stretch of events
-/// and ended in it; the last stretch comes first.
+/// and ended in it.
 fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Cuts> {
     let mut stretches = Vec::new();
     let mut out = Vec::new();
@@ -258,6 +354,5 @@ fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Cuts>
     if !begins {
         stretches.push(pairing.collected());
     }
-    stretches.reverse();
     stretches
 }

@@ -9,8 +9,8 @@
 
 use std::mem::size_of;
 
-/// Deeper calls aren't drawn: the answer's depths have 16 bits.
-pub(crate) const DEPTH_MAX: usize = 1 << 16;
+/// Deeper calls aren't drawn. The timeline has none.
+pub(crate) const DEPTH_MAX: usize = 1 << 19;
 /// A cell of several calls, where none took the most time, or of none.
 pub(crate) const SEVERAL: u32 = u32::MAX;
 
@@ -28,8 +28,6 @@ pub(crate) mod bits {
     pub const AT_MOST: u8 = 16;
     /// The call around it may not have made it.
     pub const CALLER_UNSURE: u8 = 32;
-    /// Nothing was recorded meanwhile.
-    pub const OFF: u8 = 64;
 }
 
 /// A call, or several neighbours.
@@ -138,6 +136,17 @@ struct Level {
     merger: Merger,
 }
 
+impl Level {
+    #[inline]
+    fn push(&mut self, cell: Cell) {
+        if self.cells.capacity() == 0 {
+            // Deep recursion has many levels of one cell.
+            self.cells.reserve_exact(1);
+        }
+        self.cells.push(cell);
+    }
+}
+
 /// The levels of one depth, from the lowest one that is kept.
 #[derive(Clone, Debug, Default)]
 struct Depth {
@@ -234,7 +243,20 @@ impl Levels {
 
     /// The cells of a level that lie in a window, for each depth in the order of time.
     pub fn cells(&self, level: usize, from: u64, to: u64, out: &mut impl FnMut(usize, Cell)) {
-        for (at, depth) in self.depths.iter().enumerate() {
+        self.cells_of(0..usize::MAX, level, from, to, out);
+    }
+
+    /// The same of some depths.
+    pub fn cells_of(
+        &self,
+        depths: std::ops::Range<usize>,
+        level: usize,
+        from: u64,
+        to: u64,
+        out: &mut impl FnMut(usize, Cell),
+    ) {
+        let some = self.depths.iter().enumerate().take(depths.end).skip(depths.start);
+        for (at, depth) in some {
             let Some(index) = level.checked_sub(self.lowest) else { return };
             if let Some(level) = depth.levels.get(index) {
                 let first = level.cells.partition_point(|cell| cell.to() < from);
@@ -270,7 +292,7 @@ impl Depth {
         }
         let Some(level) = self.levels.get_mut(index) else { return };
         if at == 0 {
-            level.cells.push(cell);
+            level.push(cell);
             *count += 1;
             return if highest > 0 {
                 self.add(lowest, 1, highest, cell, count)
@@ -286,7 +308,7 @@ impl Depth {
         });
         for cell in done.into_iter().flatten() {
             if let Some(level) = self.levels.get_mut(index) {
-                level.cells.push(cell);
+                level.push(cell);
                 *count += 1;
             }
             if at < highest {

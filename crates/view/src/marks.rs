@@ -85,6 +85,11 @@ impl Marks {
         }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// All marks are there.
     pub fn sort(&mut self) {
         self.items.sort_by_key(|item| item.at);

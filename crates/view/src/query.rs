@@ -40,6 +40,15 @@ impl Query {
         Ok((from, to, pixels))
     }
 
+    /// The depths, `FROM-TO` without the last; all where nothing is said.
+    pub fn depths(&self) -> Result<std::ops::Range<usize>, String> {
+        let Some(text) = self.text("depths") else { return Ok(0..usize::MAX) };
+        let wrong = || "depths are FROM-TO".to_owned();
+        let (from, to) = text.split_once('-').ok_or_else(wrong)?;
+        let number = |text: &str| text.parse().map_err(|_| wrong());
+        Ok(number(from)?..number(to)?)
+    }
+
     /// The tracks; `None` for all.
     pub fn tracks(&self) -> Result<Option<Vec<u32>>, String> {
         let Some(text) = self.text("tracks") else { return Ok(None) };

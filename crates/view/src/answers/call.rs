@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::Answered;
 use super::sums::{Range, whole};
-use crate::file::{File, Open, lock, place_of_track};
+use crate::file::{File, Open, lock};
 use crate::levels::{Cell, bits};
 use crate::library::{Context, Library, OpenFile};
 use crate::query::Query;
@@ -219,7 +219,7 @@ fn at((track, depth, cell): &(u32, usize, Cell)) -> Value {
 pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
     let number = query.needed("function")?;
     let identity = function(library, number)?;
-    let range = Range::of(query)?;
+    let range = Range::of(library, query)?;
     let limit = query.number("limit")?.unwrap_or(100).clamp(1, 10_000) as usize;
     let mut slowest: Vec<Value> = Vec::new();
     let mut times = everycall_analysis::Sketch::default();
@@ -508,6 +508,5 @@ pub(super) fn call_place(library: &Library, text: &str) -> Answered<(Arc<OpenFil
             .ask(move |context| call_at(context, thread, at, depth).map(|call| call.cell))?
             .ok_or(NO_CALL)?,
     };
-    let _ = place_of_track;
     Ok((open, thread, cell, depth))
 }

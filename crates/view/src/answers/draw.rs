@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Answered;
 use crate::file::{DENSITY, File, lock, place_of_track};
-use crate::levels::{Cell, Merger, SEVERAL, bits};
+use crate::levels::{Cell, Merger, bits};
 use crate::library::{Context, Library};
 use crate::marks::{Item, Kind, Text};
 use crate::query::Query;
@@ -22,11 +22,11 @@ const INCOMPLETE: u32 = 2;
 pub(crate) struct Drawn {
     pub flags: u32,
     /// Depth and cell, by depth and then by time.
-    pub cells: Vec<(u16, Cell)>,
+    pub cells: Vec<(usize, Cell)>,
 }
 
 /// All tracks that a request is about.
-fn tracks(library: &Library, query: &Query) -> Answered<Vec<u32>> {
+pub(super) fn tracks(library: &Library, query: &Query) -> Answered<Vec<u32>> {
     if let Some(tracks) = query.tracks()? {
         return Ok(tracks);
     }
@@ -37,7 +37,7 @@ fn tracks(library: &Library, query: &Query) -> Answered<Vec<u32>> {
         .collect())
 }
 
-fn end_ns(library: &Library) -> Answered<u64> {
+pub(super) fn end_ns(library: &Library) -> Answered<u64> {
     Ok(library.files()?.iter().map(|open| open.file.end_ns).max().unwrap_or(0))
 }
 
@@ -45,31 +45,37 @@ fn end_ns(library: &Library) -> Answered<u64> {
 pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
     let (from, to, pixels) = query.window(end_ns(library)?)?;
     let tracks = tracks(library, query)?;
+    let depths = query.depths()?;
     let mut body = Vec::new();
     body.extend_from_slice(b"EVS1");
     body.extend_from_slice(&(tracks.len() as u32).to_le_bytes());
     for id in tracks {
         let (open, thread) = library.track(id)?;
-        let drawn = of_levels(&open.file, thread, from, to, pixels);
-        encode(&mut body, id, &drawn);
+        let drawn = of_levels(&open.file, thread, (from, to, pixels), depths.clone());
+        encode(&mut body, id, &drawn, depths.start);
     }
     Ok(body)
 }
 
 /// The cells of a window from the summary levels.
-pub(crate) fn of_levels(file: &File, thread: usize, from: u64, to: u64, pixels: u64) -> Drawn {
+pub(crate) fn of_levels(
+    file: &File,
+    thread: usize,
+    (from, to, pixels): (u64, u64, u64),
+    depths: std::ops::Range<usize>,
+) -> Drawn {
     let Some(track) = file.track(thread) else { return Drawn::default() };
     let pixel = (to.saturating_sub(from) / pixels).max(1);
     let (level, _) = track.levels.level_for(pixel);
     let mut merging = Merging::new(pixel);
-    track.levels.cells(level, from, to, &mut |depth, cell| merging.add(depth, cell));
+    track.levels.cells_of(depths.clone(), level, from, to, &mut |depth, cell| merging.add(depth, cell));
     let mut drawn = merging.finish();
     if !track.is_complete {
         drawn.flags |= INCOMPLETE;
-        for (depth, open) in track.open.iter().enumerate().take(crate::levels::DEPTH_MAX) {
+        for (depth, open) in track.open.iter().enumerate().take(depths.end).skip(depths.start) {
             if open.from <= to && track.read_ns >= from {
                 let cell = Cell::call(open.from, track.read_ns, open.function, open.bits | bits::CUT_END);
-                drawn.cells.push((depth as u16, cell));
+                drawn.cells.push((depth, cell));
             }
         }
         drawn.cells.sort_by_key(|(depth, cell)| (*depth, cell.from));
@@ -96,12 +102,12 @@ impl Merging {
             self.end_depth();
             self.depth = depth;
         }
-        let (depth, cells) = (self.depth as u16, &mut self.drawn.cells);
+        let (depth, cells) = (self.depth, &mut self.drawn.cells);
         self.merger.add(cell, self.pixel, &mut |cell| cells.push((depth, cell)));
     }
 
     fn end_depth(&mut self) {
-        let (depth, cells) = (self.depth as u16, &mut self.drawn.cells);
+        let (depth, cells) = (self.depth, &mut self.drawn.cells);
         self.merger.finish(&mut |cell| cells.push((depth, cell)));
     }
 
@@ -115,8 +121,9 @@ impl Merging {
 }
 
 /// Columns: begins, ends, functions, counts, depths, bits. Each is padded to 8 bytes.
-fn encode(body: &mut Vec<u8>, id: u32, drawn: &Drawn) {
+fn encode(body: &mut Vec<u8>, id: u32, drawn: &Drawn, first_depth: usize) {
     let cells = &drawn.cells;
+    let depth_of = |depth: usize| u16::try_from(depth.saturating_sub(first_depth)).unwrap_or(u16::MAX);
     for number in [id, cells.len() as u32, drawn.flags] {
         body.extend_from_slice(&number.to_le_bytes());
     }
@@ -127,7 +134,7 @@ fn encode(body: &mut Vec<u8>, id: u32, drawn: &Drawn) {
     pad(body);
     body.extend(cells.iter().flat_map(|(_, cell)| cell.count.to_le_bytes()));
     pad(body);
-    body.extend(cells.iter().flat_map(|(depth, _)| depth.to_le_bytes()));
+    body.extend(cells.iter().flat_map(|(depth, _)| depth_of(*depth).to_le_bytes()));
     pad(body);
     body.extend(cells.iter().map(|(_, cell)| cell.bits()));
     pad(body);
@@ -219,7 +226,7 @@ pub(crate) fn marks(library: &Library, query: &Query) -> Answered<Value> {
     Ok(Value::Array(all))
 }
 
-fn mark(context: &Context<'_>, thread: usize, item: &Item) -> Value {
+pub(super) fn mark(context: &Context<'_>, thread: usize, item: &Item) -> Value {
     let mut object = Map::new();
     object.insert("track".to_owned(), json!(context.file.track_id(thread)));
     object.insert("at".to_owned(), json!(item.at));
@@ -232,7 +239,7 @@ fn mark(context: &Context<'_>, thread: usize, item: &Item) -> Value {
     Value::Object(object)
 }
 
-fn text(context: &Context<'_>, item: &Item) -> String {
+pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
     match item.text {
         Text::Lost(Some(1)) => "1 event lost".to_owned(),
         Text::Lost(Some(count)) => format!("{count} events lost"),
@@ -261,7 +268,10 @@ pub(crate) fn counters(library: &Library, query: &Query) -> Answered<Value> {
             let points = series.get(key).map(|series| series.within(from, to, pixels)).unwrap_or_default();
             let points: Vec<Value> =
                 points.iter().map(|point| json!([point.at, point.min, point.max, point.last])).collect();
-            all.push(json!({ "file": open.file.index, "pid": key.0, "name": key.1, "points": points }));
+            let track = open.file.threads.iter().position(|thread| thread.pid == key.0 && thread.is_sampled);
+            let track = track.or(open.file.threads.iter().position(|thread| thread.pid == key.0));
+            let track = track.map(|thread| open.file.track_id(thread));
+            all.push(json!({ "file": open.file.index, "track": track, "pid": key.0, "name": key.1, "points": points }));
         }
     }
     Ok(Value::Array(all))
@@ -286,29 +296,4 @@ pub(crate) fn overview(library: &Library, query: &Query) -> Answered<Value> {
         }
     }
     Ok(json!(counts))
-}
-
-/// `hits`.
-pub(crate) fn hits(library: &Library, query: &Query) -> Answered<Value> {
-    let (from, to, pixels) = query.window(end_ns(library)?)?;
-    let function = u32::try_from(query.needed("function")?).unwrap_or(SEVERAL);
-    let pixel = (to.saturating_sub(from) / pixels).max(1);
-    let mut all = Map::new();
-    for id in tracks(library, query)? {
-        let (open, thread) = library.track(id)?;
-        let Some(track) = open.file.track(thread) else { continue };
-        let mut found: Vec<u64> = Vec::new();
-        let level = track.levels.lowest();
-        track.levels.cells(level, from, to, &mut |_, cell| {
-            if cell.function == function {
-                found.push(cell.from.max(from) / pixel * pixel);
-            }
-        });
-        found.sort_unstable();
-        found.dedup();
-        if !found.is_empty() {
-            all.insert(id.to_string(), json!(found));
-        }
-    }
-    Ok(Value::Object(all))
 }

@@ -3,12 +3,14 @@
 //! ```text
 //! trace     what the files hold
 //! draw      what lies in a window: slices, states, marks, counters, density
+//! find      search, where its hits are, the next one
 //! call      one call, or the calls of one function
-//! sums      tables and trees of a range, search, comparison
+//! sums      tables and trees of a range, comparison
 //! ```
 
 mod call;
 mod draw;
+mod find;
 mod sums;
 mod trace;
 
@@ -45,14 +47,16 @@ pub(crate) fn answer(library: &Library, path: &str, query: &str) -> Answer {
         "marks" => draw::marks(library, &query),
         "counters" => draw::counters(library, &query),
         "overview" => draw::overview(library, &query),
-        "hits" => draw::hits(library, &query),
+        "hits" => find::hits(library, &query),
+        "next" => find::next(library, &query),
+        "text" => find::listed(library, &query),
         "slice" => call::slice(library, &query),
         "instances" => call::instances(library, &query),
         "explain" => call::explain(library, &query),
         "source" => call::source(library, &query),
         "report" => sums::report(library, &query),
         "flame" => sums::flame(library, &query),
-        "search" => sums::search(library, &query),
+        "search" => find::search(library, &query),
         "compare" => sums::compare(library, &query),
         _ => return error(404, "the viewer has no such answer"),
     };

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use everycall_analysis::{Grouping, Key, Order, Profile, ROOT, machine};
-use everycall_export::Filter;
-use regex::{Regex, RegexBuilder};
+use everycall_export::{CallAt, Filter};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::Answered;
+use super::call::call_place;
 use crate::file::{SharedFunctions, lock, place_of_track};
 use crate::library::{Library, OpenFile};
 use crate::query::{Query, tracks};
@@ -17,8 +17,6 @@ use crate::query::{Query, tracks};
 const PRUNED: f64 = 0.0005;
 /// Levels of a tree in an answer.
 const LEVELS_MAX: usize = 512;
-/// Functions that a search finds.
-const FUNCTIONS_MAX: usize = 1000;
 
 /// Which calls of a file are meant.
 #[derive(Clone, Debug, Default)]
@@ -26,22 +24,44 @@ pub(super) struct Range {
     pub from: Option<u64>,
     pub to: Option<u64>,
     pub tracks: Option<Vec<u32>>,
+    /// One call and what it called: its track, begin and depth.
+    pub call: Option<(u32, CallAt)>,
 }
 
 impl Range {
-    pub fn of(query: &Query) -> Answered<Range> {
-        Ok(Range { from: query.number("from")?, to: query.number("to")?, tracks: query.tracks()? })
+    pub fn of(library: &Library, query: &Query) -> Answered<Range> {
+        if let Some(call) = query.text("call") {
+            return Range::of_call(library, call);
+        }
+        Ok(Range {
+            from: query.number("from")?,
+            to: query.number("to")?,
+            tracks: query.tracks()?,
+            call: None,
+        })
+    }
+
+    /// The call at a `TRACK:AT:DEPTH`.
+    fn of_call(library: &Library, text: &str) -> Answered<Range> {
+        let (open, thread, cell, depth) = call_place(library, text)?;
+        let call = CallAt { start_ns: cell.from, depth: depth as u32 };
+        Ok(Range { call: Some((open.file.track_id(thread), call)), ..Range::default() })
     }
 
     /// Whether all calls are meant.
     pub fn is_whole(&self) -> bool {
-        self.from.is_none_or(|from| from == 0) && self.to.is_none() && self.tracks.is_none()
+        self.from.is_none_or(|from| from == 0)
+            && self.to.is_none()
+            && self.tracks.is_none()
+            && self.call.is_none()
     }
 
     /// The filter of `report` that shows the same; `None` if no thread of the file is meant.
     pub fn filter(&self, open: &OpenFile) -> Option<Filter> {
         let mut filter = Filter { since_ns: self.from, until_ns: self.to, ..Filter::default() };
-        if let Some(tracks) = &self.tracks {
+        let only = self.call.map(|(track, _)| vec![track]);
+        filter.call = self.call.map(|(_, call)| call);
+        if let Some(tracks) = only.as_ref().or(self.tracks.as_ref()) {
             let threads = tracks.iter().map(|id| place_of_track(*id));
             let threads = threads.filter(|(file, _)| *file == open.file.index);
             let threads: Vec<_> = threads.filter_map(|(_, thread)| open.file.threads.get(thread)).collect();
@@ -110,7 +130,7 @@ pub(crate) fn report(library: &Library, query: &Query) -> Answered<Value> {
             }
         },
     };
-    let range = Range::of(query)?;
+    let range = Range::of(library, query)?;
     let profile = profile(library, &range, by)?;
     let limit =
         query.number("limit")?.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -185,20 +205,29 @@ fn nodes(functions: &SharedFunctions, profiles: &[&Profile]) -> Vec<Node> {
     nodes
 }
 
-/// The tree as JSON, and how many nodes are left out with how much time.
-fn tree(nodes: &[Node], json: impl Fn(&Node) -> Value, order: impl Fn(&Node) -> u64) -> (Value, usize, u64) {
+/// What a tree leaves out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pruned {
+    nodes: usize,
+    calls: u64,
+    /// The time of its outermost nodes.
+    ns: u64,
+}
+
+/// The tree as JSON, and what it leaves out.
+fn tree(nodes: &[Node], json: impl Fn(&Node) -> Value, order: impl Fn(&Node) -> u64) -> (Value, Pruned) {
     let most = |node: &Node| node.numbers[0][0].max(node.numbers[1][0]);
     let least = nodes.first().map_or(0.0, |root| most(root) as f64 * PRUNED);
-    let is_shown =
-        |node: &Node| node.parent == node.level || (most(node) as f64 >= least && node.level <= LEVELS_MAX);
+    let is_shown = |node: &Node| most(node) as f64 >= least && node.level <= LEVELS_MAX;
     let mut shown = vec![false; nodes.len()];
-    let (mut pruned, mut pruned_ns) = (0, 0_u64);
+    let mut pruned = Pruned::default();
     for (index, node) in nodes.iter().enumerate() {
         let with_parent = index == ROOT || shown.get(node.parent) == Some(&true);
         let is_in = with_parent && (index == ROOT || is_shown(node));
         if !is_in {
-            pruned += 1;
-            pruned_ns = pruned_ns.saturating_add(if with_parent { most(node) } else { 0 });
+            pruned.nodes += 1;
+            pruned.calls += node.numbers[0][2] + node.numbers[1][2];
+            pruned.ns = pruned.ns.saturating_add(if with_parent { most(node) } else { 0 });
         }
         if let Some(place) = shown.get_mut(index) {
             *place = is_in;
@@ -214,159 +243,119 @@ fn tree(nodes: &[Node], json: impl Fn(&Node) -> Value, order: impl Fn(&Node) -> 
         let mut value = json(node);
         value["children"] = below.into_iter().map(|(_, child)| child).collect();
         if index == ROOT {
-            return (value, pruned, pruned_ns);
+            return (value, pruned);
         }
         if let Some(of) = children.get_mut(node.parent) {
             of.push((order(node), value));
         }
     }
-    (Value::Null, pruned, pruned_ns)
+    (Value::Null, pruned)
 }
 
 /// `flame`.
 pub(crate) fn flame(library: &Library, query: &Query) -> Answered<Value> {
-    let profile = profile(library, &Range::of(query)?, Grouping::Path)?;
+    let profile = profile(library, &Range::of(library, query)?, Grouping::Path)?;
     let nodes = nodes(&library.functions, &[&profile]);
     let json = |node: &Node| {
         let [total_ns, own_ns, calls] = node.numbers[0];
-        json!({ "function": node.function, "total_ns": total_ns, "own_ns": own_ns, "calls": calls })
+        json!({ "function": shown(node), "total_ns": total_ns, "own_ns": own_ns, "calls": calls })
     };
-    let (mut root, pruned, pruned_ns) = tree(&nodes, json, |node| node.numbers[0][0]);
-    root["pruned"] = json!({ "nodes": pruned, "total_ns": pruned_ns });
-    root["calls_on_further_paths"] = json!(profile.tree().map_or(0, |tree| tree.further.calls));
-    Ok(root)
-}
-
-/// A pattern as the page takes it: a part of a name, or `/REGEX/`.
-fn pattern(text: &str) -> Answered<Regex> {
-    let expression = text.strip_prefix('/').and_then(|text| text.strip_suffix('/'));
-    let (expression, is_exact) = match expression {
-        Some(expression) => (expression.to_owned(), true),
-        None => (regex::escape(text), false),
-    };
-    let built = RegexBuilder::new(&expression).case_insensitive(!is_exact).build();
-    built.map_err(|error| {
-        let error = error.to_string();
-        let what = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        format!("this is no regular expression: {what}")
-    })
-}
-
-/// `search`.
-pub(crate) fn search(library: &Library, query: &Query) -> Answered<Value> {
-    let pattern = pattern(query.text("q").ok_or("q is missing")?)?;
-    let limit = query.number("limit")?.unwrap_or(1000).clamp(1, 100_000) as usize;
-    let files = library.files()?;
-    // Calls and times by function.
-    let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
-    for open in &files {
-        let profile = whole(open)?;
-        for row in profile.rows(Order::Calls) {
-            if let Key::Function(function) = row.key
-                && let Some(number) = number(&library.functions, &profile, *function)
-            {
-                let sum = sums.entry(number).or_default();
-                *sum = (sum.0 + row.sums.calls, sum.1.saturating_add(row.sums.total_ns));
-            }
-        }
-    }
-    let meant: Vec<bool> = {
-        let functions = lock(&library.functions);
-        let is_meant = |named: &crate::functions::Named| {
-            pattern.is_match(&named.name) || pattern.is_match(&named.identity.name)
-        };
-        functions.all().iter().map(is_meant).collect()
-    };
-    let mut found: Vec<(u32, u64, u64)> = meant
-        .iter()
-        .zip(0_u32..)
-        .filter(|(is_meant, _)| **is_meant)
-        .map(|(_, number)| {
-            let (calls, total_ns) = sums.get(&number).copied().unwrap_or_default();
-            (number, calls, total_ns)
-        })
-        .collect();
-    found.sort_by_key(|(number, calls, total_ns)| (std::cmp::Reverse((*total_ns, *calls)), *number));
-    let total: u64 = found.iter().map(|(_, calls, _)| calls).sum();
-    let mut hits: Vec<(u64, u32, usize, crate::levels::Cell)> = Vec::new();
-    let mut more = 0_usize;
-    for open in &files {
-        for thread in 0..open.file.threads.len() {
-            let Some(track) = open.file.track(thread) else { continue };
-            let level = track.levels.lowest();
-            track.levels.cells(level, 0, u64::MAX, &mut |depth, cell| {
-                if meant.get(cell.function as usize) == Some(&true) {
-                    hits.push((cell.from, open.file.track_id(thread), depth, cell));
-                    if hits.len() >= 2 * limit.max(1000) {
-                        hits.select_nth_unstable_by_key(limit - 1, |hit| (hit.0, hit.1, hit.2));
-                        more += hits.len() - limit;
-                        hits.truncate(limit);
-                    }
-                }
-            });
-        }
-    }
-    hits.sort_by_key(|hit| (hit.0, hit.1, hit.2));
-    more += hits.len().saturating_sub(limit);
-    hits.truncate(limit);
-    let hit = |(from, track, depth, cell): &(u64, u32, usize, crate::levels::Cell)| json!({ "track": track, "from": from, "to": cell.to(), "depth": depth, "function": cell.function, "count": cell.count });
-    let functions = found.iter().take(FUNCTIONS_MAX);
+    let (root, pruned) = tree(&nodes, json, |node| node.numbers[0][0]);
     Ok(json!({
-        "functions": functions.map(|(id, calls, total_ns)| json!({ "id": id, "calls": calls, "total_ns": total_ns })).collect::<Vec<_>>(),
-        "all_functions": found.len(),
-        "hits": hits.iter().map(hit).collect::<Vec<_>>(),
-        "more_hits": more,
-        "total": total,
+        "root": root,
+        "calls": profile.calls,
+        "pruned_nodes": pruned.nodes,
+        "pruned_calls": pruned.calls,
+        "pruned_ns": pruned.ns,
+        "calls_on_further_paths": profile.tree().map_or(0, |tree| tree.further.calls),
     }))
 }
 
-/// One side of a comparison: `FILE:from-to:tracks`, where each part may be left out.
+/// One side of a comparison: `range:FILE:FROM:TO:TRACKS`, where each number may be left out, or
+/// `call:TRACK:AT:DEPTH`.
 fn side(library: &Library, text: &str) -> Answered<(Arc<OpenFile>, Range)> {
-    let wrong = || format!("`{text}` isn't FILE:FROM-TO:TRACKS");
-    let mut parts = text.split(':');
-    let file: usize = match parts.next().unwrap_or_default() {
-        "" => 0,
-        number => number.parse().map_err(|_| wrong())?,
+    let wrong = || format!("`{text}` isn't range:FILE:FROM:TO:TRACKS or call:TRACK:AT:DEPTH");
+    if let Some(call) = text.strip_prefix("call:") {
+        let range = Range::of_call(library, call)?;
+        let (track, _) = range.call.ok_or_else(wrong)?;
+        return Ok((library.track(track)?.0, range));
+    }
+    let mut parts = text.strip_prefix("range:").ok_or_else(wrong)?.split(':');
+    let mut number = || match parts.next().unwrap_or_default() {
+        "" => Ok(None),
+        text => text.parse::<u64>().map(Some).map_err(|_| wrong()),
     };
-    let open = library.files()?.get(file).cloned().ok_or_else(|| format!("there is no file {file}"))?;
-    let mut range = Range::default();
-    if let Some((from, to)) = parts.next().and_then(|part| part.split_once('-')) {
-        let number = |text: &str| match text {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| wrong()),
-        };
-        (range.from, range.to) = (number(from)?, number(to)?);
-    }
-    if let Some(text) = parts.next().filter(|text| !text.is_empty()) {
-        range.tracks = Some(tracks(text)?);
-    }
-    Ok((open, range))
+    let (file, from, to) = (number()?.unwrap_or(0), number()?, number()?);
+    let open =
+        library.files()?.get(file as usize).cloned().ok_or_else(|| format!("there is no file {file}"))?;
+    let tracks = parts.next().filter(|text| !text.is_empty()).map(tracks).transpose()?;
+    Ok((open, Range { from, to, tracks, call: None }))
 }
 
 /// `compare`.
 pub(crate) fn compare(library: &Library, query: &Query) -> Answered<Value> {
-    let mut profiles = Vec::new();
+    let (mut trees, mut tables) = (Vec::new(), Vec::new());
     for name in ["a", "b"] {
         let (open, range) = side(library, query.text(name).ok_or_else(|| format!("{name} is missing"))?)?;
         let filter = range.filter(&open).ok_or("no track of the file is meant")?;
-        profiles.push(open.long.ask(move |context| {
-            let mut profile = Profile::by(Grouping::Path);
-            profile.add_trace(context.view, &filter);
-            profile
-        })?);
+        let (tree, table) = open.long.ask(move |context| {
+            let profile = |by| {
+                let mut profile = Profile::by(by);
+                profile.add_trace(context.view, &filter);
+                profile
+            };
+            (profile(Grouping::Path), profile(Grouping::Function))
+        })?;
+        trees.push(tree);
+        tables.push(table);
     }
-    let nodes = nodes(&library.functions, &profiles.iter().collect::<Vec<_>>());
+    let nodes = nodes(&library.functions, &trees.iter().collect::<Vec<_>>());
     let json = |node: &Node| {
         let [[a_ns, a_own, a_calls], [b_ns, b_own, b_calls]] = node.numbers;
         json!({
-            "function": node.function,
+            "function": shown(node),
             "a_ns": a_ns, "b_ns": b_ns,
             "a_own_ns": a_own, "b_own_ns": b_own,
             "a_calls": a_calls, "b_calls": b_calls,
         })
     };
-    let (mut root, pruned, pruned_ns) =
-        tree(&nodes, json, |node| node.numbers[0][0].abs_diff(node.numbers[1][0]));
-    root["pruned"] = json!({ "nodes": pruned, "total_ns": pruned_ns });
-    Ok(root)
+    let (root, pruned) = tree(&nodes, json, |node| node.numbers[0][0].abs_diff(node.numbers[1][0]));
+    // By function: calls, own and total time, of both sides.
+    let mut functions: FxHashMap<u32, [[u64; 3]; 2]> = FxHashMap::default();
+    for (side, table) in tables.iter().enumerate() {
+        for row in table.rows(Order::OwnTime) {
+            if let Key::Function(of) = row.key
+                && let Some(number) = number(&library.functions, table, *of)
+                && let Some(numbers) = functions.entry(number).or_default().get_mut(side)
+            {
+                *numbers = [row.sums.calls, row.sums.own_ns, row.sums.total_ns];
+            }
+        }
+    }
+    let mut functions: Vec<_> = functions.into_iter().collect();
+    functions.sort_by_key(|(number, [a, b])| (std::cmp::Reverse(a[1].abs_diff(b[1])), *number));
+    let row = |(number, [a, b]): &(u32, [[u64; 3]; 2])| {
+        json!({
+            "function": number, "a_calls": a[0], "b_calls": b[0], "a_own_ns": a[1], "b_own_ns": b[1],
+            "a_total_ns": a[2], "b_total_ns": b[2],
+        })
+    };
+    let whole = |side: usize| {
+        let calls = tables.get(side).map_or(0, |table| table.calls);
+        let ns = nodes.first().and_then(|root| root.numbers.get(side)).map_or(0, |numbers| numbers[0]);
+        json!({ "ns": ns, "calls": calls })
+    };
+    Ok(json!({
+        "a": whole(0),
+        "b": whole(1),
+        "functions": functions.iter().map(row).collect::<Vec<_>>(),
+        "root": root,
+        "pruned_nodes": pruned.nodes,
+        "pruned_ns": pruned.ns,
+    }))
+}
+
+/// The number of a node's function; -1 for the root.
+fn shown(node: &Node) -> i64 {
+    node.function.map_or(-1, i64::from)
 }

@@ -37,6 +37,8 @@ pub(crate) fn trace(library: &Library) -> Answered<Value> {
         "events": events,
         "complete": is_complete,
         "read_events": if is_complete { events } else { read.min(events) },
+        "file_bytes": sum(|file| file.file.size()),
+        "read_bytes": if events == 0 { 0.0 } else { sum(|file| file.file.size()) as f64 * read.min(events) as f64 / events as f64 }.floor(),
         "processes": files.iter().flat_map(|open| processes(&open.file)).collect::<Vec<_>>(),
         "functions": lock(&library.functions).len(),
         "kept": kept,
@@ -106,6 +108,7 @@ fn track(file: &File, index: usize) -> Value {
         "events": info.map_or(0, |info| info.events),
         "complete": known.as_ref().is_some_and(|track| track.is_complete),
         "read_ns": known.as_ref().map(|track| track.read_ns),
+        "has_marks": known.as_ref().is_some_and(|track| !track.marks.is_empty()),
         "has_states": file.states(index).is_some(),
     })
 }
