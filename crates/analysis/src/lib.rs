@@ -67,4 +67,4 @@ pub use profile::{
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};
 pub use totals::{lost_events, marks_by_count, runtime_counts};
-pub use view::TraceView;
+pub use view::{LabelledEvents, TraceView};

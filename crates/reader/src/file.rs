@@ -12,7 +12,9 @@ use everycall_format::ect::{
 use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
 use crate::error::{Error, Found, Warning, warn};
-use crate::model::{OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey};
+use crate::model::{
+    OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
+};
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::{EventWords, FileSegments};

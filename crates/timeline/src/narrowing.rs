@@ -114,8 +114,11 @@ impl<'t> Narrowed<'t> {
             TimelineEvent::Begin(begin) => {
                 let is_within = self.to.within.as_ref().is_some_and(|set| set.contains(begin.location));
                 self.state.within += usize::from(is_within);
-                let crosses =
-                    self.state.open.last().is_none_or(|caller| caller.location.module != begin.location.module);
+                let crosses = self
+                    .state
+                    .open
+                    .last()
+                    .is_none_or(|caller| caller.location.module != begin.location.module);
                 let is_shown = begin.start_ns >= self.to.start_ns
                     && self.to.functions.contains(begin.location)
                     && (self.to.within.is_none() || self.state.within > 0)
@@ -142,7 +145,8 @@ impl<'t> Narrowed<'t> {
             }
             TimelineEvent::Untraced(_) => self.state.is_last_shown,
             TimelineEvent::Mark(mark) if mark.kind == MarkKind::Label => {
-                mark.at_ns >= self.to.start_ns && self.state.open.last().is_none_or(|open| open.shown.is_some())
+                mark.at_ns >= self.to.start_ns
+                    && self.state.open.last().is_none_or(|open| open.shown.is_some())
             }
             other => other.at_ns() >= self.to.start_ns,
         }

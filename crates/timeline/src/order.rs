@@ -17,6 +17,9 @@ use crate::slots::{SlotDepth, Step};
 /// Steps that an event may be late by and still find its place.
 pub(crate) const WINDOW: usize = 1 << 16;
 
+/// Stretches that are out of order and told apart.
+const DISORDERED_MAX: usize = 1024;
+
 /// What comes next in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
@@ -81,8 +84,10 @@ pub(crate) struct Ordered<'a> {
     gone: u64,
     /// Segments from that of the first step in `steps` on.
     held: VecDeque<Held>,
-    /// Steps before this number may not be in the order of their slots.
-    disordered: u64,
+    /// First and last number of steps that are not in the order of their slots, or will not be.
+    disordered: VecDeque<(u64, u64)>,
+    /// Places in `steps` of those that came late in the current segment.
+    late: Vec<usize>,
 }
 
 /// What the next batch begins with.
@@ -115,7 +120,8 @@ impl<'a> Ordered<'a> {
             state: State::Read,
             gone: 0,
             held: VecDeque::new(),
-            disordered: 0,
+            disordered: VecDeque::new(),
+            late: Vec::new(),
         }
     }
 
@@ -142,12 +148,16 @@ impl<'a> Ordered<'a> {
 
     /// Where the steps behind the last batch begin; `None` if reading can't begin again there.
     pub fn place(&self) -> Option<OrderedPlace> {
-        if !matches!(self.state, State::Read) || !self.sorted {
+        if !matches!(self.state, State::Read) {
             return None;
         }
         let next = self.gone + self.handed_out as u64;
         let index = self.held.partition_point(|held| held.first <= next).checked_sub(1)?;
-        let held = self.held.get(index).filter(|held| held.first >= self.disordered)?;
+        let held = self.held.get(index)?;
+        // What comes out of order does so again, unless a part of it has been returned.
+        if self.disordered.iter().any(|(first, last)| *first < next && *last >= held.first) {
+            return None;
+        }
         Some(OrderedPlace {
             segment: held.segment?,
             number: held.number,
@@ -188,6 +198,10 @@ impl<'a> Ordered<'a> {
         self.handed_out = 0;
         while self.held.get(1).is_some_and(|next| next.first <= self.gone) {
             self.held.pop_front();
+        }
+        let begin = self.held.front().map_or(0, |held| held.first);
+        while self.disordered.front().is_some_and(|(_, last)| *last < begin) {
+            self.disordered.pop_front();
         }
         loop {
             match self.state {
@@ -243,18 +257,24 @@ impl<'a> Ordered<'a> {
     }
 
     fn decode(&mut self) {
+        let first = self.gone + self.steps.len() as u64;
+        if self.held.back().is_some_and(|held| held.first == first) {
+            // It had no steps.
+            self.held.pop_back();
+        }
         self.held.push_back(Held {
             segment: self.segments.place(),
             number: self.expected.unwrap_or(0).wrapping_sub(1),
-            first: self.gone + self.steps.len() as u64,
+            first,
             depth: self.depth.clone(),
             latest: self.latest,
         });
         let process = self.process;
-        let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, .. } = self;
+        let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, late, .. } = self;
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
         let line = |slot, ticks| names.logs.number(words, slot, process, ticks);
         let mut latest_now = *latest;
+        let mut place = steps.len();
         let mut in_order = |mut step: Step| {
             if step.ticks < latest_now {
                 if step.ticks < *floor {
@@ -262,8 +282,10 @@ impl<'a> Ordered<'a> {
                     step.ticks = latest_now;
                 } else {
                     *sorted = false;
+                    late.push(place);
                 }
             }
+            place += 1;
             latest_now = latest_now.max(step.ticks);
             step
         };
@@ -275,6 +297,41 @@ impl<'a> Ordered<'a> {
             steps.extend(depth.step(event, name, line).map(&mut in_order));
         }
         *latest = latest_now;
+        if !self.late.is_empty() {
+            self.note_disorder();
+        }
+    }
+
+    /// Notes which steps change their places because of those that came late.
+    #[cold]
+    fn note_disorder(&mut self) {
+        for last in self.late.drain(..) {
+            let Some(ticks) = self.steps.get(last).map(|step| step.ticks) else { continue };
+            let mut first = last;
+            loop {
+                let before = first.checked_sub(1).and_then(|before| self.steps.get(before));
+                if before.is_some_and(|before| before.ticks > ticks) {
+                    first -= 1;
+                    continue;
+                }
+                // Others that came late before it go further back.
+                let number = self.gone + first as u64;
+                match self.disordered.back() {
+                    Some((begin, end)) if number > *begin && number <= end + 1 && *begin >= self.gone => {
+                        first = (begin - self.gone) as usize;
+                        self.disordered.pop_back();
+                    }
+                    _ => break,
+                }
+            }
+            self.disordered.push_back((self.gone + first as u64, self.gone + last as u64));
+            if self.disordered.len() > DISORDERED_MAX
+                && let (Some((first, _)), Some((_, last))) =
+                    (self.disordered.pop_front(), self.disordered.pop_front())
+            {
+                self.disordered.push_front((first, last));
+            }
+        }
     }
 
     /// Starts again with the current segment.
@@ -290,7 +347,6 @@ impl<'a> Ordered<'a> {
         if !self.sorted {
             self.steps.sort_by_key(|step| step.ticks);
             self.sorted = true;
-            self.disordered = self.gone + self.steps.len() as u64;
         }
         self.handed_out = count;
         self.floor = self.steps().last().map_or(self.floor, |step| step.ticks);

@@ -24,8 +24,7 @@ pub struct Checkpoint {
     ordered: OrderedPlace,
     pairing: PairingState,
     narrowed: Option<NarrowedState>,
-    cuts: Arc<[Cuts]>,
-    next_cut: usize,
+    cuts: Vec<Arc<Cuts>>,
     first_ticks: Option<u64>,
 }
 
@@ -33,7 +32,7 @@ impl Checkpoint {
     /// Bytes that it occupies, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of::<Checkpoint>() + self.pairing.bytes()
+        size_of::<Checkpoint>() + self.pairing.bytes() + self.cuts.len() * size_of::<Arc<Cuts>>()
     }
 }
 
@@ -61,7 +60,7 @@ impl<'t> ThreadEvents<'t> {
         code: Option<&'t dyn Code>,
         resumed: Option<&Checkpoint>,
     ) -> ThreadEvents<'t> {
-        let cuts = resumed.map(|checkpoint| Arc::clone(&checkpoint.cuts));
+        let cuts = resumed.map(|checkpoint| checkpoint.cuts.clone());
         let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, code, cuts));
         ThreadEvents {
             out: Vec::new(),
@@ -75,9 +74,13 @@ impl<'t> ThreadEvents<'t> {
     }
 
     /// Continues at a checkpoint of the same thread; false if its segment can't be read any more.
-    pub(crate) fn resume(&mut self, source: &'t dyn Source, key: everycall_reader::ThreadKey, at: &Checkpoint) -> bool {
-        let (Some(maker), Some(segments)) =
-            (&mut self.maker, source.segments_from(key, at.ordered.segment))
+    pub(crate) fn resume(
+        &mut self,
+        source: &'t dyn Source,
+        key: everycall_reader::ThreadKey,
+        at: &Checkpoint,
+    ) -> bool {
+        let (Some(maker), Some(segments)) = (&mut self.maker, source.segments_from(key, at.ordered.segment))
         else {
             return false;
         };
@@ -174,11 +177,9 @@ struct Maker<'t> {
     pairing: Pairing<'t>,
     /// Calls open at the end, outermost first.
     listed: Vec<ListedCall>,
-    /// Calls and spans truncated at the beginning of each stretch without missing segments; the
-    /// stretches in the order of time.
-    cuts: Arc<[Cuts]>,
-    /// The place of the next stretch among them.
-    next_cut: usize,
+    /// Calls and spans truncated at the beginning of each stretch without missing segments, the
+    /// last stretch first.
+    cuts: Vec<Arc<Cuts>>,
     names: &'t MarkNames,
     process: usize,
     /// Time of the first event, once there was one.
@@ -200,7 +201,7 @@ impl<'t> Maker<'t> {
         modules: &'t ModuleMap,
         names: &'t MarkNames,
         code: Option<&'t dyn Code>,
-        cuts: Option<Arc<[Cuts]>>,
+        cuts: Option<Vec<Arc<Cuts>>>,
     ) -> Maker<'t> {
         let key = thread.key;
         let mut cursor = 0;
@@ -214,10 +215,10 @@ impl<'t> Maker<'t> {
             .collect();
         let cuts = match cuts {
             Some(cuts) => cuts,
-            None if thread.is_complete => Arc::default(),
+            None if thread.is_complete => Vec::new(),
             None => {
                 let pairing = Pairing::new(clock.walk(), modules, code);
-                collect_cuts(Ordered::new(source.segments(key), names, thread.process), pairing).into()
+                collect_cuts(Ordered::new(source.segments(key), names, thread.process), pairing)
             }
         };
         let snapshot = source.recording().snapshots.get(key.snapshot);
@@ -234,7 +235,6 @@ impl<'t> Maker<'t> {
             pairing: Pairing::new(clock.walk(), modules, code),
             listed,
             cuts,
-            next_cut: 0,
             names,
             process: thread.process,
             first_ticks: None,
@@ -252,8 +252,7 @@ impl<'t> Maker<'t> {
             ordered: self.ordered.place().filter(|_| is_between)?,
             pairing: self.pairing.state()?,
             narrowed: None,
-            cuts: Arc::clone(&self.cuts),
-            next_cut: self.next_cut,
+            cuts: self.cuts.clone(),
             first_ticks: self.first_ticks,
         })
     }
@@ -261,7 +260,7 @@ impl<'t> Maker<'t> {
     fn resume(&mut self, segments: Box<dyn everycall_reader::SegmentCursor + 't>, at: &Checkpoint) {
         self.ordered = Ordered::resumed(segments, self.names, self.process, &at.ordered);
         self.pairing.resume(&at.pairing);
-        (self.done, self.next_cut, self.first_ticks, self.begins) = (0, at.next_cut, at.first_ticks, false);
+        (self.done, self.first_ticks, self.begins) = (0, at.first_ticks, false);
     }
 
     /// Makes a few more events; false when there will be none.
@@ -307,8 +306,7 @@ impl<'t> Maker<'t> {
         let Some(step) = self.ordered.steps().first() else { return };
         self.first_ticks.get_or_insert(step.ticks);
         if std::mem::take(&mut self.begins) {
-            let cuts = self.cuts.get(self.next_cut).cloned().unwrap_or_default();
-            self.next_cut += 1;
+            let cuts = self.cuts.pop().map(Arc::unwrap_or_clone).unwrap_or_default();
             self.pairing.begin(step.ticks, &self.listed, cuts, out);
         }
     }
@@ -323,8 +321,8 @@ impl<'t> Maker<'t> {
 }
 
 /// Goes through a thread once to learn which calls and spans began before each stretch of events
-/// and ended in it.
-fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Cuts> {
+/// and ended in it; the last stretch comes first.
+fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Arc<Cuts>> {
     let mut stretches = Vec::new();
     let mut out = Vec::new();
     let mut begins = true;
@@ -345,14 +343,15 @@ fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Cuts>
             }
             Batch::Gap(_) => {
                 if !begins {
-                    stretches.push(pairing.collected());
+                    stretches.push(Arc::new(pairing.collected()));
                 }
                 begins = true;
             }
         }
     }
     if !begins {
-        stretches.push(pairing.collected());
+        stretches.push(Arc::new(pairing.collected()));
     }
+    stretches.reverse();
     stretches
 }

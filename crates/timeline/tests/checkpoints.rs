@@ -26,8 +26,13 @@ fn file(capacity: usize, seed: u64) -> Vec<u8> {
         }
     }
     let start = 0x40_0000;
-    let module =
-        Module { base: start - 0x1000, start, end: start + 0x10_0000, code_start: 0x1000, ..Module::default() };
+    let module = Module {
+        base: start - 0x1000,
+        start,
+        end: start + 0x10_0000,
+        code_start: 0x1000,
+        ..Module::default()
+    };
     let thread = Thread { tid: 1, name: "main".into(), start_ticks: START, ring };
     File::of(&Process { modules: vec![module], threads: vec![thread], ..Process::default() })
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use everycall_analysis::NameOptions;
 use everycall_export::{Source as _, Thread, TraceSource};
 use everycall_reader::TraceFile;
-use everycall_timeline::{ThreadStates, Trace};
+use everycall_timeline::{Checkpoint, ThreadStates, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::functions::FunctionTable;
@@ -65,6 +65,25 @@ pub(crate) struct Track {
     pub density: Vec<u32>,
     /// The most calls that were open at once.
     pub depth: usize,
+    /// Places from which reading can continue, by time.
+    pub stops: Vec<Stop>,
+}
+
+/// A place from which a thread can be read.
+#[derive(Clone)]
+pub(crate) struct Stop {
+    /// When the next event happened.
+    pub at: u64,
+    /// The calls that are open, outermost first.
+    pub open: Arc<[Open]>,
+    pub checkpoint: Arc<Checkpoint>,
+}
+
+impl Stop {
+    /// Bytes that it occupies.
+    pub fn bytes(&self) -> usize {
+        size_of::<Stop>() + self.open.len() * size_of::<Open>() + self.checkpoint.bytes()
+    }
 }
 
 /// A call that is open.
@@ -97,6 +116,7 @@ impl File {
                 is_complete: false,
                 density: vec![0; DENSITY],
                 depth: 0,
+                stops: Vec::new(),
             })
         };
         let tracks = threads.iter().map(track).collect();

@@ -5,6 +5,7 @@
 //! file, library    inputs -> opened files, with the threads that read them
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
 //! levels           what is drawn at each width of a pixel
+//! window           calls from the file, where levels are too coarse
 //! answers          requests of the page -> JSON, or columns
 //! http, server     loopback only, with a secret; assets: the page's files
 //! ```
@@ -29,6 +30,7 @@ mod query;
 mod read;
 mod series;
 mod server;
+mod window;
 
 pub use file::Input;
 pub use library::Library;

@@ -6,6 +6,7 @@
 //! workers   File -> answers that need events: `quick` ones of a frame, and `long` ones of a range
 //! ```
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -16,7 +17,7 @@ use everycall_analysis::{Profile, SymbolNames, TraceView};
 use serde_json::Value;
 
 use crate::file::{File, Input, SharedFunctions, lock, place_of_track};
-use crate::read::read;
+use crate::read::{Numbers, read};
 use crate::server::thread;
 
 /// All files that are viewed.
@@ -51,6 +52,7 @@ pub(crate) struct Context<'w> {
     pub view: &'w TraceView<'w>,
     pub names: &'w SymbolNames<'w>,
     pub functions: &'w SharedFunctions,
+    pub numbers: RefCell<Numbers<'w>>,
 }
 
 type Job = Box<dyn FnOnce(&Context<'_>) + Send>;
@@ -83,7 +85,8 @@ fn work(of: &Arc<OpenFile>, functions: &SharedFunctions, jobs: &Receiver<Job>) {
     let file = &of.file;
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
     let view = TraceView::new(&file.trace, &names);
-    let context = Context { file, view: &view, names: &names, functions };
+    let numbers = RefCell::new(Numbers::new(&view, functions));
+    let context = Context { file, view: &view, names: &names, functions, numbers };
     while let Ok(job) = jobs.recv() {
         job(&context);
     }

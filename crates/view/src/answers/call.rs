@@ -17,7 +17,8 @@ use crate::file::{File, Open, lock};
 use crate::levels::{Cell, bits};
 use crate::library::{Context, Library, OpenFile};
 use crate::query::Query;
-use crate::read::{Numbers, begin_bits, end_bits};
+use crate::read::{begin_bits, end_bits};
+use crate::window::{From, read_from};
 
 /// Called functions that are listed.
 const CHILDREN_MAX: usize = 200;
@@ -35,12 +36,15 @@ pub(super) struct Call {
 
 /// The call that is open in a thread at a moment and a depth.
 pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usize) -> Option<Call> {
-    let mut numbers = Numbers::new(context.view, context.functions);
-    let mut stack: Vec<Open> = Vec::new();
+    let mut numbers = context.numbers.borrow_mut();
+    // Where it begins, if the levels have it.
+    let known = context.file.track(thread).and_then(|track| track.levels.find(depth, at));
+    let from = known.map_or(at, |cell| cell.from);
+    let From { events, open: mut stack } = read_from(context, thread, from);
     let mut call: Option<Call> = None;
     // The call's time without that of its callees, and without that in which its stack was suspended.
     let mut less_ns = 0_u64;
-    for event in context.view.events(thread) {
+    for event in events {
         match event {
             TimelineEvent::Begin(begin) => {
                 let here = stack.len();

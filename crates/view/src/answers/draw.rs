@@ -1,5 +1,7 @@
 //! What lies in a window of time.
 
+use std::ops::Range;
+
 use everycall_export::{Source as _, type_name};
 use everycall_timeline::{StateTimes, ThreadState};
 use rustc_hash::FxHashMap;
@@ -8,9 +10,10 @@ use serde_json::{Map, Value, json};
 use super::Answered;
 use crate::file::{DENSITY, File, lock, place_of_track};
 use crate::levels::{Cell, Merger, bits};
-use crate::library::{Context, Library};
+use crate::library::{Context, Library, OpenFile};
 use crate::marks::{Item, Kind, Text};
 use crate::query::Query;
+use crate::window;
 
 /// Calls are summaries of several; all are exact otherwise.
 const CELLS: u32 = 1;
@@ -51,10 +54,36 @@ pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
     body.extend_from_slice(&(tracks.len() as u32).to_le_bytes());
     for id in tracks {
         let (open, thread) = library.track(id)?;
-        let drawn = of_levels(&open.file, thread, (from, to, pixels), depths.clone());
+        let drawn = drawn(&open, thread, (from, to, pixels), depths.clone())?;
         encode(&mut body, id, &drawn, depths.start);
     }
     Ok(body)
+}
+
+/// The cells of a window.
+fn drawn(open: &OpenFile, thread: usize, window: (u64, u64, u64), depths: Range<usize>) -> Answered<Drawn> {
+    let (from, to, pixels) = window;
+    let pixel = (to.saturating_sub(from) / pixels).max(1);
+    let is_kept = open.file.track(thread).is_none_or(|track| track.levels.level_for(pixel).1);
+    if is_kept {
+        return Ok(of_levels(&open.file, thread, window, depths));
+    }
+    open.quick.ask(move |context| {
+        let mut all: Vec<(usize, Cell)> = Vec::new();
+        window::calls(context, thread, from, to, &mut |depth, cell| {
+            if depths.contains(&depth) {
+                all.push((depth, cell));
+            }
+        });
+        all.sort_by_key(|(depth, cell)| (*depth, cell.from));
+        let mut merging = Merging::new(pixel);
+        all.into_iter().for_each(|(depth, cell)| merging.add(depth, cell));
+        let mut drawn = merging.finish();
+        if context.file.track(thread).is_some_and(|track| !track.is_complete) {
+            drawn.flags |= INCOMPLETE;
+        }
+        drawn
+    })
 }
 
 /// The cells of a window from the summary levels.
@@ -62,7 +91,7 @@ pub(crate) fn of_levels(
     file: &File,
     thread: usize,
     (from, to, pixels): (u64, u64, u64),
-    depths: std::ops::Range<usize>,
+    depths: Range<usize>,
 ) -> Drawn {
     let Some(track) = file.track(thread) else { return Drawn::default() };
     let pixel = (to.saturating_sub(from) / pixels).max(1);
