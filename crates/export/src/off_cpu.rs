@@ -137,7 +137,10 @@ mod tests {
         let mut walk = Walk::new(Some(&states), 0, 100);
         assert_eq!(walk.before(20), None);
         let times = StateTimes { blocked: 30, runnable: 5, ..StateTimes::default() };
-        assert_eq!(walk.before(21), Some(OffCpu { at_ns: 20, until_ns: 55, times, at_most_ns: None, woken_by: Some(7) }));
+        assert_eq!(
+            walk.before(21),
+            Some(OffCpu { at_ns: 20, until_ns: 55, times, at_most_ns: None, woken_by: Some(7) })
+        );
         let all = std::iter::from_fn(|| walk.before(u64::MAX)).map(|off| (off.at_ns, off.until_ns));
         assert_eq!(all.collect::<Vec<_>>(), [(60, 70), (75, 100)]);
         assert_eq!(

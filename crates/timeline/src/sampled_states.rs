@@ -51,10 +51,7 @@ impl Samples {
 
 /// The states that samples tell, by process id and thread id. `events` are by time; `at` converts
 /// times.
-pub(crate) fn threads(
-    events: &[SchedEvent],
-    at: impl Fn(u64) -> u64,
-) -> HashMap<(u32, u32), ThreadStates> {
+pub(crate) fn threads(events: &[SchedEvent], at: impl Fn(u64) -> u64) -> HashMap<(u32, u32), ThreadStates> {
     let mut by_thread: HashMap<(u32, u32), Vec<&SchedEvent>> = HashMap::new();
     for event in events.iter().filter(|event| event.kind == kind::SAMPLE) {
         by_thread.entry((event.pid, event.tid)).or_default().push(event);
@@ -135,13 +132,8 @@ impl Spans {
         let Some((begin, end)) = edges else { return self.all };
         let mut all = Vec::with_capacity(self.all.len() * 2 + 1);
         let mut until = begin;
-        let unknown = |start, end| StateSpan {
-            start,
-            end,
-            state: ThreadState::Unknown,
-            cpu: None,
-            woken_by: None,
-        };
+        let unknown =
+            |start, end| StateSpan { start, end, state: ThreadState::Unknown, cpu: None, woken_by: None };
         for span in self.all {
             if until < span.start {
                 all.push(unknown(until, span.start));
@@ -214,15 +206,8 @@ mod tests {
     fn time_off_the_cpu_has_a_bound() {
         // It runs 300 of each 1000, and is switched all the time; times are in microseconds here, and
         // CPU times in nanoseconds.
-        let event = |time: u64| SchedEvent {
-            time,
-            pid: 1,
-            tid: 1,
-            other: 300,
-            cpu: 0,
-            kind: kind::SAMPLE,
-            state: 0,
-        };
+        let event =
+            |time: u64| SchedEvent { time, pid: 1, tid: 1, other: 300, cpu: 0, kind: kind::SAMPLE, state: 0 };
         let events: Vec<SchedEvent> = (1..=100).map(|count| event(count * 1000)).collect();
         let states = threads(&events, |time| time).remove(&(1, 1)).unwrap();
         let times = states.times(10_000, 50_000);
