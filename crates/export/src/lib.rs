@@ -39,6 +39,7 @@ mod replay;
 mod replay_json;
 mod shorten;
 mod source;
+mod spool;
 mod summary;
 mod switches;
 mod tails;
@@ -57,7 +58,7 @@ pub use everycall_timeline::{
     Wait,
 };
 pub use filter::{CallAt, Filter, LabelPattern, parse_function};
-pub use formats::{Format, FormatFacts};
+pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};
 pub use replay::{ReplayStyle, replay};

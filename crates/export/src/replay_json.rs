@@ -59,22 +59,11 @@ pub fn replay_json(
     filter: &Filter,
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let sink = &mut JsonLines {
-        portions: Portions::new(out),
-        tails: Tails::default(),
-        head: Vec::new(),
-        labels: OpenLabels::default(),
-        jumps: Jumping::default(),
-        thread: 0,
-        resumed_ns: 0,
-        depth: 0,
-        moments: JsonMoments::default(),
-    };
-    driver::run(source, names, filter, sink)
+    driver::run(source, names, filter, &mut JsonLines::new(out))
 }
 
 /// The output.
-struct JsonLines<'o> {
+pub(crate) struct JsonLines<'o> {
     portions: Portions<'o>,
     tails: Tails,
     /// The beginning of each line of the thread.
@@ -88,6 +77,22 @@ struct JsonLines<'o> {
     /// Open calls of the thread.
     depth: u64,
     moments: JsonMoments,
+}
+
+impl<'o> JsonLines<'o> {
+    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
+        JsonLines {
+            portions: Portions::new(out),
+            tails: Tails::default(),
+            head: Vec::new(),
+            labels: OpenLabels::default(),
+            jumps: Jumping::default(),
+            thread: 0,
+            resumed_ns: 0,
+            depth: 0,
+            moments: JsonMoments::default(),
+        }
+    }
 }
 
 impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
