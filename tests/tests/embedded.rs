@@ -74,7 +74,8 @@ fn the_same_is_shown_without_the_program_and_its_sources() {
         let after = shown(&place, &trace);
         assert_same(&before, &after, &mode.label());
         let (_, viewed) = after.iter().find(|(line, _)| line.contains("vizviewer")).unwrap();
-        let has_source = String::from_utf8_lossy(viewed).contains("__attribute__((noinline)) int deep(int n)");
+        let has_source =
+            String::from_utf8_lossy(viewed).contains("__attribute__((noinline)) int deep(int n)");
         assert!(has_source, "the source is in it");
         fs::remove_file(&program).unwrap();
         // Without what it holds, it is the file that it was.
@@ -158,7 +159,8 @@ fn damaged_symbols_are_missing_never_wrong() {
     fs::remove_file(&program).unwrap();
     // SYMBOLS is the first chunk behind the END.
     let chunk = |kind: u32| {
-        let begins = |at: &usize| whole[*at..].starts_with(b"ECTc") && whole[at + 4..at + 8] == kind.to_le_bytes();
+        let begins =
+            |at: &usize| whole[*at..].starts_with(b"ECTc") && whole[at + 4..at + 8] == kind.to_le_bytes();
         (0..whole.len() - 32).step_by(8).find(begins).unwrap()
     };
     let (symbols, sources) = (chunk(23), chunk(24));
@@ -169,7 +171,10 @@ fn damaged_symbols_are_missing_never_wrong() {
         fs::write(&broken, &bytes).unwrap();
         let output = run(&place, "replay", &broken);
         let shown = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && shown.contains("app+0x") && !shown.contains("deep"), "{at}: {shown}");
+        assert!(
+            output.status.success() && shown.contains("app+0x") && !shown.contains("deep"),
+            "{at}: {shown}"
+        );
         assert!(!output.stderr.is_empty(), "{at}");
     }
     // Symbols of another build are not used. (Both checksums are right.)
@@ -185,7 +190,9 @@ fn damaged_symbols_are_missing_never_wrong() {
     // Cut anywhere behind the recording, it is shown as it would be without symbols, or with them.
     fs::write(&broken, &whole[..symbols]).unwrap();
     let nameless = text(&broken);
-    for end in [symbols + 8, symbols + 100, sources - 1, sources, sources + 4, whole.len() - 20, whole.len() - 1] {
+    for end in
+        [symbols + 8, symbols + 100, sources - 1, sources, sources + 4, whole.len() - 20, whole.len() - 1]
+    {
         fs::write(&broken, &whole[..end]).unwrap();
         assert_eq!(text(&broken), if end < sources - 8 { &*nameless } else { &*right }, "{end}");
     }
