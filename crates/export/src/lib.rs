@@ -54,8 +54,8 @@ use std::io::{self, Write};
 pub use calendar::{Calendar, WallTime};
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
-    MarkName, SpanEndKind, StateSpan, StateTimes, TailCall, ThreadState, ThreadStates, TimelineEvent, Trace,
-    Wait,
+    MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
+    Trace, Wait,
 };
 pub use filter::{CallAt, Filter, LabelPattern, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};

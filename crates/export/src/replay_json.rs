@@ -337,6 +337,7 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &
         MarkKind::Catch => (b"\"catch\":", None),
         MarkKind::Counter | MarkKind::CounterReal => (b"\"counter\":", None),
         MarkKind::Log => (b"\"log\":", None),
+        MarkKind::Output(_) => (b"\"output\":", None),
         MarkKind::OrphanSpanEnd => (b"\"orphan_span_end\":", None),
         MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
             (b"\"span\":", Some((start_ns, start_cut, how)))
@@ -357,7 +358,12 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &
     } else {
         put_string(bytes, &text::mark_title(source, mark));
     }
-    if mark.value.is_some() {
+    if let MarkKind::Output(stream) = mark.kind {
+        bytes.extend_from_slice(b",\"stream\":");
+        put_string(bytes, stream.name());
+        bytes.extend_from_slice(b",\"line\":");
+        put_number(bytes, mark.value.unwrap_or(0));
+    } else if mark.value.is_some() {
         bytes.extend_from_slice(b",\"value\":");
         put_mark_value(bytes, mark);
     }

@@ -84,6 +84,12 @@ pub struct RecordArguments {
     /// program must not be linked statically.
     #[arg(long)]
     pub waits: bool,
+    /// Record what the program writes to its standard output and error, with its text
+    ///
+    /// The lines appear where they were written. The streams stay what they are. A library is loaded into the program for it
+    /// (LD_PRELOAD), so the program must not be linked statically.
+    #[arg(long)]
+    pub with_output: bool,
     #[command(flatten)]
     pub embed: EmbedChoice,
     /// Calls are counted and not recorded: `count` asks for it.
