@@ -13,7 +13,7 @@ export function makeSource(ask: Ask, isLocal: boolean): t.Source {
     ({ tracks: tracks.join(','), from: String(from), to: String(to), pixels: String(pixels) });
   const scope = ({ from, to, tracks, call }: t.Scope): Query => {
     if (call) return { call: `${call.track}:${call.at}:${call.depth}` };
-    return { from: String(Math.floor(from)), to: String(Math.ceil(to)), ...(tracks.length > 0 ? { tracks: tracks.join(',') } : {}) };
+    return { ...(Number.isFinite(from) ? { from: String(Math.floor(from)), to: String(Math.ceil(to)) } : {}), ...(tracks.length > 0 ? { tracks: tracks.join(',') } : {}) };
   };
   const sought = (what: t.Sought): Query => ('q' in what ? { q: what.q } : { function: String(what.func) });
   const place = (track: number, at: number, depth: number): Query => ({ track: String(track), at: String(at), depth: String(depth) });

@@ -170,7 +170,8 @@ export class Store {
       const middle = (from + to) / 2;
       return { view: { from: middle - size / 2, to: middle + size / 2 }, collapsed };
     }
-    const rim = Math.max(length * 0.15, 5);
+    // With its surroundings, or as large as it fits.
+    const rim = Math.max(length * (keepsScale ? 4 : 0.15), 5);
     return { view: { from: from - rim, to: to + rim }, collapsed };
   }
 

@@ -69,8 +69,9 @@ export function mergedStates(states: State[], from: number, to: number, pixels: 
   for (const state of states) {
     if (state[1] <= from || state[0] >= to) continue;
     const last = out[out.length - 1];
-    // What is shorter than a pixel goes into the state before, unless that is as short: then the longer one is shown.
-    if (last && state[1] - last[0] < size) {
+    // What is shorter than a pixel goes into the state before, if that ends in the same pixel; the longer one is shown.
+    const pixel = (at: number): number => Math.ceil((at - from) / size);
+    if (last && state[1] - state[0] < size && pixel(last[1]) === pixel(state[1])) {
       if (state[1] - state[0] > last[1] - last[0]) last[2] = state[2];
       last[1] = state[1];
     } else {

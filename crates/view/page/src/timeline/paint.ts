@@ -123,7 +123,7 @@ export function paintEdges(canvas: Canvas, special: Special, paints: Paints): vo
   const teeth = Math.min(4, x1 - x0);
   if (bits & CUT_START) ragged(canvas, x0, teeth, y, height, look.background, false);
   if (bits & CUT_END) ragged(canvas, x1 - teeth, teeth, y, height, look.background, true);
-  if (bits & UNWOUND) box(canvas, Math.max(x0, x1 - 3), x1, y, height, look.bad);
+  if (bits & UNWOUND) box(canvas, Math.max(x0, x1 - (x1 - x0 < 10 ? 1 : 3)), x1, y, height, look.bad);
 }
 
 export function box(canvas: Canvas, x0: number, x1: number, y: number, height: number, colour: number): void {

@@ -127,7 +127,10 @@ export class Tiles {
 
   private pump(): void {
     while (this.running < REQUESTS) {
-      const open = this.wanted.filter((want) => !this.asked.has(keyOf(want.track, want.level, want.index, want.block)));
+      const open = this.wanted.filter(({ track, level, index, block }) => {
+        const key = keyOf(track, level, index, block);
+        return !this.asked.has(key) && (this.tiles.get(key)?.isStale ?? true);
+      });
       if (open.length === 0) return;
       const { level, index, block } = open[0];
       const tracks = [...new Set(open.filter((want) => want.level === level && want.index === index && want.block === block).map(({ track }) => track))]

@@ -49,9 +49,11 @@ export function useSize(): [(element: HTMLElement | null) => void, { width: numb
   const attach = useRef((element: HTMLElement | null): void => {
     observer.current?.disconnect();
     if (!element) return;
-    observer.current = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
+    const measure = (): void => setSize((before) => (
+      before.width === element.clientWidth && before.height === element.clientHeight ? before : { width: element.clientWidth, height: element.clientHeight }));
+    observer.current = new ResizeObserver(measure);
     observer.current.observe(element);
-    setSize({ width: element.clientWidth, height: element.clientHeight });
+    measure();
   });
   return [attach.current, size];
 }

@@ -133,7 +133,7 @@ function Source({ store, source }: { store: Store; source: SourceText }): JSX.El
   return (
     <>
       <div class="where">
-        <bdi title={visible(source.file ?? '')}>{source.file ? `${visible(source.file)}:${line}` : 'no source position'}</bdi>
+        <span class="path" title={visible(source.file ?? '')}><bdo dir="ltr">{source.file ? `${visible(source.file)}:${line}` : 'no source position'}</bdo></span>
         {source.callers.length > 0 && (
           <details class="callers">
             <summary>{plural(source.callers.length, 'caller')}</summary>

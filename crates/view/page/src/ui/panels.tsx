@@ -129,7 +129,7 @@ function KeptPanel({ store }: { store: Store }): JSX.Element {
         { key: 'trigger', head: 'Trigger', isText: true, width: 'minmax(120px, 1fr)', value: (row) => row.trigger, show: (row) => visible(row.trigger) },
         {
           key: 'shape', head: 'Slowest path', isText: true, width: 'minmax(240px, 3fr)', value: (row) => row.shape.length,
-          show: (row) => <span class="shape">{row.shape.slice(0, 12).map(([func, ns], index) => <span key={index} style={{ flexGrow: String(Math.max(1, (100 * ns) / Math.max(1, row.duration_ns))) }}>{index > 0 ? '\u203a ' : ''}<Name store={store} id={func} /> <i>{duration(ns)}</i></span>)}</span>,
+          show: (row) => <span class="shape">{row.shape.slice(0, 12).map(([func, ns], index) => <span key={index} style={`--share: ${Math.min(100, (100 * ns) / Math.max(1, row.duration_ns))}%`}>{index > 0 ? '\u203a ' : ''}<Name store={store} id={func} /> <i>{duration(ns)}</i></span>)}</span>,
         },
       ]}
     />

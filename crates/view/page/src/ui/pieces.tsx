@@ -104,7 +104,8 @@ export function Table<Row>({ label, rows, columns, sort, isSelected, open }: {
   }, []);
   const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 8);
   const last = Math.min(sorted.length, Math.ceil((top + height) / ROW_HEIGHT) + 8);
-  const grid = { gridTemplateColumns: columns.map(({ width }) => width).join(' ') };
+  const least = columns.reduce((sum, { width }) => sum + Number(/(\d+)px/.exec(width)?.[1] ?? 0), 0);
+  const grid = { gridTemplateColumns: columns.map(({ width }) => width).join(' '), minWidth: `${least}px` };
   return (
     <div class="table" role="table" aria-label={label} aria-rowcount={sorted.length + 1} ref={box} tabIndex={0} onScroll={(event) => setTop(event.currentTarget.scrollTop)}>
       <div class="head row" role="row" style={grid}>

@@ -25,7 +25,7 @@ export function TablePanel({ store }: { store: Store }): JSX.Element {
       <div class="toolbar">
         <label>by <select value={by} onChange={(event) => store.set({ by: event.currentTarget.value }, true)}>{GROUPS.map((name) => <option key={name}>{name}</option>)}</select></label>
         <input type="search" placeholder="Filter" aria-label="Filter rows" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} spellcheck={false} />
-        {answer.value && <span class="faint">{plural(answer.value.rows.length, 'row')}, {plural(answer.value.calls, 'call')}. Calls that begin or end outside count with their whole duration.</span>}
+        {answer.value && <span class="faint">{plural(answer.value.rows.length, 'row')}, {plural(answer.value.calls, 'call')}{scope.call || Number.isFinite(scope.from) ? '; calls that begin or end outside count with their whole duration' : ''}</span>}
       </div>
       <Waiting answer={answer}>
         {(report) => {

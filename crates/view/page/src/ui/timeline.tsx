@@ -1,7 +1,7 @@
 // The timeline: heads of tracks, ruler and canvas, and what pointer and keys do there.
 
 import type { HTMLAttributes, JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { LOOKS } from '../colour';
 import { count, duration, moment, plural, shortened, tickLabel, ticks, visible } from '../text';
 import { useStore } from '../store';
@@ -25,6 +25,10 @@ export function Timeline({ store }: { store: Store }): JSX.Element {
   const [tip, setTip] = useState<{ x: number; y: number; under: Under } | null>(null);
   const [attach, size] = useSize();
   const width = Math.max(50, size.width - GUTTER);
+  const scrolled = useCallback((element: HTMLDivElement | null) => {
+    scroll.current = element;
+    attach(element);
+  }, []);
 
   useEffect(() => {
     if (!canvas.current || !scroll.current) return undefined;
@@ -58,6 +62,8 @@ export function Timeline({ store }: { store: Store }): JSX.Element {
     view.current.width = width;
     view.current.viewHeight = Math.max(1, size.height);
     view.current.schedule();
+    // Overview and timeline end at the same place.
+    document.documentElement.style.setProperty('--bar-width', `${scroll.current.offsetWidth - scroll.current.clientWidth}px`);
   }, [width, size.height]);
 
   // What the keys and the wheel do must not scroll or zoom the page.
@@ -85,7 +91,7 @@ export function Timeline({ store }: { store: Store }): JSX.Element {
     <section class="timeline" aria-label="Timeline" id="timeline">
       <Ruler store={store} width={width} />
       <div
-        class="scroll" ref={(element) => { (scroll as { current: HTMLDivElement | null }).current = element; attach(element); }}
+        class="scroll" ref={scrolled}
         onScroll={(event) => {
           if (!view.current) return;
           view.current.scrollTop = event.currentTarget.scrollTop;
@@ -199,7 +205,7 @@ function Gutter({ store, lanes, top }: { store: Store; lanes: Lane[]; top: numbe
         const canFold = track?.kind !== 'output';
         const name = track ? visible(shortened(track.name, 300)) : visible(shortened(process.name, 300));
         const kind = track?.kind === 'fiber' ? 'fiber ' : '';
-        const detail = track ? (track.tid ? `${kind}${track.tid}` : track.kind) : `process ${process.pid}`;
+        const detail = track ? (track.tid ? `${kind}${track.tid}` : track.kind) : `pid ${process.pid}`;
         const files = store.trace.files.length > 1 && !track ? ` \u00b7 ${visible(store.trace.files[process.file ?? 0]?.name.split('/').pop() ?? '')}` : '';
         return (
           <div key={key} class={track ? 'lane' : 'lane process'} style={{ top: `${y - top}px`, height: `${height}px` }}>
