@@ -86,7 +86,11 @@ export function tickLabel(at: number, { step, base }: Ticks): string {
 export const plural = (n: number, one: string, many = `${one}s`): string => `${count(n)} ${n === 1 ? one : many}`;
 
 /** Calendar time of a moment, in UTC. */
-export function wall(begin: number, ns: number): string {
-  const at = new Date((begin + ns) / 1e6);
-  return Number.isNaN(at.getTime()) ? '' : `${at.toISOString().replace('T', ' ').replace('Z', '')} UTC`;
+export function wall(begin: string | number | null | undefined, ns: number): string {
+  if (begin === undefined || begin === null || !/^\d+$/.test(String(begin))) return '';
+  const at = BigInt(begin) + BigInt(Math.round(ns));
+  const date = new Date(Number(at / 1_000_000n));
+  if (Number.isNaN(date.getTime())) return '';
+  const below = String(at % 1_000_000_000n).padStart(9, '0');
+  return `${date.toISOString().slice(0, 19).replace('T', ' ')}.${below} UTC`;
 }

@@ -52,7 +52,8 @@ export interface TraceFile {
 export interface Trace {
   files: TraceFile[];
   program: string;
-  begin_wall_ns?: number;
+  /** Since 1970; as text, since it is above 2^53. */
+  begin_wall_ns?: string | number | null;
   duration_ns: number;
   events: number;
   /** The whole file has been read. */

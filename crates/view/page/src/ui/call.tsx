@@ -74,7 +74,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
       <dl class="facts">
         <Row head="Duration"><b>{isRough ? '\u2264 ' : ''}{duration(time)}</b> <span class="faint">{exact(time)}</span></Row>
         <Row head="Own time">{duration(about.own_ns)} <span class="faint">{time > 0 ? `${((100 * about.own_ns) / time).toFixed(1)} %` : ''}</span></Row>
-        <Row head="Begins">{moment(about.from)} {trace.begin_wall_ns !== undefined && <span class="faint">{wall(trace.begin_wall_ns, about.from)}</span>}</Row>
+        <Row head="Begins">{moment(about.from)} <span class="faint">{wall(trace.begin_wall_ns, about.from)}</span></Row>
         <Row head="Ends">{moment(about.to)}</Row>
         <Row head="Thread"><bdi>{visible(track?.name ?? '?')}</bdi> <span class="faint">{track?.tid ?? ''}, depth {count(about.depth)}</span></Row>
         {func && <Row head="Module"><bdi>{visible(func.module)}</bdi></Row>}
@@ -181,7 +181,7 @@ function MarkPanel({ store, place }: { store: Store; place: { track: number; at:
             <h2>{mark.kind} <Copy text={mark.text} what="the text" /></h2>
             <pre class="text">{mark.text.split('\n').map((line) => visibleLine(line)).join('\n')}</pre>
             <dl class="facts">
-              <Row head="At">{moment(mark.at)} {store.trace.begin_wall_ns !== undefined && <span class="faint">{wall(store.trace.begin_wall_ns, mark.at)}</span>}</Row>
+              <Row head="At">{moment(mark.at)} <span class="faint">{wall(store.trace.begin_wall_ns, mark.at)}</span></Row>
               {mark.to ? <Row head="Lasts">{duration(mark.to - mark.at)}</Row> : null}
               <Row head="Thread"><bdi>{visible(store.track(mark.track)?.name ?? '?')}</bdi></Row>
               {mark.count > 1 && <Row head="Marks">{count(mark.count)}</Row>}
