@@ -56,7 +56,7 @@ pub use marks::{MarkNames, NamedMarks};
 pub use pairing_stats::PairingStats;
 pub use process_tree::Relative;
 pub use states::{StateSpan, StateTimes, States, ThreadState, ThreadStates, Wait};
-pub use thread::ThreadEvents;
+pub use thread::{Checkpoint, ThreadEvents};
 pub use thread_info::{FIBERS_FROM, ThreadInfo};
 pub use trace::Trace;
 pub use wall::WallClock;

@@ -8,7 +8,7 @@
 //! focus      the functions of a query: edges (callers and callees), slowest, explain
 //! counted    calls that were counted, but not recorded
 //! notes      what the numbers lack
-//! stored     profiles in files
+//! stored     profiles in files;  machine: the numbers as JSON
 //! ```
 
 mod counted;
@@ -17,6 +17,7 @@ mod explain;
 mod focus;
 mod functions;
 mod group;
+pub mod machine;
 mod notes;
 mod sketch;
 mod slowest;
@@ -32,9 +33,9 @@ use everycall_export::{Filter, Source as _};
 
 use crate::view::TraceView;
 pub use edges::{Edge, Edges};
-pub use explain::{Doings, Explanation};
+pub use explain::{CallPlace, Doings, Explanation};
 pub use focus::Focus;
-pub use functions::{Function, FunctionIdentity, FunctionNumber, Functions};
+pub use functions::{Function, FunctionFinder, FunctionIdentity, FunctionNumber, Functions};
 pub use group::{Grouping, Key};
 pub use notes::Notes;
 pub use sketch::Sketch;
