@@ -51,7 +51,6 @@ pub(crate) struct Context<'w> {
     pub file: &'w File,
     pub view: &'w TraceView<'w>,
     pub names: &'w SymbolNames<'w>,
-    pub functions: &'w SharedFunctions,
     pub numbers: RefCell<Numbers<'w>>,
 }
 
@@ -86,7 +85,7 @@ fn work(of: &Arc<OpenFile>, functions: &SharedFunctions, jobs: &Receiver<Job>) {
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
     let view = TraceView::new(&file.trace, &names);
     let numbers = RefCell::new(Numbers::new(&view, functions));
-    let context = Context { file, view: &view, names: &names, functions, numbers };
+    let context = Context { file, view: &view, names: &names, numbers };
     while let Ok(job) = jobs.recv() {
         job(&context);
     }
