@@ -283,6 +283,7 @@ impl Reading<'_> {
             MarkKind::Throw => Kind::Throw,
             MarkKind::Catch => Kind::Catch,
             MarkKind::Log => Kind::Log,
+            MarkKind::Output(_) => Kind::Output,
             MarkKind::SpanBegin { span, .. } => {
                 self.spans.insert(span, (at, text));
                 return;

@@ -275,7 +275,7 @@ pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
         Text::Lost(None) => "events lost, not counted".to_owned(),
         Text::Off(why) => why.to_owned(),
         Text::Name(name, value) => match item.kind {
-            Kind::Log => context.view.log_line(name),
+            Kind::Log | Kind::Output => context.view.log_line(name),
             Kind::Throw | Kind::Catch => type_name(context.view.mark_name(name)).unwrap_or_default(),
             _ => {
                 let name = context.view.mark_name(name);
