@@ -7,6 +7,7 @@
 //! levels           what is drawn at each width of a pixel
 //! window           calls from the file, where levels are too coarse
 //! answers          requests of the page -> JSON, or columns
+//! alone            one page with everything in it
 //! http, server     loopback only, with a secret; assets: the page's files
 //! ```
 //!
@@ -18,6 +19,7 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod alone;
 mod answers;
 mod assets;
 mod file;
@@ -32,6 +34,7 @@ mod series;
 mod server;
 mod window;
 
+pub use alone::{Written, write_page};
 pub use file::Input;
 pub use library::Library;
 pub use server::Server;

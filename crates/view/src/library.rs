@@ -153,6 +153,20 @@ impl Library {
         open.collect()
     }
 
+    /// The files, once all of them were read.
+    pub(crate) fn wait(&self) -> Result<Vec<Arc<OpenFile>>, String> {
+        loop {
+            let is_opening = lock(&self.files).iter().any(|slot| matches!(slot, Slot::Opening { .. }));
+            if !is_opening {
+                let files = self.files()?;
+                if files.iter().all(|open| open.file.is_complete()) {
+                    return Ok(files);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// The file and the thread of a track.
     pub(crate) fn track(&self, id: u32) -> Result<(Arc<OpenFile>, usize), String> {
         let (file, thread) = place_of_track(id);
