@@ -1,8 +1,9 @@
-// Serves the page with a made-up trace, or with calls of `everycall export -f csv`, while one works on the page:
-//   npm run dev -- [--port N] [--calls N] [--threads N] [--depth N] [--csv FILE] [--write DATA.gz]
+// Serves the page with a made-up trace, with calls of `everycall export -f csv`, or with the answers of
+// `everycall view --no-browser` at an address, while one works on the page:
+//   npm run dev -- [--port N] [--calls N] [--threads N] [--depth N] [--csv FILE] [--proxy ADDRESS] [--write PAGE.html]
 
 import { readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { createServer, get } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { encodeSlices } from '../src/decode';
 import { readData, writeData } from '../src/engine/data';
@@ -28,6 +29,7 @@ if (out !== '') {
   process.exit(0);
 }
 const engine = new Engine(data);
+const proxy = option('proxy', '');
 const files: Record<string, string> = { '': 'text/html; charset=utf-8', 'app.js': 'text/javascript', 'app.css': 'text/css', 'worker.js': 'text/javascript' };
 
 createServer((request, response) => {
@@ -39,6 +41,11 @@ createServer((request, response) => {
       response.setHeader('Content-Type', files[path]);
       response.setHeader('Content-Security-Policy', "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:");
       response.end(readFileSync(`dist/${path || 'index.html'}`));
+    } else if (proxy !== '') {
+      get(new URL(`${path}${url.search}`, proxy), (answer) => {
+        response.writeHead(answer.statusCode ?? 500, answer.headers);
+        answer.pipe(response);
+      }).on('error', () => response.destroy());
     } else if (path === 'alive') {
       response.end('{}');
     } else {

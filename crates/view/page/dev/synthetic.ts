@@ -100,7 +100,7 @@ export function synthetic(wish: Wish): Data {
   }
   return {
     trace: {
-      files: [{ name: 'synthetic.ect' }], program: 'server', begin_wall_ns: 1.7e18, duration_ns: duration, events, complete: true, read_events: events,
+      files: [{ name: 'synthetic.ect' }], program: 'server', begin_wall_ns: '1700000000123456789', duration_ns: duration, events, complete: true, read_events: events,
       processes, functions: functions.length,
       kept: roots.map((call, index) => ({
         number: index + 1, trigger: `${functions[main.func[call]].name} > 20us`, track: 1, from: main.from[call], to: main.to[call], duration_ns: main.duration(call),

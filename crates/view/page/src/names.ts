@@ -1,7 +1,7 @@
 // Functions by id, fetched in pieces when they are first needed.
 
 import type { Func, Source } from './types';
-import { shortened, visible } from './text';
+import { brief, shortened, visible } from './text';
 
 const PIECE = 2000;
 /** Longest name that is measured and drawn. */
@@ -22,13 +22,13 @@ export class Names {
     return func;
   }
 
-  /** The name as it is drawn in a slice. */
+  /** The name as it is drawn in a slice: without parameters. */
   short(id: number): string {
     const ready = this.drawn[id];
     if (ready !== undefined) return ready;
     const func = this.get(id);
     if (!func) return id < this.size ? '' : '?';
-    return (this.drawn[id] = shortened(visible(shortened(func.name, DRAWN)), DRAWN));
+    return (this.drawn[id] = shortened(visible(shortened(brief(func.name), DRAWN)), DRAWN));
   }
 
   /** All of the name, made visible. */

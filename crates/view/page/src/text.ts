@@ -8,6 +8,23 @@ export function visible(text: string): string {
   return text.replace(INVISIBLE, (found) => `<U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}>`);
 }
 
+/** A name of C++ without its parameters and what is said of them, and without anonymous namespaces. */
+export function brief(name: string): string {
+  const text = name.replace(/\(anonymous namespace\)::/g, '');
+  const tail = /\)(?: const)?(?: volatile)?(?: &&?)?(?: noexcept)?(?: \[[^\]]*\])?$/.exec(text);
+  if (!tail) return text;
+  let open = 0;
+  for (let at = tail.index; at > 0; at--) {
+    if (text[at] === ')') open++;
+    if (text[at] !== '(' || --open > 0) continue;
+    // operator() and what isn't the name of a function keep their brackets.
+    const head = text.slice(0, at);
+    const part = /\[[^\]]*\]$/.exec(text)?.[0];
+    return head === '' || head.endsWith('operator') ? text : part ? `${head} ${part}` : head;
+  }
+  return text;
+}
+
 /** The same for texts of many lines. */
 export function visibleLine(line: string): string {
   return visible(line.replace(/\t/g, '    ').replace(/\r$/, ''));
@@ -42,6 +59,9 @@ export const change = (ns: number): string => (ns > 0 ? `+${duration(ns)}` : ns 
 export const exact = (ns: number): string => `${grouped(ns)} ns`;
 
 export const count = (n: number | null | undefined): string => (n === null || n === undefined ? '\u2013' : grouped(n, ','));
+
+/** Calls on average: with a digit after the point, unless it is whole. */
+export const average = (n: number): string => (Number.isInteger(n) ? count(n) : n.toFixed(1));
 
 function grouped(n: number, separator = '\u202f'): string {
   const text = String(Math.abs(Math.round(n)));
@@ -86,7 +106,11 @@ export function tickLabel(at: number, { step, base }: Ticks): string {
 export const plural = (n: number, one: string, many = `${one}s`): string => `${count(n)} ${n === 1 ? one : many}`;
 
 /** Calendar time of a moment, in UTC. */
-export function wall(begin: number, ns: number): string {
-  const at = new Date((begin + ns) / 1e6);
-  return Number.isNaN(at.getTime()) ? '' : `${at.toISOString().replace('T', ' ').replace('Z', '')} UTC`;
+export function wall(begin: string | number | null | undefined, ns: number): string {
+  if (begin === undefined || begin === null || !/^\d+$/.test(String(begin))) return '';
+  const at = BigInt(begin) + BigInt(Math.round(ns));
+  const date = new Date(Number(at / 1_000_000n));
+  if (Number.isNaN(date.getTime())) return '';
+  const below = String(at % 1_000_000_000n).padStart(9, '0');
+  return `${date.toISOString().slice(0, 19).replace('T', ' ')}.${below} UTC`;
 }

@@ -52,7 +52,8 @@ export interface TraceFile {
 export interface Trace {
   files: TraceFile[];
   program: string;
-  begin_wall_ns?: number;
+  /** Since 1970; as text, since it is above 2^53. */
+  begin_wall_ns?: string | number | null;
   duration_ns: number;
   events: number;
   /** The whole file has been read. */
@@ -65,7 +66,7 @@ export interface Trace {
   functions: number;
   kept: Kept[];
   losses: Loss[];
-  modules: { name: string; build_id?: string; from?: number; to?: number }[];
+  modules: { name?: string; path?: string; build_id?: string; from?: number; to?: number }[];
   notes: string[];
 }
 
@@ -158,10 +159,12 @@ export interface SliceDetails extends Place {
   unwound?: boolean;
   tail?: boolean;
   at_most?: boolean;
-  uncertain?: boolean;
+  caller_uncertain?: boolean;
   labels: [string, string][];
   caller: (Place & { function: number }) | null;
   path?: number[];
+  /** How many functions it called; the first of them are in `children`. */
+  all_children?: number;
   children: ({ function: number; calls: number; total_ns: number } & Partial<Place>)[];
   states?: Partial<Record<'running_ns' | 'runnable_ns' | 'blocked_ns' | 'unknown_ns', number | null>> | null;
 }
@@ -205,7 +208,7 @@ export interface ReportRow {
 }
 
 export interface Report {
-  by: string;
+  by?: string;
   calls: number;
   rows: ReportRow[];
   not_in_the_numbers?: Record<string, number>;
@@ -237,7 +240,8 @@ export interface Instances {
 }
 
 export interface ExplainRow {
-  function: number;
+  /** null: the function itself. */
+  function: number | null;
   kind: 'own' | 'call' | 'wait';
   here_ns: number;
   median_ns: number;
@@ -260,7 +264,8 @@ export interface SourceText {
   text: string | null;
   first_line?: number;
   why?: string;
-  callers: ({ function: number; calls: number; file?: string | null; line?: number | null } & Partial<Place>)[];
+  /** null: calls that no call in the trace is around. */
+  callers: ({ function: number | null; calls: number; file?: string | null; line?: number | null } & Partial<Place>)[];
 }
 
 export interface CompareNode {

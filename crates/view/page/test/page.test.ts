@@ -9,7 +9,7 @@ import { Calls, readData, writeData } from '../src/engine/data';
 import { Engine } from '../src/engine/engine';
 import type * as t from '../src/types';
 import { fromFragment, initial, toFragment } from '../src/state';
-import { change, duration, exact, shortened, tickLabel, ticks, visible } from '../src/text';
+import { brief, change, duration, exact, shortened, tickLabel, ticks, visible } from '../src/text';
 import { hash, ofName } from '../src/colour';
 import { layout, seen } from '../src/timeline/layout';
 import { Tiles, levelOf, tileSize } from '../src/timeline/tiles';
@@ -304,4 +304,12 @@ test('a name has one colour, whatever trace it is in', () => {
   assert.equal(hash('main'), hash('main'));
   assert.equal(ofName('main', 'dark'), ofName('main', 'dark'));
   assert.ok(new Set(Array.from({ length: 200 }, (_, index) => ofName(`function ${index}`, 'light'))).size > 50);
+});
+
+test('a name is drawn without its parameters', () => {
+  const names: [string, string][] = [
+    ['main', 'main'], ['f(int, char const*)', 'f'], ['(anonymous namespace)::Queue::push(std::function<void (int)>) const', 'Queue::push'],
+    ['S::operator()(int)', 'S::operator()'], ['S::operator()', 'S::operator()'], ['f(int) [resume]', 'f [resume]'], ['(', '('], [')', ')'], ['', ''], ['main::{lambda(int)#1}::operator()(int) const', 'main::{lambda(int)#1}::operator()'],
+  ];
+  for (const [whole, short] of names) assert.equal(brief(whole), short);
 });

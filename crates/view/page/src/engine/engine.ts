@@ -127,7 +127,7 @@ export class Engine {
       unwound: (bits & UNWOUND) !== 0,
       tail: (bits & TAIL) !== 0,
       at_most: (bits & AT_MOST) !== 0,
-      uncertain: (bits & UNCERTAIN) !== 0,
+      caller_uncertain: (bits & UNCERTAIN) !== 0,
       labels: data.labels
         .filter(([id, from, level]) => id === track && from === calls.from[call] && level === calls.depth[call])
         .map(([, , , key, value]) => [key, value]),

@@ -46,19 +46,15 @@ export function find(data: Data, track: number, at: number, depth: number): [Cal
 }
 
 /** Visits the calls of a part that overlap it. `isOutermost`: no call of the same function is around it. */
-function walk(part: Part, visit: (call: number, isOutermost: boolean) => void): void {
+function walk(part: Part, functions: number, visit: (call: number, isOutermost: boolean) => void): void {
   const { calls, from } = part;
-  const active = new Map<number, number>();
+  const active = new Uint32Array(functions);
   const open: number[] = [];
   const top = part.first < calls.length ? calls.depth[part.first] : 0;
   for (let call = part.first; call < part.end; call++) {
-    while (open.length > calls.depth[call] - top) {
-      const left = calls.func[open.pop() as number];
-      active.set(left, (active.get(left) ?? 1) - 1);
-    }
+    while (open.length > calls.depth[call] - top) active[calls.func[open.pop() as number]]--;
     const func = calls.func[call];
-    const around = active.get(func) ?? 0;
-    active.set(func, around + 1);
+    const around = active[func]++;
     open.push(call);
     if (calls.to[call] > from || calls.from[call] >= from) visit(call, around === 0);
   }
@@ -92,11 +88,12 @@ export function report(data: Data, scope: Scope, by: string): Report {
     const own = ownTimes(scope.call ? part : whole(part));
     const first = scope.call ? part.first : 0;
     const inside = new Map<string | number, number[]>();
-    walk(part, (call, isOutermost) => {
+    const place = processes.get(part.track);
+    walk(part, data.functions.length, (call, isOutermost) => {
       const func = calls.func[call];
-      const place = processes.get(part.track);
       let key: string | number = func;
-      if (by === 'module') key = data.functions[func]?.module ?? '?';
+      if (by === 'function') key = func;
+      else if (by === 'module') key = data.functions[func]?.module ?? '?';
       else if (by === 'thread') key = place ? `${place.track.name} (${place.track.tid})` : String(part.track);
       else if (by === 'process') key = place ? `${place.process.name} (${place.process.pid})` : '?';
       else if (by === 'file') key = data.functions[func]?.file ?? '?';
@@ -169,10 +166,29 @@ function path(data: Data, calls: Calls, call: number): string {
 }
 
 interface Node extends FlameNode {
-  byFunction: Map<number, Node>;
+  children: Node[];
+  /** Children by function, where there are many. */
+  byFunction: Map<number, Node> | null;
 }
 
-const node = (func: number): Node => ({ function: func, total_ns: 0, own_ns: 0, calls: 0, children: [], byFunction: new Map() });
+const MANY = 12;
+
+const node = (func: number): Node => ({ function: func, total_ns: 0, own_ns: 0, calls: 0, children: [], byFunction: null });
+
+function childOf(parent: Node | undefined, func: number): Node | undefined {
+  if (!parent) return undefined;
+  if (parent.byFunction) return parent.byFunction.get(func);
+  for (const child of parent.children) if (child.function === func) return child;
+  return undefined;
+}
+
+function childMade(parent: Node, func: number): Node {
+  const child = node(func);
+  parent.children.push(child);
+  if (parent.byFunction) parent.byFunction.set(func, child);
+  else if (parent.children.length > MANY) parent.byFunction = new Map(parent.children.map((one) => [one.function, one]));
+  return child;
+}
 
 function tree(data: Data, scope: Scope): Node {
   const root = node(-1);
@@ -191,12 +207,7 @@ function tree(data: Data, scope: Scope): Node {
       open.length = level + 1;
       const parent = open[level];
       const func = calls.func[call];
-      let child = parent.byFunction.get(func);
-      if (!child) {
-        child = node(func);
-        parent.byFunction.set(func, child);
-        parent.children.push(child);
-      }
+      const child = childOf(parent, func) ?? childMade(parent, func);
       child.calls++;
       const time = clipped(calls, call, from, to);
       child.total_ns += time;
@@ -215,7 +226,7 @@ export function flame(data: Data, scope: Scope): Flame {
   let prunedTime = 0;
   const least = root.total_ns * PRUNED;
   const prune = (from: Node): FlameNode => {
-    const kept = from.children.filter((child) => (child as Node).total_ns >= least);
+    const kept = from.children.filter((child) => child.total_ns >= least);
     for (const child of from.children) {
       if (child.total_ns >= least) continue;
       prunedTime += child.total_ns;
@@ -227,7 +238,7 @@ export function flame(data: Data, scope: Scope): Flame {
       total_ns: from.total_ns,
       own_ns: from.own_ns,
       calls: from.calls,
-      children: kept.map((child) => prune(child as Node)),
+      children: kept.map((child) => prune(child)),
     };
   };
   return { root: prune(root), pruned_calls: prunedCalls, pruned_ns: prunedTime };
@@ -350,7 +361,7 @@ export function compare(data: Data, a: Scope, b: Scope): Compare {
   const [left, right] = [tree(data, a), tree(data, b)];
   const rows = new Map<number, CompareRow>();
   const add = (side: 'a' | 'b', from: Node, around: Set<number>): void => {
-    for (const child of from.children as Node[]) {
+    for (const child of from.children) {
       let row = rows.get(child.function);
       if (!row) {
         row = { function: child.function, a_calls: 0, b_calls: 0, a_own_ns: 0, b_own_ns: 0, a_total_ns: 0, b_total_ns: 0 };
@@ -367,9 +378,18 @@ export function compare(data: Data, a: Scope, b: Scope): Compare {
   };
   add('a', left, new Set());
   add('b', right, new Set());
+  // Paths that are small on both sides are in the table of functions.
+  const least = Math.max(left.total_ns, right.total_ns) * PRUNED;
+  const isSmall = (one: Node | undefined, two: Node | undefined): boolean => (one?.total_ns ?? 0) < least && (two?.total_ns ?? 0) < least;
   const align = (one: Node | undefined, two: Node | undefined, func: number): CompareNode => {
-    const keys = new Set([...(one?.byFunction.keys() ?? []), ...(two?.byFunction.keys() ?? [])]);
-    const children = [...keys].map((key) => align(one?.byFunction.get(key), two?.byFunction.get(key), key));
+    const children: CompareNode[] = [];
+    for (const child of one?.children ?? []) {
+      const other = childOf(two, child.function);
+      if (!isSmall(child, other)) children.push(align(child, other, child.function));
+    }
+    for (const child of two?.children ?? []) {
+      if (!isSmall(undefined, child) && !childOf(one, child.function)) children.push(align(undefined, child, child.function));
+    }
     children.sort((x, y) => Math.abs(y.b_ns - y.a_ns) - Math.abs(x.b_ns - x.a_ns));
     return {
       function: func,

@@ -48,7 +48,7 @@ function notes(about: SliceDetails): string[] {
   if (about.unwound) said.push('Unwound: it was left by an exception, longjmp or the end of its thread.');
   if (about.at_most) said.push('Took this time at most: its end is not measured exactly.');
   if (about.tail) said.push('Ended in a tail call: it jumped into the function that follows.');
-  if (about.uncertain) said.push('Caller uncertain: it may not have been made by the call it is shown under.');
+  if (about.caller_uncertain) said.push('Caller uncertain: it may not have been made by the call it is shown under.');
   return said;
 }
 
@@ -74,7 +74,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
       <dl class="facts">
         <Row head="Duration"><b>{isRough ? '\u2264 ' : ''}{duration(time)}</b> <span class="faint">{exact(time)}</span></Row>
         <Row head="Own time">{duration(about.own_ns)} <span class="faint">{time > 0 ? `${((100 * about.own_ns) / time).toFixed(1)} %` : ''}</span></Row>
-        <Row head="Begins">{moment(about.from)} {trace.begin_wall_ns !== undefined && <span class="faint">{wall(trace.begin_wall_ns, about.from)}</span>}</Row>
+        <Row head="Begins">{moment(about.from)} <span class="faint">{wall(trace.begin_wall_ns, about.from)}</span></Row>
         <Row head="Ends">{moment(about.to)}</Row>
         <Row head="Thread"><bdi>{visible(track?.name ?? '?')}</bdi> <span class="faint">{track?.tid ?? ''}, depth {count(about.depth)}</span></Row>
         {func && <Row head="Module"><bdi>{visible(func.module)}</bdi></Row>}
@@ -90,7 +90,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
       </dl>
       {about.children.length > 0 && (
         <>
-          <h3>Called from it</h3>
+          <h3>Called from it{(about.all_children ?? 0) > about.children.length ? `, the first ${about.children.length} of ${count(about.all_children)} functions` : ''}</h3>
           <ul class="bars">
             {about.children.map((child) => (
               <li key={child.function}>
@@ -134,14 +134,16 @@ function Source({ store, source }: { store: Store; source: SourceText }): JSX.El
     <>
       <div class="where">
         <span class="path" title={visible(source.file ?? '')}><bdo dir="ltr">{source.file ? `${visible(source.file)}:${line}` : 'no source position'}</bdo></span>
-        {source.callers.length > 0 && (
+        {source.callers.some((caller) => caller.function !== null) && (
           <details class="callers">
             <summary>{plural(source.callers.length, 'caller')}</summary>
             <ul>
               {source.callers.slice(0, 200).map((caller) => (
                 <li key={caller.function}>
                   <span class="faint">{count(caller.calls)}&times;</span>{' '}
-                  {caller.track !== undefined && caller.from !== undefined && caller.to !== undefined
+                  {caller.function === null
+                    ? <span class="faint">no call around them in the trace</span>
+                    : caller.track !== undefined && caller.from !== undefined && caller.to !== undefined
                     ? <Jump store={store} place={{ track: caller.track, from: caller.from, to: caller.to, depth: caller.depth ?? 0 }} label="Its longest call from here"><Name store={store} id={caller.function} /></Jump>
                     : <Name store={store} id={caller.function} />}
                   {caller.file && <span class="faint"> <bdi>{visible(caller.file.split('/').pop() ?? '')}:{caller.line}</bdi></span>}
@@ -181,7 +183,7 @@ function MarkPanel({ store, place }: { store: Store; place: { track: number; at:
             <h2>{mark.kind} <Copy text={mark.text} what="the text" /></h2>
             <pre class="text">{mark.text.split('\n').map((line) => visibleLine(line)).join('\n')}</pre>
             <dl class="facts">
-              <Row head="At">{moment(mark.at)} {store.trace.begin_wall_ns !== undefined && <span class="faint">{wall(store.trace.begin_wall_ns, mark.at)}</span>}</Row>
+              <Row head="At">{moment(mark.at)} <span class="faint">{wall(store.trace.begin_wall_ns, mark.at)}</span></Row>
               {mark.to ? <Row head="Lasts">{duration(mark.to - mark.at)}</Row> : null}
               <Row head="Thread"><bdi>{visible(store.track(mark.track)?.name ?? '?')}</bdi></Row>
               {mark.count > 1 && <Row head="Marks">{count(mark.count)}</Row>}

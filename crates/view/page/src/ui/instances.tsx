@@ -1,7 +1,7 @@
 // All calls of one function: how long they took, the slowest of them, and what one did that the median one did not.
 
 import type { JSX } from 'preact';
-import { change, count, duration, moment, plural, visible } from '../text';
+import { average, change, count, duration, moment, plural, visible } from '../text';
 import { useStore } from '../store';
 import type { Store } from '../store';
 import type { ExplainRow, Instances, Place } from '../types';
@@ -132,11 +132,11 @@ export function ExplainPanel({ store }: { store: Store }): JSX.Element {
                 { key: 'difference', head: 'Difference', width: '150px', value: (row) => Math.abs(row.here_ns - row.median_ns), show: (row) => <Difference ns={row.here_ns - row.median_ns} most={most} /> },
                 { key: 'here', head: 'This call', width: '90px', value: (row) => row.here_ns, show: (row) => duration(row.here_ns) },
                 { key: 'usual', head: 'Median', width: '90px', value: (row) => row.median_ns, show: (row) => duration(row.median_ns) },
-                { key: 'calls', head: 'Calls', width: '80px', value: (row) => row.here_calls, show: (row) => count(row.here_calls) },
-                { key: 'usualCalls', head: 'Median\u2019s', width: '80px', value: (row) => row.median_calls, show: (row) => count(row.median_calls) },
+                { key: 'calls', head: 'Calls', width: '80px', value: (row) => row.here_calls, show: (row) => (row.kind === 'call' ? average(row.here_calls) : '') },
+                { key: 'usualCalls', head: 'Median\u2019s', width: '80px', value: (row) => row.median_calls, show: (row) => (row.kind === 'call' ? average(row.median_calls) : '') },
                 {
-                  key: 'name', head: 'In', isText: true, width: 'minmax(180px, 1fr)', value: (row) => what(row) || store.names.short(row.function),
-                  show: (row) => <>{what(row) ? <b>{what(row)} </b> : null}{row.kind === 'call' && row.median_calls === 0 ? <span class="tag">only here</span> : null}{row.kind === 'call' && row.here_calls === 0 ? <span class="tag">only in the median call</span> : null}<Name store={store} id={row.function} /></>,
+                  key: 'name', head: 'In', isText: true, width: 'minmax(180px, 1fr)', value: (row) => what(row) || store.names.short(row.function ?? func),
+                  show: (row) => <>{what(row) ? <b>{what(row)} </b> : null}{row.kind === 'call' && row.median_calls === 0 ? <span class="tag">only here</span> : null}{row.kind === 'call' && row.here_calls === 0 ? <span class="tag">only in the median call</span> : null}<Name store={store} id={row.function ?? func} /></>,
                 },
               ]}
             />

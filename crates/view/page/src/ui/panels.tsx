@@ -212,7 +212,7 @@ function AboutPanel({ store }: { store: Store }): JSX.Element {
         <h3>What there is to know</h3>
         {trace.notes.length === 0 ? <p class="faint">Nothing is missing.</p> : <ul>{trace.notes.map((note, index) => <li key={index}>{visible(note)}</li>)}</ul>}
         <h3>Modules</h3>
-        <ul>{trace.modules.map(({ name, build_id: id }, index) => <li key={index}><bdi>{visible(name)}</bdi> <span class="faint">{id ? visible(id) : ''}</span></li>)}</ul>
+        <ul>{trace.modules.map(({ name, path, build_id: id }, index) => <li key={index}><bdi>{visible(path ?? name ?? '?')}</bdi> <span class="faint">{id ? visible(id) : ''}</span></li>)}</ul>
       </div>
       <div class="column">
         <h3>Losses</h3>

@@ -18,22 +18,22 @@ export function TablePanel({ store }: { store: Store }): JSX.Element {
   const { by } = store.state;
   const [scope, key] = useScope(store);
   const [filter, setFilter] = useState('');
-  const answer = useAnswer(`${key} ${by}`, () => store.source.report(scope, by));
+  const answer = useAnswer(`${key} ${by}`, async () => ({ by, report: await store.source.report(scope, by) }));
   const part = filter.toLowerCase();
   return (
     <div class="column">
       <div class="toolbar">
         <label>by <select value={by} onChange={(event) => store.set({ by: event.currentTarget.value }, true)}>{GROUPS.map((name) => <option key={name}>{name}</option>)}</select></label>
         <input type="search" placeholder="Filter" aria-label="Filter rows" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} spellcheck={false} />
-        {answer.value && <span class="faint">{plural(answer.value.rows.length, 'row')}, {plural(answer.value.calls, 'call')}{scope.call || Number.isFinite(scope.from) ? '; calls that begin or end outside count with their whole duration' : ''}</span>}
+        {answer.value && <span class="faint">{plural(answer.value.report.rows.length, 'row')}, {plural(answer.value.report.calls, 'call')}{scope.call || Number.isFinite(scope.from) ? '; calls that begin or end outside count with their whole duration' : ''}</span>}
       </div>
       <Waiting answer={answer}>
-        {(report) => {
+        {({ by: group, report }) => {
           const rows = part === '' ? report.rows : report.rows.filter((row) => `${row.name} ${row.module ?? ''} ${row.file ?? ''}`.toLowerCase().includes(part));
-          const isFunctions = report.by === 'function';
+          const isFunctions = group === 'function';
           return (
             <Table
-              key={report.by} label={`Calls by ${report.by}`} rows={rows} sort={['own', true]} columns={columnsOf(store, report.rows, isFunctions)}
+              key={group} label={`Calls by ${group}`} rows={rows} sort={['own', true]} columns={columnsOf(store, report.rows, isFunctions)}
               isSelected={(row) => isFunctions && typeof row.function === 'number' && row.function === store.state.func}
               open={isFunctions ? (row) => { if (typeof row.function === 'number') store.set({ func: row.function, panel: 'instances' }, true); } : undefined}
             />
