@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! file, library    inputs -> opened files, with the threads that read them
+//! glance           what is known of a file before its events are
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
 //! levels           what is drawn at each width of a pixel
 //! window           calls from the file, where levels are too coarse
@@ -24,6 +25,7 @@ mod answers;
 mod assets;
 mod file;
 mod functions;
+mod glance;
 mod http;
 mod levels;
 mod library;
