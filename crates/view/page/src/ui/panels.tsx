@@ -23,7 +23,8 @@ const SCOPED: Panel[] = ['table', 'flame', 'instances', 'text'];
 
 export function Panels({ store }: { store: Store }): JSX.Element {
   useStore(store, ({ state, trace }) => [state.panel, state.panelHeight, state.isPanelOpen, state.selection === null, state.range, state.scope, trace.kept.length, trace.losses.length]);
-  const { panel, panelHeight, isPanelOpen } = store.state;
+  const { panel, isPanelOpen } = store.state;
+  const panelHeight = store.state.panelHeight || Math.round(Math.max(220, Math.min(460, innerHeight * 0.37)));
   const tabs = useRef<HTMLDivElement>(null);
   const choose = (name: Panel): void => store.set({ panel: name, isPanelOpen: true }, true);
   const held = useRef<{ y: number; height: number } | null>(null);
