@@ -363,7 +363,13 @@ impl Indexer {
         if !matches!(
             chunk.kind,
             chunk::META
-                ..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::COUNTS | chunk::SCHED | chunk::END
+                ..=chunk::KEPT
+                    | chunk::DROPPED
+                    | chunk::SESSION
+                    | chunk::COUNTS
+                    | chunk::SCHED
+                    | chunk::TIMES
+                    | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
@@ -473,6 +479,10 @@ impl Indexer {
             chunk::COUNTS => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_counts(bytes, process, recording)?;
+            }
+            chunk::TIMES => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_times(bytes, process, recording)?;
             }
             chunk::SESSION => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

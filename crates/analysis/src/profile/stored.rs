@@ -18,6 +18,8 @@ pub const VERSION: u64 = 1;
 
 /// Numbers of a function in the first version's files.
 const NUMBERS_AT_FIRST: usize = 10;
+/// The same of the version that added thread states.
+const NUMBERS_WITH_STATES: usize = 18;
 
 /// A run in such a file, with its profile by function.
 #[derive(Clone, Debug, Default)]
@@ -131,8 +133,8 @@ fn run_of(value: &Value) -> Option<StoredRun> {
             ..Sums::default()
         };
         let numbers = numbers(&of["numbers"])?;
-        // Files of older versions have fewer: those of thread states came later.
-        if ![NUMBERS_AT_FIRST, Sums::NAMES.len()].contains(&numbers.len()) {
+        // Files of older versions have fewer: those of thread states came later, then counted times.
+        if ![NUMBERS_AT_FIRST, NUMBERS_WITH_STATES, Sums::NAMES.len()].contains(&numbers.len()) {
             return None;
         }
         for (into, number) in sums.numbers_mut().into_iter().zip(numbers) {
