@@ -59,6 +59,7 @@ pub(crate) fn read_counts(
     recording.counts.push(Counts {
         snapshot: record.snapshot,
         process,
+        is_timed: false,
         calls: record.calls,
         others: record.others,
         functions: functions.collect(),
@@ -95,6 +96,7 @@ pub(crate) fn read_times(
     recording.counts.push(Counts {
         snapshot: record.snapshot,
         process,
+        is_timed: true,
         calls: record.calls,
         others: record.others,
         functions: functions.collect(),

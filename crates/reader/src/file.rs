@@ -232,6 +232,11 @@ impl Source for TraceFile<'_> {
     }
 
     fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        let process = self.recording.snapshots.get(key.snapshot).map(|snapshot| snapshot.process);
+        if self.recording.counts.iter().any(|counts| counts.is_timed && Some(counts.process) == process) {
+            // They are among the counts, as calls that haven't ended.
+            return Vec::new();
+        }
         let Some(chunk) = self.threads.get(&key).and_then(|chunks| chunks.thread) else { return Vec::new() };
         let Ok(bytes) = self.payload(&chunk) else { return Vec::new() };
         let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);

@@ -472,6 +472,8 @@ pub struct Counts {
     pub snapshot: u32,
     /// Index in [`Recording::processes`].
     pub process: usize,
+    /// Whether the calls were timed.
+    pub is_timed: bool,
     /// Calls, of all functions.
     pub calls: u64,
     /// Calls of these whose functions aren't known, because there was no room to count them.
