@@ -18,7 +18,8 @@ use everycall_io::say;
 use everycall_recorder::Counting;
 
 use crate::arguments::{
-    CountArguments, FilterArguments, KeepArguments, RecordArguments, TableFormat, TriggerArguments,
+    CountArguments, EmbedChoice, FilterArguments, KeepArguments, RecordArguments, TableFormat,
+    TriggerArguments,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -84,6 +85,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
         output: Some(path.to_owned()),
         only_counts: Some(if arguments.time { Counting::Times } else { Counting::Calls }),
+        embed: EmbedChoice::default(),
         states: None,
         counters: None,
         waits: false,

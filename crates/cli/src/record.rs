@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
@@ -30,7 +30,7 @@ use crate::preload::kit_library;
 use crate::program::{self, Prospect};
 use crate::rotation::{self, Files};
 use crate::written::Moment;
-use crate::{only, progress, triggers, written};
+use crate::{embed, only, progress, triggers, written};
 
 /// Default memory for events that wait to be written, in bytes.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -38,6 +38,7 @@ const STREAM_MEMORY: u64 = 256 << 20;
 /// Runs the verb.
 pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let quiet = arguments.quiet;
+    let begun = Instant::now();
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
     let destination =
         Destination::new(arguments.output.as_deref(), || default_output(arguments.command.first()));
@@ -93,6 +94,9 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let shown = || files.as_ref().map_or_else(|| output.clone(), Files::newest);
     let written = write(ended, file, shown);
     let output = shown();
+    if let Ok(summary) = &written {
+        embed::at_end(arguments.embed, &output, summary.events(), begun.elapsed(), quiet);
+    }
     match &written {
         Ok(summary) if !quiet => {
             match why_untraced.filter(|_| !summary.traced) {

@@ -56,7 +56,7 @@ pub use everycall_timeline::{
     MarkName, SpanEndKind, StateSpan, StateTimes, TailCall, ThreadState, ThreadStates, TimelineEvent, Trace,
     Wait,
 };
-pub use filter::{Filter, LabelPattern, parse_function};
+pub use filter::{CallAt, Filter, LabelPattern, parse_function};
 pub use formats::{Format, FormatFacts};
 pub use names::{Details, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};

@@ -172,6 +172,11 @@ pub mod chunk {
     /// [`crate::sched::SchedRecord`], then its text and its [events](crate::sched::SchedEvent);
     /// several chunks add up. Since version 2.8.
     pub const SCHED: u32 = 22;
+    /// [`crate::embedded::SymbolsRecord`], then the module's path and what is known of its
+    /// functions. After the END. Since version 2.9.
+    pub const SYMBOLS: u32 = 23;
+    /// [`crate::embedded::SourcesRecord`], then source files. After the END. Since version 2.9.
+    pub const SOURCES: u32 = 24;
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::TimedCalls`], after the
     /// threads of its snapshot. Since version 2.9.
     pub const TIMES: u32 = 26;

@@ -10,6 +10,7 @@ use everycall_recorder::Counting;
 use everycall_units::parse_time;
 
 use super::common::large_size;
+use super::embed::EmbedChoice;
 use super::selection::OnlyArguments;
 use super::triggers::TriggerArguments;
 
@@ -84,6 +85,8 @@ pub struct RecordArguments {
     /// program must not be linked statically.
     #[arg(long)]
     pub waits: bool,
+    #[command(flatten)]
+    pub embed: EmbedChoice,
     /// What is counted of calls that aren't recorded: `count` asks for it.
     #[arg(skip)]
     pub only_counts: Option<Counting>,
@@ -116,6 +119,8 @@ pub enum StateSource {
     Tracefs,
     /// perf_event_open
     Perf,
+    /// Samples of /proc: only waiting for longer than a millisecond; for containers and others where both are closed
+    Schedstat,
 }
 
 impl From<StateSource> for everycall_recorder::StatesFrom {
@@ -124,6 +129,7 @@ impl From<StateSource> for everycall_recorder::StatesFrom {
             StateSource::Best => Self::Best,
             StateSource::Tracefs => Self::Tracefs,
             StateSource::Perf => Self::Perf,
+            StateSource::Schedstat => Self::Schedstat,
         }
     }
 }
