@@ -454,6 +454,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("nsenter --target PID --net everycall enable PID ...", Not("needs a container")),
     // Counts.
     ("everycall count -- ./app", So("everycall count -- ./server 10")),
+    ("everycall count --time -- ./app", So("everycall count --time -- ./server 10")),
     ("everycall count -o app.ect -- ./app", So("everycall count -o counts.ect -- ./server 10")),
     (
         "everycall merge --sum -o all.ecp old.ect new.ect",
@@ -463,6 +464,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("EVERYCALL_COUNT=calls ./server", So("EVERYCALL_COUNT=calls ./server 10")),
     ("EVERYCALL_COUNT=calls", So("EVERYCALL_COUNT=calls ./server 10")),
+    ("EVERYCALL_COUNT=time", So("EVERYCALL_COUNT=time ./server 10")),
     (
         "everycall count PID",
         So(
