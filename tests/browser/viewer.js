@@ -219,7 +219,8 @@ class Visit {
   async select() {
     const { page, report } = this;
     // The slowest call of the function with the most own time of those with known durations.
-    const row = [...report.rows].filter((one) => one.max_ns > 0).sort((a, b) => b.own_ns - a.own_ns)[0];
+    const timed = report.rows.filter((one) => one.max_ns > 0);
+    const row = (timed.some((one) => one.timed_calls > 1) ? timed.filter((one) => one.timed_calls > 1) : timed).sort((a, b) => b.own_ns - a.own_ns)[0];
     const func = await page.evaluate(async ([name, module]) => {
       const { store } = window.everycall;
       const found = (await store.source.report({ from: -Infinity, to: Infinity, tracks: [] }, 'function')).rows.find((one) => one.name === name && one.module === module);

@@ -93,11 +93,11 @@ function ScopeChoice({ store }: { store: Store }): JSX.Element {
   );
 }
 
-/** The scope of tables and graphs, once it has rested. */
+/** The scope of tables and graphs, once it has rested, and a key that changes with it and when the file has been read. */
 export function useScope(store: Store): [Scope, string] {
-  useStore(store, ({ state, trace }) => [state.scope, state.scope === 'window' ? state.view : null, state.scope === 'range' ? state.range : null, state.scope === 'call' ? state.selection : null, trace.read_events]);
+  useStore(store, ({ state, trace }) => [state.scope, state.scope === 'window' ? state.view : null, state.scope === 'range' ? state.range : null, state.scope === 'call' ? state.selection : null, trace.complete]);
   const scope = useRested(scopeOf(store.state), 150);
-  return [scope, `${JSON.stringify([scope.from, scope.to, scope.tracks, scope.call])} ${store.trace.read_events}`];
+  return [scope, `${JSON.stringify([scope.from, scope.to, scope.tracks, scope.call])} ${store.trace.complete}`];
 }
 
 function Content({ store, panel }: { store: Store; panel: Panel }): JSX.Element {
