@@ -205,9 +205,7 @@ fn firefox(bytes: &[u8]) -> (Functions, usize) {
     let file: Value = serde_json::from_slice(bytes).expect("JSON");
     assert_eq!(file["meta"]["preprocessedProfileVersion"], 70);
     let shared = &file["shared"];
-    for name in
-        ["stackTable", "frameTable", "funcTable", "resourceTable", "sources", "sourceLocationTable"]
-    {
+    for name in ["stackTable", "frameTable", "funcTable", "resourceTable", "sources", "sourceLocationTable"] {
         columns_are_even(&shared[name], name);
     }
     let index = |value: &Value| usize::try_from(value.as_u64().expect("a number")).expect("an index");
@@ -262,7 +260,8 @@ fn json_lines(text: &str) -> Functions {
     for line in text.lines() {
         let call: Value = serde_json::from_str(line).expect("a line of JSON");
         let (Some(ns), Some(name)) = (call["dur_ns"].as_u64(), call["name"].as_str()) else { continue };
-        let (tid, depth) = (call["tid"].as_u64().expect("a thread"), call["depth"].as_u64().expect("a depth"));
+        let (tid, depth) =
+            (call["tid"].as_u64().expect("a thread"), call["depth"].as_u64().expect("a depth"));
         let callees = inner.remove(&(tid, depth + 1)).unwrap_or(0);
         *inner.entry((tid, depth)).or_default() += ns;
         let numbers = functions.entry(name.to_owned()).or_default();

@@ -10,6 +10,7 @@
 //! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
 //! sampled         Trace -> SampledCounters         counters of processes, as the recorder read them
 //! cull            FunctionRow, Budget -> Cull    which functions to leave out of a build
+//! embed           TraceFile -> Embedding        symbols and sources, into the trace
 //! crash_files     the arenas that processes left behind
 //! ```
 //!
@@ -43,6 +44,7 @@ pub mod crash_files;
 mod cull;
 pub mod diff;
 mod dropped;
+pub mod embed;
 mod kept;
 mod names;
 mod open;
@@ -60,11 +62,11 @@ pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{
-    Doings, Edge, Edges, Explanation, Focus, Function, FunctionIdentity, FunctionNumber, FunctionRow,
-    Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX, Profile, ROOT, Row, Sketch, SlowCall, Slowest,
-    Sums, Tree, stored,
+    CallPlace, Doings, Edge, Edges, Explanation, Focus, Function, FunctionFinder, FunctionIdentity,
+    FunctionNumber, FunctionRow, Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX, Profile, ROOT, Row,
+    Sketch, SlowCall, Slowest, Sums, Tree, machine, stored,
 };
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};
 pub use totals::{lost_events, marks_by_count, runtime_counts};
-pub use view::TraceView;
+pub use view::{LabelledEvents, TraceView};

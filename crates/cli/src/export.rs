@@ -88,8 +88,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
             let old_file = traces::open(old)?;
             let old_trace = traces::trace(&old_file, old)?;
             traces::check_filter(&old_trace, old, &filter)?;
-            let old_names =
-                SymbolNames::new(&old_file, &old_trace, traces::name_options(&arguments.symbols));
+            let old_names = SymbolNames::new(&old_file, &old_trace, traces::name_options(&arguments.symbols));
             let old_view = TraceView::new(&old_trace, &old_names);
             traces::warn(&old_trace, old);
             let old_name = old.display().to_string();

@@ -1,7 +1,8 @@
 //! Outputs of a finished timeline.
 //!
 //! ```text
-//! Source (threads, events) -> filter -> replay, jsonl, csv          a tree of calls, JSON lines, CSV
+//! Source (threads, events) -> filter -> passing                     for outputs of others
+//!                              |------> replay, jsonl, csv          a tree of calls, JSON lines, CSV
 //!                              |------> parquet                     a table
 //!                              |------> speedscope, firefox         stacks, event by event
 //!                              |-> paths -> folded, pprof           sums of call paths
@@ -37,6 +38,7 @@ mod names;
 mod off_cpu;
 mod pairs;
 mod parse;
+mod passing;
 mod paths;
 mod portions;
 mod replay;
@@ -58,13 +60,14 @@ use std::io::{self, Write};
 pub use calendar::{Calendar, WallTime};
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
-    MarkName, SpanEndKind, StateSpan, StateTimes, TailCall, ThreadState, ThreadStates, TimelineEvent, Trace,
-    Wait,
+    MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
+    Trace, Wait,
 };
-pub use filter::{Filter, LabelPattern, parse_function};
+pub use filter::{CallAt, Filter, LabelPattern, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};
+pub use passing::{Beginning, Receiver, pass};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use shorten::shortened_name;

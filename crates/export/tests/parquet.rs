@@ -62,7 +62,17 @@ fn same_as_csv(source: &impl Source, names: &dyn Names) -> Vec<Row> {
     assert_eq!(lines.len(), rows.len());
     assert!(lines.len() > 3);
     let columns = [
-        "kind", "pid", "tid", "thread", "depth", "start_ns", "duration_ns", "function", "module", "file", "line",
+        "kind",
+        "pid",
+        "tid",
+        "thread",
+        "depth",
+        "start_ns",
+        "duration_ns",
+        "function",
+        "module",
+        "file",
+        "line",
     ];
     for (line, row) in lines.iter().zip(&rows) {
         for (column, expected) in columns.iter().zip(line) {

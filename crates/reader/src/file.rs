@@ -11,8 +11,11 @@ use everycall_format::ect::{
 
 use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
+use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
-use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
+use crate::model::{
+    Module, OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
+};
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::{EventWords, FileSegments};
@@ -39,6 +42,7 @@ pub struct TraceFile<'a> {
     threads: HashMap<ThreadKey, ThreadChunks>,
     /// By [`Module::same_file`](crate::Module::same_file).
     images: HashMap<usize, Chunk>,
+    embedded: Embedded,
 }
 
 /// Offsets of a thread's parts.
@@ -65,6 +69,7 @@ impl<'a> TraceFile<'a> {
             recording: Recording { warnings, ..Recording::default() },
             threads: HashMap::new(),
             images: HashMap::new(),
+            embedded: Embedded::default(),
         };
         Indexer::default().run(&mut file, first);
         Ok(file)
@@ -74,6 +79,14 @@ impl<'a> TraceFile<'a> {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    pub(crate) fn embedded(&self) -> &Embedded {
+        &self.embedded
+    }
+
+    pub(crate) fn recording_modules(&self) -> &[Module] {
+        &self.recording.modules
     }
 
     /// Leaves out all snapshots except those for which `is_wanted` returns true; the rest stays,
@@ -136,6 +149,14 @@ impl<'a> TraceFile<'a> {
             return Err(problem("it is damaged"));
         }
         Ok(copied)
+    }
+
+    /// A thread's chunks of events, its kernel id, and the size of its segments in bytes.
+    fn events_of(&self, key: ThreadKey) -> (&[Chunk], u32, u64) {
+        let chunks = self.threads.get(&key).map_or(&[][..], |chunks| &chunks.events);
+        let snapshot = self.recording.snapshots.get(key.snapshot);
+        let thread = snapshot.and_then(|snapshot| snapshot.threads.get(key.thread));
+        (chunks, thread.map_or(0, |thread| thread.tid), snapshot.map_or(0, |snapshot| snapshot.segment_size))
     }
 
     /// A chunk's payload, checked.
@@ -232,6 +253,11 @@ impl Source for TraceFile<'_> {
     }
 
     fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        let process = self.recording.snapshots.get(key.snapshot).map(|snapshot| snapshot.process);
+        if self.recording.counts.iter().any(|counts| counts.is_timed && Some(counts.process) == process) {
+            // They are among the counts, as calls that haven't ended.
+            return Vec::new();
+        }
         let Some(chunk) = self.threads.get(&key).and_then(|chunks| chunks.thread) else { return Vec::new() };
         let Ok(bytes) = self.payload(&chunk) else { return Vec::new() };
         let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
@@ -239,12 +265,13 @@ impl Source for TraceFile<'_> {
     }
 
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
-        let chunks = self.threads.get(&key).map_or(&[][..], |chunks| &chunks.events);
-        let snapshot = self.recording.snapshots.get(key.snapshot);
-        let tid =
-            snapshot.and_then(|snapshot| snapshot.threads.get(key.thread)).map_or(0, |thread| thread.tid);
-        let segment_size = snapshot.map_or(0, |snapshot| snapshot.segment_size);
+        let (chunks, tid, segment_size) = self.events_of(key);
         Box::new(FileSegments::new(self, chunks, tid, segment_size))
+    }
+
+    fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
+        let (chunks, tid, segment_size) = self.events_of(key);
+        Some(Box::new(FileSegments::from(self, chunks, tid, segment_size, first)?))
     }
 }
 
@@ -318,6 +345,7 @@ struct Indexer {
     processes: Processes,
     /// Files of modules, by the number of the process and the place in its module table.
     images: HashMap<(u32, u32), Chunk>,
+    embedded: embedded::Index,
     next_number: u32,
     end: Option<ect::EndRecord>,
 }
@@ -338,6 +366,9 @@ impl Indexer {
             }
             self.next_number = self.next_number.max(chunk.number.saturating_add(1));
             cut = file.is_cut(&chunk);
+            if !cut {
+                self.embedded.note(file.source.as_ref(), &chunk, at, &mut warnings);
+            }
             if !cut || chunk.kind == chunk::EVENTS {
                 self.chunk(file, chunk, &mut warnings);
             }
@@ -360,10 +391,19 @@ impl Indexer {
         if chunk.kind == chunk::MODULE_IMAGE {
             return self.image(file, chunk, warnings);
         }
+        if matches!(chunk.kind, chunk::SYMBOLS | chunk::SOURCES) {
+            return;
+        }
         if !matches!(
             chunk.kind,
             chunk::META
-                ..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::COUNTS | chunk::SCHED | chunk::END
+                ..=chunk::KEPT
+                    | chunk::DROPPED
+                    | chunk::SESSION
+                    | chunk::COUNTS
+                    | chunk::SCHED
+                    | chunk::TIMES
+                    | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
@@ -473,6 +513,10 @@ impl Indexer {
             chunk::COUNTS => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_counts(bytes, process, recording)?;
+            }
+            chunk::TIMES => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_times(bytes, process, recording)?;
             }
             chunk::SESSION => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
@@ -593,6 +637,7 @@ impl Indexer {
         file.recording.kept.sort_by_key(|kept| (kept.end_ticks, kept.snapshot));
         let places = self.processes.numbers();
         self.processes.finish(&mut file.recording);
+        file.embedded = self.embedded.finish(&file.recording.modules);
         for ((process, place), chunk) in self.images {
             let process = places.get(&process).and_then(|index| file.recording.processes.get(*index));
             let module = process.and_then(|process| process.modules.clone().nth(place as usize));

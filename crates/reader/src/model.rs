@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
+use everycall_format::times::BUCKETS;
 
 use crate::error::Warning;
 
@@ -67,6 +68,10 @@ pub enum SchedSource {
     Perf,
     /// An instance of tracefs.
     Tracefs,
+    /// Both: switches from the first, wake-ups from the second.
+    PerfAndTracefs,
+    /// Samples of what the kernel counts of each thread.
+    Schedstat,
     /// A source of newer versions.
     Other(u32),
 }
@@ -386,8 +391,8 @@ pub struct ThreadKey {
     pub thread: usize,
 }
 
-/// A recording whose events can be read.
-pub trait Source {
+/// A recording whose events can be read, by several threads at once.
+pub trait Source: Send + Sync {
     /// What it holds.
     fn recording(&self) -> &Recording;
 
@@ -396,6 +401,12 @@ pub trait Source {
 
     /// The segments of a thread, oldest first; none for an unknown key.
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_>;
+
+    /// The same from a segment on; `None` if reading can't begin there.
+    fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
+        let _ = (key, first);
+        None
+    }
 }
 
 impl<T: Source + ?Sized> Source for &T {
@@ -408,6 +419,35 @@ impl<T: Source + ?Sized> Source for &T {
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
         (**self).segments(key)
     }
+    fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
+        (**self).segments_from(key, first)
+    }
+}
+
+impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
+    fn recording(&self) -> &Recording {
+        (**self).recording()
+    }
+    fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        (**self).open_calls(key)
+    }
+    fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
+        (**self).segments(key)
+    }
+    fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
+        (**self).segments_from(key, first)
+    }
+}
+
+/// Where a segment of a thread lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentPlace {
+    /// Place of its chunk among those of the thread.
+    pub(crate) chunk: usize,
+    /// Where in the chunk's words it begins.
+    pub(crate) at: usize,
+    /// Its number.
+    pub(crate) number: u64,
 }
 
 /// Goes through the segments of one thread.
@@ -422,6 +462,11 @@ pub trait SegmentCursor {
     /// end, those missing behind the last segment. 0 if they were not counted.
     fn lost_before(&self) -> u64 {
         0
+    }
+
+    /// Where the segment lies that was returned last; `None` if reading can't begin there.
+    fn place(&self) -> Option<SegmentPlace> {
+        None
     }
 }
 
@@ -471,6 +516,8 @@ pub struct Counts {
     pub snapshot: u32,
     /// Index in [`Recording::processes`].
     pub process: usize,
+    /// Whether the calls were timed.
+    pub is_timed: bool,
     /// Calls, of all functions.
     pub calls: u64,
     /// Calls of these whose functions aren't known, because there was no room to count them.
@@ -480,7 +527,7 @@ pub struct Counts {
 }
 
 /// The calls of a function that were counted in a thread slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedCalls {
     /// Code offset of its entries; `None` if that makes no sense.
     pub offset: Option<u32>,
@@ -490,6 +537,26 @@ pub struct CountedCalls {
     pub ticks: u64,
     /// Calls.
     pub calls: u64,
+    /// Their times, if they were measured.
+    pub times: Option<Box<CallTimes>>,
+}
+
+/// The times of a function's calls that have ended, in ticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallTimes {
+    /// Time in the calls with what they called. A call within another one of the same function adds
+    /// nothing.
+    pub total: u64,
+    /// Time in calls within another one of the same function.
+    pub nested: u64,
+    /// Time in the calls without the calls in them.
+    pub own: u64,
+    /// The shortest call.
+    pub shortest: u64,
+    /// The longest call.
+    pub longest: u64,
+    /// Number of calls by the binary logarithm of their time, rounded down.
+    pub histogram: [u64; BUCKETS],
 }
 
 /// The calls of a function that were dropped.

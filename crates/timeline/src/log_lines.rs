@@ -1,14 +1,16 @@
 //! Log lines: each different one is kept once and numbered. Their formats' texts are read by
 //! whoever knows the modules' files.
 
-use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everycall_reader::log_line::{LogFormat, LogLine, format_address, log_payloads};
+use everycall_format::log_line::stream;
+use everycall_reader::log_line::{LogFormat, LogLine, format_address, log_payloads, output_line};
 use everycall_reader::{Module, Recording};
 
-use crate::event::MarkName;
+use crate::event::{MarkName, Stream};
 use crate::location::Location;
+use crate::slots::What;
 
 /// Different lines that are kept.
 const LINES_MAX: usize = 1 << 22;
@@ -52,12 +54,32 @@ impl Place {
     }
 }
 
+/// The index of a place.
+#[derive(Debug, Default)]
+struct Last(AtomicUsize);
+
+impl Last {
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, index: usize) {
+        self.0.store(index, Ordering::Relaxed);
+    }
+}
+
+impl Clone for Last {
+    fn clone(&self) -> Last {
+        Last(AtomicUsize::new(self.get()))
+    }
+}
+
 /// The log lines of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct LogLines {
     places: Vec<Place>,
     /// The place that was found last.
-    last: Cell<usize>,
+    last: Last,
     /// By a module's number and the payloads of a record, with the format's address in the module's
     /// image.
     numbers: HashMap<Box<[u32]>, u32>,
@@ -108,6 +130,23 @@ impl LogLines {
     pub(crate) fn number(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> MarkName {
         let key = self.key(words, slot, process, ticks);
         MarkName(self.numbers.get(&*key).copied().unwrap_or(LINES_MAX as u32))
+    }
+
+    /// What a line that was counted stands for.
+    pub(crate) fn step(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> What {
+        let name = self.number(words, slot, process, ticks);
+        match output_line(words, slot) {
+            None => What::Log(name),
+            Some((written, line)) => {
+                let to = match written {
+                    stream::STDOUT => Stream::Stdout,
+                    stream::STDERR => Stream::Stderr,
+                    stream::FILE => Stream::File,
+                    other => Stream::Other(u8::try_from(other).unwrap_or(0)),
+                };
+                What::Output(to, name, line)
+            }
+        }
     }
 
     fn key(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> Vec<u32> {

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod common;
+mod embed;
 mod follow;
 mod numbers;
 mod output;
@@ -9,6 +10,7 @@ mod record;
 mod selection;
 mod setup;
 mod triggers;
+mod view;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 pub use common::{Clock, FilterArguments, SymbolArguments, TextFormat, moment};
+pub use embed::{EmbedArguments, EmbedChoice};
 pub use follow::{FollowArguments, LevelRule};
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
@@ -26,6 +29,7 @@ pub use selection::{
 };
 pub use setup::{CompletionsArguments, ManArguments, SetupTracefsArguments};
 pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments, TriggerArguments};
+pub use view::ViewArguments;
 
 /// What the command is for, in one line.
 pub const SUMMARY: &str = "Records every function call of a program, and shows what happened";
@@ -36,6 +40,7 @@ Records every function call of a program, and shows what happened.
 
   everycall cc -- g++ -O2 -g app.cpp -o app           builds it for tracing
   everycall record -o app.ect -- ./app args           runs it and writes a trace
+  everycall view app.ect                              shows it in the browser
   everycall replay app.ect                            the calls as a tree
   everycall export -f vizviewer -o app.json app.ect   for vizviewer";
 
@@ -137,6 +142,12 @@ pub enum Verb {
     /// Says from a trace what these functions cost and what is lost without them. The list is for everycall cc --not @LIST,
     /// record --not @LIST and resolve --not @LIST.
     Cull(CullArguments),
+    /// Look at traces in the browser: timeline, tables, flame graphs, sources
+    ///
+    /// The page comes from this program, by an address of this machine with a secret in it; no other
+    /// program, no other machine and no network is needed. It ends when its tab is closed, or with
+    /// Ctrl-C.
+    View(Box<ViewArguments>),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
     /// Print calls, times and percentiles of all functions, as a table
@@ -149,6 +160,11 @@ pub enum Verb {
     ///
     /// The file holds calls, times and percentiles of each function and run, not the calls themselves.
     Merge(MergeArguments),
+    /// Put symbols and sources into a trace, so that it needs no other file
+    ///
+    /// The names, lines and inlined calls of the functions in the trace, and their source files, as far as `export` would
+    /// include them. Then the trace shows the same on any machine, also when the program has been rebuilt or deleted.
+    Embed(EmbedArguments),
     /// Write a trace for a viewer
     Export(ExportArguments),
     /// As root, let a user record thread states with all details (`record --states`)

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
+use everycall_recorder::Counting;
 use everycall_units::parse_time;
 
 use super::common::large_size;
+use super::embed::EmbedChoice;
 use super::selection::OnlyArguments;
 use super::triggers::TriggerArguments;
 
@@ -83,9 +85,17 @@ pub struct RecordArguments {
     /// program must not be linked statically.
     #[arg(long)]
     pub waits: bool,
-    /// Calls are counted and not recorded: `count` asks for it.
+    /// Record what the program writes to its standard output and error, with its text
+    ///
+    /// The lines appear where they were written. The streams stay what they are. A library is loaded into the program for it
+    /// (LD_PRELOAD), so the program must not be linked statically.
+    #[arg(long)]
+    pub with_output: bool,
+    #[command(flatten)]
+    pub embed: EmbedChoice,
+    /// What is counted of calls that aren't recorded: `count` asks for it.
     #[arg(skip)]
-    pub only_counts: bool,
+    pub only_counts: Option<Counting>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -115,6 +125,8 @@ pub enum StateSource {
     Tracefs,
     /// perf_event_open
     Perf,
+    /// Samples of /proc: only waiting for longer than a millisecond; for containers and others where both are closed
+    Schedstat,
 }
 
 impl From<StateSource> for everycall_recorder::StatesFrom {
@@ -123,6 +135,7 @@ impl From<StateSource> for everycall_recorder::StatesFrom {
             StateSource::Best => Self::Best,
             StateSource::Tracefs => Self::Tracefs,
             StateSource::Perf => Self::Perf,
+            StateSource::Schedstat => Self::Schedstat,
         }
     }
 }

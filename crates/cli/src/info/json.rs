@@ -40,6 +40,7 @@ pub fn json(report: &Report<'_>) -> String {
         "processes": processes(report),
         "threads": threads(report),
         "modules": modules(report),
+        "has_sources": report.file.has_sources(),
         "children": children(report),
         "triggers": triggers(report),
         "kept_calls": kept_calls(report),
@@ -207,7 +208,7 @@ fn marks(report: &Report<'_>) -> Value {
 
 fn modules(report: &Report<'_>) -> Value {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let modules = report.trace.modules().iter().map(|module| {
+    let modules = report.trace.modules().iter().zip(0..).map(|(module, index)| {
         json!({
             "process": module.process,
             "path": module.path_lossy(),
@@ -219,6 +220,7 @@ fn modules(report: &Report<'_>) -> Value {
             "sites": module.sites,
             "sites_unpatched": module.sites_unpatched,
             "unloaded": module.unloaded_ticks.is_some(),
+            "has_symbols": report.file.has_symbols(index),
         })
     });
     modules.collect()
@@ -285,12 +287,15 @@ fn states(report: &Report<'_>) -> Value {
         SchedSource::None => Value::Null,
         SchedSource::Perf => "perf".into(),
         SchedSource::Tracefs => "tracefs".into(),
+        SchedSource::PerfAndTracefs => "perf+tracefs".into(),
+        SchedSource::Schedstat => "schedstat".into(),
         SchedSource::Other(number) => number.into(),
     };
     json!({
         "source": source,
         "text": String::from_utf8_lossy(&sched.text),
         "switches": report.trace.states().map_or(0, States::switches),
+        "wake_ups_lost": report.trace.states().map_or(0, States::wake_ups_lost),
         "events_lost": report.trace.states().map_or(0, States::lost),
         "switches_missing": report.trace.states().map_or(0, States::missing),
         "events_overwritten": sched.overwritten,

@@ -129,17 +129,25 @@ fn states(report: &Report<'_>, sched: &Sched) -> String {
         SchedSource::None => return format!("not recorded: {text}"),
         SchedSource::Perf => "perf_event_open",
         SchedSource::Tracefs => "tracefs",
+        SchedSource::PerfAndTracefs => "perf_event_open and tracefs",
+        SchedSource::Schedstat => "samples of /proc/PID/task/TID/schedstat",
         SchedSource::Other(_) => "a source unknown to this version",
     };
     let switches = report.trace.states().map_or(0, States::switches);
     let lost = report.trace.states().map_or(0, States::lost);
-    let mut states =
-        format!("from {source}: threads were put on a CPU {}", Several(switches, "time", "times"));
+    let mut states = format!("from {source}");
+    if sched.source != SchedSource::Schedstat {
+        states += &format!(": threads were put on a CPU {}", Several(switches, "time", "times"));
+    }
     if sched.overwritten > 0 {
         states += &format!("; {} older events overwritten", Count(sched.overwritten));
     }
     if lost > 0 {
         states += &format!("; {} events lost, states of that time are unknown", Count(lost));
+    }
+    let wake_ups = report.trace.states().map_or(0, States::wake_ups_lost);
+    if wake_ups > 0 {
+        states += &format!("; {} wake-ups lost, threads count as blocked until they ran", Count(wake_ups));
     }
     let missing = report.trace.states().map_or(0, States::missing);
     if missing > 0 {
@@ -319,10 +327,9 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
 fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
     // Several processes may load the same file.
     let all = report.trace.modules().iter().enumerate();
-    let modules: Vec<_> =
-        all.filter(|(index, module)| module.same_file == *index).map(|(_, module)| module).collect();
+    let modules: Vec<_> = all.filter(|(index, module)| module.same_file == *index).collect();
     heading(out, &Several(modules.len() as u64, "module", "modules").to_string())?;
-    for module in modules.iter().take(LISTED) {
+    for (index, module) in modules.iter().take(LISTED) {
         let path = clean(&module.path_lossy());
         let id: String = module.build_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         let id = if id.is_empty() { "no build id".to_owned() } else { format!("build id {id}...") };
@@ -335,6 +342,9 @@ fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
         }
         if module.unloaded_ticks.is_some() {
             notes.push("unloaded".to_owned());
+        }
+        if report.file.has_symbols(u32::try_from(*index).unwrap_or(u32::MAX)) {
+            notes.push("its symbols are in the file".to_owned());
         }
         writeln!(out, "  {}", if path.is_empty() { "(no path)" } else { &path })?;
         writeln!(out, "      {}", notes.join(", "))?;

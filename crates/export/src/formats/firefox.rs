@@ -181,7 +181,9 @@ impl<'o, S: Source> Sink<'o, S> for Firefox<'o> {
         let program = export.source.processes().first().map_or("", |process| &process.name);
         bytes.extend_from_slice(b"{\"product\":");
         put_string(bytes, program);
-        bytes.extend_from_slice(b",\"importedFrom\":\"everycall\",\"version\":36,\"preprocessedProfileVersion\":");
+        bytes.extend_from_slice(
+            b",\"importedFrom\":\"everycall\",\"version\":36,\"preprocessedProfileVersion\":",
+        );
         put_number(bytes, VERSION);
         bytes.extend_from_slice(b",\"interval\":0.000001,\"startTime\":");
         put_milliseconds(bytes, export.source.origin_realtime_ns().unwrap_or(0));

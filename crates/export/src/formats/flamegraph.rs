@@ -82,7 +82,10 @@ impl<'o, S: Source> Sink<'o, S> for Flamegraph<'o> {
             Drawn::Nothing => return Ok(()),
             Drawn::Alone => format!("{program}: time by call path"),
             Drawn::Since(old) => {
-                format!("{program}: time by call path; red has more own time than in {}, blue less", picturable(old))
+                format!(
+                    "{program}: time by call path; red has more own time than in {}, blue less",
+                    picturable(old)
+                )
             }
         };
         let mut options = Options::default();

@@ -254,13 +254,19 @@ pub(crate) fn write(
         Format::Csv => driver::run(source, names, filter, notify, &mut csv::Csv::new(out)),
         Format::Jsonl => driver::run(source, names, filter, notify, &mut JsonLines::new(out)),
         Format::Parquet => driver::run(source, names, filter, notify, &mut parquet::Parquet::new(out)),
-        Format::Speedscope => driver::run(source, names, filter, notify, &mut speedscope::Speedscope::new(out)),
+        Format::Speedscope => {
+            driver::run(source, names, filter, notify, &mut speedscope::Speedscope::new(out))
+        }
         Format::Firefox => driver::run(source, names, filter, notify, &mut firefox::Firefox::new(out)),
         Format::Folded => driver::run(source, names, filter, notify, &mut folded::Folded::new(out)),
-        Format::Flamegraph => driver::run(source, names, filter, notify, &mut flamegraph::Flamegraph::new(out)),
+        Format::Flamegraph => {
+            driver::run(source, names, filter, notify, &mut flamegraph::Flamegraph::new(out))
+        }
         Format::Pprof => driver::run(source, names, filter, notify, &mut pprof::Pprof::new(out)),
         Format::Callgrind => driver::run(source, names, filter, notify, &mut callgrind::Callgrind::new(out)),
-        Format::Dot => driver::run(source, names, filter, notify, &mut graph::Graph::new(out, graph::Language::Dot)),
+        Format::Dot => {
+            driver::run(source, names, filter, notify, &mut graph::Graph::new(out, graph::Language::Dot))
+        }
         Format::Mermaid => {
             driver::run(source, names, filter, notify, &mut graph::Graph::new(out, graph::Language::Mermaid))
         }

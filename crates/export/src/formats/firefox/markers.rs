@@ -66,13 +66,14 @@ impl Markers {
             MarkKind::Catch => ("catch", None),
             MarkKind::Counter | MarkKind::CounterReal => ("counter", None),
             MarkKind::Log => ("log", None),
+            MarkKind::Output(stream) => (stream.name(), None),
             MarkKind::OrphanSpanEnd => ("orphan span end", None),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
             // The marker of its end includes it.
             MarkKind::SpanBegin { .. } => return,
         };
         let title = text::mark_title(source, mark);
-        let is_log = mark.kind == MarkKind::Log;
+        let is_log = matches!(mark.kind, MarkKind::Log | MarkKind::Output(_));
         // Lines of a log are values: there are as many as lines.
         let name = strings.number(if is_log { kind } else { &title });
         let (at_ns, until_ns) =

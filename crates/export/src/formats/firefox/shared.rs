@@ -62,7 +62,8 @@ pub(super) fn put(
             next
         }));
     }
-    let offsets = paths.all().zip(0_u64..).map(|(path, at)| path.caller.map_or(0, |caller| at - u64::from(caller)));
+    let offsets =
+        paths.all().zip(0_u64..).map(|(path, at)| path.caller.map_or(0, |caller| at - u64::from(caller)));
     let count = stack_frames.len() as u64;
     column(out, b"{\"stackTable\":{\"frame\":", stack_frames.into_iter().map(Some))?;
     column(out, b",\n\"prefixOffset\":", offsets.map(Some))?;
@@ -168,7 +169,11 @@ fn column(out: &mut Portions<'_>, key: &[u8], items: impl Iterator<Item = Option
 }
 
 /// A column of other values.
-fn texts<T: AsRef<str>>(out: &mut Portions<'_>, key: &[u8], items: impl Iterator<Item = T>) -> io::Result<()> {
+fn texts<T: AsRef<str>>(
+    out: &mut Portions<'_>,
+    key: &[u8],
+    items: impl Iterator<Item = T>,
+) -> io::Result<()> {
     out.put(key);
     let mut separator = b'[';
     for item in items {
