@@ -58,7 +58,6 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall export -f folded -o - app.ect | grep -q ';handle_request'"),
     ),
     ("cargo install inferno", Not("a tool of others")),
-    ("tracy-import-chrome app.json app.tracy", Not("a tool of others")),
     (
         "everycall record --states",
         So("everycall record --states -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '"),
