@@ -72,6 +72,13 @@ fn version_2_8() {
     check(include_bytes!("golden/v2.8-counters.ect"), include_str!("golden/v2.8-counters.txt"), text::text);
 }
 
+/// The first version with scheduling events of two sources at once, and with samples.
+#[test]
+fn version_2_9() {
+    check(include_bytes!("golden/v2.9-switches.ect"), include_str!("golden/v2.9-switches.txt"), text::states);
+    check(include_bytes!("golden/v2.9-samples.ect"), include_str!("golden/v2.9-samples.txt"), text::states);
+}
+
 /// The synthetic samples still have the bytes of these versions.
 #[test]
 fn the_samples_are_these_files() {
@@ -93,4 +100,9 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.7-cleanups.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_processes_in(8, &[everycall_synth::counters()]);
     assert!(bytes == include_bytes!("golden/v2.8-counters.ect"), "raise the version and add a file instead");
+    let basic = everycall_synth::basic();
+    let bytes = everycall_synth::File::of_scheduled(&basic, 3, &everycall_synth::switches());
+    assert!(bytes == include_bytes!("golden/v2.9-switches.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_scheduled(&basic, 4, &everycall_synth::samples());
+    assert!(bytes == include_bytes!("golden/v2.9-samples.ect"), "raise the version and add a file instead");
 }
