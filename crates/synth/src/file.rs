@@ -1,6 +1,8 @@
 //! Trace files.
 
-use crate::{Bytes, Member, Process, Ring, Scheduling, Thread, clock_reading, compact, module_entry, open_call};
+use crate::{
+    Bytes, Member, Process, Ring, Scheduling, Thread, clock_reading, compact, module_entry, open_call,
+};
 
 /// A trace file that is being written.
 #[derive(Clone, Debug)]
