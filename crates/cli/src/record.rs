@@ -13,7 +13,7 @@ use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
 use everycall_io::outfile::{MODE_PRIVATE, OutFile};
 use everycall_io::say;
-use everycall_kit::{PRELOAD_LIBRARY, WAITS_LIBRARY};
+use everycall_kit::{OUTPUT_LIBRARY, PRELOAD_LIBRARY, WAITS_LIBRARY};
 use everycall_recorder::{
     Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded, die_of,
     find_program, start,
@@ -122,8 +122,8 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
 
 /// Which calls are counted and not recorded, as the options say.
 fn unrecorded(arguments: &RecordArguments) -> Result<Unrecorded, Failure> {
-    if arguments.only_counts {
-        return Ok(Unrecorded::Everything);
+    if let Some(counting) = arguments.only_counts {
+        return Ok(Unrecorded::Everything(counting));
     }
     let Some(nanoseconds) = arguments.min_duration.filter(|nanoseconds| *nanoseconds > 0) else {
         return Ok(Unrecorded::Nothing);
@@ -187,18 +187,19 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         Prospect::NoProgram(sentence) => return Err(Failure::new(exit_code::NOT_EXECUTABLE, sentence)),
         _ => {}
     }
-    let waits = arguments.waits;
-    if waits && program::is_static(program) {
+    let (waits, output) = (arguments.waits, arguments.with_output);
+    if (waits || output) && program::is_static(program) {
+        let option = if waits { "--waits" } else { "--with-output" };
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
-                "--waits loads a library into the program, and {} is linked statically; link it without -static, or leave \
-                out --waits",
+                "{option} loads a library into the program, and {} is linked statically; link it without -static, or leave \
+                out {option}",
                 program.display()
             ),
         ));
     }
-    if (preload || waits) && program::is_privileged(program) {
+    if (preload || waits || output) && program::is_privileged(program) {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
@@ -208,7 +209,8 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
             ),
         ));
     }
-    let libraries = [(preload, PRELOAD_LIBRARY), (waits, WAITS_LIBRARY)].into_iter();
+    let libraries =
+        [(preload, PRELOAD_LIBRARY), (waits, WAITS_LIBRARY), (output, OUTPUT_LIBRARY)].into_iter();
     let libraries = libraries.filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| kit_library(name));
     let preload = libraries.collect::<Result<Vec<_>, _>>()?;
     let mut environment = Vec::new();

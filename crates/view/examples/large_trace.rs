@@ -57,7 +57,8 @@ fn write_thread(file: &mut File, out: &mut impl Write, thread: u32, events: u64)
         let deepest = 4 + (event / 10_000 % 37) as usize;
         if open.is_empty() || open.len() < deepest && rng.one_in(2) {
             // Some functions are called far more often than others.
-            let function = rng.below(1 + rng.below(3000)) as u32;
+            let most = 1 + rng.below(3000);
+            let function = rng.below(most) as u32;
             ring.enter(now, 0x1000 + 64 * function);
             open.push(function);
         } else if let Some(function) = open.pop() {
