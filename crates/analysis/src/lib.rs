@@ -62,11 +62,11 @@ pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{
-    Doings, Edge, Edges, Explanation, Focus, Function, FunctionIdentity, FunctionNumber, FunctionRow,
-    Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX, Profile, ROOT, Row, Sketch, SlowCall, Slowest,
-    Sums, Tree, stored,
+    CallPlace, Doings, Edge, Edges, Explanation, Focus, Function, FunctionFinder, FunctionIdentity,
+    FunctionNumber, FunctionRow, Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX, Profile, ROOT, Row,
+    Sketch, SlowCall, Slowest, Sums, Tree, machine, stored,
 };
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};
 pub use totals::{lost_events, marks_by_count, runtime_counts};
-pub use view::TraceView;
+pub use view::{LabelledEvents, TraceView};

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::KeptCall;
 use everycall_timeline::{
-    Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, ThreadStates, TimelineEvent, Trace,
-    WallClock,
+    Checkpoint, Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, ThreadStates, TimelineEvent,
+    Trace, WallClock,
 };
 
 use crate::budget::named_marks;
@@ -55,8 +55,8 @@ fn kept_of(trace: &Trace<'_>, thread: &ThreadInfo) -> Vec<KeptAt> {
 
 /// A thread's events, with the labels of its kept calls, and what labels of calls that wait refer
 /// to.
-struct WithLabels<'v, I> {
-    events: I,
+pub struct LabelledEvents<'v> {
+    events: ThreadEvents<'v>,
     /// The thread's index in the trace.
     thread: usize,
     kept: &'v [KeptAt],
@@ -64,7 +64,19 @@ struct WithLabels<'v, I> {
     label: Option<Mark>,
 }
 
-impl<I: Iterator<Item = TimelineEvent>> Iterator for WithLabels<'_, I> {
+impl LabelledEvents<'_> {
+    /// From now on, checkpoints are made now and then.
+    pub fn make_checkpoints(&mut self) {
+        self.events.make_checkpoints();
+    }
+
+    /// A checkpoint directly before the event of the timeline that was returned last, if one was made there.
+    pub fn take_checkpoint(&mut self) -> Option<Checkpoint> {
+        self.events.take_checkpoint()
+    }
+}
+
+impl Iterator for LabelledEvents<'_> {
     type Item = TimelineEvent;
 
     #[inline]
@@ -143,10 +155,22 @@ impl<'t> TraceView<'t> {
         self.trace.threads().get(self.trace_index(thread)?)
     }
 
-    fn events_with_labels(&self, thread: usize) -> WithLabels<'_, ThreadEvents<'_>> {
+    /// The events of the thread with this index in [`Source::threads`](export::Source::threads), as
+    /// [`Source::events`](export::Source::events) has them.
+    pub fn events_with_labels(&self, thread: usize) -> LabelledEvents<'_> {
         let index = self.source.index(thread).unwrap_or(usize::MAX);
-        WithLabels {
-            events: self.timeline(index),
+        self.labelled(index, self.timeline(index))
+    }
+
+    /// The same from a checkpoint on; `None` if the file can't be read there.
+    pub fn events_from(&self, thread: usize, checkpoint: &Checkpoint) -> Option<LabelledEvents<'_>> {
+        let index = self.source.index(thread)?;
+        Some(self.labelled(index, self.trace.thread_events_from(index, Some(self.names), checkpoint)?))
+    }
+
+    fn labelled<'v>(&'v self, index: usize, events: ThreadEvents<'v>) -> LabelledEvents<'v> {
+        LabelledEvents {
+            events,
             thread: index,
             kept: self.kept.get(index).map_or(&[], Vec::as_slice),
             waits: self.waits.get_or_init(|| Waits::of(self.trace, self.names)),

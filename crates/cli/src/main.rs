@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
-//! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, gdb, info, replay,
+//! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, gdb, info, view, replay,
 //!           report, merge, export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! trigger   the options of record's triggers for a running program, in the room triggers
@@ -54,6 +54,7 @@ mod trace;
 mod traces;
 mod trigger;
 mod triggers;
+mod view;
 mod written;
 
 use std::ffi::OsString;
@@ -143,6 +144,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Info(arguments) => info::run(arguments),
         Verb::Count(arguments) => count::run(*arguments),
         Verb::Cull(arguments) => cull::run(&arguments),
+        Verb::View(arguments) => view::run(*arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Report(arguments) => report::run(*arguments),
         Verb::Merge(arguments) => merge::run(&arguments),

@@ -12,6 +12,7 @@
 //! | `min_duration_ns` | it took at least so long, as far as it was recorded |
 //! | `function` | its function's name matches, or it was called from such a call, directly or not |
 //! | `label` | it carries this label, or was called from such a call, directly or not |
+//! | `call` | it is this call, or was called from it, directly or not |
 //! | `depth` | fewer than so many calls are around it; with `function` or `label`: from the outermost match inwards |
 //!
 //! What is left out here is no loss. Losses, orphan exits and gaps are shown if they lie in the window, and the
@@ -56,6 +57,32 @@ pub struct Filter {
     pub label: Option<LabelPattern>,
     /// Largest number of levels.
     pub depth: Option<u32>,
+    /// One call of each thread that is shown, in the place of `label`.
+    pub call: Option<CallAt>,
+}
+
+/// One call of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallAt {
+    /// When it began, in the times of the source.
+    pub start_ns: u64,
+    /// Number of enclosing calls.
+    pub depth: u32,
+}
+
+impl CallAt {
+    /// Its position among the begins of a thread.
+    #[must_use]
+    pub fn position(self, events: impl Iterator<Item = TimelineEvent>) -> Option<u64> {
+        let begins = events.filter_map(|event| match event {
+            TimelineEvent::Begin(begin) => Some(begin),
+            _ => None,
+        });
+        let mut begins = begins.zip(0..).take_while(|(begin, _)| begin.start_ns <= self.start_ns);
+        let is_it =
+            |begin: &everycall_timeline::Begin| (begin.start_ns, begin.depth) == (self.start_ns, self.depth);
+        begins.find(|(begin, _)| is_it(begin)).map(|(_, position)| position)
+    }
 }
 
 /// A pattern for labels: `NAME` or `NAME=VALUE`.
@@ -132,7 +159,7 @@ impl Filter {
             until_ns,
             min_duration_ns: source.duration(self.min_duration_ns),
             depth: self.depth.map_or(usize::MAX, |depth| depth as usize),
-            selects: self.function.is_some() || self.label.is_some(),
+            selects: self.function.is_some() || self.label.is_some() || self.call.is_some(),
         }
     }
 
@@ -143,7 +170,10 @@ impl Filter {
         index: usize,
         window: Window,
     ) -> Filtered<impl Iterator<Item = TimelineEvent> + use<'s, S>> {
-        let labelled = self.label.as_ref().map(|label| labelled_calls(source, index, label));
+        let labelled = match self.call {
+            Some(call) => Some(call.position(source.events(index)).into_iter().collect()),
+            None => self.label.as_ref().map(|label| labelled_calls(source, index, label)),
+        };
         Filtered::new(source.events(index), window, labelled)
     }
 }

@@ -39,6 +39,7 @@ mod replay;
 mod replay_json;
 mod shorten;
 mod source;
+mod spool;
 mod summary;
 mod switches;
 mod tails;
@@ -56,8 +57,8 @@ pub use everycall_timeline::{
     MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
     Trace, Wait,
 };
-pub use filter::{Filter, LabelPattern, parse_function};
-pub use formats::{Format, FormatFacts};
+pub use filter::{CallAt, Filter, LabelPattern, parse_function};
+pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};
 pub use replay::{ReplayStyle, replay};

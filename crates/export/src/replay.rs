@@ -261,6 +261,10 @@ impl Page<'_> {
             self.ink(Ink::Wait, format_args!("{separator}{} {state}", self.moments.length(time)));
             separator = ", ";
         }
+        if let Some(time) = off.at_most_ns {
+            let time = self.moments.length(time);
+            self.ink(Ink::Wait, format_args!("{separator}off the CPU for {time} at most"));
+        }
         if let Some(thread) = off.woken_by {
             self.ink(Ink::Wait, format_args!(", woken by thread {thread}"));
         }

@@ -13,7 +13,9 @@ use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
 use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
-use crate::model::{Module, OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
+use crate::model::{
+    Module, OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
+};
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::{EventWords, FileSegments};
@@ -149,6 +151,14 @@ impl<'a> TraceFile<'a> {
         Ok(copied)
     }
 
+    /// A thread's chunks of events, its kernel id, and the size of its segments in bytes.
+    fn events_of(&self, key: ThreadKey) -> (&[Chunk], u32, u64) {
+        let chunks = self.threads.get(&key).map_or(&[][..], |chunks| &chunks.events);
+        let snapshot = self.recording.snapshots.get(key.snapshot);
+        let thread = snapshot.and_then(|snapshot| snapshot.threads.get(key.thread));
+        (chunks, thread.map_or(0, |thread| thread.tid), snapshot.map_or(0, |snapshot| snapshot.segment_size))
+    }
+
     /// A chunk's payload, checked.
     pub(crate) fn payload(&self, chunk: &Chunk) -> Result<Vec<u8>, Warning> {
         let bytes = self.payload_unchecked(chunk)?;
@@ -250,12 +260,13 @@ impl Source for TraceFile<'_> {
     }
 
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
-        let chunks = self.threads.get(&key).map_or(&[][..], |chunks| &chunks.events);
-        let snapshot = self.recording.snapshots.get(key.snapshot);
-        let tid =
-            snapshot.and_then(|snapshot| snapshot.threads.get(key.thread)).map_or(0, |thread| thread.tid);
-        let segment_size = snapshot.map_or(0, |snapshot| snapshot.segment_size);
+        let (chunks, tid, segment_size) = self.events_of(key);
         Box::new(FileSegments::new(self, chunks, tid, segment_size))
+    }
+
+    fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
+        let (chunks, tid, segment_size) = self.events_of(key);
+        Some(Box::new(FileSegments::from(self, chunks, tid, segment_size, first)?))
     }
 }
 

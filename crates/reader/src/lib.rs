@@ -45,7 +45,7 @@ pub use file::TraceFile;
 pub use model::{
     Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet, KeptCall, Meta,
     Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource,
-    SegmentCursor, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
+    SegmentCursor, SegmentPlace, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -67,6 +67,10 @@ pub enum SchedSource {
     Perf,
     /// An instance of tracefs.
     Tracefs,
+    /// Both: switches from the first, wake-ups from the second.
+    PerfAndTracefs,
+    /// Samples of what the kernel counts of each thread.
+    Schedstat,
     /// A source of newer versions.
     Other(u32),
 }
@@ -386,8 +390,8 @@ pub struct ThreadKey {
     pub thread: usize,
 }
 
-/// A recording whose events can be read.
-pub trait Source {
+/// A recording whose events can be read, by several threads at once.
+pub trait Source: Send + Sync {
     /// What it holds.
     fn recording(&self) -> &Recording;
 
@@ -396,6 +400,12 @@ pub trait Source {
 
     /// The segments of a thread, oldest first; none for an unknown key.
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_>;
+
+    /// The same from a segment on; `None` if reading can't begin there.
+    fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
+        let _ = (key, first);
+        None
+    }
 }
 
 impl<T: Source + ?Sized> Source for &T {
@@ -408,6 +418,35 @@ impl<T: Source + ?Sized> Source for &T {
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
         (**self).segments(key)
     }
+    fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
+        (**self).segments_from(key, first)
+    }
+}
+
+impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
+    fn recording(&self) -> &Recording {
+        (**self).recording()
+    }
+    fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        (**self).open_calls(key)
+    }
+    fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
+        (**self).segments(key)
+    }
+    fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
+        (**self).segments_from(key, first)
+    }
+}
+
+/// Where a segment of a thread lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentPlace {
+    /// Place of its chunk among those of the thread.
+    pub(crate) chunk: usize,
+    /// Where in the chunk's words it begins.
+    pub(crate) at: usize,
+    /// Its number.
+    pub(crate) number: u64,
 }
 
 /// Goes through the segments of one thread.
@@ -422,6 +461,11 @@ pub trait SegmentCursor {
     /// end, those missing behind the last segment. 0 if they were not counted.
     fn lost_before(&self) -> u64 {
         0
+    }
+
+    /// Where the segment lies that was returned last; `None` if reading can't begin there.
+    fn place(&self) -> Option<SegmentPlace> {
+        None
     }
 }
 

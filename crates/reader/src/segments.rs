@@ -6,7 +6,7 @@ use everycall_format::event::{RECORD_MAX_PAYLOAD, WORD_SIZE};
 use crate::chunks::Chunk;
 use crate::error::Warning;
 use crate::event::begins_segment;
-use crate::model::SegmentCursor;
+use crate::model::{SegmentCursor, SegmentPlace};
 
 /// A file whose events chunks can be read.
 pub(crate) trait EventWords {
@@ -20,6 +20,10 @@ pub(crate) trait EventWords {
 pub(crate) struct FileSegments<'f> {
     file: &'f dyn EventWords,
     chunks: std::slice::Iter<'f, Chunk>,
+    /// Place of the next chunk among those of the thread.
+    next_chunk: usize,
+    /// The segment that was returned last.
+    place: Option<SegmentPlace>,
     tid: u32,
     /// Words of a segment; 0 where the snapshot's facts are lost.
     segment_words: usize,
@@ -49,6 +53,8 @@ impl<'f> FileSegments<'f> {
         FileSegments {
             file,
             chunks: chunks.iter(),
+            next_chunk: 0,
+            place: None,
             tid,
             segment_words,
             words: Vec::new(),
@@ -58,6 +64,23 @@ impl<'f> FileSegments<'f> {
             lost: 0,
             lost_before: 0,
         }
+    }
+
+    /// The same from a segment on that was returned before; `None` if it can't be read.
+    pub fn from(
+        file: &'f dyn EventWords,
+        chunks: &'f [Chunk],
+        tid: u32,
+        segment_size: u64,
+        first: SegmentPlace,
+    ) -> Option<FileSegments<'f>> {
+        let chunk = chunks.get(first.chunk)?;
+        let mut segments = FileSegments::new(file, chunks.get(first.chunk + 1..)?, tid, segment_size);
+        let (_, words, _) = file.event_words(chunk).ok()?;
+        segments.words = words;
+        segments.next_chunk = first.chunk + 1;
+        (segments.at, segments.number, segments.lowest) = (first.at, first.number, first.number);
+        Some(segments)
     }
 
     fn is_last(&self) -> bool {
@@ -72,6 +95,7 @@ impl SegmentCursor for FileSegments<'_> {
                 self.lost_before = std::mem::take(&mut self.lost);
                 return None;
             };
+            self.next_chunk += 1;
             self.words.clear();
             self.at = 0;
             match self.file.event_words(chunk) {
@@ -89,6 +113,7 @@ impl SegmentCursor for FileSegments<'_> {
             count => count,
         };
         let part = &rest[..length.min(rest.len())];
+        let at = self.at;
         self.at += part.len();
         words.clear();
         words.extend_from_slice(part);
@@ -98,6 +123,7 @@ impl SegmentCursor for FileSegments<'_> {
             return Some(Err(Warning::SegmentInvalid { tid: self.tid, segment: number }));
         }
         self.lowest = number.saturating_add(1);
+        self.place = Some(SegmentPlace { chunk: self.next_chunk.saturating_sub(1), at, number });
         self.lost_before = std::mem::take(&mut self.lost);
         if self.is_last() {
             trim(words);
@@ -107,6 +133,10 @@ impl SegmentCursor for FileSegments<'_> {
 
     fn lost_before(&self) -> u64 {
         self.lost_before
+    }
+
+    fn place(&self) -> Option<SegmentPlace> {
+        self.place
     }
 }
 

@@ -3,8 +3,8 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes that can be read at any position.
-pub trait ReadAt {
+/// Bytes that can be read at any position, by several threads at once.
+pub trait ReadAt: Send + Sync {
     /// Reads up to `buffer.len()` bytes at `offset` and returns how many were read; 0 at the end.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl<R: Read + Seek> Seekable<R> {
     }
 }
 
-impl<R: Read + Seek> ReadAt for Seekable<R> {
+impl<R: Read + Seek + Send> ReadAt for Seekable<R> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.seek(SeekFrom::Start(offset))?;

@@ -11,6 +11,8 @@ pub struct File {
     process: u32,
     /// Whether events are stored in compact form.
     is_compact: bool,
+    /// Bytes that were taken.
+    taken: u64,
 }
 
 impl Default for File {
@@ -27,7 +29,7 @@ impl File {
         bytes.padded(b"everycall trace\n", 16).u16(major).u16(minor).u32(32).u32(0);
         let checksum = crc32(&bytes.0);
         bytes.u32(checksum);
-        File { bytes, chunks: 0, process: 0, is_compact: false }
+        File { bytes, chunks: 0, process: 0, is_compact: false, taken: 0 }
     }
 
     /// The whole file of a process with one snapshot, taken at its end, in version 1.0. Later
@@ -250,10 +252,46 @@ impl File {
         self.chunk(7, &payload.0);
     }
 
+    /// The beginning of a file whose events follow, in version 2.2: everything of the process but the
+    /// events. Its threads' rings are only asked for their size.
+    #[must_use]
+    pub fn begun(process: &Process) -> File {
+        let mut file = File::new(2, 2);
+        file.meta(process);
+        file.clock(process);
+        file.modules(process);
+        file.snapshot(process);
+        for (index, thread) in process.threads.iter().enumerate() {
+            file.thread(process.pid, index as u32, thread);
+        }
+        file
+    }
+
+    /// A chunk of `words` event words of a thread, encoded by the caller.
+    pub fn events_encoded(
+        &mut self,
+        thread: u32,
+        first_segment: u64,
+        words: u64,
+        encoding: u32,
+        bytes: &[u8],
+    ) {
+        let mut payload = Bytes::default();
+        payload.u32(self.process).u32(thread).u64(first_segment).u64(words).u32(encoding).u32(0);
+        payload.0.extend(bytes);
+        self.chunk(7, &payload.0);
+    }
+
+    /// Takes the bytes so far, to be written; the file goes on behind them.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.taken += self.bytes.0.len() as u64;
+        std::mem::take(&mut self.bytes.0)
+    }
+
     /// Adds the chunk that marks the file as complete. Returns the file's bytes.
     #[must_use]
     pub fn end(mut self) -> Vec<u8> {
-        let length = self.bytes.0.len() as u64 + 32 + 16;
+        let length = self.taken + self.bytes.0.len() as u64 + 32 + 16;
         let mut payload = Bytes::default();
         payload.u32(self.chunks).u32(0).u64(length);
         self.chunk(15, &payload.0);

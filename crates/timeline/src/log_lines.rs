@@ -1,8 +1,8 @@
 //! Log lines: each different one is kept once and numbered. Their formats' texts are read by
 //! whoever knows the modules' files.
 
-use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everycall_format::log_line::stream;
 use everycall_reader::log_line::{LogFormat, LogLine, format_address, log_payloads, output_line};
@@ -54,12 +54,32 @@ impl Place {
     }
 }
 
+/// The index of a place.
+#[derive(Debug, Default)]
+struct Last(AtomicUsize);
+
+impl Last {
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, index: usize) {
+        self.0.store(index, Ordering::Relaxed);
+    }
+}
+
+impl Clone for Last {
+    fn clone(&self) -> Last {
+        Last(AtomicUsize::new(self.get()))
+    }
+}
+
 /// The log lines of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct LogLines {
     places: Vec<Place>,
     /// The place that was found last.
-    last: Cell<usize>,
+    last: Last,
     /// By a module's number and the payloads of a record, with the format's address in the module's
     /// image.
     numbers: HashMap<Box<[u32]>, u32>,

@@ -74,6 +74,12 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Narrowed<'t> {
     to: &'t Narrowing,
+    state: NarrowedState,
+}
+
+/// What is known between two events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NarrowedState {
     open: Vec<Open>,
     /// Calls that are open and shown.
     depth: u32,
@@ -85,7 +91,17 @@ pub(crate) struct Narrowed<'t> {
 
 impl<'t> Narrowed<'t> {
     pub fn new(to: &'t Narrowing) -> Narrowed<'t> {
-        Narrowed { to, open: Vec::new(), depth: 0, within: 0, is_last_shown: false }
+        Narrowed { to, state: NarrowedState::default() }
+    }
+
+    /// Continues with such a state.
+    pub fn resume(&mut self, state: &NarrowedState) {
+        self.state = state.clone();
+    }
+
+    /// What is known now.
+    pub fn state(&self) -> NarrowedState {
+        self.state.clone()
     }
 
     /// Leaves only what the session requested.
@@ -97,36 +113,40 @@ impl<'t> Narrowed<'t> {
         match event {
             TimelineEvent::Begin(begin) => {
                 let is_within = self.to.within.as_ref().is_some_and(|set| set.contains(begin.location));
-                self.within += usize::from(is_within);
-                let crosses =
-                    self.open.last().is_none_or(|caller| caller.location.module != begin.location.module);
+                self.state.within += usize::from(is_within);
+                let crosses = self
+                    .state
+                    .open
+                    .last()
+                    .is_none_or(|caller| caller.location.module != begin.location.module);
                 let is_shown = begin.start_ns >= self.to.start_ns
                     && self.to.functions.contains(begin.location)
-                    && (self.to.within.is_none() || self.within > 0)
+                    && (self.to.within.is_none() || self.state.within > 0)
                     && (!self.to.crossing || crosses);
-                self.open.push(Open {
+                self.state.open.push(Open {
                     location: begin.location,
-                    shown: is_shown.then_some(self.depth),
+                    shown: is_shown.then_some(self.state.depth),
                     is_within,
                 });
-                begin.depth = self.depth;
-                if !self.is_last_shown {
+                begin.depth = self.state.depth;
+                if !self.state.is_last_shown {
                     begin.tail_call = TailCall::No;
                 }
-                self.depth += u32::from(is_shown);
+                self.state.depth += u32::from(is_shown);
                 is_shown
             }
             TimelineEvent::End(end) => {
-                let Some(open) = self.open.pop() else { return false };
-                self.within = self.within.saturating_sub(usize::from(open.is_within));
-                self.is_last_shown = open.shown.is_some();
-                self.depth = open.shown.unwrap_or(self.depth);
-                end.depth = self.depth;
-                self.is_last_shown
+                let Some(open) = self.state.open.pop() else { return false };
+                self.state.within = self.state.within.saturating_sub(usize::from(open.is_within));
+                self.state.is_last_shown = open.shown.is_some();
+                self.state.depth = open.shown.unwrap_or(self.state.depth);
+                end.depth = self.state.depth;
+                self.state.is_last_shown
             }
-            TimelineEvent::Untraced(_) => self.is_last_shown,
+            TimelineEvent::Untraced(_) => self.state.is_last_shown,
             TimelineEvent::Mark(mark) if mark.kind == MarkKind::Label => {
-                mark.at_ns >= self.to.start_ns && self.open.last().is_none_or(|open| open.shown.is_some())
+                mark.at_ns >= self.to.start_ns
+                    && self.state.open.last().is_none_or(|open| open.shown.is_some())
             }
             other => other.at_ns() >= self.to.start_ns,
         }

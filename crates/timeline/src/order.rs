@@ -6,14 +6,19 @@
 //! place among the slots, where it nests correctly; it gets the time of the steps before it, and is
 //! counted.
 
-use everycall_reader::SegmentCursor;
+use std::collections::VecDeque;
+
 use everycall_reader::event::Events;
+use everycall_reader::{SegmentCursor, SegmentPlace};
 
 use crate::marks::{MarkNames, with_name};
 use crate::slots::{SlotDepth, Step};
 
 /// Steps that an event may be late by and still find its place.
 pub(crate) const WINDOW: usize = 1 << 16;
+
+/// Stretches that are out of order and told apart.
+const DISORDERED_MAX: usize = 1024;
 
 /// What comes next in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +27,33 @@ pub(crate) enum Batch {
     Steps,
     /// Segments are missing here, with so many events if that is known.
     Gap(Option<u64>),
+}
+
+/// Where reading can begin again, with the steps that follow the last batch.
+#[derive(Clone, Debug)]
+pub(crate) struct OrderedPlace {
+    /// The segment with the first of them.
+    pub segment: SegmentPlace,
+    number: u64,
+    /// Steps of the segment before that one.
+    done: usize,
+    /// When the segment begins.
+    depth: SlotDepth,
+    latest: u64,
+    /// After the last batch.
+    floor: u64,
+    first_segment: u64,
+}
+
+/// A segment whose steps may be held back.
+#[derive(Debug)]
+struct Held {
+    segment: Option<SegmentPlace>,
+    number: u64,
+    /// Number of its first step, from the first one of the thread.
+    first: u64,
+    depth: SlotDepth,
+    latest: u64,
 }
 
 /// A thread's steps in the order of time, in batches.
@@ -48,6 +80,14 @@ pub(crate) struct Ordered<'a> {
     /// Number of the first segment since the last gap.
     first_segment: u64,
     state: State,
+    /// Steps that are gone.
+    gone: u64,
+    /// Segments from that of the first step in `steps` on.
+    held: VecDeque<Held>,
+    /// First and last number of steps that are not in the order of their slots, or will not be.
+    disordered: VecDeque<(u64, u64)>,
+    /// Places in `steps` of those that came late in the current segment.
+    late: Vec<usize>,
 }
 
 /// What the next batch begins with.
@@ -78,7 +118,55 @@ impl<'a> Ordered<'a> {
             expected: None,
             first_segment: 0,
             state: State::Read,
+            gone: 0,
+            held: VecDeque::new(),
+            disordered: VecDeque::new(),
+            late: Vec::new(),
         }
+    }
+
+    /// Continues at a place, with these segments.
+    pub fn resumed(
+        segments: Box<dyn SegmentCursor + 'a>,
+        names: &'a MarkNames,
+        process: usize,
+        place: &OrderedPlace,
+    ) -> Ordered<'a> {
+        let mut ordered = Ordered::new(segments, names, process);
+        ordered.expected = Some(place.number);
+        ordered.first_segment = place.first_segment;
+        ordered.depth = place.depth.clone();
+        ordered.latest = place.latest;
+        // Nothing is clamped again: what comes before the place is dropped.
+        ordered.floor = 0;
+        ordered.read();
+        ordered.steps.drain(..place.done.min(ordered.steps.len()));
+        ordered.gone = place.done as u64;
+        ordered.floor = place.floor;
+        ordered
+    }
+
+    /// Where the steps behind the last batch begin; `None` if reading can't begin again there.
+    pub fn place(&self) -> Option<OrderedPlace> {
+        if !matches!(self.state, State::Read) {
+            return None;
+        }
+        let next = self.gone + self.handed_out as u64;
+        let index = self.held.partition_point(|held| held.first <= next).checked_sub(1)?;
+        let held = self.held.get(index)?;
+        // What comes out of order does so again, unless a part of it has been returned.
+        if self.disordered.iter().any(|(first, last)| *first < next && *last >= held.first) {
+            return None;
+        }
+        Some(OrderedPlace {
+            segment: held.segment?,
+            number: held.number,
+            done: usize::try_from(next - held.first).ok()?,
+            depth: held.depth.clone(),
+            latest: held.latest,
+            floor: self.floor,
+            first_segment: self.first_segment,
+        })
     }
 
     /// Events that were later than the window and got another time.
@@ -106,7 +194,15 @@ impl<'a> Ordered<'a> {
     /// order.
     pub fn next_batch(&mut self) -> Option<Batch> {
         self.steps.drain(..self.handed_out);
+        self.gone += self.handed_out as u64;
         self.handed_out = 0;
+        while self.held.get(1).is_some_and(|next| next.first <= self.gone) {
+            self.held.pop_front();
+        }
+        let begin = self.held.front().map_or(0, |held| held.first);
+        while self.disordered.front().is_some_and(|(_, last)| *last < begin) {
+            self.disordered.pop_front();
+        }
         loop {
             match self.state {
                 State::Read if self.steps.len() >= 2 * WINDOW => {
@@ -161,11 +257,24 @@ impl<'a> Ordered<'a> {
     }
 
     fn decode(&mut self) {
+        let first = self.gone + self.steps.len() as u64;
+        if self.held.back().is_some_and(|held| held.first == first) {
+            // It had no steps.
+            self.held.pop_back();
+        }
+        self.held.push_back(Held {
+            segment: self.segments.place(),
+            number: self.expected.unwrap_or(0).wrapping_sub(1),
+            first,
+            depth: self.depth.clone(),
+            latest: self.latest,
+        });
         let process = self.process;
-        let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, .. } = self;
+        let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, late, .. } = self;
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
         let line = |slot, ticks| names.logs.step(words, slot, process, ticks);
         let mut latest_now = *latest;
+        let mut place = steps.len();
         let mut in_order = |mut step: Step| {
             if step.ticks < latest_now {
                 if step.ticks < *floor {
@@ -173,8 +282,10 @@ impl<'a> Ordered<'a> {
                     step.ticks = latest_now;
                 } else {
                     *sorted = false;
+                    late.push(place);
                 }
             }
+            place += 1;
             latest_now = latest_now.max(step.ticks);
             step
         };
@@ -186,6 +297,41 @@ impl<'a> Ordered<'a> {
             steps.extend(depth.step(event, name, line).map(&mut in_order));
         }
         *latest = latest_now;
+        if !self.late.is_empty() {
+            self.note_disorder();
+        }
+    }
+
+    /// Notes which steps change their places because of those that came late.
+    #[cold]
+    fn note_disorder(&mut self) {
+        for last in self.late.drain(..) {
+            let Some(ticks) = self.steps.get(last).map(|step| step.ticks) else { continue };
+            let mut first = last;
+            loop {
+                let before = first.checked_sub(1).and_then(|before| self.steps.get(before));
+                if before.is_some_and(|before| before.ticks > ticks) {
+                    first -= 1;
+                    continue;
+                }
+                // Others that came late before it go further back.
+                let number = self.gone + first as u64;
+                match self.disordered.back() {
+                    Some((begin, end)) if number > *begin && number <= end + 1 && *begin >= self.gone => {
+                        first = (begin - self.gone) as usize;
+                        self.disordered.pop_back();
+                    }
+                    _ => break,
+                }
+            }
+            self.disordered.push_back((self.gone + first as u64, self.gone + last as u64));
+            if self.disordered.len() > DISORDERED_MAX
+                && let (Some((first, _)), Some((_, last))) =
+                    (self.disordered.pop_front(), self.disordered.pop_front())
+            {
+                self.disordered.push_front((first, last));
+            }
+        }
     }
 
     /// Starts again with the current segment.

@@ -114,6 +114,31 @@ struct AtEnd {
     first_ticks: u64,
 }
 
+/// What pairing knows between two steps, without the tables that it can make anew.
+#[derive(Clone, Debug)]
+pub(crate) struct PairingState {
+    jumped: Option<Location>,
+    jumped_ns: u64,
+    stack: Vec<Frame>,
+    depth: u32,
+    too_deep: u64,
+    before_gap: usize,
+    spans: Spans,
+    is_ending: bool,
+    maybe_another: bool,
+    caller: Option<Caller>,
+    now_ns: u64,
+    rim_ticks: u64,
+    stats: PairingStats,
+}
+
+impl PairingState {
+    /// Bytes that it occupies, without spans.
+    pub fn bytes(&self) -> usize {
+        size_of::<PairingState>() + self.stack.len() * size_of::<Frame>()
+    }
+}
+
 /// The open calls of one thread.
 pub(crate) struct Pairing<'a> {
     clock: ClockWalk<'a>,
@@ -179,6 +204,39 @@ impl<'a> Pairing<'a> {
             collected: None,
             stats: PairingStats::default(),
         }
+    }
+
+    /// The state between two steps; `None` if calls are still to be opened or closed.
+    pub fn state(&self) -> Option<PairingState> {
+        if self.is_busy() || self.collected.is_some() {
+            return None;
+        }
+        Some(PairingState {
+            jumped: self.jumped,
+            jumped_ns: self.jumped_ns,
+            stack: self.stack.clone(),
+            depth: self.depth,
+            too_deep: self.too_deep,
+            before_gap: self.before_gap,
+            spans: self.spans.clone(),
+            is_ending: self.is_ending,
+            maybe_another: self.maybe_another,
+            caller: self.caller,
+            now_ns: self.now_ns,
+            rim_ticks: self.rim_ticks,
+            stats: self.stats,
+        })
+    }
+
+    /// Continues with such a state.
+    pub fn resume(&mut self, state: &PairingState) {
+        let PairingState { stack, spans, .. } = state;
+        (self.stack, self.spans) = (stack.clone(), spans.clone());
+        (self.jumped, self.jumped_ns) = (state.jumped, state.jumped_ns);
+        (self.depth, self.too_deep, self.before_gap) = (state.depth, state.too_deep, state.before_gap);
+        (self.is_ending, self.maybe_another) = (state.is_ending, state.maybe_another);
+        (self.caller, self.now_ns, self.rim_ticks) = (state.caller, state.now_ns, state.rim_ticks);
+        self.stats = state.stats;
     }
 
     /// The calls that are open, outermost first, with the ticks of their entries.

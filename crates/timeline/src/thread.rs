@@ -1,5 +1,7 @@
 //! The timeline of one thread, as an iterator.
 
+use std::sync::Arc;
+
 use everycall_reader::{Ending, Reason, Source};
 
 use crate::clock::Clock;
@@ -7,14 +9,32 @@ use crate::code::Code;
 use crate::event::TimelineEvent;
 use crate::location::ModuleMap;
 use crate::marks::MarkNames;
-use crate::narrowing::{Narrowed, Narrowing};
-use crate::order::{Batch, Ordered};
-use crate::pairing::{Cuts, ListedCall, Pairing};
+use crate::narrowing::{Narrowed, NarrowedState, Narrowing};
+use crate::order::{Batch, Ordered, OrderedPlace};
+use crate::pairing::{Cuts, ListedCall, Pairing, PairingState};
 use crate::pairing_stats::PairingStats;
 use crate::thread_info::ThreadInfo;
 
 /// Steps that are processed together; their results are stored until they are requested.
 const STEPS_AT_ONCE: usize = 512;
+
+/// A place in a thread's timeline, at which [`Trace::thread_events_from`](crate::Trace::thread_events_from) continues.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    ordered: OrderedPlace,
+    pairing: PairingState,
+    narrowed: Option<NarrowedState>,
+    cuts: Vec<Arc<Cuts>>,
+    first_ticks: Option<u64>,
+}
+
+impl Checkpoint {
+    /// Bytes that it occupies, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of::<Checkpoint>() + self.pairing.bytes() + self.cuts.len() * size_of::<Arc<Cuts>>()
+    }
+}
 
 /// The timeline of one thread. Memory stays the same however long the thread is.
 pub struct ThreadEvents<'t> {
@@ -25,6 +45,9 @@ pub struct ThreadEvents<'t> {
     maker: Option<Maker<'t>>,
     stats: PairingStats,
     narrowed: Option<Narrowed<'t>>,
+    /// Whether checkpoints are made, and the last one that wasn't taken.
+    makes_checkpoints: bool,
+    checkpoint: Option<Checkpoint>,
 }
 
 impl<'t> ThreadEvents<'t> {
@@ -35,9 +58,48 @@ impl<'t> ThreadEvents<'t> {
         modules: &'t ModuleMap,
         names: &'t MarkNames,
         code: Option<&'t dyn Code>,
+        resumed: Option<&Checkpoint>,
     ) -> ThreadEvents<'t> {
-        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, code));
-        ThreadEvents { out: Vec::new(), given: 0, maker, stats: PairingStats::default(), narrowed: None }
+        let cuts = resumed.map(|checkpoint| checkpoint.cuts.clone());
+        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, code, cuts));
+        ThreadEvents {
+            out: Vec::new(),
+            given: 0,
+            maker,
+            stats: PairingStats::default(),
+            narrowed: None,
+            makes_checkpoints: false,
+            checkpoint: None,
+        }
+    }
+
+    /// Continues at a checkpoint of the same thread; false if its segment can't be read any more.
+    pub(crate) fn resume(
+        &mut self,
+        source: &'t dyn Source,
+        key: everycall_reader::ThreadKey,
+        at: &Checkpoint,
+    ) -> bool {
+        let (Some(maker), Some(segments)) = (&mut self.maker, source.segments_from(key, at.ordered.segment))
+        else {
+            return false;
+        };
+        maker.resume(segments, at);
+        if let (Some(narrowed), Some(state)) = (&mut self.narrowed, &at.narrowed) {
+            narrowed.resume(state);
+        }
+        true
+    }
+
+    /// From now on, checkpoints are made now and then.
+    pub fn make_checkpoints(&mut self) {
+        self.makes_checkpoints = true;
+    }
+
+    /// A checkpoint directly before the event that was returned last, or before the first one of
+    /// [`ThreadEvents::next_some`], if one was made there.
+    pub fn take_checkpoint(&mut self) -> Option<Checkpoint> {
+        self.checkpoint.take()
     }
 
     /// Leaves only what a session requested.
@@ -66,8 +128,15 @@ impl<'t> ThreadEvents<'t> {
     fn refill(&mut self) -> bool {
         self.out.clear();
         self.given = 0;
+        self.checkpoint = None;
         while self.out.is_empty() {
             let Some(maker) = self.maker.as_mut() else { return false };
+            if self.makes_checkpoints
+                && let Some(mut checkpoint) = maker.checkpoint()
+            {
+                checkpoint.narrowed = self.narrowed.as_ref().map(Narrowed::state);
+                self.checkpoint = Some(checkpoint);
+            }
             if !maker.make(&mut self.out) {
                 self.stats = maker.stats();
                 self.maker = None;
@@ -110,7 +179,9 @@ struct Maker<'t> {
     listed: Vec<ListedCall>,
     /// Calls and spans truncated at the beginning of each stretch without missing segments, the
     /// last stretch first.
-    cuts: Vec<Cuts>,
+    cuts: Vec<Arc<Cuts>>,
+    names: &'t MarkNames,
+    process: usize,
     /// Time of the first event, once there was one.
     first_ticks: Option<u64>,
     /// Whether the next steps begin a stretch.
@@ -130,6 +201,7 @@ impl<'t> Maker<'t> {
         modules: &'t ModuleMap,
         names: &'t MarkNames,
         code: Option<&'t dyn Code>,
+        cuts: Option<Vec<Arc<Cuts>>>,
     ) -> Maker<'t> {
         let key = thread.key;
         let mut cursor = 0;
@@ -141,11 +213,13 @@ impl<'t> Maker<'t> {
                 location: call.offset.map(|offset| modules.locate(&mut cursor, offset, call.ticks)),
             })
             .collect();
-        let cuts = if thread.is_complete {
-            Vec::new()
-        } else {
-            let pairing = Pairing::new(clock.walk(), modules, code);
-            collect_cuts(Ordered::new(source.segments(key), names, thread.process), pairing)
+        let cuts = match cuts {
+            Some(cuts) => cuts,
+            None if thread.is_complete => Vec::new(),
+            None => {
+                let pairing = Pairing::new(clock.walk(), modules, code);
+                collect_cuts(Ordered::new(source.segments(key), names, thread.process), pairing)
+            }
         };
         let snapshot = source.recording().snapshots.get(key.snapshot);
         let process = source.recording().processes.get(thread.process);
@@ -161,12 +235,32 @@ impl<'t> Maker<'t> {
             pairing: Pairing::new(clock.walk(), modules, code),
             listed,
             cuts,
+            names,
+            process: thread.process,
             first_ticks: None,
             begins: true,
             end_ticks: snapshot.and_then(|snapshot| snapshot.ticks),
             is_exact: at_process_end && thread.deep == 0,
             is_finished: false,
         }
+    }
+
+    /// The state between two batches.
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        let is_between = self.done >= self.ordered.steps().len() && !self.begins && !self.is_finished;
+        Some(Checkpoint {
+            ordered: self.ordered.place().filter(|_| is_between)?,
+            pairing: self.pairing.state()?,
+            narrowed: None,
+            cuts: self.cuts.clone(),
+            first_ticks: self.first_ticks,
+        })
+    }
+
+    fn resume(&mut self, segments: Box<dyn everycall_reader::SegmentCursor + 't>, at: &Checkpoint) {
+        self.ordered = Ordered::resumed(segments, self.names, self.process, &at.ordered);
+        self.pairing.resume(&at.pairing);
+        (self.done, self.first_ticks, self.begins) = (0, at.first_ticks, false);
     }
 
     /// Makes a few more events; false when there will be none.
@@ -212,7 +306,7 @@ impl<'t> Maker<'t> {
         let Some(step) = self.ordered.steps().first() else { return };
         self.first_ticks.get_or_insert(step.ticks);
         if std::mem::take(&mut self.begins) {
-            let cuts = self.cuts.pop().unwrap_or_default();
+            let cuts = self.cuts.pop().map(Arc::unwrap_or_clone).unwrap_or_default();
             self.pairing.begin(step.ticks, &self.listed, cuts, out);
         }
     }
@@ -228,7 +322,7 @@ impl<'t> Maker<'t> {
 
 /// Goes through a thread once to learn which calls and spans began before each stretch of events
 /// and ended in it; the last stretch comes first.
-fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Cuts> {
+fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Arc<Cuts>> {
     let mut stretches = Vec::new();
     let mut out = Vec::new();
     let mut begins = true;
@@ -249,14 +343,14 @@ fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Cuts>
             }
             Batch::Gap(_) => {
                 if !begins {
-                    stretches.push(pairing.collected());
+                    stretches.push(Arc::new(pairing.collected()));
                 }
                 begins = true;
             }
         }
     }
     if !begins {
-        stretches.push(pairing.collected());
+        stretches.push(Arc::new(pairing.collected()));
     }
     stretches.reverse();
     stretches

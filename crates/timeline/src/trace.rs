@@ -14,7 +14,7 @@ use crate::narrowing::Narrowing;
 use crate::process_tree::{Relative, process_tree};
 use crate::scan::{ThreadScan, scan_thread};
 use crate::states::States;
-use crate::thread::ThreadEvents;
+use crate::thread::{Checkpoint, ThreadEvents};
 use crate::thread_info::ThreadInfo;
 
 /// A recording with its clock and its threads.
@@ -231,11 +231,33 @@ impl<'a> Trace<'a> {
     /// Like [`Trace::thread_events`], but `code` checks the pairings and finds the jumps.
     #[must_use]
     pub fn thread_events_checked<'t>(&'t self, index: usize, code: Option<&'t dyn Code>) -> ThreadEvents<'t> {
+        self.events_of(index, code, None)
+    }
+
+    /// The same from a checkpoint on, which was made by the same thread's timeline, checked by the same code.
+    /// `None` if the file can't be read there.
+    #[must_use]
+    pub fn thread_events_from<'t>(
+        &'t self,
+        index: usize,
+        code: Option<&'t dyn Code>,
+        checkpoint: &Checkpoint,
+    ) -> Option<ThreadEvents<'t>> {
+        let mut events = self.events_of(index, code, Some(checkpoint));
+        events.resume(self.source.as_ref(), self.threads.get(index)?.key, checkpoint).then_some(events)
+    }
+
+    fn events_of<'t>(
+        &'t self,
+        index: usize,
+        code: Option<&'t dyn Code>,
+        resumed: Option<&Checkpoint>,
+    ) -> ThreadEvents<'t> {
         let thread = self.threads.get(index);
         let modules = thread.and_then(|thread| self.modules.get(thread.process)).unwrap_or(ModuleMap::EMPTY);
         let is_its = |narrowing: &&Narrowing| thread.is_some_and(|thread| narrowing.is_of(thread.process));
         let narrowing = self.narrowing.as_ref().filter(is_its);
-        ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, code)
+        ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, code, resumed)
             .narrowed(narrowing)
     }
 

@@ -53,6 +53,19 @@ impl Doings {
     }
 }
 
+/// One call of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallPlace {
+    /// Process id of its thread.
+    pub pid: u32,
+    /// Its thread; of fibers see [`everycall_timeline::FIBERS_FROM`].
+    pub tid: u32,
+    /// Number of enclosing calls.
+    pub depth: u32,
+    /// When it began, in nanoseconds since the trace's origin.
+    pub start_ns: u64,
+}
+
 /// The sums of the slow calls, and of those around the median.
 pub struct Explanation<'f> {
     focus: Focus<'f>,
@@ -71,6 +84,10 @@ pub struct Explanation<'f> {
     outermost: Option<usize>,
     called: FxHashMap<FunctionNumber, (u64, u64)>,
     bounds: [u64; 3],
+    /// The call that is to be explained in the place of the slow ones.
+    only: Option<CallPlace>,
+    /// Process and thread of the calls that follow.
+    thread: (u32, u32),
 }
 
 impl<'f> Explanation<'f> {
@@ -89,7 +106,16 @@ impl<'f> Explanation<'f> {
             outermost: None,
             called: FxHashMap::default(),
             bounds: [0; 3],
+            only: None,
+            thread: (0, 0),
         }
+    }
+
+    /// The same where one call takes the place of the slow ones: [`Explanation::slow`] is what that
+    /// call did, unless it is within another call of its function, or its duration isn't known.
+    #[must_use]
+    pub fn of_call(self, call: CallPlace) -> Explanation<'f> {
+        Explanation { only: Some(call), ..self }
     }
 
     /// The first pass over a trace. The first passes over all traces come before
@@ -122,6 +148,11 @@ impl<'f> Explanation<'f> {
         }
     }
 
+    fn place_of(&self, call: &EndedCall) -> CallPlace {
+        let (pid, tid) = self.thread;
+        CallPlace { pid, tid, depth: call.depth, start_ns: call.start_ns }
+    }
+
     /// The functions that occurred.
     #[must_use]
     pub fn functions(&self) -> &Functions {
@@ -142,9 +173,10 @@ impl<'f> Explanation<'f> {
 }
 
 impl Visitor for Explanation<'_> {
-    fn thread(&mut self, _: &Thread) {
+    fn thread(&mut self, thread: &Thread) {
         self.stack.clear();
         self.outermost = None;
+        self.thread = (thread.pid, thread.tid);
     }
 
     fn begin(&mut self, function: FunctionNumber, _: Option<FunctionNumber>, functions: &Functions) {
@@ -175,7 +207,11 @@ impl Visitor for Explanation<'_> {
             return;
         }
         let [from, until, slow] = self.bounds;
-        if call.duration_ns() >= slow {
+        let is_slow = match &self.only {
+            None => call.duration_ns() >= slow,
+            Some(only) => *only == self.place_of(call),
+        };
+        if is_slow {
             self.slow.add(call, &self.called);
         }
         if (from..=until).contains(&call.duration_ns()) {

@@ -122,6 +122,32 @@ pub(crate) struct Places<'a> {
     recent: Vec<(Location, Place)>,
 }
 
+/// Numbers the functions of a trace's locations, as the profiles do: clones share a number.
+pub struct FunctionFinder<'a> {
+    places: Places<'a>,
+    functions: Functions,
+}
+
+impl<'a> FunctionFinder<'a> {
+    /// A finder that knows no functions yet.
+    #[must_use]
+    pub fn new(view: &'a TraceView<'_>) -> FunctionFinder<'a> {
+        FunctionFinder { places: Places::new(view, None), functions: Functions::default() }
+    }
+
+    /// The number of the function at a location; numbers are dense, in the order of first use.
+    #[inline]
+    pub fn number(&mut self, location: Location) -> FunctionNumber {
+        self.places.get(location, &mut self.functions).function
+    }
+
+    /// The functions that occurred so far.
+    #[must_use]
+    pub fn functions(&self) -> &Functions {
+        &self.functions
+    }
+}
+
 /// Size of the cache: a power of two.
 const RECENT: usize = 1 << 11;
 

@@ -8,7 +8,7 @@
 //! focus      the functions of a query: edges (callers and callees), slowest, explain
 //! counted    calls that were counted, but not recorded
 //! notes      what the numbers lack
-//! stored     profiles in files
+//! stored     profiles in files;  machine: the numbers as JSON
 //! ```
 
 mod counted;
@@ -17,6 +17,7 @@ mod explain;
 mod focus;
 mod functions;
 mod group;
+pub mod machine;
 mod notes;
 mod sketch;
 mod slowest;
@@ -29,12 +30,13 @@ mod walk;
 use std::cmp::Reverse;
 
 use everycall_export::{Filter, Source as _};
+use everycall_timeline::StateTimes;
 
 use crate::view::TraceView;
 pub use edges::{Edge, Edges};
-pub use explain::{Doings, Explanation};
+pub use explain::{CallPlace, Doings, Explanation};
 pub use focus::Focus;
-pub use functions::{Function, FunctionIdentity, FunctionNumber, Functions};
+pub use functions::{Function, FunctionFinder, FunctionIdentity, FunctionNumber, Functions};
 pub use group::{Grouping, Key};
 pub use notes::Notes;
 pub use sketch::Sketch;
@@ -95,11 +97,15 @@ pub enum Order {
     Runnable,
     /// Nanoseconds in the function itself in which its thread waited.
     Blocked,
+    /// How often its thread left the CPU in the function itself, because it waited.
+    Voluntary,
+    /// The same, where it could have run on.
+    Involuntary,
 }
 
 impl Order {
     /// The names of the numbers.
-    pub const NAMED: [(&'static str, Order); 14] = [
+    pub const NAMED: [(&'static str, Order); 16] = [
         ("calls", Order::Calls),
         ("total", Order::TotalTime),
         ("own", Order::OwnTime),
@@ -114,6 +120,8 @@ impl Order {
         ("running", Order::Running),
         ("runnable", Order::Runnable),
         ("blocked", Order::Blocked),
+        ("voluntary", Order::Voluntary),
+        ("involuntary", Order::Involuntary),
     ];
 
     /// The number with this name. `self` and `average`, as other tools call them, mean `own` and
@@ -138,7 +146,7 @@ impl Order {
     /// Whether the number is a time in nanoseconds.
     #[must_use]
     pub fn is_time(self) -> bool {
-        !matches!(self, Order::Calls | Order::Unwound)
+        !matches!(self, Order::Calls | Order::Unwound | Order::Voluntary | Order::Involuntary)
     }
 
     /// This number of a group.
@@ -156,6 +164,8 @@ impl Order {
             Order::Running => sums.own_states.running,
             Order::Runnable => sums.own_states.runnable,
             Order::Blocked => sums.own_states.blocked,
+            Order::Voluntary => sums.own_states.voluntary,
+            Order::Involuntary => sums.own_states.involuntary,
         }
     }
 }
@@ -270,6 +280,19 @@ impl Profile {
         }
         let sum = |of: fn(&Sums) -> u64| self.cells.all.iter().map(|cell| of(&cell.sums)).sum();
         (self.calls, self.unwound) = (sum(|sums| sums.calls), sum(|sums| sums.unwound));
+    }
+
+    /// Leaves the time in which threads waited out of all own times, as far as it is known. Returns
+    /// whether anything is known.
+    pub fn leave_out_blocked(&mut self) -> bool {
+        let mut is_known = false;
+        for Sums { own_ns, own_states, total_states, .. } in
+            self.cells.all.iter_mut().map(|cell| &mut cell.sums)
+        {
+            is_known |= *total_states != StateTimes::default();
+            *own_ns = own_ns.saturating_sub(own_states.blocked);
+        }
+        is_known
     }
 
     /// Whether its calls were counted and not recorded: it has no times.

@@ -6,7 +6,7 @@ use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
 
 /// Numbers of [`Sums`], without the sketches.
-const NUMBERS: usize = 18;
+const NUMBERS: usize = 24;
 
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -139,8 +139,11 @@ impl Sums {
     pub(crate) fn numbers(&self) -> [u64; NUMBERS] {
         let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
         let untraced_ns = self.untraced_at_most_ns;
-        let [total_running, total_runnable, total_blocked, total_unknown] = self.total_states.all();
-        let [own_running, own_runnable, own_blocked, own_unknown] = self.own_states.all();
+        let [total_running, total_runnable, total_blocked, total_unknown, total_rest @ ..] =
+            self.total_states.all();
+        let [own_running, own_runnable, own_blocked, own_unknown, own_rest @ ..] = self.own_states.all();
+        let [total_perhaps_off, total_voluntary, total_involuntary] = total_rest;
+        let [own_perhaps_off, own_voluntary, own_involuntary] = own_rest;
         [
             calls,
             unwound,
@@ -160,12 +163,21 @@ impl Sums {
             own_runnable,
             own_blocked,
             own_unknown,
+            total_perhaps_off,
+            total_voluntary,
+            total_involuntary,
+            own_perhaps_off,
+            own_voluntary,
+            own_involuntary,
         ]
     }
 
     pub(crate) fn numbers_mut(&mut self) -> [&mut u64; NUMBERS] {
-        let [total_running, total_runnable, total_blocked, total_unknown] = self.total_states.all_mut();
-        let [own_running, own_runnable, own_blocked, own_unknown] = self.own_states.all_mut();
+        let [total_running, total_runnable, total_blocked, total_unknown, total_rest @ ..] =
+            self.total_states.all_mut();
+        let [own_running, own_runnable, own_blocked, own_unknown, own_rest @ ..] = self.own_states.all_mut();
+        let [total_perhaps_off, total_voluntary, total_involuntary] = total_rest;
+        let [own_perhaps_off, own_voluntary, own_involuntary] = own_rest;
         [
             &mut self.calls,
             &mut self.unwound,
@@ -185,6 +197,12 @@ impl Sums {
             own_runnable,
             own_blocked,
             own_unknown,
+            total_perhaps_off,
+            total_voluntary,
+            total_involuntary,
+            own_perhaps_off,
+            own_voluntary,
+            own_involuntary,
         ]
     }
 
@@ -208,5 +226,11 @@ impl Sums {
         "own_runnable_ns",
         "own_blocked_ns",
         "own_unknown_ns",
+        "perhaps_off_ns",
+        "voluntary_switches",
+        "involuntary_switches",
+        "own_perhaps_off_ns",
+        "own_voluntary_switches",
+        "own_involuntary_switches",
     ];
 }

@@ -231,7 +231,13 @@ pub(crate) fn walk(
                 .as_ref()
                 .is_some_and(|label| label.name == name && label.value.is_none_or(|it| value == Some(it)))
         };
-        let labelled = filter.label.is_some().then(|| labelled_calls(view, index, wanted));
+        let labelled = match filter.call {
+            Some(call) => {
+                let events = view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
+                Some(call.position(events).map(|position| (position, None)).into_iter().collect())
+            }
+            None => filter.label.is_some().then(|| labelled_calls(view, index, wanted)),
+        };
         let values = by_label.map(|label| labelled_calls(view, index, |name, _| name == label));
         if view.trace().counts().is_empty() {
             notes.thread(thread, view.thread_info(index));
@@ -684,6 +690,7 @@ mod tests {
         function: None,
         label: None,
         depth: None,
+        call: None,
     };
 
     /// The sums of the function with this name.

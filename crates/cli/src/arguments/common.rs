@@ -72,6 +72,7 @@ impl FilterArguments {
             function: self.function,
             label: self.label,
             depth: self.depth,
+            call: None,
         })
     }
 }

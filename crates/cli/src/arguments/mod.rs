@@ -10,6 +10,7 @@ mod record;
 mod selection;
 mod setup;
 mod triggers;
+mod view;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub use selection::{
 };
 pub use setup::{CompletionsArguments, ManArguments, SetupTracefsArguments};
 pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments, TriggerArguments};
+pub use view::ViewArguments;
 
 /// What the command is for, in one line.
 pub const SUMMARY: &str = "Records every function call of a program, and shows what happened";
@@ -38,6 +40,7 @@ Records every function call of a program, and shows what happened.
 
   everycall cc -- g++ -O2 -g app.cpp -o app           builds it for tracing
   everycall record -o app.ect -- ./app args           runs it and writes a trace
+  everycall view app.ect                              shows it in the browser
   everycall replay app.ect                            the calls as a tree
   everycall export -f vizviewer -o app.json app.ect   for vizviewer";
 
@@ -139,6 +142,12 @@ pub enum Verb {
     /// Says from a trace what these functions cost and what is lost without them. The list is for everycall cc --not @LIST,
     /// record --not @LIST and resolve --not @LIST.
     Cull(CullArguments),
+    /// Look at traces in the browser: timeline, tables, flame graphs, sources
+    ///
+    /// The page comes from this program, by an address of this machine with a secret in it; no other
+    /// program, no other machine and no network is needed. It ends when its tab is closed, or with
+    /// Ctrl-C.
+    View(Box<ViewArguments>),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
     /// Print calls, times and percentiles of all functions, as a table

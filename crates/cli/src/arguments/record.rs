@@ -157,6 +157,8 @@ pub enum StateSource {
     Tracefs,
     /// perf_event_open
     Perf,
+    /// Samples of /proc: only waiting for longer than a millisecond; for containers and others where both are closed
+    Schedstat,
 }
 
 impl From<StateSource> for everycall_recorder::StatesFrom {
@@ -165,6 +167,7 @@ impl From<StateSource> for everycall_recorder::StatesFrom {
             StateSource::Best => Self::Best,
             StateSource::Tracefs => Self::Tracefs,
             StateSource::Perf => Self::Perf,
+            StateSource::Schedstat => Self::Schedstat,
         }
     }
 }

@@ -290,12 +290,15 @@ fn states(report: &Report<'_>) -> Value {
         SchedSource::None => Value::Null,
         SchedSource::Perf => "perf".into(),
         SchedSource::Tracefs => "tracefs".into(),
+        SchedSource::PerfAndTracefs => "perf+tracefs".into(),
+        SchedSource::Schedstat => "schedstat".into(),
         SchedSource::Other(number) => number.into(),
     };
     json!({
         "source": source,
         "text": String::from_utf8_lossy(&sched.text),
         "switches": report.trace.states().map_or(0, States::switches),
+        "wake_ups_lost": report.trace.states().map_or(0, States::wake_ups_lost),
         "events_lost": report.trace.states().map_or(0, States::lost),
         "switches_missing": report.trace.states().map_or(0, States::missing),
         "events_overwritten": sched.overwritten,

@@ -130,17 +130,25 @@ fn states(report: &Report<'_>, sched: &Sched) -> String {
         SchedSource::None => return format!("not recorded: {text}"),
         SchedSource::Perf => "perf_event_open",
         SchedSource::Tracefs => "tracefs",
+        SchedSource::PerfAndTracefs => "perf_event_open and tracefs",
+        SchedSource::Schedstat => "samples of /proc/PID/task/TID/schedstat",
         SchedSource::Other(_) => "a source unknown to this version",
     };
     let switches = report.trace.states().map_or(0, States::switches);
     let lost = report.trace.states().map_or(0, States::lost);
-    let mut states =
-        format!("from {source}: threads were put on a CPU {}", Several(switches, "time", "times"));
+    let mut states = format!("from {source}");
+    if sched.source != SchedSource::Schedstat {
+        states += &format!(": threads were put on a CPU {}", Several(switches, "time", "times"));
+    }
     if sched.overwritten > 0 {
         states += &format!("; {} older events overwritten", Count(sched.overwritten));
     }
     if lost > 0 {
         states += &format!("; {} events lost, states of that time are unknown", Count(lost));
+    }
+    let wake_ups = report.trace.states().map_or(0, States::wake_ups_lost);
+    if wake_ups > 0 {
+        states += &format!("; {} wake-ups lost, threads count as blocked until they ran", Count(wake_ups));
     }
     let missing = report.trace.states().map_or(0, States::missing);
     if missing > 0 {

@@ -126,6 +126,7 @@ fn is_default(filter: &Filter) -> bool {
         function,
         label,
         depth,
+        call,
     } = filter;
     pids.is_empty()
         && tids.is_empty()
@@ -138,6 +139,7 @@ fn is_default(filter: &Filter) -> bool {
         && function.is_none()
         && label.is_none()
         && depth.is_none()
+        && call.is_none()
 }
 
 impl Load {

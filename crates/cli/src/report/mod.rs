@@ -76,6 +76,12 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
     }
     let mut profile = load.profile(arguments.by.clone());
     let runs = load.add_all(&arguments.traces, &mut profile)?;
+    if arguments.no_blocked && !profile.leave_out_blocked() {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "--no-blocked needs to know when threads waited; record with `everycall record --states`",
+        ));
+    }
     let sort = if profile.is_untimed() { Order::Calls } else { arguments.sort };
     let all = profile.rows(sort);
     let shown = &all[..limit(arguments).min(all.len())];

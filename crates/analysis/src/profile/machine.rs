@@ -1,0 +1,116 @@
+//! The numbers of groups in machine-readable form: as `report` prints them, and the viewer gets them.
+//! docs/report.md defines them.
+
+use everycall_timeline::StateTimes;
+use serde_json::{Map, Value, json};
+
+use super::{Key, Notes, Profile, Sums};
+
+/// Percentiles: name and ten thousandths.
+pub const PERCENTILES: [(&str, u32); 4] =
+    [("p50_ns", 5_000), ("p90_ns", 9_000), ("p99_ns", 9_900), ("p99_9_ns", 9_990)];
+
+/// All numbers of a group by name; `None` if no call has a known duration.
+pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
+    let times = &sums.times;
+    let own = [
+        sums.calls,
+        sums.unwound,
+        sums.truncated,
+        sums.ended_earlier,
+        sums.tail_calls,
+        sums.at_most,
+        sums.untimed,
+    ];
+    let names = ["calls", "unwound", "truncated", "ended_earlier", "tail_calls", "at_most", "untimed"];
+    let mut all: Vec<_> = names.into_iter().zip(own.map(Some)).collect();
+    all.extend([
+        ("total_ns", Some(sums.total_ns)),
+        ("own_ns", Some(sums.own_ns)),
+        ("untraced_at_most_ns", Some(sums.untraced_at_most_ns)),
+        ("timed_calls", Some(times.count())),
+        ("average_ns", times.average()),
+        ("min_ns", times.min()),
+    ]);
+    all.extend(PERCENTILES.map(|(name, of)| (name, times.percentile(of))));
+    all.push(("max_ns", times.max()));
+    // Without thread states, nothing is known.
+    let known = |states: StateTimes, time: u64| (states != StateTimes::default()).then_some(time);
+    let (total, own) = (sums.total_states, sums.own_states);
+    all.extend([
+        ("running_ns", known(total, total.running)),
+        ("runnable_ns", known(total, total.runnable)),
+        ("blocked_ns", known(total, total.blocked)),
+        ("own_running_ns", known(total, own.running)),
+        ("own_runnable_ns", known(total, own.runnable)),
+        ("own_blocked_ns", known(total, own.blocked)),
+        ("off_cpu_at_most_ns", known(total, total.off_at_most())),
+        ("own_off_cpu_at_most_ns", known(total, own.off_at_most())),
+    ]);
+    let switches = |states: StateTimes| {
+        let told = states.switches().filter(|_| total != StateTimes::default());
+        told.map(|[voluntary, involuntary]| (voluntary, involuntary)).unzip()
+    };
+    let [(voluntary, involuntary), (own_voluntary, own_involuntary)] = [total, own].map(switches);
+    all.extend([
+        ("voluntary_switches", voluntary),
+        ("involuntary_switches", involuntary),
+        ("own_voluntary_switches", own_voluntary),
+        ("own_involuntary_switches", own_involuntary),
+    ]);
+    all
+}
+
+/// The identity of a group, by name.
+#[must_use]
+pub fn key(profile: &Profile, key: &Key) -> Vec<(&'static str, Value)> {
+    let function = |number: u32| profile.functions().get(number).cloned().unwrap_or_default();
+    match key {
+        Key::Function(number) => {
+            let function = function(*number);
+            let identity = function.identity;
+            vec![
+                ("name", json!(identity.name)),
+                ("symbols", json!(function.symbols)),
+                ("module", json!(identity.module)),
+                ("file", json!(identity.file)),
+                ("line", json!(identity.line)),
+            ]
+        }
+        Key::Thread { trace, pid, tid, name } => {
+            vec![("trace", json!(trace)), ("pid", json!(pid)), ("tid", json!(tid)), ("thread", json!(name))]
+        }
+        Key::Process { trace, pid, name } => {
+            vec![("trace", json!(trace)), ("pid", json!(pid)), ("process", json!(name))]
+        }
+        Key::Module(module) => vec![("module", json!(module))],
+        Key::File(file) => vec![("file", json!(file))],
+        Key::Label { is_set, value } => {
+            // JSON numbers above 2^53 lose digits.
+            let value =
+                value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) });
+            vec![("has_label", json!(is_set)), ("value", json!(value))]
+        }
+        Key::Path(path) => {
+            let names: Vec<String> = path.iter().map(|number| function(*number).identity.name).collect();
+            vec![("path", json!(names))]
+        }
+    }
+}
+
+/// An object of a group.
+pub fn object(of: Vec<(&'static str, Value)>, sums: &Sums) -> Value {
+    let mut object: Map<String, Value> =
+        of.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    object.extend(numbers(sums).into_iter().map(|(name, number)| (name.to_owned(), json!(number))));
+    let histogram = sums.times.octaves();
+    let histogram = histogram.iter().map(|(from_ns, calls)| json!({ "from_ns": from_ns, "calls": calls }));
+    object.insert("histogram".to_owned(), histogram.collect());
+    Value::Object(object)
+}
+
+/// What the numbers lack.
+pub fn notes(notes: &Notes) -> Value {
+    let numbers = Notes::NAMES.iter().zip(notes.numbers());
+    Value::Object(numbers.map(|(name, number)| ((*name).to_owned(), json!(number))).collect())
+}

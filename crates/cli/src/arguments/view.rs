@@ -1,0 +1,45 @@
+//! `view`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::common::{FilterArguments, SymbolArguments, existing_folder};
+
+/// `view`.
+#[derive(Debug, Args)]
+pub struct ViewArguments {
+    /// Trace files; two can be compared
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+    /// Print the page's address, and leave it to you to open it
+    ///
+    /// It serves until Ctrl-C.
+    #[arg(long, alias = "print-url")]
+    pub no_browser: bool,
+    /// Port on this machine [default: any that is free]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Write one page that holds everything into this file, instead of serving
+    ///
+    /// It needs nothing else: it can be sent, and opened years later. It contains the sources of the functions
+    /// shown, as far as they may be shown.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// With --html: let other users read the file
+    #[arg(long, requires = "html")]
+    pub shared: bool,
+    /// Also show sources below this folder; repeatable
+    ///
+    /// Always shown are sources below the compiler's working folder or one of its parents, in --map-source targets, and in system
+    /// folders such as /usr/include.
+    #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
+    pub source_folder: Vec<PathBuf>,
+    /// Show sources from any folder, even if they changed since compilation
+    #[arg(long)]
+    pub any_source: bool,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+}

@@ -1,0 +1,328 @@
+//! What lies in a window of time.
+
+use std::ops::Range;
+
+use everycall_export::{Source as _, type_name};
+use everycall_timeline::{StateTimes, ThreadState};
+use rustc_hash::FxHashMap;
+use serde_json::{Map, Value, json};
+
+use super::Answered;
+use crate::file::{DENSITY, File, lock, place_of_track};
+use crate::levels::{Cell, Merger, bits};
+use crate::library::{Context, Library, OpenFile};
+use crate::marks::{Item, Kind, Text};
+use crate::query::Query;
+use crate::window;
+
+/// Calls are summaries of several; all are exact otherwise.
+const CELLS: u32 = 1;
+/// The file is still being read here.
+const INCOMPLETE: u32 = 2;
+
+/// What is drawn of a track.
+#[derive(Default)]
+pub(crate) struct Drawn {
+    pub flags: u32,
+    /// Depth and cell, by depth and then by time.
+    pub cells: Vec<(usize, Cell)>,
+}
+
+/// All tracks that a request is about.
+pub(super) fn tracks(library: &Library, query: &Query) -> Answered<Vec<u32>> {
+    if let Some(tracks) = query.tracks()? {
+        return Ok(tracks);
+    }
+    let files = library.files()?;
+    Ok(files
+        .iter()
+        .flat_map(|open| (0..open.file.threads.len()).map(|thread| open.file.track_id(thread)))
+        .collect())
+}
+
+pub(super) fn end_ns(library: &Library) -> Answered<u64> {
+    Ok(library.files()?.iter().map(|open| open.file.end_ns).max().unwrap_or(0))
+}
+
+/// `slices`.
+pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
+    let (from, to, pixels) = query.window(end_ns(library)?)?;
+    let tracks = tracks(library, query)?;
+    let depths = query.depths()?;
+    let mut body = Vec::new();
+    body.extend_from_slice(b"EVS1");
+    body.extend_from_slice(&(tracks.len() as u32).to_le_bytes());
+    for id in tracks {
+        let (open, thread) = library.track(id)?;
+        let drawn = drawn(&open, thread, (from, to, pixels), depths.clone())?;
+        encode(&mut body, id, &drawn, depths.start);
+    }
+    Ok(body)
+}
+
+/// The cells of a window.
+fn drawn(open: &OpenFile, thread: usize, window: (u64, u64, u64), depths: Range<usize>) -> Answered<Drawn> {
+    let (from, to, pixels) = window;
+    let pixel = (to.saturating_sub(from) / pixels).max(1);
+    let is_kept = open.file.track(thread).is_none_or(|track| track.levels.level_for(pixel).1);
+    if is_kept {
+        return Ok(of_levels(&open.file, thread, window, depths));
+    }
+    open.quick.ask(move |context| {
+        let mut all: Vec<(usize, Cell)> = Vec::new();
+        window::calls(context, thread, from, to, &mut |depth, cell| {
+            if depths.contains(&depth) {
+                all.push((depth, cell));
+            }
+        });
+        all.sort_by_key(|(depth, cell)| (*depth, cell.from));
+        let mut merging = Merging::new(pixel);
+        all.into_iter().for_each(|(depth, cell)| merging.add(depth, cell));
+        let mut drawn = merging.finish();
+        if context.file.track(thread).is_some_and(|track| !track.is_complete) {
+            drawn.flags |= INCOMPLETE;
+        }
+        drawn
+    })
+}
+
+/// The cells of a window from the summary levels.
+pub(crate) fn of_levels(
+    file: &File,
+    thread: usize,
+    (from, to, pixels): (u64, u64, u64),
+    depths: Range<usize>,
+) -> Drawn {
+    let Some(track) = file.track(thread) else { return Drawn::default() };
+    let pixel = (to.saturating_sub(from) / pixels).max(1);
+    let (level, _) = track.levels.level_for(pixel);
+    let mut merging = Merging::new(pixel);
+    track.levels.cells_of(depths.clone(), level, from, to, &mut |depth, cell| merging.add(depth, cell));
+    let mut drawn = merging.finish();
+    if !track.is_complete {
+        drawn.flags |= INCOMPLETE;
+        for (depth, open) in track.open.iter().enumerate().take(depths.end).skip(depths.start) {
+            if open.from <= to && track.read_ns >= from {
+                let cell = Cell::call(open.from, track.read_ns, open.function, open.bits | bits::CUT_END);
+                drawn.cells.push((depth, cell));
+            }
+        }
+        drawn.cells.sort_by_key(|(depth, cell)| (*depth, cell.from));
+    }
+    drawn
+}
+
+/// Merges cells to the width of pixels.
+struct Merging {
+    pixel: u64,
+    depth: usize,
+    merger: Merger,
+    drawn: Drawn,
+}
+
+impl Merging {
+    fn new(pixel: u64) -> Merging {
+        Merging { pixel, depth: 0, merger: Merger::default(), drawn: Drawn::default() }
+    }
+
+    /// Adds a cell; those of a depth come together, in the order of time.
+    fn add(&mut self, depth: usize, cell: Cell) {
+        if depth != self.depth {
+            self.end_depth();
+            self.depth = depth;
+        }
+        let (depth, cells) = (self.depth, &mut self.drawn.cells);
+        self.merger.add(cell, self.pixel, &mut |cell| cells.push((depth, cell)));
+    }
+
+    fn end_depth(&mut self) {
+        let (depth, cells) = (self.depth, &mut self.drawn.cells);
+        self.merger.finish(&mut |cell| cells.push((depth, cell)));
+    }
+
+    fn finish(mut self) -> Drawn {
+        self.end_depth();
+        if self.drawn.cells.iter().any(|(_, cell)| cell.count > 1) {
+            self.drawn.flags |= CELLS;
+        }
+        self.drawn
+    }
+}
+
+/// Columns: begins, ends, functions, counts, depths, bits. Each is padded to 8 bytes.
+fn encode(body: &mut Vec<u8>, id: u32, drawn: &Drawn, first_depth: usize) {
+    let cells = &drawn.cells;
+    let depth_of = |depth: usize| u16::try_from(depth.saturating_sub(first_depth)).unwrap_or(u16::MAX);
+    for number in [id, cells.len() as u32, drawn.flags] {
+        body.extend_from_slice(&number.to_le_bytes());
+    }
+    pad(body);
+    body.extend(cells.iter().flat_map(|(_, cell)| (cell.from as f64).to_le_bytes()));
+    body.extend(cells.iter().flat_map(|(_, cell)| (cell.to() as f64).to_le_bytes()));
+    body.extend(cells.iter().flat_map(|(_, cell)| cell.function.to_le_bytes()));
+    pad(body);
+    body.extend(cells.iter().flat_map(|(_, cell)| cell.count.to_le_bytes()));
+    pad(body);
+    body.extend(cells.iter().flat_map(|(depth, _)| depth_of(*depth).to_le_bytes()));
+    pad(body);
+    body.extend(cells.iter().map(|(_, cell)| cell.bits()));
+    pad(body);
+}
+
+fn pad(body: &mut Vec<u8>) {
+    body.resize(body.len().next_multiple_of(8), 0);
+}
+
+/// `states`.
+pub(crate) fn states(library: &Library, query: &Query) -> Answered<Value> {
+    let (from, to, pixels) = query.window(end_ns(library)?)?;
+    let mut all = Map::new();
+    for id in tracks(library, query)? {
+        let (open, thread) = library.track(id)?;
+        let Some(states) = open.file.states(thread) else { continue };
+        let pixel = to.saturating_sub(from) / pixels;
+        let first = states.spans().partition_point(|span| span.end <= from);
+        let mut rows: Vec<Value> = Vec::new();
+        // Spans shorter than a pixel together: from, to, times.
+        let mut short: Option<(u64, u64, StateTimes)> = None;
+        let flush = |short: &mut Option<(u64, u64, StateTimes)>, rows: &mut Vec<Value>| {
+            if let Some((from, to, times)) = short.take() {
+                let most = times.all().into_iter().enumerate().max_by_key(|(_, time)| *time);
+                rows.push(json!([from, to, most.map_or(3, |(state, _)| state)]));
+            }
+        };
+        for span in states.spans().get(first..).unwrap_or_default() {
+            if span.start > to {
+                break;
+            }
+            let end = span.end.min(open.file.end_ns.max(span.start));
+            if end - span.start >= pixel {
+                flush(&mut short, &mut rows);
+                let state = number_of(span.state);
+                rows.push(match span.woken_by {
+                    Some(waker) => json!([span.start, end, state, waker]),
+                    None => json!([span.start, end, state]),
+                });
+                continue;
+            }
+            if short.as_ref().is_some_and(|(from, ..)| end - from > pixel) {
+                flush(&mut short, &mut rows);
+            }
+            let (_, until, times) = short.get_or_insert((span.start, end, StateTimes::default()));
+            *until = end;
+            times.add(span.state, end - span.start);
+        }
+        flush(&mut short, &mut rows);
+        all.insert(id.to_string(), Value::Array(rows));
+    }
+    Ok(Value::Object(all))
+}
+
+fn number_of(state: ThreadState) -> u8 {
+    match state {
+        ThreadState::Running => 0,
+        ThreadState::Runnable => 1,
+        ThreadState::Blocked(_) => 2,
+        ThreadState::Unknown => 3,
+    }
+}
+
+/// `marks`.
+pub(crate) fn marks(library: &Library, query: &Query) -> Answered<Value> {
+    let (from, to, pixels) = query.window(end_ns(library)?)?;
+    let mut by_file: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    for id in tracks(library, query)? {
+        let (file, thread) = place_of_track(id);
+        library.track(id)?;
+        by_file.entry(file).or_default().push(thread);
+    }
+    let mut all = Vec::new();
+    for (index, open) in library.files()?.iter().enumerate() {
+        let Some(threads) = by_file.remove(&index) else { continue };
+        let of_threads = |thread: usize| {
+            let items = open.file.track(thread).map(|track| track.marks.within(from, to, pixels as usize));
+            items.unwrap_or_default().into_iter().map(move |item| (thread, item))
+        };
+        let items: Vec<(usize, Item)> = threads.into_iter().flat_map(of_threads).collect();
+        if items.is_empty() {
+            continue;
+        }
+        all.extend(open.quick.ask(move |context| {
+            let json = |(thread, item): (usize, Item)| mark(context, thread, &item);
+            items.into_iter().map(json).collect::<Vec<Value>>()
+        })?);
+    }
+    Ok(Value::Array(all))
+}
+
+pub(super) fn mark(context: &Context<'_>, thread: usize, item: &Item) -> Value {
+    let mut object = Map::new();
+    object.insert("track".to_owned(), json!(context.file.track_id(thread)));
+    object.insert("at".to_owned(), json!(item.at));
+    if item.to > item.at {
+        object.insert("to".to_owned(), json!(item.to));
+    }
+    object.insert("kind".to_owned(), json!(item.kind.name()));
+    object.insert("text".to_owned(), json!(text(context, item)));
+    object.insert("count".to_owned(), json!(item.count));
+    Value::Object(object)
+}
+
+pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
+    match item.text {
+        Text::Lost(Some(1)) => "1 event lost".to_owned(),
+        Text::Lost(Some(count)) => format!("{count} events lost"),
+        Text::Lost(None) => "events lost, not counted".to_owned(),
+        Text::Off(why) => why.to_owned(),
+        Text::Name(name, value) => match item.kind {
+            Kind::Log | Kind::Output => context.view.log_line(name),
+            Kind::Throw | Kind::Catch => type_name(context.view.mark_name(name)).unwrap_or_default(),
+            _ => {
+                let name = context.view.mark_name(name);
+                value.map_or_else(|| name.to_owned(), |value| format!("{name} = {value}"))
+            }
+        },
+    }
+}
+
+/// `counters`.
+pub(crate) fn counters(library: &Library, query: &Query) -> Answered<Value> {
+    let (from, to, pixels) = query.window(end_ns(library)?)?;
+    let mut all = Vec::new();
+    for open in library.files()? {
+        let series = lock(&open.file.series);
+        let mut names: Vec<_> = series.keys().collect();
+        names.sort();
+        for key in names {
+            let points = series.get(key).map(|series| series.within(from, to, pixels)).unwrap_or_default();
+            let points: Vec<Value> =
+                points.iter().map(|point| json!([point.at, point.min, point.max, point.last])).collect();
+            let track = open.file.threads.iter().position(|thread| thread.pid == key.0 && thread.is_sampled);
+            let track = track.or(open.file.threads.iter().position(|thread| thread.pid == key.0));
+            let track = track.map(|thread| open.file.track_id(thread));
+            all.push(json!({ "file": open.file.index, "track": track, "pid": key.0, "name": key.1, "points": points }));
+        }
+    }
+    Ok(Value::Array(all))
+}
+
+/// `overview`.
+pub(crate) fn overview(library: &Library, query: &Query) -> Answered<Value> {
+    let end = end_ns(library)?.max(1);
+    let (.., pixels) = query.window(end)?;
+    let mut counts = vec![0_u64; pixels as usize];
+    for open in library.files()? {
+        let file = &open.file;
+        let scale = file.end_ns as f64 / end as f64;
+        for thread in 0..file.threads.len() {
+            let Some(track) = file.track(thread) else { continue };
+            for (part, count) in track.density.iter().enumerate() {
+                let pixel = ((part as f64 + 0.5) / DENSITY as f64 * scale * pixels as f64) as usize;
+                if let Some(sum) = counts.get_mut(pixel) {
+                    *sum += u64::from(*count);
+                }
+            }
+        }
+    }
+    Ok(json!(counts))
+}

@@ -1,0 +1,215 @@
+//! What the files hold.
+
+use std::sync::atomic::Ordering;
+
+use everycall_analysis::kept_calls;
+use everycall_export::Source as _;
+use everycall_timeline::ThreadInfo;
+use serde_json::{Map, Value, json};
+
+use super::Answered;
+use crate::file::{File, lock};
+use crate::library::{Library, OpenFile};
+use crate::marks::{Kind, Text};
+use crate::query::Query;
+
+/// Losses that are listed.
+const LOSSES_MAX: usize = 1000;
+
+/// `trace`.
+pub(crate) fn trace(library: &Library) -> Answered<Value> {
+    let files = library.files()?;
+    let first = files.first().ok_or("there is no file")?;
+    let sum = |of: fn(&File) -> u64| files.iter().map(|open| of(&open.file)).sum::<u64>();
+    let events = sum(|file| file.trace.threads().iter().map(|thread| thread.events).sum());
+    let is_complete = files.iter().all(|open| open.file.is_complete());
+    let read = sum(|file| file.read_events.load(Ordering::Relaxed));
+    let mut kept = Vec::new();
+    for open in &files {
+        kept.extend(kept_of(open)?);
+    }
+    Ok(json!({
+        "files": files.iter().map(|open| file_json(&open.file)).collect::<Vec<_>>(),
+        "program": first.file.trace.processes().first().map(|process| everycall_export::process_name(&first.file.trace, process)),
+        // Above 2^53, so as text.
+        "begin_wall_ns": first.file.trace.clock().origin_realtime_ns().map(|ns| ns.to_string()),
+        "duration_ns": files.iter().map(|open| open.file.end_ns).max(),
+        "events": events,
+        "complete": is_complete,
+        "read_events": if is_complete { events } else { read.min(events) },
+        "file_bytes": sum(|file| file.file.size()),
+        "read_bytes": if events == 0 { 0.0 } else { sum(|file| file.file.size()) as f64 * read.min(events) as f64 / events as f64 }.floor(),
+        "processes": files.iter().flat_map(|open| processes(&open.file)).collect::<Vec<_>>(),
+        "functions": lock(&library.functions).len(),
+        "kept": kept,
+        "losses": files.iter().flat_map(|open| losses(&open.file)).take(LOSSES_MAX).collect::<Vec<_>>(),
+        "modules": files.iter().flat_map(|open| modules(&open.file)).collect::<Vec<_>>(),
+        "notes": files.iter().flat_map(|open| notes(&open.file)).collect::<Vec<_>>(),
+    }))
+}
+
+fn file_json(file: &File) -> Value {
+    let meta = file.trace.meta();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let words: Vec<String> = meta.arguments.iter().map(|word| text(word)).collect();
+    json!({
+        "name": file.path,
+        "command": words.join(" "),
+        "host": text(&meta.host),
+        "everycall_version": text(&meta.tool_version),
+        "duration_ns": file.end_ns,
+        "bytes": file.file.size(),
+    })
+}
+
+/// The processes of a file, each with its tracks.
+fn processes(file: &File) -> Vec<Value> {
+    let mut places: Vec<usize> = Vec::new();
+    for thread in &file.threads {
+        if !places.contains(&thread.process) {
+            places.push(thread.process);
+        }
+    }
+    let of = |process: &usize| {
+        let known = file.trace.processes().get(*process);
+        let tracks = (0..file.threads.len()).filter(|thread| file.threads[*thread].process == *process);
+        json!({
+            "file": file.index,
+            "pid": known.map(|known| known.pid),
+            "name": known.map(|known| everycall_export::process_name(&file.trace, known)),
+            "tracks": tracks.map(|thread| track(file, thread)).collect::<Vec<_>>(),
+        })
+    };
+    places.iter().map(of).collect()
+}
+
+fn track(file: &File, index: usize) -> Value {
+    let thread = &file.threads[index];
+    let info = file.indices.get(index).and_then(|at| file.trace.threads().get(*at));
+    let reach = info.and_then(|info| info.reach);
+    let known = file.track(index);
+    let depth = known.as_ref().map_or(0, |track| track.levels.depths().max(track.open.len()));
+    let kind = if thread.is_sampled {
+        "counter"
+    } else if thread.fiber().is_some() {
+        "fiber"
+    } else {
+        "thread"
+    };
+    json!({
+        "id": file.track_id(index),
+        "pid": thread.pid,
+        "tid": thread.tid,
+        "name": thread.name,
+        "kind": kind,
+        "depth": depth,
+        "from": reach.map_or(0, |(from, _)| from),
+        "to": reach.map_or(0, |(_, to)| to),
+        "events": info.map_or(0, |info| info.events),
+        "complete": known.as_ref().is_some_and(|track| track.is_complete),
+        "read_ns": known.as_ref().map(|track| track.read_ns),
+        "has_marks": known.as_ref().is_some_and(|track| !track.marks.is_empty()),
+        "has_states": file.states(index).is_some(),
+    })
+}
+
+fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
+    if open.file.trace.kept_calls().is_empty() {
+        return Ok(Vec::new());
+    }
+    let kept = open.quick.ask(|context| {
+        let calls = kept_calls(context.view.trace(), context.names);
+        calls
+            .into_iter()
+            .map(|call| {
+                let threads = context.view.threads().iter();
+                let thread =
+                    threads.enumerate().find(|(_, thread)| (thread.pid, thread.tid) == (call.pid, call.tid));
+                let triggers = context.view.trace().triggers();
+                let trigger = triggers
+                    .get(call.trigger)
+                    .map(|trigger| String::from_utf8_lossy(&trigger.text).into_owned());
+                json!({
+                    "number": call.number,
+                    "trigger": trigger,
+                    "function": call.function,
+                    "from": call.start_ns,
+                    "to": call.start_ns.saturating_add(call.took_ns),
+                    "track": thread.map(|(index, _)| context.file.track_id(index)),
+                    "thread": call.thread,
+                    "duration_ns": call.took_ns,
+                    "unwound": call.is_unwound,
+                    "shape": [],
+                })
+            })
+            .collect()
+    })?;
+    Ok(kept)
+}
+
+fn losses(file: &File) -> Vec<Value> {
+    let mut all = Vec::new();
+    for index in 0..file.threads.len() {
+        let Some(track) = file.track(index) else { continue };
+        let items = track.marks.within(0, u64::MAX, usize::MAX);
+        all.extend(items.iter().filter(|item| item.kind == Kind::Loss).take(LOSSES_MAX).map(|item| {
+            let events = match item.text {
+                Text::Lost(count) => count,
+                _ => None,
+            };
+            json!({ "track": file.track_id(index), "from": item.at, "to": item.to, "events": events })
+        }));
+        if all.len() >= LOSSES_MAX {
+            break;
+        }
+    }
+    all
+}
+
+fn modules(file: &File) -> Vec<Value> {
+    let clock = file.trace.clock();
+    let module = |module: &everycall_reader::Module| {
+        let mut object = Map::new();
+        object.insert("path".to_owned(), json!(module.path_lossy()));
+        object.insert("from".to_owned(), json!(clock.ns(module.loaded_ticks)));
+        object.insert("to".to_owned(), json!(module.unloaded_ticks.map(|ticks| clock.ns(ticks))));
+        let build: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        object.insert("build_id".to_owned(), json!(build));
+        Value::Object(object)
+    };
+    file.trace.modules().iter().filter(|module| !module.path.is_empty()).map(module).collect()
+}
+
+/// What is damaged or missing, as sentences.
+fn notes(file: &File) -> Vec<String> {
+    let mut notes: Vec<String> = file.trace.warnings().iter().map(ToString::to_string).collect();
+    let sum = |of: fn(&ThreadInfo) -> u64| file.trace.threads().iter().map(of).sum::<u64>();
+    let mut add = |count: u64, what: &str| {
+        if count > 0 {
+            notes.push(format!("{count} {what}"));
+        }
+    };
+    add(sum(|thread| thread.losses), "events are lost within the times shown");
+    add(sum(|thread| thread.missing), "events of missing segments are lost");
+    add(
+        sum(|thread| u64::from(thread.segments_overwritten > 0)),
+        "threads have lost their beginning: newer events took its place",
+    );
+    add(
+        sum(|thread| thread.dropped_within.unwrap_or(0)),
+        "short calls were dropped on purpose while recording",
+    );
+    let too_deep =
+        (0..file.threads.len()).filter_map(|index| file.track(index)).map(|track| track.levels.too_deep);
+    add(too_deep.sum(), "calls are deeper than the viewer draws");
+    notes
+}
+
+/// `functions`.
+pub(crate) fn functions(library: &Library, query: &Query) -> Answered<Value> {
+    let functions = lock(&library.functions);
+    let from = query.number("from")?.unwrap_or(0);
+    let to = query.number("to")?.unwrap_or(functions.len() as u64);
+    let place = |number| usize::try_from(number).unwrap_or(usize::MAX);
+    Ok(functions.json(place(from), place(to)))
+}

@@ -1,0 +1,177 @@
+//! An opened file, and what was read of it so far.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use everycall_analysis::NameOptions;
+use everycall_export::{Source as _, Thread, TraceSource};
+use everycall_reader::TraceFile;
+use everycall_timeline::{Checkpoint, ThreadStates, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::functions::FunctionTable;
+use crate::levels::Levels;
+use crate::marks::Marks;
+use crate::series::Series;
+
+/// Pixels of the density that is kept for each track.
+pub(crate) const DENSITY: usize = 4096;
+/// Bits of a track's number that count the tracks of a file; those above it are the file's.
+const FILE_SHIFT: u32 = 24;
+
+/// A file to view.
+pub struct Input {
+    /// What it is called.
+    pub path: String,
+    /// The file.
+    pub file: TraceFile<'static>,
+    /// How its functions are named, and where sources lie.
+    pub names: NameOptions,
+}
+
+/// An opened file.
+pub(crate) struct File {
+    /// Its place among the files.
+    pub index: usize,
+    pub path: String,
+    pub file: Arc<TraceFile<'static>>,
+    pub trace: Trace<'static>,
+    pub options: NameOptions,
+    /// Threads, in the order in which they are shown.
+    pub threads: Vec<Thread>,
+    /// By thread: its index in the trace.
+    pub indices: Vec<usize>,
+    /// When the trace ends, in nanoseconds since its origin.
+    pub end_ns: u64,
+    /// By thread.
+    pub tracks: Vec<RwLock<Track>>,
+    /// By process id and name.
+    pub series: Mutex<FxHashMap<(u32, String), Series>>,
+    /// Events that were read.
+    pub read_events: AtomicU64,
+    pub is_complete: AtomicBool,
+}
+
+/// What was read of a thread.
+pub(crate) struct Track {
+    pub levels: Levels,
+    pub marks: Marks,
+    /// Calls that are open where reading has got to, outermost first.
+    pub open: Vec<Open>,
+    /// The time up to which it was read.
+    pub read_ns: u64,
+    pub is_complete: bool,
+    /// Entries and exits by part of the trace's duration.
+    pub density: Vec<u32>,
+    /// The most calls that were open at once.
+    pub depth: usize,
+    /// Places from which reading can continue, by time.
+    pub stops: Vec<Stop>,
+}
+
+/// A place from which a thread can be read.
+#[derive(Clone)]
+pub(crate) struct Stop {
+    /// When the next event happened.
+    pub at: u64,
+    /// The calls that are open, outermost first.
+    pub open: Arc<[Open]>,
+    pub checkpoint: Arc<Checkpoint>,
+}
+
+impl Stop {
+    /// Bytes that it occupies.
+    pub fn bytes(&self) -> usize {
+        size_of::<Stop>() + self.open.len() * size_of::<Open>() + self.checkpoint.bytes()
+    }
+}
+
+/// A call that is open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub function: u32,
+    pub from: u64,
+    pub bits: u8,
+}
+
+impl File {
+    /// Reads what the file holds besides its events' order: threads, counts, the clock.
+    ///
+    /// # Errors
+    ///
+    /// Those of the timeline.
+    pub fn open(index: usize, input: Input) -> Result<File, everycall_reader::Error> {
+        let file = Arc::new(input.file);
+        let trace = Trace::open(Arc::clone(&file))?;
+        let source = TraceSource::new(&trace, None);
+        let threads = source.threads().to_vec();
+        let indices = (0..threads.len()).map(|thread| source.index(thread).unwrap_or(usize::MAX)).collect();
+        let end_ns = source.end_ns();
+        let track = |_: &Thread| {
+            RwLock::new(Track {
+                levels: Levels::new(end_ns, 0),
+                marks: Marks::default(),
+                open: Vec::new(),
+                read_ns: 0,
+                is_complete: false,
+                density: vec![0; DENSITY],
+                depth: 0,
+                stops: Vec::new(),
+            })
+        };
+        let tracks = threads.iter().map(track).collect();
+        Ok(File {
+            index,
+            path: input.path,
+            tracks,
+            threads,
+            indices,
+            end_ns,
+            options: input.names,
+            series: Mutex::default(),
+            read_events: AtomicU64::new(0),
+            is_complete: AtomicBool::new(false),
+            file,
+            trace,
+        })
+    }
+
+    /// The number of a thread's track among those of all files.
+    pub fn track_id(&self, thread: usize) -> u32 {
+        (self.index as u32) << FILE_SHIFT | (thread as u32 & ((1 << FILE_SHIFT) - 1))
+    }
+
+    /// What was read of a thread.
+    pub fn track(&self, thread: usize) -> Option<RwLockReadGuard<'_, Track>> {
+        Some(self.tracks.get(thread)?.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same, to be changed.
+    pub fn track_mut(&self, thread: usize) -> Option<RwLockWriteGuard<'_, Track>> {
+        Some(self.tracks.get(thread)?.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// When the kernel ran a thread.
+    pub fn states(&self, thread: usize) -> Option<&ThreadStates> {
+        let thread = self.threads.get(thread).filter(|thread| thread.fiber().is_none())?;
+        self.trace.states()?.thread(thread.pid, thread.tid)
+    }
+
+    /// Whether all of it was read.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Acquire)
+    }
+}
+
+/// The file and the thread of a track's number.
+pub(crate) fn place_of_track(id: u32) -> (usize, usize) {
+    ((id >> FILE_SHIFT) as usize, (id & ((1 << FILE_SHIFT) - 1)) as usize)
+}
+
+/// Locks; what a thread that panicked has left is as good as anything.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The functions of all files.
+pub(crate) type SharedFunctions = Arc<Mutex<FunctionTable>>;

@@ -1,0 +1,191 @@
+//! HTTP/1.1, as much as a page on the same machine needs: GET requests without bodies.
+//!
+//! Every answer forbids being kept, framed, or read by another page. A request is refused unless it
+//! names this server by its address and port, knows the secret, and comes from the page itself.
+
+use std::io::{self, Read, Write};
+
+/// The longest head of a request: its line and all fields.
+const HEAD_MAX: usize = 16 << 10;
+/// Fields of a request.
+const FIELDS_MAX: usize = 64;
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// The path behind the secret, without the first slash.
+    pub path: String,
+    /// What follows the question mark.
+    pub query: String,
+    /// Whether the client wants to ask more on this connection.
+    pub keeps_alive: bool,
+}
+
+/// Who may ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub port: u16,
+    pub secret: String,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Malformed,
+    TooLong,
+    Method,
+    Host,
+    Origin,
+    Secret,
+}
+
+impl Refusal {
+    /// Status and sentence.
+    pub fn answer(self) -> (u16, &'static str) {
+        match self {
+            Refusal::Malformed => (400, "this is no HTTP request that the viewer understands"),
+            Refusal::TooLong => (431, "the request is longer than any of the page's"),
+            Refusal::Method => (405, "only GET is answered"),
+            Refusal::Host => (403, "the viewer is asked by its own address only"),
+            Refusal::Origin => (403, "the viewer answers its own page only"),
+            Refusal::Secret => (404, "there is nothing here; open the address that `everycall view` printed"),
+        }
+    }
+}
+
+/// Reads the head of a request. `left` holds what was read behind the last one, and afterwards
+/// what is behind this one. `None` at the end of the connection.
+pub(crate) fn read_head(from: &mut impl Read, left: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    loop {
+        if let Some(end) = left.windows(4).position(|four| four == b"\r\n\r\n") {
+            let rest = left.split_off(end + 4);
+            return Ok(Some(std::mem::replace(left, rest)));
+        }
+        if left.len() > HEAD_MAX {
+            return Ok(Some(std::mem::take(left)));
+        }
+        let mut buffer = [0; 4096];
+        let count = match from.read(&mut buffer) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if count == 0 {
+            return Ok(None);
+        }
+        left.extend_from_slice(buffer.get(..count).unwrap_or_default());
+    }
+}
+
+impl Rules {
+    /// The request with this head, if it is allowed.
+    pub fn check(&self, head: &[u8]) -> Result<Request, Refusal> {
+        if head.len() > HEAD_MAX {
+            return Err(Refusal::TooLong);
+        }
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let mut request = httparse::Request::new(&mut fields);
+        match request.parse(head) {
+            Ok(httparse::Status::Complete(_)) => {}
+            Err(httparse::Error::TooManyHeaders) => return Err(Refusal::TooLong),
+            _ => return Err(Refusal::Malformed),
+        }
+        let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version)
+        else {
+            return Err(Refusal::Malformed);
+        };
+        if method != "GET" {
+            return Err(Refusal::Method);
+        }
+        let mut hosts = 0;
+        let mut keeps_alive = version == 1;
+        for field in request.headers.iter() {
+            let value = str::from_utf8(field.value).map_err(|_| Refusal::Malformed)?.trim();
+            match field.name.to_ascii_lowercase().as_str() {
+                "host" => {
+                    hosts += 1;
+                    if !self.is_own_address(value) {
+                        return Err(Refusal::Host);
+                    }
+                }
+                "origin" => {
+                    if !value.strip_prefix("http://").is_some_and(|address| self.is_own_address(address)) {
+                        return Err(Refusal::Origin);
+                    }
+                }
+                // `none`: the user typed the address, or a program opened it.
+                "sec-fetch-site" if !matches!(value, "same-origin" | "none") => return Err(Refusal::Origin),
+                "content-length" if value != "0" => return Err(Refusal::Malformed),
+                "transfer-encoding" => return Err(Refusal::Malformed),
+                "connection" if value.eq_ignore_ascii_case("close") => keeps_alive = false,
+                _ => {}
+            }
+        }
+        if hosts != 1 {
+            return Err(Refusal::Host);
+        }
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let path = path.strip_prefix('/').ok_or(Refusal::Malformed)?;
+        let (secret, path) = path.split_once('/').ok_or(Refusal::Secret)?;
+        if !is_same(secret.as_bytes(), self.secret.as_bytes()) {
+            return Err(Refusal::Secret);
+        }
+        Ok(Request { path: path.to_owned(), query: query.to_owned(), keeps_alive })
+    }
+
+    fn is_own_address(&self, address: &str) -> bool {
+        let Some((host, port)) = address.rsplit_once(':') else { return false };
+        matches!(host, "127.0.0.1" | "localhost") && port.parse() == Ok(self.port)
+    }
+}
+
+/// Compares in a time that doesn't tell where they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |sum, (one, other)| sum | (one ^ other)) == 0
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub status: u16,
+    pub kind: &'static str,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Writes it.
+    pub fn write(&self, out: &mut impl Write, keeps_alive: bool) -> io::Result<()> {
+        let Answer { status, kind, body } = self;
+        let reason = match status {
+            200 => "OK",
+            400 => "Bad Request",
+            403 => "Forbidden",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            431 => "Request Header Fields Too Large",
+            _ => "Error",
+        };
+        let connection = if keeps_alive { "keep-alive" } else { "close" };
+        let head = format!(
+            "HTTP/1.1 {status} {reason}\r\n\
+             Content-Type: {kind}\r\n\
+             Content-Length: {}\r\n\
+             Connection: {connection}\r\n\
+             Cache-Control: no-store\r\n\
+             Content-Security-Policy: {POLICY}\r\n\
+             Cross-Origin-Opener-Policy: same-origin\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\n\
+             Referrer-Policy: no-referrer\r\n\
+             X-Content-Type-Options: nosniff\r\n\
+             X-Frame-Options: DENY\r\n\r\n",
+            body.len()
+        );
+        out.write_all(head.as_bytes())?;
+        out.write_all(body)?;
+        out.flush()
+    }
+}
+
+/// What the page may load: its own files and answers.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; worker-src 'self'; connect-src 'self'; \
+                      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

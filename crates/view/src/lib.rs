@@ -1,0 +1,37 @@
+//! The viewer behind `everycall view`: what its page draws, made from a trace of any size, and the
+//! server that the page asks.
+//!
+//! ```text
+//! file, library    inputs -> opened files, with the threads that read them
+//! read             File -> levels, marks, series: one pass, whose memory is bounded
+//! levels           what is drawn at each width of a pixel
+//! window           calls from the file, where levels are too coarse
+//! answers          requests of the page -> JSON, or columns
+//! http, server     loopback only, with a secret; assets: the page's files
+//! ```
+//!
+//! Numbers about calls come from `everycall_analysis`, as `report` prints them.
+
+#![deny(missing_docs, clippy::missing_errors_doc)]
+// This library returns its findings; printing them is the caller's task.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+// Input from outside causes an error, never a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
+
+mod answers;
+mod assets;
+mod file;
+mod functions;
+mod http;
+mod levels;
+mod library;
+mod marks;
+mod query;
+mod read;
+mod series;
+mod server;
+mod window;
+
+pub use file::Input;
+pub use library::Library;
+pub use server::Server;

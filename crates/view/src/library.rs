@@ -1,0 +1,163 @@
+//! The opened files, and the threads that read them.
+//!
+//! ```text
+//! open      Input -> File        in a thread of its own, as all that follows
+//! read      File -> its summary levels
+//! workers   File -> answers that need events: `quick` ones of a frame, and `long` ones of a range
+//! ```
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use everycall_analysis::{Profile, SymbolNames, TraceView};
+use serde_json::Value;
+
+use crate::file::{File, Input, SharedFunctions, lock, place_of_track};
+use crate::read::{Numbers, read};
+use crate::server::thread;
+
+/// All files that are viewed.
+pub struct Library {
+    pub(crate) functions: SharedFunctions,
+    files: Mutex<Vec<Slot>>,
+    opened: Condvar,
+    /// Answers that are the same whenever they are asked for.
+    pub(crate) kept: Mutex<HashMap<String, Arc<Value>>>,
+}
+
+/// A file.
+#[derive(Clone)]
+enum Slot {
+    Opening { path: String },
+    Open(Arc<OpenFile>),
+    Failed(String),
+}
+
+/// A file with its workers.
+pub(crate) struct OpenFile {
+    pub file: File,
+    pub quick: Worker,
+    pub long: Worker,
+    /// The sums of all calls by function, once they were asked for.
+    pub whole: Mutex<Option<Arc<Profile>>>,
+}
+
+/// What a worker has.
+pub(crate) struct Context<'w> {
+    pub file: &'w File,
+    pub view: &'w TraceView<'w>,
+    pub names: &'w SymbolNames<'w>,
+    pub numbers: RefCell<Numbers<'w>>,
+}
+
+type Job = Box<dyn FnOnce(&Context<'_>) + Send>;
+
+/// A thread with a view of the trace of its own.
+pub(crate) struct Worker(Mutex<Sender<Job>>);
+
+impl Worker {
+    fn new() -> (Worker, Receiver<Job>) {
+        let (jobs, receiver) = channel();
+        (Worker(Mutex::new(jobs)), receiver)
+    }
+
+    /// Lets the worker do something, and waits for it.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Context<'_>) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let (put, get) = sync_channel(1);
+        let job: Job = Box::new(move |context| {
+            let _ = put.send(what(context));
+        });
+        let gone = || "the trace can't be read any more".to_owned();
+        lock(&self.0).send(job).map_err(|_| gone())?;
+        get.recv().map_err(|_| gone())
+    }
+}
+
+fn work(of: &Arc<OpenFile>, functions: &SharedFunctions, jobs: &Receiver<Job>) {
+    let file = &of.file;
+    let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
+    let view = TraceView::new(&file.trace, &names);
+    let numbers = RefCell::new(Numbers::new(&view, functions));
+    let context = Context { file, view: &view, names: &names, numbers };
+    while let Ok(job) = jobs.recv() {
+        job(&context);
+    }
+}
+
+impl Library {
+    /// Begins to open and to read the files.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub fn open(inputs: Vec<Input>) -> io::Result<Arc<Library>> {
+        let slots = inputs.iter().map(|input| Slot::Opening { path: input.path.clone() }).collect();
+        let library = Arc::new(Library {
+            functions: SharedFunctions::default(),
+            files: Mutex::new(slots),
+            opened: Condvar::new(),
+            kept: Mutex::default(),
+        });
+        for (index, input) in inputs.into_iter().enumerate() {
+            let of_thread = Arc::clone(&library);
+            thread("read", move || of_thread.run(index, input))?;
+        }
+        Ok(library)
+    }
+
+    fn run(&self, index: usize, input: Input) {
+        let path = input.path.clone();
+        let file = match File::open(index, input) {
+            Ok(file) => file,
+            Err(error) => return self.put(index, Slot::Failed(format!("{path}: {error}"))),
+        };
+        let ((quick, quick_jobs), (long, long_jobs)) = (Worker::new(), Worker::new());
+        let open = Arc::new(OpenFile { file, quick, long, whole: Mutex::default() });
+        for (name, jobs) in [("quick", quick_jobs), ("long", long_jobs)] {
+            let (of_worker, functions) = (Arc::clone(&open), self.functions.clone());
+            let started = thread(name, move || work(&of_worker, &functions, &jobs));
+            if let Err(error) = started {
+                return self.put(index, Slot::Failed(format!("{path}: no thread can be started: {error}")));
+            }
+        }
+        self.put(index, Slot::Open(Arc::clone(&open)));
+        read(&open.file, &self.functions);
+    }
+
+    fn put(&self, index: usize, slot: Slot) {
+        if let Some(place) = lock(&self.files).get_mut(index) {
+            *place = slot;
+        }
+        self.opened.notify_all();
+    }
+
+    /// The files, once all of them are open; waits for that for a while.
+    pub(crate) fn files(&self) -> Result<Vec<Arc<OpenFile>>, String> {
+        let files = lock(&self.files);
+        let is_opening =
+            |files: &mut Vec<Slot>| files.iter().any(|file| matches!(file, Slot::Opening { .. }));
+        let waited = self.opened.wait_timeout_while(files, Duration::from_secs(30), is_opening);
+        let files = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let open = files.iter().map(|slot| match slot {
+            Slot::Opening { path } => Err(format!("{path} is still being opened; ask again")),
+            Slot::Open(open) => Ok(Arc::clone(open)),
+            Slot::Failed(why) => Err(why.clone()),
+        });
+        open.collect()
+    }
+
+    /// The file and the thread of a track.
+    pub(crate) fn track(&self, id: u32) -> Result<(Arc<OpenFile>, usize), String> {
+        let (file, thread) = place_of_track(id);
+        let files = self.files()?;
+        let file = files.get(file).filter(|file| thread < file.file.threads.len());
+        file.cloned().map(|file| (file, thread)).ok_or_else(|| format!("there is no track {id}"))
+    }
+}

@@ -1,0 +1,310 @@
+//! The pass that reads a whole file once, and makes the summary levels.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView};
+use everycall_timeline::{
+    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, TimelineEvent,
+    Untraced,
+};
+
+use rustc_hash::FxHashMap;
+
+use crate::file::{DENSITY, File, Open, SharedFunctions, Stop, Track, lock};
+use crate::levels::{Cell, bits};
+use crate::marks::{Item, Kind, Text};
+
+/// Events that are read before they are added together.
+const BATCH: usize = 8192;
+/// Bytes of the summary levels of all tracks of a file.
+const LEVELS_MAX: usize = 256 << 20;
+/// Bytes of the checkpoints of all tracks of a file.
+const STOPS_MAX: usize = 64 << 20;
+
+/// The numbers that all files share, for the functions of one trace.
+pub(crate) struct Numbers<'v> {
+    finder: FunctionFinder<'v>,
+    shared: SharedFunctions,
+    /// By number of the finder.
+    numbers: Vec<u32>,
+}
+
+impl<'v> Numbers<'v> {
+    pub fn new(view: &'v TraceView<'_>, shared: &SharedFunctions) -> Numbers<'v> {
+        Numbers { finder: FunctionFinder::new(view), shared: shared.clone(), numbers: Vec::new() }
+    }
+
+    /// The number of the function at a location.
+    #[inline]
+    pub fn of(&mut self, location: everycall_timeline::Location) -> u32 {
+        let number = self.finder.number(location) as usize;
+        match self.numbers.get(number) {
+            Some(number) => *number,
+            None => self.add(number),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, number: usize) -> u32 {
+        let mut shared = lock(&self.shared);
+        let new = self.finder.functions().all().get(self.numbers.len()..).unwrap_or_default();
+        self.numbers.extend(new.iter().map(|function| shared.number(function)));
+        self.numbers.get(number).copied().unwrap_or(u32::MAX)
+    }
+
+    /// The number of what a jump to untraced code leads to.
+    #[cold]
+    pub fn untraced(&mut self, names: &SymbolNames<'_>, exit: everycall_timeline::Location) -> u32 {
+        let target = names.jump_target(exit);
+        let target = target.as_deref().unwrap_or("indirect jump");
+        let name = format!("{target} (not traced, at most)");
+        lock(&self.shared).number(&Function::of(FunctionIdentity { name, ..FunctionIdentity::default() }))
+    }
+}
+
+/// What a call's begin says.
+pub(crate) fn begin_bits(begin: &Begin) -> u8 {
+    let cut = if begin.cut { bits::CUT_START } else { 0 };
+    cut | if begin.caller_unsure { bits::CALLER_UNSURE } else { 0 }
+}
+
+/// What a call's end says.
+pub(crate) fn end_bits(end: &End) -> u8 {
+    match end.how {
+        EndKind::Returned => 0,
+        EndKind::Jumped => bits::TAIL,
+        EndKind::Unwound => bits::UNWOUND,
+        EndKind::UnwoundLate => bits::UNWOUND | bits::AT_MOST,
+        EndKind::ReturnedAfterGap => bits::AT_MOST,
+        EndKind::TruncatedAtEnd | EndKind::TruncatedAtLoss | EndKind::TruncatedAtGap | EndKind::ExitLost => {
+            bits::CUT_END
+        }
+    }
+}
+
+/// Reads the whole file. The summary levels may be looked at meanwhile.
+pub(crate) fn read(file: &File, functions: &SharedFunctions) {
+    let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
+    let view = TraceView::new(&file.trace, &names);
+    let mut numbers = Numbers::new(&view, functions);
+    let mut lowest = 0;
+    let mut stops = Stops { bytes: 0, distance: 1 };
+    for thread in 0..file.threads.len() {
+        let mut reading = Reading { file, thread, spans: FxHashMap::default(), scale: scale(file) };
+        let mut events = view.events_with_labels(thread);
+        events.make_checkpoints();
+        let mut batch: Vec<(TimelineEvent, u32)> = Vec::with_capacity(BATCH);
+        let mut checkpoints = Vec::new();
+        let mut made = 0_usize;
+        if let Some(mut track) = file.track_mut(thread) {
+            while track.levels.lowest() < lowest && track.levels.can_drop() {
+                track.levels.drop_lowest();
+            }
+        }
+        loop {
+            batch.clear();
+            checkpoints.clear();
+            while let Some(event) = events.next() {
+                if let Some(checkpoint) = events.take_checkpoint() {
+                    made += 1;
+                    if made.is_multiple_of(stops.distance) {
+                        checkpoints.push((batch.len(), checkpoint));
+                    }
+                }
+                let number = match &event {
+                    TimelineEvent::Begin(begin) => numbers.of(begin.location),
+                    TimelineEvent::Untraced(untraced) => numbers.untraced(&names, untraced.exit),
+                    _ => 0,
+                };
+                batch.push((event, number));
+                if batch.len() == BATCH {
+                    break;
+                }
+            }
+            let is_last = batch.len() < BATCH;
+            reading.add(&batch, &mut checkpoints, is_last, &mut stops);
+            while stops.bytes > STOPS_MAX && stops.thin(file) {}
+            file.read_events.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            while bytes(file) > LEVELS_MAX && drop_lowest(file) {
+                lowest += 1;
+            }
+            if is_last {
+                break;
+            }
+        }
+    }
+    file.is_complete.store(true, Ordering::Release);
+}
+
+fn bytes(file: &File) -> usize {
+    (0..file.tracks.len()).filter_map(|thread| file.track(thread)).map(|track| track.levels.bytes()).sum()
+}
+
+/// Drops the lowest level of all tracks; false if there is none to drop.
+fn drop_lowest(file: &File) -> bool {
+    let mut dropped = false;
+    for thread in 0..file.tracks.len() {
+        if let Some(mut track) = file.track_mut(thread)
+            && track.levels.can_drop()
+        {
+            track.levels.drop_lowest();
+            dropped = true;
+        }
+    }
+    dropped
+}
+
+/// The checkpoints of a file: how much they occupy, and which of those that are made are kept.
+struct Stops {
+    bytes: usize,
+    distance: usize,
+}
+
+impl Stops {
+    /// Drops every second one; false if there are too few for that.
+    fn thin(&mut self, file: &File) -> bool {
+        self.distance *= 2;
+        let before = self.bytes;
+        self.bytes = 0;
+        for thread in 0..file.tracks.len() {
+            let Some(mut track) = file.track_mut(thread) else { continue };
+            let mut index = 0_usize;
+            track.stops.retain(|_| {
+                index += 1;
+                index.is_multiple_of(2)
+            });
+            self.bytes += track.stops.iter().map(Stop::bytes).sum::<usize>();
+        }
+        self.bytes < before
+    }
+}
+
+/// Parts of the density per nanosecond.
+fn scale(file: &File) -> f64 {
+    DENSITY as f64 / (file.end_ns.max(1) as f64)
+}
+
+/// A thread that is being read.
+struct Reading<'f> {
+    file: &'f File,
+    thread: usize,
+    /// Open spans by number: begin and text.
+    spans: FxHashMap<u32, (u64, Text)>,
+    scale: f64,
+}
+
+impl Reading<'_> {
+    fn add(
+        &mut self,
+        batch: &[(TimelineEvent, u32)],
+        checkpoints: &mut Vec<(usize, Checkpoint)>,
+        is_last: bool,
+        stops: &mut Stops,
+    ) {
+        let Some(mut track) = self.file.track_mut(self.thread) else { return };
+        let track = &mut *track;
+        let mut checkpoints = checkpoints.drain(..).peekable();
+        for (index, (event, number)) in batch.iter().enumerate() {
+            if let Some((_, checkpoint)) = checkpoints.next_if(|(at, _)| *at == index) {
+                let (at, open) = (event.at_ns().max(track.read_ns), track.open.as_slice().into());
+                let stop = Stop { at, open, checkpoint: Arc::new(checkpoint) };
+                stops.bytes += stop.bytes();
+                track.stops.push(stop);
+            }
+            track.read_ns = track.read_ns.max(event.at_ns());
+            match event {
+                TimelineEvent::Begin(begin) => {
+                    let open = Open { function: *number, from: begin.start_ns, bits: begin_bits(begin) };
+                    track.open.push(open);
+                    track.depth = track.depth.max(track.open.len());
+                    self.count(track, begin.start_ns);
+                }
+                TimelineEvent::End(end) => {
+                    let Some(open) = track.open.pop() else { continue };
+                    let cell = Cell::call(open.from, end.end_ns, open.function, open.bits | end_bits(end));
+                    track.levels.add(track.open.len(), cell);
+                    self.count(track, end.end_ns);
+                }
+                TimelineEvent::Untraced(Untraced { at_ns, until_ns, .. }) => {
+                    let cell = Cell::call(*at_ns, *until_ns, *number, bits::AT_MOST);
+                    track.levels.add(track.open.len(), cell);
+                }
+                TimelineEvent::Gap(Gap { at_ns, until_ns, why, .. }) => {
+                    let why = match why {
+                        GapKind::Thread => "the program left this thread out",
+                        GapKind::Disabled => "recording was off",
+                        GapKind::Suspended => "suspended: no thread ran this stack",
+                        GapKind::Other(_) => "nothing was recorded",
+                    };
+                    let text = Text::Off(why);
+                    track.marks.add(Item { at: *at_ns, to: *until_ns, kind: Kind::Off, text, count: 1 });
+                }
+                TimelineEvent::Loss(Loss { at_ns, count, .. }) => {
+                    let text = Text::Lost(*count);
+                    track.marks.add(Item { at: *at_ns, to: *at_ns, kind: Kind::Loss, text, count: 1 });
+                }
+                TimelineEvent::Instant(Instant { at_ns, kind }) => {
+                    let (InstantKind::OrphanExit(_) | InstantKind::InferredOrphanExit(_)) = kind;
+                    let text = Text::Off("an exit without its entry");
+                    track.marks.add(Item { at: *at_ns, to: *at_ns, kind: Kind::Instant, text, count: 1 });
+                }
+                TimelineEvent::Mark(mark) => self.mark(track, mark),
+            }
+        }
+        if is_last {
+            for (_, (at, text)) in self.spans.drain() {
+                let to = track.read_ns;
+                track.marks.add(Item { at, to, kind: Kind::Span, text, count: 1 });
+            }
+            track.marks.sort();
+            track.is_complete = true;
+        }
+    }
+
+    #[inline]
+    fn count(&self, track: &mut Track, at_ns: u64) {
+        let part = (at_ns as f64 * self.scale) as usize;
+        if let Some(count) = track.density.get_mut(part.min(DENSITY - 1)) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn mark(&mut self, track: &mut Track, mark: &Mark) {
+        let at = mark.at_ns;
+        let text = Text::Name(mark.name, mark.value);
+        let kind = match mark.kind {
+            MarkKind::Label => Kind::Label,
+            MarkKind::Instant | MarkKind::OrphanSpanEnd => {
+                let name = self.file.trace.mark_names().text(mark.name);
+                let is_module = name.starts_with("loaded ") || name.starts_with("unloaded ");
+                if is_module { Kind::Module } else { Kind::Instant }
+            }
+            MarkKind::Throw => Kind::Throw,
+            MarkKind::Catch => Kind::Catch,
+            MarkKind::Log => Kind::Log,
+            MarkKind::Output(_) => Kind::Output,
+            MarkKind::SpanBegin { span, .. } => {
+                self.spans.insert(span, (at, text));
+                return;
+            }
+            MarkKind::SpanEnd { span, start_ns, .. } => {
+                self.spans.remove(&span);
+                track.marks.add(Item { at: start_ns, to: at, kind: Kind::Span, text, count: 1 });
+                return;
+            }
+            MarkKind::Counter | MarkKind::CounterReal => {
+                let value = mark.value.unwrap_or(0);
+                let value = match mark.kind {
+                    MarkKind::Counter => value.cast_signed() as f64,
+                    _ => f64::from_bits(value),
+                };
+                let pid = self.file.threads.get(self.thread).map_or(0, |thread| thread.pid);
+                let name = self.file.trace.mark_names().text(mark.name).to_owned();
+                lock(&self.file.series).entry((pid, name)).or_default().add(at, value);
+                return;
+            }
+        };
+        track.marks.add(Item { at, to: at, kind, text, count: 1 });
+    }
+}

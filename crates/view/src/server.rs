@@ -1,0 +1,173 @@
+//! The server on loopback.
+
+use std::io::{self, BufWriter};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::answers;
+use crate::assets;
+use crate::file::lock;
+use crate::http::{Answer, Rules, read_head};
+use crate::library::Library;
+
+/// Connections at once; a browser opens six.
+const CONNECTIONS_MAX: usize = 64;
+/// A connection may be silent for so long.
+const IDLE: Duration = Duration::from_secs(120);
+/// The server ends so long after the page last said that it is there.
+const AFTER_PAGE: Duration = Duration::from_secs(15);
+/// Bytes of a thread's stack: call paths are nested, and so are answers with them.
+pub(crate) const STACK: usize = 16 << 20;
+
+/// A server whose address is known.
+pub struct Server {
+    listener: TcpListener,
+    rules: Rules,
+}
+
+impl Server {
+    /// Takes a random port of the loopback interface, and a random secret.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn bind(port: u16) -> io::Result<Server> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let port = listener.local_addr()?.port();
+        let mut bytes = [0_u8; 16];
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
+        }
+        let secret = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Server { listener, rules: Rules { port, secret } })
+    }
+
+    /// Where the page is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/{}/", self.rules.port, self.rules.secret)
+    }
+
+    /// Serves until the page that was opened is closed. Without `ends_with_page`, until the process
+    /// ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: no thread can be started.
+    pub fn serve(self, library: Arc<Library>, ends_with_page: bool) -> io::Result<()> {
+        let state = Arc::new(State {
+            rules: self.rules,
+            library,
+            begun: Instant::now(),
+            seen_ms: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
+            failed: Mutex::new(None),
+        });
+        let accepting = Arc::clone(&state);
+        let listener = self.listener;
+        thread("accept", move || accept(&listener, &accepting))?;
+        loop {
+            std::thread::sleep(Duration::from_millis(250));
+            if let Some(error) = lock(&state.failed).take() {
+                return Err(error);
+            }
+            let seen = state.seen_ms.load(Ordering::Relaxed);
+            let silent = state.begun.elapsed().saturating_sub(Duration::from_millis(seen));
+            if ends_with_page && seen > 0 && silent > AFTER_PAGE {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Starts a thread with room for deep recursion.
+pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(STACK).spawn(run).map(drop)
+}
+
+struct State {
+    rules: Rules,
+    library: Arc<Library>,
+    begun: Instant,
+    /// When the page last said that it is there, in milliseconds since `begun`; 0 for never.
+    seen_ms: AtomicU64,
+    connections: AtomicUsize,
+    failed: Mutex<Option<io::Error>>,
+}
+
+fn accept(listener: &TcpListener, state: &Arc<State>) {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) =>
+            {
+                continue;
+            }
+            Err(_) => {
+                // No descriptors are left, for example: others may be closed meanwhile.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        if state.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            state.connections.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let of_connection = Arc::clone(state);
+        let started = thread("connection", move || {
+            // A connection that breaks is the client's matter.
+            let _ = answer_all(stream, &of_connection);
+            of_connection.connections.fetch_sub(1, Ordering::Relaxed);
+        });
+        if let Err(error) = started {
+            *lock(&state.failed) = Some(error);
+        }
+    }
+}
+
+fn answer_all(stream: TcpStream, state: &State) -> io::Result<()> {
+    stream.set_read_timeout(Some(IDLE))?;
+    stream.set_write_timeout(Some(IDLE))?;
+    stream.set_nodelay(true)?;
+    let mut from = stream.try_clone()?;
+    let mut out = BufWriter::new(stream);
+    let mut left = Vec::new();
+    while let Some(head) = read_head(&mut from, &mut left)? {
+        let (answer, keeps_alive) = match state.rules.check(&head) {
+            Ok(request) => (state.answer(&request.path, &request.query), request.keeps_alive),
+            Err(refusal) => {
+                let (status, sentence) = refusal.answer();
+                (answers::error(status, sentence), false)
+            }
+        };
+        answer.write(&mut out, keeps_alive)?;
+        if !keeps_alive {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl State {
+    fn answer(&self, path: &str, query: &str) -> Answer {
+        if let Some((_, kind, body)) = assets::ALL.iter().find(|(name, ..)| *name == path) {
+            self.see();
+            return Answer { status: 200, kind, body: body.to_vec() };
+        }
+        if path == "alive" {
+            self.see();
+            return Answer { status: 200, kind: answers::JSON, body: b"{}".to_vec() };
+        }
+        answers::answer(&self.library, path, query)
+    }
+
+    /// The page is there.
+    fn see(&self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.seen_ms.store(now.max(1), Ordering::Relaxed);
+    }
+}

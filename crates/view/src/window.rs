@@ -1,0 +1,91 @@
+//! The calls of a window as they were, read from the file: for pixels that are narrower than the
+//! lowest summary level that is kept.
+
+use everycall_analysis::LabelledEvents;
+use everycall_timeline::TimelineEvent;
+
+use crate::file::{File, Open, Stop};
+use crate::levels::{Cell, bits, width};
+use crate::library::Context;
+use crate::read::{begin_bits, end_bits};
+
+/// A thread's events from a moment on, and the calls that are open there.
+pub(crate) struct From<'w> {
+    pub events: LabelledEvents<'w>,
+    pub open: Vec<Open>,
+}
+
+/// Begins to read a thread before `at_ns`.
+pub(crate) fn read_from<'w>(context: &Context<'w>, thread: usize, at_ns: u64) -> From<'w> {
+    if let Some(stop) = stop_before(context.file, thread, at_ns)
+        && let Some(events) = context.view.events_from(thread, &stop.checkpoint)
+    {
+        return From { events, open: stop.open.to_vec() };
+    }
+    From { events: context.view.events_with_labels(thread), open: Vec::new() }
+}
+
+fn stop_before(file: &File, thread: usize, at_ns: u64) -> Option<Stop> {
+    let track = file.track(thread)?;
+    let behind = track.stops.partition_point(|stop| stop.at < at_ns);
+    track.stops.get(behind.checked_sub(1)?).cloned()
+}
+
+/// Passes the calls that are open at some moment of a window, with their depths, in the order of their
+/// ends.
+pub(crate) fn calls(
+    context: &Context<'_>,
+    thread: usize,
+    from: u64,
+    to: u64,
+    out: &mut impl FnMut(usize, Cell),
+) {
+    let (lowest, read_ns) = match context.file.track(thread) {
+        Some(track) => (track.levels.lowest(), if track.is_complete { u64::MAX } else { track.read_ns }),
+        None => return,
+    };
+    let mut numbers = context.numbers.borrow_mut();
+    let From { events, mut open } = read_from(context, thread, from);
+    // A call that is open for so long behind the window is in the lowest level.
+    let behind = to.saturating_add(width(lowest));
+    for event in events {
+        let at_ns = event.at_ns();
+        if at_ns > read_ns || at_ns > to && (at_ns > behind || open.first().is_none_or(|open| open.from > to))
+        {
+            break;
+        }
+        match event {
+            TimelineEvent::Begin(begin) => {
+                let function = numbers.of(begin.location);
+                open.push(Open { function, from: begin.start_ns, bits: begin_bits(&begin) });
+            }
+            TimelineEvent::End(end) => {
+                let Some(call) = open.pop() else { continue };
+                if end.end_ns >= from && call.from <= to {
+                    let bits = call.bits | end_bits(&end);
+                    out(open.len(), Cell::call(call.from, end.end_ns, call.function, bits));
+                }
+            }
+            TimelineEvent::Untraced(untraced) if untraced.until_ns >= from && untraced.at_ns <= to => {
+                let function = numbers.untraced(context.names, untraced.exit);
+                out(open.len(), Cell::call(untraced.at_ns, untraced.until_ns, function, bits::AT_MOST));
+            }
+            _ => {}
+        }
+    }
+    drop(numbers);
+    let Some(track) = context.file.track(thread) else { return };
+    for (depth, call) in open.iter().enumerate().rev() {
+        if call.from > to {
+            continue;
+        }
+        let known = track.levels.find(depth, call.from);
+        match known.filter(|cell| cell.from == call.from && cell.count == 1) {
+            Some(cell) => out(depth, cell),
+            // It has not ended where reading has got to.
+            None => {
+                out(depth, Cell::call(call.from, track.read_ns, call.function, call.bits | bits::CUT_END))
+            }
+        }
+    }
+}
