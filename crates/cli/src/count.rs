@@ -90,6 +90,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
         counters: None,
         waits: false,
         with_output: false,
+        log: Vec::new(),
         // The rings only receive marks of the program.
         ring_size: Some(64 << 10),
         functions: arguments.functions.clone(),

@@ -480,6 +480,12 @@ pub const TABLE: &[(&str, Run)] = &[
     ("everycall count --only 'handle*' -- ./app", So("everycall count --only 'handle*' -- ./server 10")),
     // Reports.
     (
+        "everycall report --no-blocked app.ect",
+        So(
+            "everycall record --states -q -o st.ect -- ./app && { everycall report --no-blocked st.ect || everycall info st.ect | grep -q '^states '; }",
+        ),
+    ),
+    (
         "everycall report --callers F app.ect",
         So(
             "everycall record -q -o app.ect -- ./app args && everycall report --callers handle_request app.ect",
