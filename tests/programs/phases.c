@@ -42,8 +42,10 @@ __attribute__((no_instrument_function)) static struct counts counts(void)
 
 __attribute__((no_instrument_function)) static void said(const char *name, struct counts begin)
 {
+    /* What is counted covers the whole time. */
+    long long raw = now(CLOCK_MONOTONIC_RAW);
     struct counts end = counts();
-    printf("%s %d %lld %lld %lld %lld\n", name, (int)syscall(SYS_gettid), begin.raw, end.raw, end.cpu - begin.cpu,
+    printf("%s %d %lld %lld %lld %lld\n", name, (int)syscall(SYS_gettid), begin.raw, raw, end.cpu - begin.cpu,
            end.waited - begin.waited);
 }
 

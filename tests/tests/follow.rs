@@ -239,6 +239,31 @@ fn levels_say_how_much_is_shown_and_change_meanwhile() {
 }
 
 #[test]
+fn functions_have_levels_by_attribute() {
+    let place = Place::new("follow-attributes");
+    let include = format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include"));
+    for mode in MODES {
+        let program = place.build(mode, &["-O2", "-g", &include, "levels.c"], &mode.label());
+        let shown = |words: &[&str]| {
+            let mut command = place.command(everycall());
+            let text = successful(command.args(["follow", "-q"]).args(words).arg("--").arg(&program));
+            let count = |name: &str| {
+                let begins = text.lines().filter(|line| line.contains(&format!(" {name} #")));
+                begins.filter(|line| !line.contains("} ")).count()
+            };
+            (["other", "quiet", "brief", "leaf"].map(count), text)
+        };
+        // What is called within `quiet` is shown in place of it; of `brief`, one line is.
+        let (counts, text) = shown(&["*"]);
+        assert_eq!(counts, [3, 0, 3, 3], "{mode:?}: {text}");
+        // A level of the command line precedes; sections choose functions.
+        assert_eq!(shown(&["*", "--level", "2:quiet", "--level", "2:brief"]).0, [3, 3, 3, 6], "{mode:?}");
+        assert_eq!(shown(&["leaf", "quiet"]).0, [0, 0, 0, 6], "{mode:?}");
+        assert_eq!(shown(&["section:everycall_level_*"]).0, [3, 0, 3, 0], "{mode:?}");
+    }
+}
+
+#[test]
 fn losses_are_said_in_place() {
     let place = Place::new("follow-losses");
     let program = program(&place, Mode::GCC_NOPS);

@@ -177,10 +177,11 @@ fn a_program_takes_snapshots_of_itself_without_record() {
         let all = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
         all.filter(|path| path.extension().is_some_and(|ending| ending == "ect")).collect::<Vec<_>>()
     };
-    for number in 1..=20 {
+    // A signal that comes before the last snapshot's thread has ended is counted, and writes none.
+    wait::until("20 snapshots are there", || {
         successful(place.command("kill").args(["-USR2", &standing.pid.to_string()]));
-        wait::until(&format!("snapshot {number}"), || files().len() == number);
-    }
+        files().len() >= 20
+    });
     let mut calls = 0;
     for file in files() {
         let what = file.display().to_string();

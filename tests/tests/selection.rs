@@ -668,6 +668,14 @@ fn functions_are_switched_by_commands() {
             done(&place, &["sessions", "-f", "json", &pid]).contains("\"active\": true")
         });
         assert!(done(&place, &["sessions", &pid]).contains("blues"), "{mode:?}");
+        let listed: serde_json::Value =
+            serde_json::from_str(&done(&place, &["functions", "-f", "json", &pid])).expect("JSON");
+        for function in listed["functions"].as_array().expect("functions") {
+            let is_blue = function["name"] == "blue";
+            assert_eq!(function["on"], is_blue, "{mode:?}: {function}");
+            let sessions: &[&str] = if is_blue { &["blues"] } else { &[] };
+            assert_eq!(function["sessions"], serde_json::json!(sessions), "{mode:?}: {function}");
+        }
         standing.go_on();
         assert!(tracing.wait().unwrap().success());
         let trace = TraceView::open(&place.file("traced.ect"));

@@ -10,6 +10,7 @@
 //! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
 //! sampled         Trace -> SampledCounters         counters of processes, as the recorder read them
 //! cull            FunctionRow, Budget -> Cull    which functions to leave out of a build
+//! embed           TraceFile -> Embedding        symbols and sources, into the trace
 //! crash_files     the arenas that processes left behind
 //! ```
 //!
@@ -43,6 +44,7 @@ pub mod crash_files;
 mod cull;
 pub mod diff;
 mod dropped;
+pub mod embed;
 mod kept;
 mod names;
 mod open;

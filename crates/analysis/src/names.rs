@@ -1,7 +1,7 @@
 //! Names for the locations of a trace: the modules' symbols, opened on first use.
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use everycall_export::{Details, FunctionName, Inlined, Names};
-use everycall_reader::{Module, Source, TraceFile};
+use everycall_reader::{EmbeddedSource, Module, Source, TraceFile};
 use everycall_symbols::{
-    FunctionId, InlinedCall, Leave, ModuleIdentity, ModuleSymbols, PathMap, SourceFinder, SymbolOptions,
-    SymbolWarning, Thunk, short_name,
+    CompiledSource, FunctionId, InlinedCall, KeptSymbols, Leave, ModuleIdentity, PathMap, SourceFinder,
+    SymbolOptions, SymbolWarning, Symbols, Thunk, short_name,
 };
 use everycall_timeline::{Code, Location, Trace};
 
-use crate::source_notes::{SourceNote, SourceNotes};
+use crate::source_notes::{SourceNote, SourceNotes, is_newer};
 
 /// Largest number of inlined calls that are shown per function; further ones are counted.
 const INLINED_SHOWN: usize = 16;
@@ -54,8 +54,8 @@ pub enum FunctionGroup {
         /// Where it is declared.
         place: Option<(String, Option<u32>)>,
         /// The function itself if several functions have the name and a part can't be assigned to
-        /// one of them.
-        alone: Option<FunctionId>,
+        /// one of them: its place among all functions of the module.
+        alone: Option<u32>,
     },
     /// An address.
     At(Location),
@@ -89,6 +89,9 @@ pub enum NameWarning {
     Symbols(SymbolWarning),
     /// The copy of its file that the trace holds, as a sentence.
     Image(String),
+    /// The symbols or sources that the trace holds, or what was amiss when they were put there, as
+    /// a sentence.
+    Embedded(String),
 }
 
 impl NameWarning {
@@ -103,7 +106,7 @@ impl fmt::Display for NameWarning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NameWarning::Symbols(warning) => warning.fmt(out),
-            NameWarning::Image(sentence) => out.write_str(sentence),
+            NameWarning::Image(sentence) | NameWarning::Embedded(sentence) => out.write_str(sentence),
         }
     }
 }
@@ -114,13 +117,19 @@ pub struct SymbolNames<'a> {
     modules: &'a [Module],
     options: SymbolOptions,
     maps_paths: bool,
+    /// Whether files are preferred to what the trace holds, because somebody said where they are.
+    prefers_files: bool,
     /// Whether inlined calls are included.
     has_inlines: bool,
     /// Whether names are shown in full.
     has_full_names: bool,
     /// Real time of the trace's end in nanoseconds since 1970, if known.
     ended_ns: Option<u64>,
-    opened: RefCell<Vec<Option<ModuleSymbols>>>,
+    opened: RefCell<Vec<Option<Symbols>>>,
+    /// Whether symbols are opened to be put into the trace: those that it holds aren't used.
+    keeps: bool,
+    /// The source files that the trace holds.
+    embedded_sources: OnceCell<HashMap<Vec<u8>, EmbeddedSource>>,
     sources: RefCell<SourceFinder>,
     source_notes: RefCell<SourceNotes>,
     /// By the displayed path of a source: a module that was built from it.
@@ -161,6 +170,7 @@ impl<'a> SymbolNames<'a> {
     /// The names of `trace`, which was opened from `file`.
     pub fn new(file: &'a TraceFile<'static>, trace: &'a Trace<'_>, wanted: NameOptions) -> SymbolNames<'a> {
         let maps_paths = !wanted.binary_maps.is_empty();
+        let prefers_files = maps_paths || !wanted.debug_dirs.is_empty();
         let mut options = SymbolOptions { binary_maps: wanted.binary_maps, ..SymbolOptions::default() };
         options.debug_dirs.splice(0..0, wanted.debug_dirs);
         let sources =
@@ -175,11 +185,14 @@ impl<'a> SymbolNames<'a> {
             has_inlines: wanted.inlines,
             has_full_names: wanted.full_names,
             maps_paths,
+            prefers_files,
             ended_ns: clock
                 .origin_realtime_ns()
                 .zip(ended)
                 .map(|(origin, ended)| origin.saturating_add(ended)),
             opened: RefCell::new(modules.iter().map(|_| None).collect()),
+            keeps: false,
+            embedded_sources: OnceCell::new(),
             sources: RefCell::new(sources),
             source_notes: RefCell::default(),
             modules_of_sources: RefCell::default(),
@@ -187,6 +200,27 @@ impl<'a> SymbolNames<'a> {
             warnings: RefCell::default(),
             image_bytes_left: Cell::new(IMAGES_BASE.saturating_add(file.size().saturating_mul(IMAGES_RATIO))),
         }
+    }
+
+    /// The same, from the modules' own files even if the trace holds symbols and sources. What is
+    /// asked of them can be [kept](SymbolNames::kept).
+    #[must_use]
+    pub(crate) fn keeping(self) -> SymbolNames<'a> {
+        SymbolNames { keeps: true, ..self }
+    }
+
+    /// What was asked of each module so far, by its index.
+    pub(crate) fn kept(&self) -> Vec<(usize, KeptSymbols)> {
+        let mut opened = self.opened.borrow_mut();
+        let mut all = Vec::new();
+        for (index, symbols) in opened.iter_mut().enumerate() {
+            let Some(symbols) = symbols else { continue };
+            let Some(mut kept) = symbols.kept() else { continue };
+            let warnings = symbols.take_warnings().into_iter().filter(|warning| !is_of_ours(warning));
+            warnings.for_each(|warning| kept.add_warning(warning.to_string()));
+            all.push((index, kept));
+        }
+        all
     }
 
     /// A name as it is shown.
@@ -198,7 +232,7 @@ impl<'a> SymbolNames<'a> {
     pub fn key(&self, location: Location) -> FunctionKey {
         let known = self.with_module(location, |symbols| {
             let id = symbols.function_at(location.image_address);
-            (id.index() < symbols.functions().len()).then_some(id)
+            symbols.is_known(id).then_some(id)
         });
         known.flatten().map_or(FunctionKey::At(location), |id| FunctionKey::Known(location.module, id))
     }
@@ -213,7 +247,7 @@ impl<'a> SymbolNames<'a> {
             module,
             name: full_name.unwrap_or(name).into_owned(),
             place: file.map(|file| (file.into_owned(), line)),
-            alone: is_ambiguous.then_some(id),
+            alone: if is_ambiguous { self.with_module(location, |symbols| symbols.place(id)) } else { None },
         }
     }
 
@@ -221,7 +255,7 @@ impl<'a> SymbolNames<'a> {
     pub fn symbol(&self, location: Location) -> Option<String> {
         self.with_module(location, |symbols| {
             let id = symbols.function_at(location.image_address);
-            symbols.function(id).linkage_name.clone()
+            symbols.function(id).linkage_name
         })?
     }
 
@@ -301,14 +335,11 @@ impl<'a> SymbolNames<'a> {
     #[must_use]
     pub fn warnings(&self) -> Vec<NameWarning> {
         let mut opened = self.opened.borrow_mut();
-        let of_modules = opened.iter_mut().flatten().flat_map(ModuleSymbols::take_warnings);
-        // A library of ours has none, and nobody looks for its lines.
-        let is_ours = |warning: &SymbolWarning| match warning {
-            SymbolWarning::NoDebugInfo { path } => path.ends_with(WAITS_LIBRARY),
-            _ => false,
-        };
+        let kept: Vec<String> = opened.iter_mut().flatten().flat_map(Symbols::take_kept_warnings).collect();
+        kept.into_iter().for_each(|sentence| self.note(NameWarning::Embedded(sentence)));
+        let of_modules = opened.iter_mut().flatten().flat_map(Symbols::take_warnings);
         of_modules
-            .filter(|warning| !is_ours(warning))
+            .filter(|warning| !is_of_ours(warning))
             .for_each(|warning| self.note(NameWarning::Symbols(warning)));
         self.warnings.borrow().values().cloned().collect()
     }
@@ -325,22 +356,77 @@ impl<'a> SymbolNames<'a> {
         shown
     }
 
-    fn with_module<T>(&self, location: Location, ask: impl FnOnce(&mut ModuleSymbols) -> T) -> Option<T> {
+    fn with_module<T>(&self, location: Location, ask: impl FnOnce(&mut Symbols) -> T) -> Option<T> {
         let index = location.module_index()?;
         let module = self.modules.get(index)?;
         let mut opened = self.opened.borrow_mut();
         Some(ask(opened.get_mut(index)?.get_or_insert_with(|| self.open(location.module, module))))
     }
 
-    fn open(&self, index: u32, module: &Module) -> ModuleSymbols {
+    fn open(&self, index: u32, module: &Module) -> Symbols {
         let path = Path::new(OsStr::from_bytes(&module.path));
+        if self.prefers_files {
+            let found = self.open_file(index, module, path);
+            if found.has_functions() {
+                return found;
+            }
+        }
+        match self.embedded(index, path) {
+            Some(kept) => Symbols::of_kept(kept, path),
+            None => self.open_file(index, module, path),
+        }
+    }
+
+    /// The symbols of a module's own files.
+    fn open_file(&self, index: u32, module: &Module, path: &Path) -> Symbols {
         let mut identity = ModuleIdentity::new(path, &module.build_id);
         identity.image = self.image(index);
         if identity.image.is_none() && module.build_id.is_empty() && self.was_changed(path, module) {
             // No file has this size.
             identity.file_size = Some(u64::MAX);
         }
-        ModuleSymbols::open(&identity, &self.options)
+        let open = if self.keeps { Symbols::keeping } else { Symbols::open };
+        open(&identity, &self.options)
+    }
+
+    /// The symbols of a module that the trace holds. Damaged ones are missing.
+    fn embedded(&self, index: u32, path: &Path) -> Option<KeptSymbols> {
+        if self.keeps || !self.file.has_symbols(index) {
+            return None;
+        }
+        let mut left = self.image_bytes_left.get();
+        let bytes = self.file.symbols(index, &mut left).map_err(|warning| warning.to_string());
+        self.image_bytes_left.set(left);
+        let kept = bytes.and_then(|bytes| {
+            let bytes = bytes.unwrap_or_default();
+            KeptSymbols::read(&bytes).map_err(str::to_owned)
+        });
+        let note = |why: String| {
+            let module = path.display();
+            let sentence = format!(
+                "the symbols of {module} in this trace can't be used ({why}); its file is used instead, if it is still there"
+            );
+            self.note(NameWarning::Embedded(sentence));
+        };
+        kept.map_err(note).ok()
+    }
+
+    /// A source file that the trace holds.
+    fn embedded_source(&self, path: &Path) -> Option<&EmbeddedSource> {
+        if self.keeps || !self.file.has_sources() {
+            return None;
+        }
+        let all = self.embedded_sources.get_or_init(|| {
+            let mut left = self.image_bytes_left.get();
+            let (sources, warnings) = self.file.sources(&mut left);
+            self.image_bytes_left.set(left);
+            for warning in warnings {
+                let sentence = format!("some sources in this trace can't be used: {warning}");
+                self.note(NameWarning::Embedded(sentence));
+            }
+            sources.into_iter().map(|source| (source.path.clone(), source)).collect()
+        });
+        all.get(path.as_os_str().as_bytes())
     }
 
     /// The module's file, if the trace contains it.
@@ -453,6 +539,10 @@ impl Names for SymbolNames<'_> {
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {
         let odd_paths = self.odd_paths.borrow();
         let path = odd_paths.get(file).map_or(Path::new(file), |path| path);
+        if let Some(source) = self.embedded_source(path) {
+            self.source_notes.borrow_mut().add_embedded(file, source.is_newer, source.is_lossy);
+            return Some(Cow::Owned(source.text.clone()));
+        }
         // Sources that can't be read are left out; the export is complete without them.
         let module = self.modules_of_sources.borrow().get(file).copied();
         let opened = self.opened.borrow();
@@ -461,6 +551,32 @@ impl Names for SymbolNames<'_> {
         let found = self.sources.borrow_mut().compiled(path, &compiled);
         self.source_notes.borrow_mut().add(file, &found, self.built(file));
         Some(Cow::Owned(found.ok()?.text.to_string()))
+    }
+}
+
+impl SymbolNames<'_> {
+    /// A source file as it is put into the trace. It is noted as if it had been shown.
+    pub(crate) fn source_to_keep(&self, module: usize, path: &Path) -> Option<EmbeddedSource> {
+        let file = self.shown_path(&path.into());
+        let compiled = self.compiled_source(module, path);
+        let found = self.sources.borrow_mut().compiled(path, &compiled);
+        let built = self.built(&file);
+        self.source_notes.borrow_mut().add(&file, &found, built);
+        let source = found.ok()?;
+        Some(EmbeddedSource {
+            path: path.as_os_str().as_bytes().to_vec(),
+            is_newer: is_newer(&source, built),
+            is_lossy: source.is_lossy,
+            md5: source.md5,
+            text: source.text.to_string(),
+        })
+    }
+
+    /// What debugging information says of a source file of a module.
+    pub(crate) fn compiled_source(&self, module: usize, path: &Path) -> CompiledSource {
+        let opened = self.opened.borrow();
+        let symbols = opened.get(module).and_then(Option::as_ref);
+        symbols.map(|symbols| symbols.compiled_source(path)).unwrap_or_default()
     }
 }
 
@@ -485,10 +601,10 @@ impl SymbolNames<'_> {
 }
 
 /// What is known about a function besides its name.
-fn details(symbols: &mut ModuleSymbols, location: Location, has_inlines: bool) -> Details {
+fn details(symbols: &mut Symbols, location: Location, has_inlines: bool) -> Details {
     let id = symbols.function_at(location.image_address);
     let (twins, more) = symbols.twins(id);
-    let function = symbols.function(id).clone();
+    let function = symbols.function(id);
     let own = function.shown_name();
     let names = twins.iter().map(|linkage| everycall_symbols::shown_name(linkage));
     // Other names that the source gives to the same function aren't other functions.
@@ -530,6 +646,11 @@ fn shown_inlined(call: InlinedCall) -> Inlined {
         format!("{}{line}", file.to_string_lossy())
     });
     Inlined { level: call.level, name: call.name, place }
+}
+
+/// Whether a warning is that a library of ours has no lines: nobody looks for them.
+fn is_of_ours(warning: &SymbolWarning) -> bool {
+    matches!(warning, SymbolWarning::NoDebugInfo { path } if path.ends_with(WAITS_LIBRARY))
 }
 
 fn nameless(location: Location) -> String {

@@ -48,20 +48,22 @@ impl SourceNotes {
     ) {
         match found {
             Ok(source) => {
-                let is_newer = source.modified.zip(built).is_some_and(|(modified, built)| {
-                    modified.duration_since(built).is_ok_and(|later| later > TOLERANCE)
-                });
-                if is_newer {
-                    self.count(SourceProblem::Newer, name, None);
-                }
-                if source.is_lossy {
-                    self.count(SourceProblem::NotUtf8, name, None);
-                }
+                self.add_embedded(name, is_newer(source, built), source.is_lossy);
             }
             Err(refusal @ (SourceRefusal::Outside(_) | SourceRefusal::NotCompiled(_))) => {
                 self.count(SourceProblem::Withheld, name, Some(refusal));
             }
             Err(refusal) => self.count(SourceProblem::Missing, name, Some(refusal)),
+        }
+    }
+
+    /// Adds a file that the trace holds.
+    pub(crate) fn add_embedded(&mut self, name: &str, is_newer: bool, is_lossy: bool) {
+        if is_newer {
+            self.count(SourceProblem::Newer, name, None);
+        }
+        if is_lossy {
+            self.count(SourceProblem::NotUtf8, name, None);
         }
     }
 
@@ -83,6 +85,14 @@ impl SourceNotes {
             }),
         }
     }
+}
+
+/// Whether a source was changed after `built`.
+pub(crate) fn is_newer(source: &SourceText, built: Option<SystemTime>) -> bool {
+    source
+        .modified
+        .zip(built)
+        .is_some_and(|(modified, built)| modified.duration_since(built).is_ok_and(|later| later > TOLERANCE))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_control::{SelectionSet, resolve, selection_of};
+use everycall_format::control::CONNECTIONS;
+use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_units::{Count, Several};
@@ -18,30 +20,37 @@ use crate::output::{lines, print};
 /// Runs the verb.
 pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
     let (mut tables, now) = tables(&arguments.of)?;
+    let mut recorded = 0;
     let mut wanted = Selection::all_or_none(arguments.patterns.is_empty());
     let added = control::add(&mut wanted, &arguments.patterns, true)?;
     let (_, outcome) = resolve(&wanted, &mut tables);
     control::all_match(&wanted, &added, &outcome, &tables)?;
     let mut rows =
         vec![["STATE", "SITES", "SIZE", "LOOP", "ADDRESS", "SOURCE", "FUNCTION"].map(str::to_owned)];
+    let mut named = Vec::new();
     let mut objects = Vec::new();
     for table in &mut tables {
         let shown = wanted.resolve(table).is_on;
-        let states = now.as_ref().map(|now| now.resolve(table).is_on);
+        let states = now.as_ref().map(|now| Recorded::of(now, table));
         for (index, _) in shown.iter().enumerate().filter(|(_, is_shown)| **is_shown) {
-            let is_on = states.as_ref().and_then(|states| states.get(index).copied());
-            let Some(function) = Function::of(table, index, is_on) else { continue };
+            let state = states.as_ref().map(|states| states.state(index));
+            let Some(function) = Function::of(table, index, state) else { continue };
+            recorded += usize::from(function.state.as_ref().is_some_and(State::is_on));
             match arguments.format {
-                TextFormat::Text => rows.push(function.row()),
+                TextFormat::Text => {
+                    rows.push(function.row());
+                    named.push(function.sessions());
+                }
                 TextFormat::Json => objects.push(function.object()),
             }
         }
     }
     match arguments.format {
         TextFormat::Text => {
-            print(&lines(&rows, &[0, 3, 5, 6]))?;
+            print(&text(&rows, &named))?;
+            let of_them = now.map(|_| format!("; {} recorded", Count(recorded as u64))).unwrap_or_default();
             say!(
-                "everycall: {} of {} with {}",
+                "everycall: {} of {} with {}{of_them}",
                 Count(outcome.on.functions),
                 Several(outcome.all.functions, "function", "functions"),
                 Several(outcome.all.sites, "site", "sites")
@@ -52,32 +61,106 @@ pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The table, with a column of sessions if there are any. `named` has those of each row but the
+/// first.
+fn text(rows: &[[String; 7]], named: &[String]) -> String {
+    if named.iter().all(String::is_empty) {
+        return lines(rows, &[0, 3, 5, 6]);
+    }
+    let named = std::iter::once("SESSIONS").chain(named.iter().map(String::as_str));
+    let with = |([state, rest @ ..], named): (&[String; 7], &str)| {
+        let [sites, size, has_loop, address, source, name] = rest.clone();
+        [state.clone(), named.to_owned(), sites, size, has_loop, address, source, name]
+    };
+    let rows: Vec<[String; 8]> = rows.iter().zip(named).map(with).collect();
+    lines(&rows, &[0, 1, 4, 6, 7])
+}
+
+/// What a process records now.
+struct Now {
+    base: Selection,
+    /// Active sessions, with their names.
+    sessions: Vec<(String, Selection)>,
+}
+
+impl Now {
+    fn of(program: &Program) -> Result<Now, Failure> {
+        let mut now = Now { base: Selection::all_or_none(program.arena.is_tracing()), sessions: Vec::new() };
+        if !program.arena.is_controlled() {
+            return Ok(now);
+        }
+        let mut control = program.connect()?;
+        let (reply, base) = control.now().map_err(|error| program.failed(&error))?;
+        now.base = match SelectionSet::rules_of(&base) {
+            _ if reply.on == 0 => Selection::all_or_none(false),
+            Some(set) => selection_of(&set),
+            None => Selection::all_or_none(true),
+        };
+        for number in 0..CONNECTIONS {
+            let found = control.session(number).map_err(|error| program.failed(&error))?;
+            let Some((session, set)) = found else { break };
+            if let Some(set) = SelectionSet::rules_of(&set).filter(|_| session.active != 0) {
+                let name = String::from_utf8_lossy(until_nul(&session.name)).into_owned();
+                now.sessions.push((name, selection_of(&set)));
+            }
+        }
+        Ok(now)
+    }
+}
+
+/// What is recorded of the functions of one file.
+struct Recorded<'a> {
+    base: Vec<bool>,
+    sessions: Vec<(&'a str, Vec<bool>)>,
+}
+
+impl Recorded<'_> {
+    fn of<'a>(now: &'a Now, table: &mut FunctionTable) -> Recorded<'a> {
+        Recorded {
+            base: now.base.resolve(table).is_on,
+            sessions: now
+                .sessions
+                .iter()
+                .map(|(name, selection)| (name.as_str(), selection.resolve(table).is_on))
+                .collect(),
+        }
+    }
+
+    fn state(&self, index: usize) -> State {
+        let is_on = |list: &[bool]| list.get(index).copied().unwrap_or_default();
+        let sessions = self.sessions.iter().filter(|(_, list)| is_on(list));
+        State { base: is_on(&self.base), sessions: sessions.map(|(name, _)| (*name).to_owned()).collect() }
+    }
+}
+
+/// Whether a function of a process is recorded.
+struct State {
+    /// By the base selection.
+    base: bool,
+    /// By these sessions.
+    sessions: Vec<String>,
+}
+
+impl State {
+    fn is_on(&self) -> bool {
+        self.base || !self.sessions.is_empty()
+    }
+}
+
 /// The functions of a process or a file and, for a process, which are recorded.
-fn tables(of: &str) -> Result<(Vec<FunctionTable>, Option<Selection>), Failure> {
+fn tables(of: &str) -> Result<(Vec<FunctionTable>, Option<Now>), Failure> {
     if let Ok(pid) = of.parse::<u32>()
         && !Path::new(of).exists()
     {
         let program = Program::attach(pid)?;
-        let tables = program.tables()?;
-        let now = if program.arena.is_controlled() {
-            let mut control = program.connect()?;
-            let (reply, base) = control.now().map_err(|error| program.failed(&error))?;
-            match SelectionSet::rules_of(&base) {
-                _ if reply.on == 0 => Selection::all_or_none(false),
-                Some(set) => selection_of(&set),
-                None => Selection::all_or_none(true),
-            }
-        } else {
-            Selection::all_or_none(program.arena.is_tracing())
-        };
-        return Ok((tables, Some(now)));
+        return Ok((program.tables()?, Some(Now::of(&program)?)));
     }
     let table = FunctionTable::open(Path::new(of)).map_err(|error| Failure::new(exit_code::FAILED, error))?;
     Ok((vec![table], None))
 }
 
 struct Function {
-    state: Option<bool>,
+    state: Option<State>,
     sites: u32,
     instructions: u32,
     has_loop: bool,
@@ -88,7 +171,7 @@ struct Function {
 }
 
 impl Function {
-    fn of(table: &mut FunctionTable, index: usize, state: Option<bool>) -> Option<Function> {
+    fn of(table: &mut FunctionTable, index: usize, state: Option<State>) -> Option<Function> {
         let code = table.code(index);
         let source = table.source(index).map(|(path, line)| match line {
             Some(line) => format!("{}:{line}", path.display()),
@@ -109,7 +192,7 @@ impl Function {
 
     fn row(&self) -> [String; 7] {
         [
-            self.state.map_or("", |on| if on { "on" } else { "off" }).to_owned(),
+            self.state.as_ref().map_or("", |state| if state.is_on() { "on" } else { "off" }).to_owned(),
             self.sites.to_string(),
             self.instructions.to_string(),
             if self.has_loop { "yes" } else { "" }.to_owned(),
@@ -119,11 +202,18 @@ impl Function {
         ]
     }
 
+    /// Names of the sessions that record it.
+    fn sessions(&self) -> String {
+        let names = self.state.as_ref().map(|state| state.sessions.join(", "));
+        names.unwrap_or_default().escape_debug().to_string()
+    }
+
     fn object(&self) -> Value {
         json!({
             "name": self.name,
             "linkage_name": self.linkage_name,
-            "on": self.state,
+            "on": self.state.as_ref().map(State::is_on),
+            "sessions": self.state.as_ref().map(|state| &state.sessions),
             "sites": self.sites,
             "instructions": self.instructions,
             "has_loop": self.has_loop,

@@ -23,6 +23,7 @@ mod core;
 mod count;
 mod counters;
 mod cull;
+mod embed;
 mod exit_code;
 mod export;
 mod failure;
@@ -30,6 +31,7 @@ mod follow;
 mod functions;
 mod gdb;
 mod info;
+mod log_files;
 mod manual;
 mod memory;
 mod merge;
@@ -146,6 +148,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Report(arguments) => report::run(*arguments),
         Verb::Merge(arguments) => merge::run(&arguments),
+        Verb::Embed(arguments) => embed::run(&arguments),
         Verb::Export(arguments) => export::run(arguments),
         Verb::SetupTracefs(arguments) => setup_tracefs::run(&arguments),
         Verb::Man(arguments) => manual::man(&arguments),

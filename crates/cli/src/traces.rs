@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use everycall_analysis::{NameOptions, OpenError, Selection, SymbolNames, TraceView};
+use everycall_analysis::{NameOptions, NameWarning, OpenError, Selection, SymbolNames, TraceView};
 use everycall_export::{self as export, Calendar, Source as _, Times};
 use everycall_io::say;
 use everycall_reader::TraceFile;
@@ -110,7 +110,11 @@ pub fn warn(trace: &Trace<'_>, path: &Path) {
 
 /// Prints why functions of some modules have no names or lines.
 pub fn warn_of_names(names: &SymbolNames<'_>) {
-    let warnings = names.warnings();
+    say_warnings(&names.warnings());
+}
+
+/// The same for warnings that were collected.
+pub fn say_warnings(warnings: &[NameWarning]) {
     for warning in warnings.iter().take(WARNINGS_SHOWN) {
         say!("everycall: {warning}");
     }

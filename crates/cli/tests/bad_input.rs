@@ -248,7 +248,7 @@ fn is_told(outcome: &Outcome, words: &[&str]) {
 fn binaries_without_their_information() {
     let here = Workplace::new();
     here.build_app();
-    here.succeed("record -q -o app.ect -- ./app");
+    here.succeed("record -q --no-embed -o app.ect -- ./app");
     here.write("keep.sh", "mkdir kept && cp app kept/app\n");
     assert_eq!(here.shell("sh keep.sh").code, Some(0));
     // Rebuilt since: refused by build id.

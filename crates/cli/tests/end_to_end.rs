@@ -149,7 +149,7 @@ fn plugins_in_a_plain_host_and_children() {
         &["./host has no traced functions", "--preload", "everycall cc --"],
     );
     assert!(!here.files().contains(&"host.ect".to_owned()), "nothing was started");
-    let run = here.run("record --preload -o host.ect -- ./host");
+    let run = here.run("record --preload --no-embed -o host.ect -- ./host");
     assert_eq!((run.code, &*run.stdout), (Some(4), "55\nchild 6\n"), "{run:?}");
     assert!(run.stderr.contains("of 2 threads in 2 processes"), "{}", run.stderr);
     let alone = here.run("record --preload --no-follow -o alone.ect -- ./host");

@@ -176,7 +176,7 @@ fn no_tail_calls_are_shown_without_the_code() {
     let here = Workplace::new();
     here.write("jumps.c", PROGRAM);
     here.succeed("cc -- gcc -O2 jumps.c -o jumps");
-    here.succeed("record -q -o jumps.ect -- ./jumps");
+    here.succeed("record -q --no-embed -o jumps.ect -- ./jumps");
     std::fs::remove_file(here.path("jumps")).unwrap();
     let tree = here.succeed("replay jumps.ect").stdout;
     assert!(tree.contains("jumps+0x") && !tree.contains("=>"), "{tree}");

@@ -96,7 +96,7 @@ impl Chosen {
         for rule in selection.rules() {
             if rule.pattern.asks_for_link() {
                 return Err(Failure::refused(format!(
-                    "the pattern \"{}\" contains a module or an address, which are unknown while compiling; \
+                    "the pattern \"{}\" contains a module, a section or an address, which are unknown while compiling; \
                     name functions, \
                      source files or sizes, as in: --not 'file:net/*.c'",
                     rule.pattern

@@ -10,6 +10,9 @@ pub(crate) struct OffCpu {
     pub(crate) until_ns: u64,
     /// How long it was blocked and runnable, one after the other.
     pub(crate) times: StateTimes,
+    /// How long it was off the CPU at most, with what is unknown around that time; `None` if it is
+    /// known.
+    pub(crate) at_most_ns: Option<u64>,
     /// The thread that woke it last.
     pub(crate) woken_by: Option<u32>,
 }
@@ -25,6 +28,9 @@ impl OffCpu {
 
 /// Walks through the states of a thread as its events come.
 pub(crate) struct Walk<'s> {
+    states: Option<&'s ThreadStates>,
+    /// The span before those.
+    before: Option<&'s StateSpan>,
     spans: std::slice::Iter<'s, StateSpan>,
     /// The next one.
     next: Option<OffCpu>,
@@ -37,7 +43,9 @@ impl<'s> Walk<'s> {
     pub(crate) fn new(states: Option<&'s ThreadStates>, since: u64, end: u64) -> Walk<'s> {
         let spans = states.map_or(&[][..], ThreadStates::spans);
         let first = spans.partition_point(|span| span.start < since);
-        let mut walk = Walk { spans: spans.get(first..).unwrap_or_default().iter(), next: None, end };
+        let before = first.checked_sub(1).and_then(|before| spans.get(before));
+        let spans = spans.get(first..).unwrap_or_default().iter();
+        let mut walk = Walk { states, before, spans, next: None, end };
         walk.next = walk.joined();
         walk
     }
@@ -50,8 +58,45 @@ impl<'s> Walk<'s> {
         Some(next)
     }
 
-    /// Spans that follow each other without running in between are one.
     fn joined(&mut self) -> Option<OffCpu> {
+        match self.states {
+            Some(states) if states.is_sampled() => self.sampled(states),
+            _ => self.told(),
+        }
+    }
+
+    /// Of what samples tell, the next span in which the thread waited; or what is unknown, apart from
+    /// the times in which such a span began and ended.
+    fn sampled(&mut self, states: &ThreadStates) -> Option<OffCpu> {
+        let waited = |span: Option<&StateSpan>| {
+            let span = span.filter(|span| matches!(span.state, ThreadState::Blocked(_)))?;
+            Some(states.around(span.start, span.end))
+        };
+        loop {
+            let span = self.spans.next()?;
+            let (before, next) = (self.before.replace(span), self.spans.as_slice().first());
+            let (mut at_ns, mut until_ns) = (span.start, span.end);
+            let (from, to) = match span.state {
+                ThreadState::Running | ThreadState::Runnable => continue,
+                ThreadState::Blocked(_) => states.around(span.start, span.end),
+                ThreadState::Unknown => {
+                    at_ns = waited(before).map_or(at_ns, |(_, to)| to.max(at_ns));
+                    until_ns = waited(next).map_or(until_ns, |(from, _)| from.min(until_ns));
+                    (at_ns, until_ns)
+                }
+            };
+            until_ns = until_ns.min(self.end);
+            if at_ns < until_ns {
+                let mut times = StateTimes::default();
+                times.add(span.state, until_ns - at_ns);
+                let at_most_ns = Some(states.times(from, to.min(self.end)).off_at_most());
+                return Some(OffCpu { at_ns, until_ns, times, at_most_ns, woken_by: None });
+            }
+        }
+    }
+
+    /// Spans that follow each other without running in between are one.
+    fn told(&mut self) -> Option<OffCpu> {
         let first = self.spans.find(|span| span.state != ThreadState::Running)?;
         let within = |span: &StateSpan| span.end.min(self.end).saturating_sub(span.start);
         let (mut until_ns, mut woken_by) = (first.end, first.woken_by);
@@ -67,7 +112,7 @@ impl<'s> Walk<'s> {
             self.spans.next();
         }
         let until_ns = until_ns.min(self.end).max(first.start);
-        Some(OffCpu { at_ns: first.start, until_ns, times, woken_by })
+        Some(OffCpu { at_ns: first.start, until_ns, times, at_most_ns: None, woken_by })
     }
 }
 
@@ -92,7 +137,10 @@ mod tests {
         let mut walk = Walk::new(Some(&states), 0, 100);
         assert_eq!(walk.before(20), None);
         let times = StateTimes { blocked: 30, runnable: 5, ..StateTimes::default() };
-        assert_eq!(walk.before(21), Some(OffCpu { at_ns: 20, until_ns: 55, times, woken_by: Some(7) }));
+        assert_eq!(
+            walk.before(21),
+            Some(OffCpu { at_ns: 20, until_ns: 55, times, at_most_ns: None, woken_by: Some(7) })
+        );
         let all = std::iter::from_fn(|| walk.before(u64::MAX)).map(|off| (off.at_ns, off.until_ns));
         assert_eq!(all.collect::<Vec<_>>(), [(60, 70), (75, 100)]);
         assert_eq!(
@@ -100,5 +148,25 @@ mod tests {
             Some((75, 75))
         );
         assert_eq!(Walk::new(None, 0, 100).before(u64::MAX), None);
+    }
+
+    /// Samples of a thread that runs, waits, and is switched, as a recording has them.
+    #[test]
+    fn what_samples_tell_has_bounds() {
+        use everycall_timeline::Trace;
+        let bytes =
+            everycall_synth::File::of_scheduled(&everycall_synth::basic(), 4, &everycall_synth::samples());
+        let file = everycall_reader::TraceFile::open(&bytes[..]).unwrap();
+        let trace = Trace::open(file).unwrap();
+        let states = trace.states().unwrap();
+        let all = |tid| {
+            let mut walk = Walk::new(states.thread(100, tid), 0, 100_000);
+            let all = std::iter::from_fn(|| walk.before(u64::MAX));
+            all.map(|off| (off.at_ns, off.until_ns, off.times.blocked, off.at_most_ns)).collect::<Vec<_>>()
+        };
+        // Waits from the first sample to the third, and is on a CPU again by the fourth.
+        assert_eq!(all(100), [(1_000, 7_000, 6_000, Some(11_000))]);
+        // Ran up to the second sample; then there are 8,000 ns, of which it may have run 1,000.
+        assert_eq!(all(101), [(4_000, 12_000, 0, Some(8_000))]);
     }
 }

@@ -18,7 +18,8 @@
 //! With [`Times::Raw`], `start_ticks`, `dur_ticks` and `at_ticks` stand there, and calls have `address`, where the function was entered, as its module's file has it.
 //!
 //! `resumed_by` is the kernel's number of the thread that goes on with a suspended stack. Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
-//! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53, or a double that is no number. A call with
+//! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53, or a double that is no number. A call whose
+//! thread's states are known has `voluntary_switches` and `involuntary_switches`; where some of its time is unknown, `off_cpu_at_least_ns` and `off_cpu_at_most_ns`. A call with
 //! labels has `labels`, an object of their names and values (an array where a name has several; `kept call` is the number of a call that a trigger kept), and `more_labels` where they were
 //! too many. A span's line is written when it ends; `orphan_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
 //! wholly recorded or didn't return has `remarks`, an array of "truncated at start", "truncated at end", "truncated at a loss",
@@ -31,7 +32,7 @@
 
 use std::io::{self, Write};
 
-use everycall_timeline::{EndKind, Gap, GapKind, Location, Mark, MarkKind, SpanEndKind};
+use everycall_timeline::{EndKind, Gap, GapKind, Location, Mark, MarkKind, SpanEndKind, StateTimes};
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
@@ -58,29 +59,40 @@ pub fn replay_json(
     filter: &Filter,
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let sink = &mut JsonLines {
-        portions: Portions::new(out),
-        tails: Tails::default(),
-        head: Vec::new(),
-        labels: OpenLabels::default(),
-        jumps: Jumping::default(),
-        depth: 0,
-        moments: JsonMoments::default(),
-    };
-    driver::run(source, names, filter, sink)
+    driver::run(source, names, filter, &mut JsonLines::new(out))
 }
 
 /// The output.
-struct JsonLines<'o> {
+pub(crate) struct JsonLines<'o> {
     portions: Portions<'o>,
     tails: Tails,
     /// The beginning of each line of the thread.
     head: Vec<u8>,
     labels: OpenLabels,
     jumps: Jumping,
+    /// Index of the thread.
+    thread: usize,
+    /// When its stack was resumed last: the thread ran others meanwhile.
+    resumed_ns: u64,
     /// Open calls of the thread.
     depth: u64,
     moments: JsonMoments,
+}
+
+impl<'o> JsonLines<'o> {
+    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
+        JsonLines {
+            portions: Portions::new(out),
+            tails: Tails::default(),
+            head: Vec::new(),
+            labels: OpenLabels::default(),
+            jumps: Jumping::default(),
+            thread: 0,
+            resumed_ns: 0,
+            depth: 0,
+            moments: JsonMoments::default(),
+        }
+    }
 }
 
 impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
@@ -88,8 +100,9 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
         &mut self.portions
     }
 
-    fn thread(&mut self, _: &mut Export<'_, S>, _: usize, thread: &Thread) {
+    fn thread(&mut self, _: &mut Export<'_, S>, index: usize, thread: &Thread) {
         self.head = head(thread);
+        (self.thread, self.resumed_ns) = (index, 0);
         self.labels = OpenLabels::default();
         self.jumps = Jumping::default();
         self.depth = 0;
@@ -97,7 +110,7 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
 
     #[inline]
     fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        let JsonLines { tails, head, labels, jumps, depth, moments, .. } = self;
+        let JsonLines { tails, head, labels, jumps, depth, moments, resumed_ns, .. } = self;
         let (bytes, functions) = (&mut self.portions.bytes, &export.functions);
         export.summary.event(&event);
         match event {
@@ -126,6 +139,9 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 if has_labels {
                     put_labels(bytes, labels.ended(), export.source);
                 }
+                if let Some(states) = export.source.states(self.thread).filter(|_| start_ns >= *resumed_ns) {
+                    put_states(bytes, export.source, &states.times(start_ns, end_ns));
+                }
                 bytes.extend_from_slice(b"}\n");
             }
             Event::Point(point) => put_point(bytes, head, (moments, export.source), &point, functions),
@@ -135,7 +151,12 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 }
                 put_mark(bytes, head, moments, &mark, export.source);
             }
-            Event::Gap(gap) => put_gap(bytes, head, (moments, export.source), &gap),
+            Event::Gap(gap) => {
+                if gap.why == GapKind::Suspended {
+                    *resumed_ns = gap.until_ns;
+                }
+                put_gap(bytes, head, (moments, export.source), &gap);
+            }
             Event::OffCpu(off) => put_off_cpu(bytes, head, (moments, export.source), &off),
             Event::Untraced(slice) => {
                 bytes.extend_from_slice(head);
@@ -166,11 +187,35 @@ fn put_off_cpu(
         bytes.extend_from_slice(b"_ns\":");
         put_number(bytes, JsonMoments::length_ns(source, off.at_ns, off.at_ns + time));
     }
+    if let Some(time) = off.at_most_ns {
+        bytes.extend_from_slice(b",\"off_cpu_at_most_ns\":");
+        put_number(bytes, JsonMoments::length_ns(source, 0, time));
+    }
     if let Some(thread) = off.woken_by {
         bytes.extend_from_slice(b",\"woken_by\":");
         put_number(bytes, thread.into());
     }
     bytes.extend_from_slice(b"}\n");
+}
+
+/// What the kernel did with the thread during a call.
+#[cold]
+fn put_states(bytes: &mut Vec<u8>, source: &impl Source, times: &StateTimes) {
+    let mut put = |name: &str, value: u64| {
+        bytes.extend_from_slice(b",\"");
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(b"\":");
+        put_number(bytes, value);
+    };
+    if let Some([voluntary, involuntary]) = times.switches() {
+        put("voluntary_switches", voluntary);
+        put("involuntary_switches", involuntary);
+    }
+    if times.unknown > 0 {
+        let known = times.runnable.saturating_add(times.blocked);
+        put("off_cpu_at_least_ns", JsonMoments::length_ns(source, 0, known));
+        put("off_cpu_at_most_ns", JsonMoments::length_ns(source, 0, times.off_at_most()));
+    }
 }
 
 /// The part that all lines of a thread have in common.
@@ -292,6 +337,7 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &
         MarkKind::Catch => (b"\"catch\":", None),
         MarkKind::Counter | MarkKind::CounterReal => (b"\"counter\":", None),
         MarkKind::Log => (b"\"log\":", None),
+        MarkKind::Output(_) => (b"\"output\":", None),
         MarkKind::OrphanSpanEnd => (b"\"orphan_span_end\":", None),
         MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
             (b"\"span\":", Some((start_ns, start_cut, how)))
@@ -312,7 +358,12 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &
     } else {
         put_string(bytes, &text::mark_title(source, mark));
     }
-    if mark.value.is_some() {
+    if let MarkKind::Output(stream) = mark.kind {
+        bytes.extend_from_slice(b",\"stream\":");
+        put_string(bytes, stream.name());
+        bytes.extend_from_slice(b",\"line\":");
+        put_number(bytes, mark.value.unwrap_or(0));
+    } else if mark.value.is_some() {
         bytes.extend_from_slice(b",\"value\":");
         put_mark_value(bytes, mark);
     }

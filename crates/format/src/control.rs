@@ -45,7 +45,8 @@ wire_struct! {
         pub operation: u32,
         /// Bytes that follow: a site set, at most [`crate::site_set::SIZE_MAX`]; or none.
         pub length: u64,
-        /// Operation `SET`: 1 to record what the selection contains, 0 to record nothing.
+        /// Operation `SET`: 1 to record what the selection contains, 0 to record nothing. Operation
+        /// `SESSION`: which session, from 0, in the order of `LIST`.
         pub on: u32,
         /// Zero.
         pub reserved: [u32; 3],
@@ -73,6 +74,9 @@ pub mod operation {
     /// before. The reply's `area` says where the triggers are. The functions are disarmed when the
     /// connection ends.
     pub const ARM: u32 = 6;
+    /// Returns one session: a [`Session`](super::Session) and then its set follow the reply. Status
+    /// `NO_SESSION` if there are fewer.
+    pub const SESSION: u32 = 7;
 }
 
 wire_struct! {
@@ -128,7 +132,7 @@ pub mod status {
     pub const TOO_MANY: u32 = 3;
     /// The process has no memory for the set.
     pub const NO_MEMORY: u32 = 4;
-    /// The connection has no session.
+    /// The connection has no session, or there is no session of this number.
     pub const NO_SESSION: u32 = 5;
     /// The program itself has switched tracing off.
     pub const DISABLED: u32 = 6;

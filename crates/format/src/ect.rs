@@ -16,6 +16,7 @@
 
 use crate::Wire;
 use crate::arena::COUNTERS;
+use crate::times::{BUCKETS, TimeSums};
 use crate::trigger::TriggeredCall;
 use crate::wire::wire_struct;
 
@@ -26,7 +27,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 8;
+pub const VERSION_MINOR: u16 = 9;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -171,6 +172,14 @@ pub mod chunk {
     /// [`crate::sched::SchedRecord`], then its text and its [events](crate::sched::SchedEvent);
     /// several chunks add up. Since version 2.8.
     pub const SCHED: u32 = 22;
+    /// [`crate::embedded::SymbolsRecord`], then the module's path and what is known of its
+    /// functions. After the END. Since version 2.9.
+    pub const SYMBOLS: u32 = 23;
+    /// [`crate::embedded::SourcesRecord`], then source files. After the END. Since version 2.9.
+    pub const SOURCES: u32 = 24;
+    /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::TimedCalls`], after the
+    /// threads of its snapshot. Since version 2.9.
+    pub const TIMES: u32 = 26;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
@@ -354,6 +363,10 @@ wire_struct! {
         pub reserved_too: [u32; 2],
     }
 }
+
+/// Thread ids from here on are those of files whose lines the recorder has read: no threads, and no
+/// fibers. Since version 2.9.
+pub const LOG_FILE_TID: u32 = 2_000_000_000;
 
 /// [`ThreadRecord::flags`].
 pub mod thread_flags {
@@ -603,6 +616,54 @@ wire_struct! {
         pub ticks: u64,
         /// Calls by all threads that had the slot so far.
         pub calls: u64,
+    }
+}
+
+wire_struct! {
+    /// The calls of one function that were timed in one thread slot. Times are in ticks.
+    pub struct TimedCalls [448] {
+        /// Code offset of its entries.
+        pub code: u32,
+        /// The thread slot.
+        pub slot: u32,
+        /// When the process first called it, ticks: this shows which module the code offset is in.
+        pub ticks: u64,
+        /// Calls by all threads that had the slot so far. Those that have ended are in the
+        /// histogram.
+        pub calls: u64,
+        /// Time in calls that have ended, with what they called. A call within another one of the
+        /// same function adds nothing.
+        pub total: u64,
+        /// Time in calls that have ended, without the calls in them.
+        pub own: u64,
+        /// The shortest call's time; 0 if none has ended.
+        pub shortest: u64,
+        /// The longest call's time.
+        pub longest: u64,
+        /// What `total` lacks: time in calls within another one of the same function.
+        pub nested: u64,
+        /// As in [`crate::times::TimeSums`].
+        pub histogram: [u64; BUCKETS],
+    }
+}
+
+impl TimedCalls {
+    /// Sums as they are in a file, without what their function is.
+    #[must_use]
+    pub fn of(sums: &TimeSums) -> TimedCalls {
+        let ended = sums.histogram.iter().copied().fold(0, u64::saturating_add);
+        TimedCalls {
+            // A call adds to its calls first and to the histogram last. If a signal handler has
+            // jumped away in between, the former may lack.
+            calls: sums.calls.max(ended),
+            total: sums.total,
+            own: if sums.own.cast_signed() < 0 { 0 } else { sums.own },
+            shortest: if sums.shortest == 0 { 0 } else { !sums.shortest },
+            longest: sums.longest,
+            nested: sums.nested,
+            histogram: sums.histogram,
+            ..TimedCalls::default()
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 //! - [`control`]: the socket by which other processes change what a process records.
 //! - [`hub`]: the shared memory through which the processes of a recording get their arenas.
 //! - [`ect`]: the trace file.
+//! - [`embedded`]: symbols and sources in a trace file.
 //! - [`site`]: the lists of sites in traced objects, and the notes that mark such objects.
 //! - [`site_set`]: sets of functions, for triggers and selections.
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
@@ -34,6 +35,7 @@ pub mod control;
 pub mod crash;
 pub mod dropped;
 pub mod ect;
+pub mod embedded;
 pub mod env;
 pub mod event;
 pub mod hub;
@@ -42,6 +44,7 @@ pub mod log_line;
 pub mod sched;
 pub mod site;
 pub mod site_set;
+pub mod times;
 pub mod trigger;
 mod wire;
 pub mod xray_event;

@@ -12,6 +12,11 @@ pub mod source {
     /// An instance of tracefs: also the state in which a thread was taken off, and which thread
     /// woke it when.
     pub const TRACEFS: u32 = 2;
+    /// Both: switches are those of `perf_event_open`; who woke a thread, and the way of waiting,
+    /// those of tracefs. Since version 2.9.
+    pub const PERF_AND_TRACEFS: u32 = 3;
+    /// Samples of `/proc/PID/task/TID/schedstat`. Since version 2.9.
+    pub const SCHEDSTAT: u32 = 4;
 }
 
 /// The clock of scheduling events.
@@ -35,6 +40,21 @@ pub mod kind {
     pub const ENDED: u8 = 4;
     /// `other` events of this CPU were lost between its previous event and this one.
     pub const LOST: u8 = 5;
+    /// `other` wake-ups and ways of waiting of this CPU were lost: threads count as blocked until
+    /// they ran again. Since version 2.9.
+    pub const WAKEUPS_LOST: u8 = 6;
+    /// The thread's CPU time was read, between `cpu` microseconds before `time` and `time`. It had
+    /// run `other` nanoseconds since the sample before, by the kernel's count, which
+    /// [`u32::MAX`] and more don't fit in; `state` is a set of [`super::sample`]. Since version 2.9.
+    pub const SAMPLE: u8 = 7;
+}
+
+/// What a sample says of the thread.
+pub mod sample {
+    /// Since the sample before, it wasn't put on a CPU.
+    pub const NOT_PUT_ON: u8 = 1;
+    /// It waited, and had done so for some time: it was on no CPU.
+    pub const WAITS: u8 = 2;
 }
 
 /// The state in which a thread was taken off its CPU.

@@ -32,6 +32,23 @@
 #define EVERYCALL_FORCE
 #endif
 
+/*
+ * How much `everycall follow` shows of a function's calls: nothing (0), one line (1), the call (2),
+ * the call and everything within it (3). The function is placed in a section of its own for it, so
+ * inline functions and templates can't have it.
+ */
+#if defined(__GNUC__)
+#define EVERYCALL_LEVEL_0 __attribute__((section("everycall_level_0")))
+#define EVERYCALL_LEVEL_1 __attribute__((section("everycall_level_1")))
+#define EVERYCALL_LEVEL_2 __attribute__((section("everycall_level_2")))
+#define EVERYCALL_LEVEL_3 __attribute__((section("everycall_level_3")))
+#else
+#define EVERYCALL_LEVEL_0
+#define EVERYCALL_LEVEL_1
+#define EVERYCALL_LEVEL_2
+#define EVERYCALL_LEVEL_3
+#endif
+
 /* Error codes. */
 #define EVERYCALL_ERROR_NOT_TRACED (-1)
 #define EVERYCALL_ERROR_ARGUMENT (-2)

@@ -227,6 +227,24 @@ impl Control {
         Ok((reply, rows.chunks_exact(Session::SIZE).filter_map(Session::read).collect()))
     }
 
+    /// A session by its number, from 0, with its selection, a site set. `None` if there are fewer, or
+    /// the process's runtime is of a version that doesn't tell.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn session(&mut self, number: u32) -> Result<Option<(Session, Vec<u8>)>, ControlError> {
+        match self.ask(operation::SESSION, number, "", &[]) {
+            Ok((_, mut body)) => {
+                let session = Session::read(&body).ok_or(ControlError::Version)?;
+                body.drain(..Session::SIZE);
+                Ok(Some((session, body)))
+            }
+            Err(ControlError::Rejected(status::NO_SESSION) | ControlError::Version) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn ask(
         &mut self,
         operation: u32,
@@ -263,7 +281,11 @@ impl Control {
             status::NOT_ALLOWED => return Err(ControlError::NotAllowed),
             other => return Err(ControlError::Rejected(other)),
         }
-        let most = if operation == operation::LIST { SESSIONS_MAX * Session::SIZE as u64 } else { SIZE_MAX };
+        let most = match operation {
+            operation::LIST => SESSIONS_MAX * Session::SIZE as u64,
+            operation::SESSION => SIZE_MAX + Session::SIZE as u64,
+            _ => SIZE_MAX,
+        };
         if reply.length > most {
             return Err(ControlError::Version);
         }

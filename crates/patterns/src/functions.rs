@@ -112,14 +112,20 @@ struct SiteAt {
     own: u32,
 }
 
+/// An executable section.
+struct Text {
+    name: String,
+    address: u64,
+    bytes: Vec<u8>,
+}
+
 /// The functions of a file that have sites, in the order of their addresses.
 pub struct FunctionTable {
     path: PathBuf,
     build_id: Vec<u8>,
     functions: Vec<Instrumented>,
     sites: Vec<SiteAt>,
-    /// Executable sections: address and bytes.
-    text: Vec<(u64, Vec<u8>)>,
+    text: Vec<Text>,
     symbols: ModuleSymbols,
     /// Whether its hooks are always called, so that functions, not sites, are chosen.
     is_plain: bool,
@@ -151,7 +157,9 @@ impl FunctionTable {
         let symbols = ModuleSymbols::open(&ModuleIdentity::new(path, &build_id), &SymbolOptions::default());
         let mut text = Vec::new();
         for section in elf.sections().filter(|section| section.kind() == SectionKind::Text) {
-            text.push((section.address(), section.data().map_err(odd)?.to_vec()));
+            let name = section.name().unwrap_or_default().to_owned();
+            let bytes = section.data().map_err(odd)?.to_vec();
+            text.push(Text { name, address: section.address(), bytes });
         }
         let mut raw = Vec::new();
         for section in elf.sections() {
@@ -229,10 +237,10 @@ impl FunctionTable {
             0 => next,
             size => function.start.saturating_add(size),
         };
-        let bytes = self.text.iter().find_map(|(address, bytes)| {
-            let first = usize::try_from(function.start.checked_sub(*address)?).ok()?;
-            let last = usize::try_from(end - address).unwrap_or(usize::MAX).min(bytes.len());
-            bytes.get(first..last)
+        let bytes = self.text.iter().find_map(|text| {
+            let first = usize::try_from(function.start.checked_sub(text.address)?).ok()?;
+            let last = usize::try_from(end - text.address).unwrap_or(usize::MAX).min(text.bytes.len());
+            text.bytes.get(first..last)
         });
         let site = |address: u64| {
             let place = self.sites.binary_search_by_key(&address, |site| site.address).ok()?;
@@ -240,6 +248,16 @@ impl FunctionTable {
             Some((site.size, site.own))
         };
         Code::of(bytes.unwrap_or_default(), function.start, site)
+    }
+
+    /// The section that a function begins in.
+    #[must_use]
+    pub(crate) fn section(&self, index: usize) -> Option<&str> {
+        let start = self.functions.get(index)?.start;
+        let has = |text: &&Text| {
+            start.checked_sub(text.address).is_some_and(|offset| offset < text.bytes.len() as u64)
+        };
+        self.text.iter().find(has).map(|text| text.name.as_str())
     }
 
     /// Where a function is declared: file and line, as the compiler recorded them.
@@ -330,7 +348,7 @@ impl FunctionTable {
                 id: entry.id,
             })
             .collect();
-        for (begin, bytes) in &self.text {
+        for Text { address: begin, bytes, .. } in &self.text {
             for at in memchr_iter(CALL, bytes) {
                 let Some(displacement) = bytes.get(at + 1..).and_then(|rest| rest.first_chunk()) else {
                     continue;

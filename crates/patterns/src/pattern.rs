@@ -9,6 +9,7 @@
 //! | `/^std::.*sort/` | whose demangled or mangled name matches the regular expression |
 //! | `file:net/*.c` | declared in this source file |
 //! | `module:libfoo.so*` | in this program or library |
+//! | `section:fast*` | in this section of the file |
 //! | `addr:0x1234`, `addr:0x1000-0x2000` | that begin at, or from and up to, this image address |
 //! | `size:<20`, `size:>=100` | with so many instructions |
 //! | `has:loop` | with a jump backward within the function |
@@ -23,7 +24,7 @@ use crate::functions::FunctionTable;
 use crate::names::{NamePattern, Names};
 
 /// What conditions there are, for messages.
-const ALLOWED: &str = "a name such as handle_*, /REGEX/, file:GLOB, module:GLOB, addr:0x1234, size:<20 or \
+const ALLOWED: &str = "a name such as handle_*, /REGEX/, file:GLOB, module:GLOB, section:GLOB, addr:0x1234, size:<20 or \
 has:loop, or several combined by ' & '";
 /// Longest pattern.
 const LENGTH_MAX: usize = 4000;
@@ -48,6 +49,7 @@ enum Kind {
     Name(NamePattern),
     File(Regex),
     Module(Regex),
+    Section(Regex),
     /// Begins from the first up to the second, that included.
     Address(u64, u64),
     Size(Comparison, u32),
@@ -120,7 +122,9 @@ impl Pattern {
     /// Whether it needs facts that are only known of linked functions.
     #[must_use]
     pub fn asks_for_link(&self) -> bool {
-        self.conditions.iter().any(|condition| matches!(condition.kind, Kind::Module(_) | Kind::Address(..)))
+        self.conditions
+            .iter()
+            .any(|condition| matches!(condition.kind, Kind::Module(_) | Kind::Section(_) | Kind::Address(..)))
     }
 
     /// Whether it means this function.
@@ -141,6 +145,8 @@ pub(crate) trait Looked {
     fn file(&mut self) -> Option<&str>;
     /// None before it is linked.
     fn module(&self) -> Option<&Path>;
+    /// Likewise.
+    fn section(&self) -> Option<&str>;
     /// Likewise.
     fn start(&self) -> Option<u64>;
 }
@@ -182,6 +188,10 @@ impl Looked for InTable<'_> {
         Some(self.table.path())
     }
 
+    fn section(&self) -> Option<&str> {
+        self.table.section(self.index)
+    }
+
     fn start(&self) -> Option<u64> {
         self.table.functions().get(self.index).map(|function| function.start)
     }
@@ -220,6 +230,10 @@ impl Looked for Compiled {
         None
     }
 
+    fn section(&self) -> Option<&str> {
+        None
+    }
+
     fn start(&self) -> Option<u64> {
         None
     }
@@ -244,6 +258,7 @@ impl Condition {
             Kind::Module(glob) => {
                 function.module().is_some_and(|path| glob.is_match(&path.to_string_lossy()))
             }
+            Kind::Section(glob) => function.section().is_some_and(|name| glob.is_match(name)),
             Kind::Address(first, last) => {
                 function.start().is_some_and(|start| (*first..=*last).contains(&start))
             }
@@ -276,6 +291,9 @@ impl Kind {
         }
         if let Some(pattern) = keyed("module:") {
             return Ok(Kind::Module(path_glob(pattern, "module:libfoo.so*")?));
+        }
+        if let Some(pattern) = keyed("section:") {
+            return Ok(Kind::Section(path_glob(pattern, "section:.text.unlikely")?));
         }
         if let Some(range) = keyed("addr:") {
             return address(range);
@@ -320,7 +338,7 @@ fn split(text: &str) -> Vec<&str> {
     }
 }
 
-/// A glob over paths. It is enough for the end of the path to match, from a slash on.
+/// A glob over paths, or other names. It is enough for the end of the path to match, from a slash on.
 fn path_glob(pattern: &str, example: &str) -> Result<Regex, String> {
     if pattern.is_empty() {
         return Err(format!("names no path; write one such as {example}"));
@@ -419,6 +437,7 @@ mod tests {
             ("/a & b/ & size:<3", 2),
             ("/a|b/", 1),
             ("addr:0x10-0x20", 1),
+            ("section:.init* & size:>3", 2),
         ] {
             assert_eq!(Pattern::new(text).unwrap().conditions.len(), count, "{text}");
         }
@@ -438,6 +457,7 @@ mod tests {
             ("addr:0x20-0x10", "addr:0x1234"),
             ("has:loops", "has:loop"),
             ("file:", "names no path"),
+            ("section:", "section:.text"),
             ("/a{1000}{1000}{1000}/", "isn't a regular expression"),
         ] {
             let error = Pattern::new(text).map(|_| ()).unwrap_err();

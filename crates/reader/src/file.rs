@@ -11,9 +11,10 @@ use everycall_format::ect::{
 
 use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
+use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
 use crate::model::{
-    OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
+    Module, OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
 };
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
@@ -41,6 +42,7 @@ pub struct TraceFile<'a> {
     threads: HashMap<ThreadKey, ThreadChunks>,
     /// By [`Module::same_file`](crate::Module::same_file).
     images: HashMap<usize, Chunk>,
+    embedded: Embedded,
 }
 
 /// Offsets of a thread's parts.
@@ -67,6 +69,7 @@ impl<'a> TraceFile<'a> {
             recording: Recording { warnings, ..Recording::default() },
             threads: HashMap::new(),
             images: HashMap::new(),
+            embedded: Embedded::default(),
         };
         Indexer::default().run(&mut file, first);
         Ok(file)
@@ -76,6 +79,14 @@ impl<'a> TraceFile<'a> {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    pub(crate) fn embedded(&self) -> &Embedded {
+        &self.embedded
+    }
+
+    pub(crate) fn recording_modules(&self) -> &[Module] {
+        &self.recording.modules
     }
 
     /// Leaves out all snapshots except those for which `is_wanted` returns true; the rest stays,
@@ -242,6 +253,11 @@ impl Source for TraceFile<'_> {
     }
 
     fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        let process = self.recording.snapshots.get(key.snapshot).map(|snapshot| snapshot.process);
+        if self.recording.counts.iter().any(|counts| counts.is_timed && Some(counts.process) == process) {
+            // They are among the counts, as calls that haven't ended.
+            return Vec::new();
+        }
         let Some(chunk) = self.threads.get(&key).and_then(|chunks| chunks.thread) else { return Vec::new() };
         let Ok(bytes) = self.payload(&chunk) else { return Vec::new() };
         let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
@@ -329,6 +345,7 @@ struct Indexer {
     processes: Processes,
     /// Files of modules, by the number of the process and the place in its module table.
     images: HashMap<(u32, u32), Chunk>,
+    embedded: embedded::Index,
     next_number: u32,
     end: Option<ect::EndRecord>,
 }
@@ -349,6 +366,9 @@ impl Indexer {
             }
             self.next_number = self.next_number.max(chunk.number.saturating_add(1));
             cut = file.is_cut(&chunk);
+            if !cut {
+                self.embedded.note(file.source.as_ref(), &chunk, at, &mut warnings);
+            }
             if !cut || chunk.kind == chunk::EVENTS {
                 self.chunk(file, chunk, &mut warnings);
             }
@@ -371,10 +391,19 @@ impl Indexer {
         if chunk.kind == chunk::MODULE_IMAGE {
             return self.image(file, chunk, warnings);
         }
+        if matches!(chunk.kind, chunk::SYMBOLS | chunk::SOURCES) {
+            return;
+        }
         if !matches!(
             chunk.kind,
             chunk::META
-                ..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::COUNTS | chunk::SCHED | chunk::END
+                ..=chunk::KEPT
+                    | chunk::DROPPED
+                    | chunk::SESSION
+                    | chunk::COUNTS
+                    | chunk::SCHED
+                    | chunk::TIMES
+                    | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
@@ -484,6 +513,10 @@ impl Indexer {
             chunk::COUNTS => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_counts(bytes, process, recording)?;
+            }
+            chunk::TIMES => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_times(bytes, process, recording)?;
             }
             chunk::SESSION => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
@@ -604,6 +637,7 @@ impl Indexer {
         file.recording.kept.sort_by_key(|kept| (kept.end_ticks, kept.snapshot));
         let places = self.processes.numbers();
         self.processes.finish(&mut file.recording);
+        file.embedded = self.embedded.finish(&file.recording.modules);
         for ((process, place), chunk) in self.images {
             let process = places.get(&process).and_then(|index| file.recording.processes.get(*index));
             let module = process.and_then(|process| process.modules.clone().nth(place as usize));

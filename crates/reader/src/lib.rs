@@ -22,6 +22,7 @@
 pub mod arena;
 mod chunks;
 mod dropped;
+mod embedded;
 mod error;
 pub mod event;
 mod file;
@@ -38,12 +39,13 @@ mod words;
 pub mod xray_event;
 
 pub use arena::ArenaImage;
+pub use embedded::{BODY_MAX, EmbeddedSource, End};
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet, KeptCall, Meta,
-    Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource,
-    SegmentCursor, SegmentPlace, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
+    CallTimes, Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet,
+    KeptCall, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock,
+    SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -26,6 +26,8 @@ pub(crate) fn read_sched(bytes: &[u8], recording: &mut Recording) -> Result<(), 
         sched::source::NONE => SchedSource::None,
         sched::source::PERF => SchedSource::Perf,
         sched::source::TRACEFS => SchedSource::Tracefs,
+        sched::source::PERF_AND_TRACEFS => SchedSource::PerfAndTracefs,
+        sched::source::SCHEDSTAT => SchedSource::Schedstat,
         other => SchedSource::Other(other),
     };
     let sched = recording.sched.get_or_insert_with(|| Sched {

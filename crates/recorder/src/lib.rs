@@ -38,11 +38,12 @@ mod tree;
 
 pub use everycall_sched::Choice as StatesFrom;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
-pub use memory::arena::{Arena, MinDuration, Unrecorded};
+pub use memory::arena::{Arena, Counting, MinDuration, Unrecorded};
 pub use memory::capacity::Stream;
 pub use memory::contents::{ArenaContents, ArenaFront};
 pub use memory::scan;
 pub use memory::shared_triggers::{Fired, Quiet, SharedTriggers};
+pub use output::log_files::{LogFile, LogFileLine};
 pub use output::rotation::Rotation;
 pub use output::stream::thread::Thread as StreamedThread;
 pub use output::streams::Progress;

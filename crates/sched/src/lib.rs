@@ -2,10 +2,12 @@
 //! processes that the calling thread starts, and of all their descendants.
 //!
 //! ```text
-//! tracefs   switches and wake-ups (root) ──┐
-//!                                          ├─> Store ──> SCHED chunks of the trace file
-//! perf      switches (no privileges) ──────┘
+//! tracefs    switches and wake-ups (root) ──┐
+//! perf       switches (no privileges) ──────┼─> Store ──> SCHED chunks of the trace file
+//! schedstat  samples (where both are closed)┘
 //! ```
+//!
+//! tracefs and perf together are `joined`.
 //!
 //! [`Children`] tells which threads descend from a thread of a running process.
 //!
@@ -20,10 +22,13 @@
 mod children;
 pub mod delegated;
 mod excerpt;
+mod joined;
 mod pages;
 mod perf;
+mod schedstat;
 mod store;
 mod tracefs;
+mod watcher;
 
 use std::os::fd::BorrowedFd;
 
@@ -31,7 +36,9 @@ use everycall_format::Wire;
 use everycall_format::sched::{SchedEvent, SchedRecord, clock, source};
 
 pub use crate::children::Children;
+use crate::joined::Joined;
 use crate::perf::Perf;
+use crate::schedstat::Schedstat;
 use crate::store::Store;
 use crate::tracefs::Tracefs;
 
@@ -40,6 +47,8 @@ use crate::tracefs::Tracefs;
 enum Source {
     Tracefs(Box<Tracefs>),
     Perf(Perf),
+    Joined(Box<Joined>),
+    Schedstat(Schedstat),
 }
 
 /// Which source is to be used.
@@ -51,6 +60,8 @@ pub enum Choice {
     Tracefs,
     /// `perf_event_open`, or none.
     Perf,
+    /// Samples of `/proc`, or none.
+    Schedstat,
 }
 
 /// The scheduling events of a recording.
@@ -70,26 +81,16 @@ impl Sched {
     /// events are recorded, and the chunk says why.
     #[must_use]
     pub fn of_processes_to_come(choice: Choice, bytes: usize) -> Sched {
-        let store = Store::new(bytes / SchedEvent::SIZE);
-        let mut why = Vec::new();
-        let mut source = None;
-        if choice != Choice::Perf {
-            match Tracefs::open() {
-                Ok(tracefs) => source = Some(Source::Tracefs(Box::new(tracefs))),
-                Err(reason) => why.push(reason),
-            }
+        let (source, text) = open(choice);
+        Sched { source, store: Store::new(bytes / SchedEvent::SIZE), text, is_told: false }
+    }
+
+    /// Tells which processes there are, for a source that samples them. They are recorded from now
+    /// on.
+    pub fn attend(&mut self, processes: impl Fn() -> Vec<u32> + Send + 'static) {
+        if let Some(Source::Schedstat(schedstat)) = &mut self.source {
+            schedstat.attend(Box::new(processes));
         }
-        if choice != Choice::Tracefs && source.is_none() {
-            match Perf::open() {
-                Ok(perf) => {
-                    source = Some(Source::Perf(perf));
-                    why.insert(0, perf::TEXT.to_owned());
-                }
-                Err(reason) => why.insert(0, reason),
-            }
-        }
-        let text = why.join("; ");
-        Sched { source, store, text, is_told: false }
     }
 
     /// Descriptors that are readable when many events wait for [`Sched::drain`].
@@ -97,7 +98,8 @@ impl Sched {
         match &self.source {
             Some(Source::Tracefs(tracefs)) => tracefs.descriptors().collect(),
             Some(Source::Perf(perf)) => perf.descriptors().collect(),
-            None => Vec::new(),
+            Some(Source::Joined(joined)) => joined.descriptors().collect(),
+            Some(Source::Schedstat(_)) | None => Vec::new(),
         }
     }
 
@@ -107,7 +109,26 @@ impl Sched {
         match &mut self.source {
             Some(Source::Tracefs(tracefs)) => tracefs.drain(|event| store.push(event)),
             Some(Source::Perf(perf)) => perf.drain(|event| store.push(event)),
+            Some(Source::Joined(joined)) => joined.drain(|event| store.push(event)),
+            Some(Source::Schedstat(schedstat)) => schedstat.drain(|event| store.push(event)),
             None => {}
+        }
+    }
+
+    /// The same for the last time.
+    pub fn finish(&mut self) {
+        if let Some(Source::Schedstat(schedstat)) = &mut self.source {
+            schedstat.end();
+        }
+        self.drain();
+        self.waiting().into_iter().for_each(|event| self.store.push(event));
+    }
+
+    /// What isn't in the store yet, as it may go on.
+    fn waiting(&self) -> Vec<SchedEvent> {
+        match &self.source {
+            Some(Source::Schedstat(schedstat)) => schedstat.waiting(),
+            _ => Vec::new(),
         }
     }
 
@@ -132,13 +153,17 @@ impl Sched {
             Source::Tracefs(tracefs) if tracefs.clock == clock::TICKS => since_ticks,
             _ => since_raw_ns,
         };
-        Some(self.payload(&self.text, &excerpt::excerpt(self.store.all(), pid, since), 0))
+        let waiting = self.waiting();
+        let events = excerpt::excerpt(self.store.all().chain(&waiting), pid, since);
+        Some(self.payload(&self.text, &events, 0))
     }
 
     fn payload(&self, text: &str, events: &[SchedEvent], overwritten: u64) -> Vec<u8> {
         let (source, clock) = match &self.source {
             Some(Source::Tracefs(tracefs)) => (source::TRACEFS, tracefs.clock),
             Some(Source::Perf(_)) => (source::PERF, clock::MONOTONIC_RAW),
+            Some(Source::Joined(_)) => (source::PERF_AND_TRACEFS, clock::MONOTONIC_RAW),
+            Some(Source::Schedstat(_)) => (source::SCHEDSTAT, clock::MONOTONIC_RAW),
             None => (source::NONE, clock::MONOTONIC_RAW),
         };
         let record = SchedRecord {
@@ -165,5 +190,39 @@ impl Sched {
     /// Begins a further file, which needs all facts again.
     pub fn begin_file(&mut self) {
         self.is_told = false;
+    }
+}
+
+/// The source, if there is one, and what it can't tell, or why there is no better one.
+fn open(choice: Choice) -> (Option<Source>, String) {
+    let text = |why: Vec<String>| why.join("; ");
+    let wants = |one: Choice| choice == one || choice == Choice::Best;
+    let mut why = Vec::new();
+    let perf = if wants(Choice::Perf) { Perf::open().map_err(|reason| why.push(reason)).ok() } else { None };
+    let tracefs = if wants(Choice::Tracefs) {
+        Tracefs::open(perf.is_some()).map_err(|reason| why.push(reason)).ok()
+    } else {
+        None
+    };
+    match (perf, tracefs) {
+        (Some(perf), Some(tracefs)) => {
+            (Some(Source::Joined(Box::new(Joined::new(perf, tracefs)))), String::new())
+        }
+        (Some(perf), None) => {
+            why.insert(0, perf::TEXT.to_owned());
+            (Some(Source::Perf(perf)), text(why))
+        }
+        (None, Some(tracefs)) => (Some(Source::Tracefs(Box::new(tracefs))), text(why)),
+        (None, None) if wants(Choice::Schedstat) => match Schedstat::open() {
+            Ok(schedstat) => {
+                why.insert(0, schedstat::TEXT.to_owned());
+                (Some(Source::Schedstat(schedstat)), text(why))
+            }
+            Err(reason) => {
+                why.push(reason);
+                (None, text(why))
+            }
+        },
+        (None, None) => (None, text(why)),
     }
 }

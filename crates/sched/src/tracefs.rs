@@ -1,8 +1,8 @@
 //! Scheduling events of an instance of tracefs, which has buffers and settings of its own: other
 //! tracers on the machine don't notice it.
 //!
-//! Root makes an instance and removes it at the end; one that a killed recorder left is removed by
-//! the next. Other users need one that root has made for them ([`crate::delegated`]).
+//! Root makes an instance and removes it at the end. If the recorder is killed, its watcher does that, or
+//! the next recorder. Other users need one that root has made for them ([`crate::delegated`]).
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -10,13 +10,15 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use everycall_format::sched::{SchedEvent, clock, kind, state};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
 use rustix::process::{getpid, getuid};
 use rustix::thread::gettid;
 
 use crate::pages::{self, Entry};
+use crate::watcher::Watcher;
 
 /// Where tracefs is mounted on most machines.
 pub(crate) const MOUNT: &str = "/sys/kernel/tracing";
@@ -26,6 +28,8 @@ const OWN: &str = "everycall.";
 const BUFFER_KB: &str = "1024";
 /// The same, while nobody records.
 const UNUSED_KB: &str = "4";
+/// How long a killed recorder's watcher may take: it needs some milliseconds.
+const TURN_MAX: Duration = Duration::from_millis(200);
 /// A thread, in the flags of clone.
 const CLONE_THREAD: u64 = 0x10000;
 /// Flags of an event: where it happened.
@@ -48,12 +52,9 @@ pub(crate) const EVENTS: [&str; 5] = [
 /// An instance that records.
 #[derive(Debug)]
 pub struct Tracefs {
-    folder: PathBuf,
-    /// Whether it was made by this process.
-    is_own: bool,
-    /// Keeps other recorders from it.
-    _lock: File,
+    // An instance whose pipes are open can't be removed, so they are closed first.
     cpus: Vec<(u16, File)>,
+    _instance: Instance,
     formats: Formats,
     /// Processes of the threads.
     tasks: HashMap<u32, u32>,
@@ -64,25 +65,23 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Begins for what the calling thread starts. `Err` says why it can't.
-    pub fn open() -> Result<Tracefs, String> {
-        let own = getpid().as_raw_nonzero().get().unsigned_abs();
-        let given = given(getuid().as_raw());
-        let (folder, is_own) = if is_instance(&given) { (given, false) } else { (make(own)?, true) };
-        let result = Tracefs::begin(folder.clone(), is_own, own);
-        if result.is_err() && is_own {
-            let _ = fs::remove_dir(&folder);
-        }
-        result.map_err(|error| format!("tracefs, which tells that, can't be used: {error}"))
+    /// Begins for what the calling thread starts, with times in ticks if the kernel has them, and if
+    /// not `is_raw`. `Err` says why it can't.
+    pub fn open(is_raw: bool) -> Result<Tracefs, String> {
+        let failed = |error: io::Error| format!("tracefs, which tells that, can't be used: {error}");
+        let instance = match given(getuid().as_raw()) {
+            given if is_instance(&given) => Instance::given(given).map_err(failed)?,
+            _ => Instance::make()?,
+        };
+        // Dropped if that fails.
+        Tracefs::begin(instance, is_raw).map_err(failed)
     }
 
-    fn begin(folder: PathBuf, is_own: bool, own: u32) -> io::Result<Tracefs> {
-        let lock = File::open(&folder)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| io::Error::other("another recorder of this user has it"))?;
+    fn begin(instance: Instance, is_raw: bool) -> io::Result<Tracefs> {
+        let folder = &instance.folder;
         let set = |name: &str, value: &str| fs::write(folder.join(name), value);
         set("tracing_on", "0")?;
-        let clock = if set("trace_clock", "x86-tsc").is_ok() {
+        let clock = if !is_raw && set("trace_clock", "x86-tsc").is_ok() {
             clock::TICKS
         } else {
             set("trace_clock", "mono_raw")?;
@@ -93,7 +92,7 @@ impl Tracefs {
         // Children of the threads in the list are in it, too.
         set("options/event-fork", "1")?;
         set("set_event_pid", &gettid().as_raw_nonzero().to_string())?;
-        let formats = Formats::read(&folder)?;
+        let formats = Formats::read(folder)?;
         for event in EVENTS {
             set(&format!("events/{event}/enable"), "1")?;
         }
@@ -106,9 +105,11 @@ impl Tracefs {
             let pipe = entry.path().join("trace_pipe_raw");
             cpus.push((number, OpenOptions::new().read(true).custom_flags(nonblocking).open(pipe)?));
         }
+        let own = own_pid();
         let tasks = HashMap::from([(gettid().as_raw_nonzero().get().unsigned_abs(), own)]);
         set("tracing_on", "1")?;
-        Ok(Tracefs { folder, is_own, _lock: lock, cpus, formats, tasks, own, clock, page: vec![0; PAGE] })
+        let page = vec![0; PAGE];
+        Ok(Tracefs { cpus, _instance: instance, formats, tasks, own, clock, page })
     }
 
     /// Readable when half a buffer waits.
@@ -178,7 +179,50 @@ impl Tracefs {
     }
 }
 
-impl Drop for Tracefs {
+/// An instance, which ends with this.
+#[derive(Debug)]
+struct Instance {
+    folder: PathBuf,
+    /// Keeps other recorders from one that stays.
+    lock: Option<File>,
+    watcher: Option<Watcher>,
+}
+
+impl Instance {
+    /// Makes one for this process.
+    fn make() -> Result<Instance, String> {
+        let root = mounted().ok_or_else(|| {
+            format!("tracefs, which tells that, isn't mounted (`sudo mount -t tracefs tracefs {MOUNT}`)")
+        })?;
+        let instances = root.join("instances");
+        let refused = |error: io::Error| {
+            format!(
+                "tracefs, which tells that, is for root, and for whom root gives access (`sudo everycall setup-tracefs --user {}`) ({error})",
+                getuid().as_raw()
+            )
+        };
+        access(&instances, Access::WRITE_OK).map_err(|error| refused(error.into()))?;
+        remove_orphans(&instances);
+        let folder = instances.join(format!("{OWN}{}", own_pid()));
+        // It is there before there is anything to end, and before children of this process are
+        // recorded.
+        let watcher = Watcher::start(&folder, &EVENTS, None).ok();
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(refused(error)),
+            _ => Ok(Instance { folder, lock: None, watcher }),
+        }
+    }
+
+    /// Takes the one that root has given.
+    fn given(folder: PathBuf) -> io::Result<Instance> {
+        let lock = File::open(&folder)?;
+        take_turn(&lock)?;
+        let watcher = Watcher::start(&folder, &EVENTS, Some((&lock, UNUSED_KB))).ok();
+        Ok(Instance { folder, lock: Some(lock), watcher })
+    }
+}
+
+impl Drop for Instance {
     fn drop(&mut self) {
         let off = |name: &str| {
             let _ = fs::write(self.folder.join(name), "0");
@@ -186,33 +230,35 @@ impl Drop for Tracefs {
         off("tracing_on");
         EVENTS.iter().for_each(|event| off(&format!("events/{event}/enable")));
         let _ = fs::write(self.folder.join("set_event_pid"), "");
-        if !self.is_own {
-            // It stays, and its memory would.
-            let _ = fs::write(self.folder.join("buffer_size_kb"), UNUSED_KB);
-        }
-        // An instance whose pipes are open can't be removed.
-        self.cpus.clear();
-        if self.is_own {
-            let _ = fs::remove_dir(&self.folder);
+        match &self.lock {
+            Some(lock) => {
+                // It stays, and its memory would.
+                let _ = fs::write(self.folder.join("buffer_size_kb"), UNUSED_KB);
+                // The watcher has the lock, too, for some time.
+                self.watcher = None;
+                let _ = flock(lock, FlockOperation::Unlock);
+            }
+            None => {
+                let _ = fs::remove_dir(&self.folder);
+            }
         }
     }
 }
 
-/// Makes an instance for this process.
-fn make(own: u32) -> Result<PathBuf, String> {
-    let root = mounted().ok_or_else(|| {
-        format!("tracefs, which tells that, isn't mounted (`sudo mount -t tracefs tracefs {MOUNT}`)")
-    })?;
-    let instances = root.join("instances");
-    remove_orphans(&instances);
-    let folder = instances.join(format!("{OWN}{own}"));
-    match fs::create_dir(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(format!(
-            "tracefs, which tells that, is for root, and for whom root gives access (`sudo everycall setup-tracefs --user {}`) ({error})",
-            getuid().as_raw()
-        )),
-        _ => Ok(folder),
+fn own_pid() -> u32 {
+    getpid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Waits for a killed recorder's watcher, but not for another recorder.
+fn take_turn(lock: &File) -> io::Result<()> {
+    let begin = Instant::now();
+    while flock(lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if begin.elapsed() > TURN_MAX {
+            return Err(io::Error::other("another recorder of this user has it"));
+        }
+        std::thread::sleep(TURN_MAX / 20);
     }
+    Ok(())
 }
 
 /// The folder of the instance that root gives a user.

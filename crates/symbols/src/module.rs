@@ -587,7 +587,8 @@ fn debug_state(located: Located, options: &SymbolOptions) -> DebugState {
     }
 }
 
-fn short_name(path: &Path) -> String {
+/// What offsets are offsets from, in the names of functions without a symbol.
+pub(crate) fn short_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
     if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }

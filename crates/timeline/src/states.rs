@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use everycall_format::sched::{SchedEvent, kind, state};
-use everycall_reader::{Sched, SchedClock};
+use everycall_reader::{Sched, SchedClock, SchedSource};
 
 use crate::clock::Clock;
+use crate::sampled_states::{self, Samples};
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,18 +60,43 @@ pub struct StateTimes {
     pub blocked: u64,
     /// Nothing is known.
     pub unknown: u64,
+    /// At most so much of the unknown time, it was off the CPU.
+    pub perhaps_off: u64,
+    /// How often it left its CPU because it waited.
+    pub voluntary: u64,
+    /// How often it left its CPU and could have run on.
+    pub involuntary: u64,
 }
 
 impl StateTimes {
+    /// How many fields there are.
+    pub const FIELDS: usize = 7;
+
     /// All of them, in the order of the fields.
     #[must_use]
-    pub fn all(&self) -> [u64; 4] {
-        [self.running, self.runnable, self.blocked, self.unknown]
+    pub fn all(&self) -> [u64; StateTimes::FIELDS] {
+        let StateTimes { running, runnable, blocked, unknown, perhaps_off, voluntary, involuntary } = *self;
+        [running, runnable, blocked, unknown, perhaps_off, voluntary, involuntary]
     }
 
     /// The same, to be changed.
-    pub fn all_mut(&mut self) -> [&mut u64; 4] {
-        [&mut self.running, &mut self.runnable, &mut self.blocked, &mut self.unknown]
+    pub fn all_mut(&mut self) -> [&mut u64; StateTimes::FIELDS] {
+        let StateTimes { running, runnable, blocked, unknown, perhaps_off, voluntary, involuntary } = self;
+        [running, runnable, blocked, unknown, perhaps_off, voluntary, involuntary]
+    }
+
+    /// How often it left its CPU, because it waited and although it could have run on; `None` if no
+    /// switch was told and some time is unknown.
+    #[must_use]
+    pub fn switches(&self) -> Option<[u64; 2]> {
+        let switches = [self.voluntary, self.involuntary];
+        (self.unknown == 0 || switches != [0; 2]).then_some(switches)
+    }
+
+    /// The longest time that it may have been off the CPU.
+    #[must_use]
+    pub fn off_at_most(&self) -> u64 {
+        self.runnable.saturating_add(self.blocked).saturating_add(self.perhaps_off)
     }
 
     /// Adds other times.
@@ -78,13 +104,16 @@ impl StateTimes {
         self.all_mut().into_iter().zip(other.all()).for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
 
-    /// These times without others.
+    /// These times without those of a part of them.
     #[must_use]
     pub fn without(mut self, other: &StateTimes) -> StateTimes {
+        // Each is a bound of its own.
+        let perhaps_off = self.perhaps_off;
         self.all_mut()
             .into_iter()
             .zip(other.all())
             .for_each(|(rest, less)| *rest = rest.saturating_sub(less));
+        self.perhaps_off = perhaps_off.min(self.unknown);
         self
     }
 
@@ -106,6 +135,8 @@ pub struct ThreadStates {
     spans: Vec<StateSpan>,
     /// By span: the times before it.
     before: Vec<StateTimes>,
+    /// What the kernel counted, if that is all that is known.
+    samples: Samples,
 }
 
 impl ThreadStates {
@@ -113,18 +144,46 @@ impl ThreadStates {
     #[must_use]
     pub fn new(spans: Vec<StateSpan>) -> ThreadStates {
         let mut sums = StateTimes::default();
+        let mut ran = None;
         let before = spans.iter().map(|span| {
+            // Only what ran leaves a CPU.
+            if ran == Some(span.start) {
+                match span.state {
+                    ThreadState::Blocked(_) => sums.voluntary += 1,
+                    ThreadState::Runnable => sums.involuntary += 1,
+                    _ => {}
+                }
+            }
+            ran = (span.state == ThreadState::Running).then_some(span.end);
             let before = sums;
             sums.add(span.state, span.end - span.start);
             before
         });
-        ThreadStates { before: before.collect(), spans }
+        ThreadStates { before: before.collect(), spans, samples: Samples::default() }
+    }
+
+    /// Of what the kernel counted.
+    pub(crate) fn sampled(spans: Vec<StateSpan>, samples: Samples) -> ThreadStates {
+        ThreadStates { samples, ..ThreadStates::new(spans) }
     }
 
     /// Its spans, in order and apart; where there is none, nothing is known.
     #[must_use]
     pub fn spans(&self) -> &[StateSpan] {
         &self.spans
+    }
+
+    /// Whether what the kernel counted is all that is known.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        !self.samples.is_empty()
+    }
+
+    /// When what filled this time began at the earliest, and ended at the latest, if the time is a
+    /// span and the states [are sampled](ThreadStates::is_sampled).
+    #[must_use]
+    pub fn around(&self, from: u64, to: u64) -> (u64, u64) {
+        self.samples.around(from, to)
     }
 
     /// The times of its states from `from` until `to`.
@@ -135,10 +194,19 @@ impl ThreadStates {
             running: last.running.saturating_sub(first.running),
             runnable: last.runnable.saturating_sub(first.runnable),
             blocked: last.blocked.saturating_sub(first.blocked),
-            unknown: 0,
+            voluntary: last.voluntary.saturating_sub(first.voluntary),
+            involuntary: last.involuntary.saturating_sub(first.involuntary),
+            ..StateTimes::default()
         };
         let known = times.running.saturating_add(times.runnable).saturating_add(times.blocked);
         times.unknown = to.saturating_sub(from).saturating_sub(known);
+        times.perhaps_off = times.unknown;
+        if times.unknown > 0
+            && let Some(off) = self.samples.off_at_most(from, to)
+        {
+            let known_off = times.runnable.saturating_add(times.blocked);
+            times.perhaps_off = times.unknown.min(off.saturating_sub(known_off));
+        }
         times
     }
 
@@ -163,6 +231,7 @@ pub struct States {
     switches: u64,
     lost: u64,
     missing: u64,
+    wake_ups_lost: u64,
 }
 
 impl States {
@@ -175,6 +244,9 @@ impl States {
         };
         let mut events = sched.events.clone();
         events.sort_by_key(|event| event.time);
+        if sched.source == SchedSource::Schedstat {
+            return States { threads: sampled_states::threads(&events, at), ..States::default() };
+        }
         let mut open: HashMap<(u32, u32), StateSpan> = HashMap::new();
         let mut states = States::default();
         let mut threads: HashMap<(u32, u32), Vec<StateSpan>> = HashMap::new();
@@ -188,6 +260,10 @@ impl States {
             if event.kind == kind::LOST {
                 states.lost = states.lost.saturating_add(event.other.into());
                 gaps.push((event.cpu, at(before), now));
+                continue;
+            }
+            if event.kind == kind::WAKEUPS_LOST {
+                states.wake_ups_lost = states.wake_ups_lost.saturating_add(event.other.into());
                 continue;
             }
             states.switches += u64::from(event.kind == kind::ON);
@@ -237,6 +313,12 @@ impl States {
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.missing
+    }
+
+    /// Wake-ups that the kernel had no room for.
+    #[must_use]
+    pub fn wake_ups_lost(&self) -> u64 {
+        self.wake_ups_lost
     }
 
     /// Events that the kernel had no room for.
@@ -365,7 +447,7 @@ mod tests {
             span(70, u64::MAX, ThreadState::Running),
         ]);
         let times = |from, to| {
-            let StateTimes { running, runnable, blocked, unknown } = states.times(from, to);
+            let StateTimes { running, runnable, blocked, unknown, .. } = states.times(from, to);
             (running, runnable, blocked, unknown)
         };
         assert_eq!(times(0, 5), (0, 0, 0, 5));

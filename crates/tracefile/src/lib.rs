@@ -2,6 +2,7 @@
 //!
 //! - [`ChunkWriter`]: the file's header, chunks with their checksums, the end.
 //! - [`module_table`], [`texts`]: payloads.
+//! - [`SourceFile`]: symbols and sources behind a recording.
 //! - [`Packer`]: event words in their smallest form.
 //! - [`Runs`]: turns segments into events chunks.
 //! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
@@ -16,6 +17,7 @@
 
 mod chunk_writer;
 mod dropped;
+mod embedded;
 mod packer;
 mod payload;
 mod ring;
@@ -24,6 +26,7 @@ mod summary;
 
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
 pub use dropped::{Dropped, keep_settled};
+pub use embedded::SourceFile;
 pub use packer::Packer;
 pub use payload::{module_image, module_table, texts};
 pub use ring::{Ring, Segments, Tally, is_segment, tally};

@@ -12,6 +12,7 @@ mod labels;
 mod machine;
 mod min_duration;
 mod off;
+mod orders;
 mod peers;
 mod report;
 mod rounds;

@@ -274,7 +274,9 @@ impl Diff {
             | Order::Unwound
             | Order::Running
             | Order::Runnable
-            | Order::Blocked => number / runs,
+            | Order::Blocked
+            | Order::Voluntary
+            | Order::Involuntary => number / runs,
             _ => number,
         }
     }

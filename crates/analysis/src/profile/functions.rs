@@ -223,7 +223,7 @@ impl<'a> Places<'a> {
                 let (file, line, part) = match &group {
                     FunctionGroup::Named { place, alone, .. } => {
                         let (file, line) = place.clone().unzip();
-                        (file, line.flatten(), alone.map(|id| id.index() as u64))
+                        (file, line.flatten(), alone.map(u64::from))
                     }
                     FunctionGroup::At(location) => (None, None, Some(location.image_address)),
                 };

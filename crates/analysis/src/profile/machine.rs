@@ -29,6 +29,7 @@ pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
         ("own_ns", Some(sums.own_ns)),
         ("untraced_at_most_ns", Some(sums.untraced_at_most_ns)),
         ("timed_calls", Some(times.count())),
+        ("timed_in_octaves", Some(sums.in_octaves)),
         ("average_ns", times.average()),
         ("min_ns", times.min()),
     ]);
@@ -44,6 +45,19 @@ pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
         ("own_running_ns", known(total, own.running)),
         ("own_runnable_ns", known(total, own.runnable)),
         ("own_blocked_ns", known(total, own.blocked)),
+        ("off_cpu_at_most_ns", known(total, total.off_at_most())),
+        ("own_off_cpu_at_most_ns", known(total, own.off_at_most())),
+    ]);
+    let switches = |states: StateTimes| {
+        let told = states.switches().filter(|_| total != StateTimes::default());
+        told.map(|[voluntary, involuntary]| (voluntary, involuntary)).unzip()
+    };
+    let [(voluntary, involuntary), (own_voluntary, own_involuntary)] = [total, own].map(switches);
+    all.extend([
+        ("voluntary_switches", voluntary),
+        ("involuntary_switches", involuntary),
+        ("own_voluntary_switches", own_voluntary),
+        ("own_involuntary_switches", own_involuntary),
     ]);
     all
 }

@@ -30,6 +30,7 @@ mod walk;
 use std::cmp::Reverse;
 
 use everycall_export::{Filter, Source as _};
+use everycall_timeline::StateTimes;
 
 use crate::view::TraceView;
 pub use edges::{Edge, Edges};
@@ -96,11 +97,15 @@ pub enum Order {
     Runnable,
     /// Nanoseconds in the function itself in which its thread waited.
     Blocked,
+    /// How often its thread left the CPU in the function itself, because it waited.
+    Voluntary,
+    /// The same, where it could have run on.
+    Involuntary,
 }
 
 impl Order {
     /// The names of the numbers.
-    pub const NAMED: [(&'static str, Order); 14] = [
+    pub const NAMED: [(&'static str, Order); 16] = [
         ("calls", Order::Calls),
         ("total", Order::TotalTime),
         ("own", Order::OwnTime),
@@ -115,6 +120,8 @@ impl Order {
         ("running", Order::Running),
         ("runnable", Order::Runnable),
         ("blocked", Order::Blocked),
+        ("voluntary", Order::Voluntary),
+        ("involuntary", Order::Involuntary),
     ];
 
     /// The number with this name. `self` and `average`, as other tools call them, mean `own` and
@@ -139,7 +146,7 @@ impl Order {
     /// Whether the number is a time in nanoseconds.
     #[must_use]
     pub fn is_time(self) -> bool {
-        !matches!(self, Order::Calls | Order::Unwound)
+        !matches!(self, Order::Calls | Order::Unwound | Order::Voluntary | Order::Involuntary)
     }
 
     /// This number of a group.
@@ -157,6 +164,8 @@ impl Order {
             Order::Running => sums.own_states.running,
             Order::Runnable => sums.own_states.runnable,
             Order::Blocked => sums.own_states.blocked,
+            Order::Voluntary => sums.own_states.voluntary,
+            Order::Involuntary => sums.own_states.involuntary,
         }
     }
 }
@@ -273,17 +282,36 @@ impl Profile {
         (self.calls, self.unwound) = (sum(|sums| sums.calls), sum(|sums| sums.unwound));
     }
 
+    /// Leaves the time in which threads waited out of all own times, as far as it is known. Returns
+    /// whether anything is known.
+    pub fn leave_out_blocked(&mut self) -> bool {
+        let mut is_known = false;
+        for Sums { own_ns, own_states, total_states, .. } in
+            self.cells.all.iter_mut().map(|cell| &mut cell.sums)
+        {
+            is_known |= *total_states != StateTimes::default();
+            *own_ns = own_ns.saturating_sub(own_states.blocked);
+        }
+        is_known
+    }
+
     /// Whether its calls were counted and not recorded: it has no times.
     #[must_use]
     pub fn is_untimed(&self) -> bool {
         self.calls > 0 && self.cells.all.iter().all(|cell| cell.sums.untimed == cell.sums.calls)
     }
 
-    /// The calls that came since an earlier reading of the same process. Times are left out.
+    /// Whether it has calls whose times were added up while they were counted.
+    #[must_use]
+    pub fn has_octaves(&self) -> bool {
+        self.cells.all.iter().any(|cell| cell.sums.in_octaves > 0)
+    }
+
+    /// The calls that came since an earlier reading of the same process, which counts.
     #[must_use]
     pub fn since(&self, before: &Profile) -> Profile {
         let mut since = Profile::by(self.grouping.clone());
-        let calls_before = |key: &Key| {
+        let sums_before = |key: &Key| {
             let key = match key {
                 Key::Function(number) => {
                     let identity = &self.functions.get(*number)?.identity;
@@ -291,12 +319,13 @@ impl Profile {
                 }
                 key => key.clone(),
             };
-            before.cells.get(&key).map(|sums| sums.calls)
+            before.cells.get(&key)
         };
+        let none = Sums::default();
         for cell in &self.cells.all {
-            let calls = cell.sums.calls.saturating_sub(calls_before(&cell.key).unwrap_or(0));
-            if calls > 0 {
-                since.cells.add(cell.key.clone(), &Sums { calls, untimed: calls, ..Sums::default() });
+            let sums = cell.sums.since(sums_before(&cell.key).unwrap_or(&none));
+            if sums.calls > 0 || sums.in_octaves > 0 {
+                since.cells.add(cell.key.clone(), &sums);
             }
         }
         since.functions = self.functions.clone();

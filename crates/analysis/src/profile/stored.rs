@@ -16,8 +16,8 @@ pub const BEGIN: &[u8] = b"{\"everycall_profile\":";
 /// Version of the format; readers refuse newer ones.
 pub const VERSION: u64 = 1;
 
-/// Numbers of a function in the first version's files.
-const NUMBERS_AT_FIRST: usize = 10;
+/// How many numbers a function has in the files of each version: those of thread states came later.
+const NUMBERS: [usize; 3] = [10, 18, Sums::NAMES.len()];
 
 /// A run in such a file, with its profile by function.
 #[derive(Clone, Debug, Default)]
@@ -131,8 +131,7 @@ fn run_of(value: &Value) -> Option<StoredRun> {
             ..Sums::default()
         };
         let numbers = numbers(&of["numbers"])?;
-        // Files of older versions have fewer: those of thread states came later.
-        if ![NUMBERS_AT_FIRST, Sums::NAMES.len()].contains(&numbers.len()) {
+        if !NUMBERS.contains(&numbers.len()) {
             return None;
         }
         for (into, number) in sums.numbers_mut().into_iter().zip(numbers) {

@@ -690,6 +690,7 @@ mod tests {
         function: None,
         label: None,
         depth: None,
+        call: None,
     };
 
     /// The sums of the function with this name.

@@ -52,6 +52,8 @@ pub struct LevelRule {
     pub level: u8,
     /// Which functions.
     pub pattern: String,
+    /// Whether the user has named the level: it then precedes that of the functions' attributes.
+    pub is_named: bool,
 }
 
 impl LevelRule {
@@ -67,7 +69,7 @@ impl LevelRule {
         let (level, pattern) = text.split_once(separator).unwrap_or((text, ""));
         match level.trim().parse() {
             Ok(level @ 0..=LevelRule::MAX) if !pattern.trim().is_empty() => {
-                Ok(LevelRule { level, pattern: pattern.trim().to_owned() })
+                Ok(LevelRule { level, pattern: pattern.trim().to_owned(), is_named: true })
             }
             _ => Err(format!(
                 "write a level from 0 to {} and a pattern, such as 1{separator}parse_*",

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod common;
+mod embed;
 mod follow;
 mod numbers;
 mod output;
@@ -17,11 +18,12 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 pub use common::{Clock, FilterArguments, SymbolArguments, TextFormat, moment};
+pub use embed::{EmbedArguments, EmbedChoice};
 pub use follow::{FollowArguments, LevelRule};
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
-pub use record::RecordArguments;
+pub use record::{LogChoice, RecordArguments};
 pub use selection::{
     FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
 };
@@ -158,6 +160,11 @@ pub enum Verb {
     ///
     /// The file holds calls, times and percentiles of each function and run, not the calls themselves.
     Merge(MergeArguments),
+    /// Put symbols and sources into a trace, so that it needs no other file
+    ///
+    /// The names, lines and inlined calls of the functions in the trace, and their source files, as far as `export` would
+    /// include them. Then the trace shows the same on any machine, also when the program has been rebuilt or deleted.
+    Embed(EmbedArguments),
     /// Write a trace for a viewer
     Export(ExportArguments),
     /// As root, let a user record thread states with all details (`record --states`)

@@ -49,6 +49,9 @@ pub struct CountArguments {
     /// since the last table.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub every: Option<u64>,
+    /// Measure the calls' times, too: total, own, shortest, longest and percentiles
+    #[arg(long)]
+    pub time: bool,
     #[command(flatten)]
     pub functions: OnlyArguments,
     /// Load the runtime into an untraced program, for traced plugins that it loads
@@ -91,6 +94,11 @@ pub struct ReportArguments {
     /// an upper limit. Without this option, such a call ends at its jump, as in `replay`.
     #[arg(long)]
     pub tails: bool,
+    /// Leave the time in which a thread waited out of the own times of the table
+    ///
+    /// The trace must have thread states: `everycall record --states`. Total times and percentiles stay as they are.
+    #[arg(long, conflicts_with_all = ["diff", "callers", "callees", "tree", "slowest", "explain", "never"])]
+    pub no_blocked: bool,
     /// In which time --slowest shows when calls began
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
     pub clock: Clock,

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
+use everycall_recorder::Counting;
 use everycall_units::parse_time;
 
 use super::common::large_size;
+use super::embed::EmbedChoice;
 use super::selection::OnlyArguments;
 use super::triggers::TriggerArguments;
 
@@ -83,9 +85,23 @@ pub struct RecordArguments {
     /// program must not be linked statically.
     #[arg(long)]
     pub waits: bool,
-    /// Calls are counted and not recorded: `count` asks for it.
+    /// Record what the program writes to its standard output and error, with its text
+    ///
+    /// The lines appear where they were written. The streams stay what they are. A library is loaded into the program for it
+    /// (LD_PRELOAD), so the program must not be linked statically.
+    #[arg(long)]
+    pub with_output: bool,
+    /// Record the lines that the program adds to its log file meanwhile; repeatable
+    ///
+    /// With a format as for strftime, lines are placed by the times that they begin with: --log 'app.log:%Y-%m-%d %H:%M:%S%.f'.
+    /// Without, they are placed when they are found in the file, some milliseconds after they were written.
+    #[arg(long, value_name = "FILE[:TIME FORMAT]", value_parser = log_choice)]
+    pub log: Vec<LogChoice>,
+    #[command(flatten)]
+    pub embed: EmbedChoice,
+    /// What is counted of calls that aren't recorded: `count` asks for it.
     #[arg(skip)]
-    pub only_counts: bool,
+    pub only_counts: Option<Counting>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -106,6 +122,33 @@ pub struct RecordArguments {
     pub command: Vec<OsString>,
 }
 
+/// A log file whose lines are recorded.
+#[derive(Clone, Debug)]
+pub struct LogChoice {
+    /// The file.
+    pub path: PathBuf,
+    /// How its lines begin.
+    pub format: Option<String>,
+}
+
+/// The file, and the format behind the first colon that a percent sign follows.
+fn log_choice(text: &str) -> Result<LogChoice, String> {
+    let colons = text.match_indices(':').map(|(at, _)| at);
+    let split = colons.filter(|at| text[at + 1..].contains('%')).next_back().filter(|at| *at > 0);
+    // A format contains colons itself: the file ends at the first one before a percent sign.
+    let first = text.find('%').and_then(|percent| text[..percent].rfind(':')).filter(|at| *at > 0);
+    let Some(at) = split.and(first) else {
+        return if text.is_empty() {
+            Err("name the file".to_owned())
+        } else {
+            Ok(LogChoice { path: text.into(), format: None })
+        };
+    };
+    let format = &text[at + 1..];
+    crate::log_files::check_format(format)?;
+    Ok(LogChoice { path: text[..at].into(), format: Some(format.to_owned()) })
+}
+
 /// Where thread states come from.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum StateSource {
@@ -115,6 +158,8 @@ pub enum StateSource {
     Tracefs,
     /// perf_event_open
     Perf,
+    /// Samples of /proc: only waiting for longer than a millisecond; for containers and others where both are closed
+    Schedstat,
 }
 
 impl From<StateSource> for everycall_recorder::StatesFrom {
@@ -123,6 +168,7 @@ impl From<StateSource> for everycall_recorder::StatesFrom {
             StateSource::Best => Self::Best,
             StateSource::Tracefs => Self::Tracefs,
             StateSource::Perf => Self::Perf,
+            StateSource::Schedstat => Self::Schedstat,
         }
     }
 }

@@ -13,6 +13,7 @@ A PATTERN is a function's name, demangled or mangled, in which * stands for any 
   /REGEX/            matches the demangled or mangled name
   file:GLOB          declared in this source file
   module:GLOB        in this program or library
+  section:GLOB       in this section of the file
   addr:0x1234        at this address, as `nm` shows it; also addr:0x1000-0x2000
   size:<20           number of instructions; also <=, =, >=, >
   has:loop           contains a loop

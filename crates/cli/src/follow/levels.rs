@@ -11,12 +11,15 @@ use crate::control::{add, all_match};
 use crate::exit_code;
 use crate::failure::Failure;
 
-/// Rules in their order; the last one that matches a function counts.
+/// Rules in their order; the last one that matches a function counts. A function's attribute
+/// (`EVERYCALL_LEVEL_0` and so on in everycall.h) precedes rules without a named level.
 #[derive(Debug)]
 pub struct Levels {
     rules: Vec<LevelRule>,
     /// By rule: what it matches.
     matched: Vec<Vec<Module>>,
+    /// By level: the functions with its attribute.
+    attributed: Vec<Vec<Module>>,
     known: HashMap<Location, u8>,
     /// How many functions are recorded.
     pub functions: u64,
@@ -33,7 +36,8 @@ impl Levels {
             all_match(&selection, &added, &outcome, tables)?;
             matched.push(set.modules);
         }
-        let mut levels = Levels { rules, matched, known: HashMap::new(), functions: 0 };
+        let attributed = attributed(tables)?;
+        let mut levels = Levels { rules, matched, attributed, known: HashMap::new(), functions: 0 };
         let set = levels.recorded(tables)?;
         Ok((levels, set))
     }
@@ -46,6 +50,7 @@ impl Levels {
             add(&mut selection, std::slice::from_ref(&rule.pattern), true)?;
             *matched = resolve(&selection, tables).0.modules;
         }
+        self.attributed = attributed(tables)?;
         self.recorded(tables)
     }
 
@@ -58,7 +63,15 @@ impl Levels {
 
     fn recorded(&mut self, tables: &mut [FunctionTable]) -> Result<Vec<u8>, Failure> {
         let mut selection = Selection::all_or_none(false);
-        for rule in &self.rules {
+        let (named, plain): (Vec<_>, Vec<_>) = self.rules.iter().partition(|rule| rule.is_named);
+        for rule in plain {
+            add(&mut selection, std::slice::from_ref(&rule.pattern), true)?;
+        }
+        let hidden = self.attributed.first().into_iter().flatten();
+        if hidden.into_iter().any(|module| !module.ranges.is_empty()) {
+            add(&mut selection, &[section(0)], false)?;
+        }
+        for rule in named {
             add(&mut selection, std::slice::from_ref(&rule.pattern), rule.level > 0)?;
         }
         let (set, outcome) = resolve(&selection, tables);
@@ -66,7 +79,7 @@ impl Levels {
         set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))
     }
 
-    /// The level of the function at a location; `None` if no rule matches it.
+    /// The level of the function at a location; 0 if no rule matches it.
     pub fn level(&mut self, trace: &Trace<'_>, location: Location) -> u8 {
         if let Some(level) = self.known.get(&location) {
             return *level;
@@ -83,10 +96,36 @@ impl Levels {
                     .is_some_and(|(_, end)| at < *end)
             }
         };
+        let matches = |modules: &[Module]| modules.iter().any(has);
         let rules = self.rules.iter().zip(&self.matched).rev();
-        let level =
-            rules.into_iter().find(|(_, modules)| modules.iter().any(has)).map_or(0, |(rule, _)| rule.level);
+        let rule = |is_named: bool| {
+            rules.clone().find(|(rule, modules)| rule.is_named == is_named && matches(modules))
+        };
+        let by_attribute = || {
+            let levels = (0..).zip(&self.attributed);
+            levels.into_iter().find(|(_, modules)| matches(modules)).map(|(level, _)| level)
+        };
+        let level = match (rule(true), rule(false)) {
+            (Some((rule, _)), _) => rule.level,
+            (None, Some((rule, _))) => by_attribute().unwrap_or(rule.level),
+            (None, None) => 0,
+        };
         self.known.insert(location, level);
         level
     }
+}
+
+/// The pattern of functions with a level's attribute.
+fn section(level: u8) -> String {
+    format!("section:everycall_level_{level}")
+}
+
+/// By level: the functions with its attribute.
+fn attributed(tables: &mut [FunctionTable]) -> Result<Vec<Vec<Module>>, Failure> {
+    let of = |level| {
+        let mut selection = Selection::all_or_none(false);
+        add(&mut selection, &[section(level)], true)?;
+        Ok(resolve(&selection, tables).0.modules)
+    };
+    (0..=LevelRule::MAX).map(of).collect()
 }

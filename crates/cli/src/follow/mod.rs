@@ -86,7 +86,8 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
 
 /// All rules in their order.
 fn rules(patterns: &[String], levels: &[LevelRule]) -> Result<Vec<LevelRule>, Failure> {
-    let plain = patterns.iter().map(|pattern| LevelRule { level: LEVEL, pattern: pattern.clone() });
+    let plain =
+        patterns.iter().map(|pattern| LevelRule { level: LEVEL, pattern: pattern.clone(), is_named: false });
     let rules: Vec<LevelRule> = plain.chain(levels.iter().cloned()).collect();
     if rules.iter().all(|rule| rule.level == 0) {
         return Err(Failure::new(

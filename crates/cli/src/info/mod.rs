@@ -13,6 +13,7 @@ use everycall_analysis::{
     TraceView, budget, dropped_calls, kept_calls, sampled_counters,
 };
 use everycall_export::Calendar;
+use everycall_reader::TraceFile;
 use everycall_timeline::Trace;
 
 use crate::arguments::{Clock, InfoArguments, TextFormat};
@@ -27,6 +28,7 @@ const FUNCTIONS_LISTED: usize = 10;
 /// Everything that is shown about a trace.
 struct Report<'a> {
     path: &'a Path,
+    file: &'a TraceFile<'static>,
     trace: &'a Trace<'a>,
     profile: Profile,
     by_calls: Vec<FunctionRow>,
@@ -82,6 +84,7 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let calendar = Calendar::local();
     let report = Report {
         path,
+        file: &file,
         trace: &trace,
         profile,
         by_calls,

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use everycall_analysis::{FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
+use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, FunctionSet, Origin, Reason, Sched, SchedSource, Session, Warning};
 use everycall_timeline::{ClockQuality, States, Trace};
@@ -118,6 +119,13 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     if let Some(sched) = report.trace.sched() {
         field(out, "states", &states(report, sched))?;
+    } else if is_crash_file(report) {
+        field(
+            out,
+            "states",
+            "not in a core or a crash file, which have what the process knew itself; with `everycall record --states`, \
+            the recorder's file has them after a crash, too",
+        )?;
     }
     field(out, "file", &clean(&report.path.to_string_lossy()))
 }
@@ -129,17 +137,25 @@ fn states(report: &Report<'_>, sched: &Sched) -> String {
         SchedSource::None => return format!("not recorded: {text}"),
         SchedSource::Perf => "perf_event_open",
         SchedSource::Tracefs => "tracefs",
+        SchedSource::PerfAndTracefs => "perf_event_open and tracefs",
+        SchedSource::Schedstat => "samples of /proc/PID/task/TID/schedstat",
         SchedSource::Other(_) => "a source unknown to this version",
     };
     let switches = report.trace.states().map_or(0, States::switches);
     let lost = report.trace.states().map_or(0, States::lost);
-    let mut states =
-        format!("from {source}: threads were put on a CPU {}", Several(switches, "time", "times"));
+    let mut states = format!("from {source}");
+    if sched.source != SchedSource::Schedstat {
+        states += &format!(": threads were put on a CPU {}", Several(switches, "time", "times"));
+    }
     if sched.overwritten > 0 {
         states += &format!("; {} older events overwritten", Count(sched.overwritten));
     }
     if lost > 0 {
         states += &format!("; {} events lost, states of that time are unknown", Count(lost));
+    }
+    let wake_ups = report.trace.states().map_or(0, States::wake_ups_lost);
+    if wake_ups > 0 {
+        states += &format!("; {} wake-ups lost, threads count as blocked until they ran", Count(wake_ups));
     }
     let missing = report.trace.states().map_or(0, States::missing);
     if missing > 0 {
@@ -156,7 +172,6 @@ fn how_it_ended(report: &Report<'_>) -> String {
     let Some(process_end) = report.trace.process_end() else {
         let is_of_living = |reason| matches!(reason, Reason::Request | Reason::Trigger);
         let was_asked = report.trace.snapshots().iter().any(|snapshot| is_of_living(snapshot.reason));
-        let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
         // Kept calls of a running program, and nothing else.
         let is_running = report.trace.snapshots().is_empty()
             && report.trace.processes().iter().any(|process| process.ending == Ending::Running);
@@ -164,7 +179,7 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let why = match (was_asked || is_running, is_cut) {
             (true, _) => "not yet",
             (false, true) => "unknown: the file is truncated",
-            (false, false) if is_over && !report.trace.snapshots().is_empty() => {
+            (false, false) if is_crash_file(report) => {
                 "terminated abnormally (cause not recorded in a crash file)"
             }
             (false, false) => "not in this file",
@@ -179,6 +194,14 @@ fn how_it_ended(report: &Report<'_>) -> String {
         }
         _ => "in a way unknown to this version".to_owned(),
     }
+}
+
+/// Whether the trace is that of a core, or of a crash file: no recorder saw the end.
+fn is_crash_file(report: &Report<'_>) -> bool {
+    let snapshots = report.trace.snapshots();
+    let is_over = snapshots.iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
+    let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
+    report.trace.process_end().is_none() && is_over && !is_cut && !snapshots.is_empty()
 }
 
 pub fn signal_name(signal: u32) -> String {
@@ -275,7 +298,12 @@ fn processes(out: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    let threads: Vec<_> = report.trace.threads().iter().filter(|thread| !thread.is_sampled).collect();
+    let threads: Vec<_> = report
+        .trace
+        .threads()
+        .iter()
+        .filter(|thread| !thread.is_sampled && thread.tid < LOG_FILE_TID)
+        .collect();
     heading(out, &Several(threads.len() as u64, "thread", "threads").to_string())?;
     if threads.is_empty() {
         return Ok(());
@@ -319,10 +347,9 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
 fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
     // Several processes may load the same file.
     let all = report.trace.modules().iter().enumerate();
-    let modules: Vec<_> =
-        all.filter(|(index, module)| module.same_file == *index).map(|(_, module)| module).collect();
+    let modules: Vec<_> = all.filter(|(index, module)| module.same_file == *index).collect();
     heading(out, &Several(modules.len() as u64, "module", "modules").to_string())?;
-    for module in modules.iter().take(LISTED) {
+    for (index, module) in modules.iter().take(LISTED) {
         let path = clean(&module.path_lossy());
         let id: String = module.build_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         let id = if id.is_empty() { "no build id".to_owned() } else { format!("build id {id}...") };
@@ -335,6 +362,9 @@ fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
         }
         if module.unloaded_ticks.is_some() {
             notes.push("unloaded".to_owned());
+        }
+        if report.file.has_symbols(u32::try_from(*index).unwrap_or(u32::MAX)) {
+            notes.push("its symbols are in the file".to_owned());
         }
         writeln!(out, "  {}", if path.is_empty() { "(no path)" } else { &path })?;
         writeln!(out, "      {}", notes.join(", "))?;

@@ -15,6 +15,8 @@ pub enum Column {
     Percent,
     /// Distribution of durations.
     Histogram,
+    /// Upper bound of the own time off the CPU, where some of it is unknown.
+    OffAtMost,
     /// Truncated calls.
     Truncated,
     /// Upper bound of the time after tail calls.
@@ -23,10 +25,12 @@ pub enum Column {
 
 /// What the thread did in own time.
 const STATES: [Order; 3] = [Order::Running, Order::Runnable, Order::Blocked];
+/// How often it left the CPU in it.
+const SWITCHES: [Order; 2] = [Order::Voluntary, Order::Involuntary];
 
 /// All columns in display order, each with its rank: if there isn't enough room, those of the
 /// highest rank are removed first.
-pub const ALL: [(Column, u8); 18] = [
+pub const ALL: [(Column, u8); 21] = [
     (Column::Number(Order::Calls), 0),
     (Column::Number(Order::TotalTime), 0),
     (Column::Number(Order::OwnTime), 0),
@@ -34,6 +38,9 @@ pub const ALL: [(Column, u8); 18] = [
     (Column::Number(Order::Running), 2),
     (Column::Number(Order::Runnable), 2),
     (Column::Number(Order::Blocked), 2),
+    (Column::OffAtMost, 2),
+    (Column::Number(Order::Voluntary), 4),
+    (Column::Number(Order::Involuntary), 4),
     (Column::Number(Order::Average), 1),
     (Column::Number(Order::Min), 7),
     (Column::Number(Order::Percentile(5_000)), 4),
@@ -53,6 +60,7 @@ impl Column {
             Column::Number(order) => order.name(),
             Column::Percent => "own %",
             Column::Histogram => "histogram",
+            Column::OffAtMost => "off CPU <=",
             Column::Truncated => "truncated",
             Column::TailAtMost => "tail <=",
         }
@@ -60,9 +68,13 @@ impl Column {
 
     /// Whether it is removed if all of its cells are empty.
     pub fn is_optional(self) -> bool {
-        let is_of_states = matches!(self, Column::Number(order) if STATES.contains(&order));
-        is_of_states
-            || matches!(self, Column::Number(Order::Unwound) | Column::Truncated | Column::TailAtMost)
+        match self {
+            Column::Number(order) => {
+                STATES.contains(&order) || SWITCHES.contains(&order) || order == Order::Unwound
+            }
+            Column::OffAtMost | Column::Truncated | Column::TailAtMost => true,
+            Column::Percent | Column::Histogram => false,
+        }
     }
 
     /// The text of a row's cell; empty if there is no value.
@@ -81,10 +93,19 @@ impl Column {
                 0 => none,
                 ns => Duration { ns }.to_string(),
             },
+            Column::Number(order) if SWITCHES.contains(&order) => match order.number(sums) {
+                0 => none,
+                count => Count(count).to_string(),
+            },
+            Column::OffAtMost if sums.own_states.perhaps_off == 0 => none,
+            Column::OffAtMost => Duration { ns: sums.own_states.off_at_most() }.to_string(),
             Column::Number(order @ (Order::TotalTime | Order::OwnTime)) => {
                 Duration { ns: order.number(sums) }.to_string()
             }
             Column::Number(_) if sums.times.count() == 0 => none,
+            Column::Number(order @ Order::Percentile(_)) if sums.in_octaves > 0 => {
+                format!("~{}", Duration { ns: order.number(sums) })
+            }
             Column::Number(order) => Duration { ns: order.number(sums) }.to_string(),
             Column::Percent => format!("{:.1}", 100.0 * sums.own_ns as f64 / (scale.own_ns.max(1)) as f64),
             Column::Histogram if sums.times.count() == 0 => none,

@@ -76,6 +76,12 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
     }
     let mut profile = load.profile(arguments.by.clone());
     let runs = load.add_all(&arguments.traces, &mut profile)?;
+    if arguments.no_blocked && !profile.leave_out_blocked() {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "--no-blocked needs to know when threads waited; record with `everycall record --states`",
+        ));
+    }
     let sort = if profile.is_untimed() { Order::Calls } else { arguments.sort };
     let all = profile.rows(sort);
     let shown = &all[..limit(arguments).min(all.len())];
@@ -99,7 +105,8 @@ pub fn print_table(
     format: TableFormat,
     limit: Option<usize>,
 ) -> Result<(), Failure> {
-    let all = profile.rows(Order::Calls);
+    let order = if profile.is_untimed() { Order::Calls } else { Order::OwnTime };
+    let all = profile.rows(order);
     let most = match limit {
         Some(0) => usize::MAX,
         Some(limit) => limit,
@@ -113,6 +120,7 @@ pub fn print_table(
         TableFormat::Csv => machine::csv(profile, shown),
         TableFormat::Json => machine::json(profile, shown, runs),
     })?;
+    notes::print_octaves(profile);
     notes::print_notes(&profile.notes, &[]);
     if shown.len() < all.len() && format == TableFormat::Text {
         notes::more_rows(all.len() - shown.len());

@@ -254,7 +254,7 @@ impl Running {
             keep.look(&processes, &[]);
         }
         let keep = keep.map(KeepBox);
-        self.sched.iter_mut().for_each(Sched::drain);
+        self.sched.iter_mut().for_each(Sched::finish);
         Ended { members, children, untraced, end, readings: self.readings, status, keep, sched: self.sched }
     }
 }

@@ -14,6 +14,7 @@ use crate::session::serving::Serving;
 use crate::sys::clock::Readings;
 use crate::sys::error::RecordError;
 use crate::sys::launch::{Launch, find_program};
+use crate::sys::lock::lock;
 use crate::sys::signals::Signals;
 use crate::tree::doorbell::Doorbell;
 use crate::tree::keeper::Keeper;
@@ -55,7 +56,7 @@ pub fn start_with(
     prepare(&mut command);
     let readings = Readings::begin();
     // The program inherits it from this thread.
-    let sched = states.map(|choice| Sched::of_processes_to_come(choice, SCHED_MEMORY));
+    let mut sched = states.map(|choice| Sched::of_processes_to_come(choice, SCHED_MEMORY));
     let (child, signals) =
         Signals::spawn(&mut command, &environment, &wanted).map_err(|source| launch.explain(source))?;
     drop(command);
@@ -68,6 +69,10 @@ pub fn start_with(
     let doorbell = Doorbell::attend(Arc::clone(&tree));
     let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&tree), keep));
     let sampler = counters.map(|interval| Sampler::attend(Arc::clone(&tree), interval));
+    if let Some(sched) = &mut sched {
+        let tree = Arc::clone(&tree);
+        sched.attend(move || lock(&tree).of_program().map(|member| member.pid).collect());
+    }
     let serving = sched.as_ref().and_then(|_| Serving::begin());
     Ok(Running { tree, child, signals, readings, doorbell, keeper, sched, sampler, serving })
 }

@@ -285,6 +285,11 @@ impl ProcessTree {
         self.living.iter().chain(&self.ended)
     }
 
+    /// The members that run, as far as is known, and are the program's.
+    pub fn of_program(&self) -> impl Iterator<Item = &Member> {
+        self.members().filter(|member| member.end.is_none() && !member.is_stranger)
+    }
+
     /// Whether a living process's end will be signalled.
     pub fn has_living(&self) -> bool {
         self.living.iter().any(|member| !member.is_stranger)

@@ -39,8 +39,7 @@ impl Shared {
     fn sample(&self, only: Option<u32>) -> Duration {
         let begin = Instant::now();
         let processes: Vec<(u32, u32)> = lock(&self.tree)
-            .members()
-            .filter(|member| member.end.is_none() && !member.is_stranger)
+            .of_program()
             .filter(|member| only.is_none_or(|pid| pid == member.pid))
             .map(|member| (member.number, member.pid))
             .collect();

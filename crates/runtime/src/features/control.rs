@@ -219,6 +219,8 @@ impl Server<'_> {
             operation::SET => self.set_base(owner, request, body),
             operation::OPEN => self.open(place, owner, request, body),
             operation::ACTIVATE => self.activate(place),
+            operation::SESSION if self.nth_session(request.on).is_none() => status::NO_SESSION,
+            operation::SESSION => status::DONE,
             _ => status::VERSION,
         };
         let mut reply = refusal(status);
@@ -256,7 +258,20 @@ impl Server<'_> {
             return client.stream.send(&encoded(&reply))
                 && sessions.take(rows).all(|session| client.stream.send(&row(session)));
         }
+        if status == status::DONE && request.operation == operation::SESSION {
+            // Only this thread replaces sessions, so it stays while it is sent.
+            let Some(session) = self.nth_session(request.on) else { return false };
+            reply.length = (Session::SIZE + session.bytes().len()) as u64;
+            return client.stream.send(&encoded(&reply))
+                && client.stream.send(&row(session))
+                && client.stream.send(session.bytes());
+        }
         client.stream.send(&encoded(&reply))
+    }
+
+    /// A session by its number in the order of `LIST`.
+    fn nth_session(&self, number: u32) -> Option<&'static Selection> {
+        self.locked(|| (0..PLACES).filter_map(selection::session).nth(number as usize))
     }
 
     fn set_base(&self, owner: u32, request: &Request, body: Option<Block>) -> u32 {

@@ -1,0 +1,334 @@
+//! Samples of what the kernel counts of each thread: `/proc/PID/task/TID/schedstat`. It needs no
+//! privileges, and no system call that containers forbid.
+//!
+//! A thread whose counts stay the same while it waits was off the CPU for that time. What a thread
+//! did between two samples with different counts isn't known, but how long it ran is.
+//!
+//! The counts of a thread that runs lag behind by up to a tick of the scheduler. They are exact when it leaves
+//! its CPU. So readers conclude only from what lies between two changes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use everycall_format::sched::{SchedEvent, kind, sample};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Time between two samples of a thread.
+const INTERVAL: Duration = Duration::from_millis(1);
+/// Part of a CPU that sampling may take: with very many threads, samples come less often.
+const SHARE: u32 = 20;
+/// Longest time that a thread may wait without a sample in the trace, in nanoseconds.
+const QUIET_MAX: u64 = 50_000_000;
+/// A reading that takes so long says little, in microseconds.
+const READING_MAX: u64 = 10_000;
+/// What this source can't tell.
+pub const TEXT: &str = "read from /proc every millisecond: only waiting for longer is seen; what a thread did between two \
+    readings is unknown where it was switched, and known in total. Not told is which CPU it was on, when it was \
+    woken, and by whom";
+
+/// Lists the processes that are to be sampled.
+pub type Processes = Box<dyn Fn() -> Vec<u32> + Send>;
+
+/// A thread that samples.
+#[derive(Debug)]
+pub struct Schedstat {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    sampled: Mutex<Sampled>,
+    is_over: Mutex<bool>,
+    over: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Sampled {
+    processes: BTreeMap<u32, Process>,
+    events: Vec<SchedEvent>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Schedstat {
+    /// `Err` says why it can't be used.
+    pub fn open() -> Result<Schedstat, String> {
+        let counts = fs::read("/proc/thread-self/schedstat").ok();
+        if counts.as_deref().and_then(Counts::parse).is_none_or(|counts| counts.put_on == 0) {
+            return Err("/proc has no schedstat of threads, which would tell when they waited".to_owned());
+        }
+        Ok(Schedstat { shared: Arc::default(), thread: None })
+    }
+
+    /// Begins with processes that exist by then. Without memory for a thread, nothing is sampled.
+    pub fn attend(&mut self, processes: Processes) {
+        let shared = Arc::clone(&self.shared);
+        self.thread = Builder::new().name("states".to_owned()).spawn(move || shared.run(&processes)).ok();
+    }
+
+    /// Gives what was sampled to `take`.
+    pub fn drain(&mut self, take: impl FnMut(SchedEvent)) {
+        let events = std::mem::take(&mut lock(&self.shared.sampled).events);
+        events.into_iter().for_each(take);
+    }
+
+    /// The newest samples of threads that wait, which aren't among the others yet.
+    pub fn waiting(&self) -> Vec<SchedEvent> {
+        let sampled = lock(&self.shared.sampled);
+        let threads = sampled.processes.values().flat_map(|process| process.threads.values());
+        threads.filter_map(|thread| thread.held).collect()
+    }
+
+    /// Ends it.
+    pub fn end(&mut self) {
+        *lock(&self.shared.is_over) = true;
+        self.shared.over.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Schedstat {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn run(&self, processes: &Processes) {
+        let mut pause = INTERVAL;
+        let mut is_over = lock(&self.is_over);
+        while !*is_over {
+            let waited = self.over.wait_timeout(is_over, pause);
+            let (guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if *guard {
+                return;
+            }
+            drop(guard);
+            let begin = Instant::now();
+            let pids = processes();
+            lock(&self.sampled).sample(&pids);
+            let took = begin.elapsed();
+            pause = INTERVAL.saturating_sub(took).max(took * SHARE);
+            is_over = lock(&self.is_over);
+        }
+    }
+}
+
+impl Sampled {
+    fn sample(&mut self, pids: &[u32]) {
+        let Sampled { processes, events } = self;
+        processes.retain(|pid, process| {
+            let is_there = pids.contains(pid);
+            if !is_there {
+                process.threads.values_mut().for_each(|thread| events.extend(thread.held.take()));
+            }
+            is_there
+        });
+        for pid in pids {
+            processes.entry(*pid).or_default().sample(*pid, events);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    /// How many threads it had when they were listed.
+    listed: Option<u64>,
+    threads: BTreeMap<u32, Thread>,
+}
+
+impl Process {
+    fn sample(&mut self, pid: u32, events: &mut Vec<SchedEvent>) {
+        let folder = format!("/proc/{pid}/task");
+        // A folder for each thread, and two names of its own.
+        let count = fs::metadata(&folder).map(|folder| folder.nlink()).ok();
+        if count.is_none() || self.listed != count {
+            self.list(&folder, events);
+            self.listed = count;
+        }
+        for (tid, thread) in &mut self.threads {
+            if thread.sample((pid, *tid), &folder, events).is_none() {
+                // It has ended, and another one may have begun.
+                self.listed = None;
+            }
+        }
+    }
+
+    /// Looks for threads that have begun or ended.
+    fn list(&mut self, folder: &str, events: &mut Vec<SchedEvent>) {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let tids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        self.threads.retain(|tid, thread| {
+            let is_there = thread.lives && tids.contains(tid);
+            if !is_there {
+                events.extend(thread.held.take());
+            }
+            is_there
+        });
+        for tid in tids {
+            if let std::collections::btree_map::Entry::Vacant(place) = self.threads.entry(tid)
+                && let Ok(file) = File::open(format!("{folder}/{tid}/schedstat"))
+            {
+                place.insert(Thread { file, lives: true, waits: false, same: 0, last: None, held: None });
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Thread {
+    file: File,
+    lives: bool,
+    /// Whether it waits, as far as its counts don't change.
+    waits: bool,
+    /// How often the same counts were read.
+    same: u32,
+    /// The counts of the last sample that is among the events, and when it was taken.
+    last: Option<(Counts, u64)>,
+    /// The last sample, if nothing has changed since the one before.
+    held: Option<SchedEvent>,
+}
+
+/// What the kernel counts of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    /// Nanoseconds of CPU time.
+    ran: u64,
+    /// How often it was put on a CPU.
+    put_on: u64,
+}
+
+impl Counts {
+    fn parse(text: &[u8]) -> Option<Counts> {
+        let mut numbers = str::from_utf8(text).ok()?.split_ascii_whitespace();
+        let ran = numbers.next()?.parse().ok()?;
+        Some(Counts { ran, put_on: numbers.nth(1)?.parse().ok()? })
+    }
+}
+
+impl Thread {
+    /// `None` if the thread has ended.
+    fn sample(&mut self, (pid, tid): (u32, u32), folder: &str, events: &mut Vec<SchedEvent>) -> Option<()> {
+        let Some((mut before, mut counts, mut after)) = self.read() else {
+            self.lives = false;
+            return None;
+        };
+        self.same = if self.has(counts) { self.same.saturating_add(1) } else { 0 };
+        // A thread that runs has the same counts for a while, too.
+        let is_due = self.same.is_power_of_two();
+        if is_due && !self.waits && waits(&format!("{folder}/{tid}/stat")) {
+            // It may have run until that moment.
+            (before, counts, after) = self.read()?;
+            self.waits = true;
+        }
+        let is_same = self.has(counts);
+        self.waits &= is_same;
+        let reading_us = after.saturating_sub(before).div_ceil(1000);
+        if reading_us > READING_MAX || (is_same && !self.waits) {
+            return Some(());
+        }
+        let mut event = SchedEvent { time: after, pid, tid, kind: kind::SAMPLE, ..SchedEvent::default() };
+        event.cpu = reading_us as u16;
+        if let Some((last, _)) = self.last {
+            event.other = u32::try_from(counts.ran.saturating_sub(last.ran)).unwrap_or(u32::MAX);
+            event.state |= if last.put_on == counts.put_on { sample::NOT_PUT_ON } else { 0 };
+            event.state |= if self.waits { sample::WAITS } else { 0 };
+        }
+        let told = self.last.map_or(0, |(_, at)| at);
+        if self.waits && after.saturating_sub(told) < QUIET_MAX {
+            self.held = Some(event);
+            return Some(());
+        }
+        // One that says the same is behind it.
+        let held = self.held.take().filter(|_| !self.waits);
+        events.extend(held);
+        events.push(event);
+        self.last = Some((counts, after));
+        Some(())
+    }
+
+    /// Whether the last sample has these counts.
+    fn has(&self, counts: Counts) -> bool {
+        self.last.is_some_and(|(last, _)| last == counts)
+    }
+
+    /// Its counts, with moments before and after.
+    fn read(&self) -> Option<(u64, Counts, u64)> {
+        let mut text = [0; 96];
+        let before = raw_now();
+        let length = self.file.read_at(&mut text, 0).ok()?;
+        let after = raw_now();
+        Some((before, Counts::parse(text.get(..length)?)?, after))
+    }
+}
+
+fn raw_now() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicRaw);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Whether a thread waits, by its `stat`: it neither runs nor could run, nor has it ended.
+fn waits(path: &str) -> bool {
+    let text = fs::read(path).unwrap_or_default();
+    let state = text.iter().rposition(|byte| *byte == b')').and_then(|name| text.get(name + 2));
+    state.is_some_and(|state| !b"RZXx".contains(state))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn counts_of_the_kernel() {
+        assert_eq!(Counts::parse(b"123 45 6\n"), Some(Counts { ran: 123, put_on: 6 }));
+        assert!(Counts::parse(b"123 45").is_none() && Counts::parse(b"").is_none());
+    }
+
+    /// A thread that waits until it is told to end, and is seen to wait meanwhile.
+    #[test]
+    fn a_waiting_thread_is_seen() {
+        let (tell, told) = mpsc::channel::<()>();
+        let (say, tid) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            say.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+            let _ = told.recv();
+        });
+        let tid = tid.recv().unwrap();
+        let mut sampled = Sampled::default();
+        let own = std::process::id();
+        let held = |sampled: &Sampled| {
+            let thread = sampled.processes.get(&own)?.threads.get(&tid)?;
+            Some((thread.held?, thread.last?.1))
+        };
+        while held(&sampled).is_none() {
+            sampled.sample(&[own]);
+        }
+        let (event, since) = held(&sampled).unwrap();
+        assert_eq!((event.tid, event.kind, event.other), (tid, kind::SAMPLE, 0));
+        assert_eq!(event.state, sample::NOT_PUT_ON | sample::WAITS);
+        assert!(event.time > since);
+        let count = sampled.events.len();
+        tell.send(()).unwrap();
+        thread.join().unwrap();
+        // Its last sample is told when it has ended, at the latest.
+        while sampled.processes.get(&own).is_some_and(|process| process.threads.contains_key(&tid)) {
+            sampled.sample(&[own]);
+        }
+        let later = sampled.events.iter().skip(count).find(|event| event.tid == tid).unwrap();
+        assert!(later.time >= event.time && later.state & sample::WAITS != 0, "{later:?}");
+        // So are those of a process that isn't sampled any more.
+        sampled.sample(&[]);
+        assert!(sampled.processes.is_empty());
+    }
+}
