@@ -127,7 +127,7 @@ export function report(data: Data, scope: Scope, by: string): Report {
     const times = Float64Array.from(sum.times).sort();
     const func = by === 'function' ? data.functions[sum.func] : undefined;
     return {
-      name: func ? func.name : sum.key,
+      name: func ? func.full : sum.key,
       function: func ? sum.func : null,
       module: func?.module ?? null,
       file: func?.file ?? null,
@@ -163,7 +163,7 @@ function path(data: Data, calls: Calls, call: number): string {
     if (before >= 0) seen.length = before;
     seen.push(func);
   }
-  return seen.map((func) => data.functions[func]?.name ?? '?').join(' > ');
+  return seen.map((func) => data.functions[func]?.full ?? '?').join(' > ');
 }
 
 interface Node extends FlameNode {
