@@ -173,6 +173,8 @@ interface Node extends FlameNode {
 }
 
 const MANY = 12;
+/** Deeper calls are own time of the call at this depth: nobody reads a graph that goes deeper. */
+const DEEPEST = 1000;
 
 const node = (func: number): Node => ({ function: func, total_ns: 0, own_ns: 0, calls: 0, children: [], byFunction: null });
 
@@ -203,6 +205,10 @@ function tree(data: Data, scope: Scope): Node {
       // Of calls that end before the range, nothing is looked at.
       if (calls.to[call] <= from && calls.from[call] < from) {
         call = calls.end[call] - 1;
+        continue;
+      }
+      if (level >= DEEPEST) {
+        open[DEEPEST].own_ns += own[call - part.first];
         continue;
       }
       open.length = level + 1;
