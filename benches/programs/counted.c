@@ -1,6 +1,6 @@
 /* Nanoseconds for each call: counted PAIRS
  * Each line has those of a loop that calls two empty functions, of such a loop that calls an empty hook in both, of Fibonacci numbers, and of the
- * first loop in two threads at once. */
+ * first loop in two threads at once; then those of two reads of the clock. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +62,14 @@ PLAIN static double hooked_loop(void)
     return (now() - begin) / CALLS;
 }
 
+PLAIN static double two_clock_reads(void)
+{
+    double begin = now();
+    for (int i = 0; i < CALLS; i++)
+        __asm__ volatile("rdtsc\n\trdtsc" : : : "eax", "edx");
+    return (now() - begin) / CALLS;
+}
+
 PLAIN int main(int count, char **words)
 {
     int rounds = count > 1 ? atoi(words[1]) : 1;
@@ -79,7 +87,7 @@ PLAIN int main(int count, char **words)
         pthread_join(thread, 0);
         /* The first round touches memory. */
         if (i >= 0)
-            printf("%.4f %.4f %.4f %.4f\n", one, hooked, fibonaccis, (two + other) / 2);
+            printf("%.4f %.4f %.4f %.4f %.4f\n", one, hooked, fibonaccis, (two + other) / 2, two_clock_reads());
     }
     return 0;
 }

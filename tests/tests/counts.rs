@@ -36,8 +36,12 @@ impl Counted {
     }
 
     fn standing(&self) -> Standing {
+        self.standing_with("calls")
+    }
+
+    fn standing_with(&self, what: &str) -> Standing {
         let mut command = self.place.command(&self.program);
-        command.env("EVERYCALL_COUNT", "calls").arg(&self.library).arg("wait");
+        command.env("EVERYCALL_COUNT", what).arg(&self.library).arg("wait");
         Standing::start(&mut command)
     }
 }
@@ -77,6 +81,12 @@ fn split(output: &Output) -> (String, String) {
 fn counts_are_the_programs_own_in_every_mode() {
     for mode in Mode::ALL {
         let counted = Counted::built("counts", mode);
+        // Whether or not the calls are timed.
+        let output = counted.counting(&["--time", "-f", "json"], &[]);
+        assert_eq!(output.status.code(), Some(7), "{mode:?}: {output:?}");
+        let (printed, json) = split(&output);
+        assert_eq!(table(&json), own(&printed), "{mode:?}");
+
         let output = counted.counting(&["-f", "json", "-o", "counts.ect"], &[]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(7), "{mode:?}: {said}");
@@ -128,7 +138,15 @@ fn killed_and_in_a_core_dump_they_are_there() {
         assert_eq!(expected["late"], 1, "{output:?}");
         assert_eq!(counted.report(&["report", "-f", "json", "counts.ect"]), expected, "{mode:?}");
 
-        let standing = counted.standing();
+        let output = counted.counting(&["--time", "-o", "times.ect"], &["kill"]);
+        let expected = own(&split(&output).0);
+        assert_eq!(counted.report(&["report", "-f", "json", "times.ect"]), expected, "{mode:?}");
+    }
+    for (mode, what) in
+        [(Mode::GCC_NOPS, "calls"), (Mode::GCC_FINSTRUMENT, "calls"), (Mode::GCC_NOPS, "time")]
+    {
+        let counted = Counted::built("counts-dumped", mode);
+        let standing = counted.standing_with(what);
         let core = counted.place.file("core");
         let mut gdb = Command::new("gdb");
         gdb.args(["-p", &standing.pid.to_string(), "-batch", "-ex"]);
@@ -138,6 +156,8 @@ fn killed_and_in_a_core_dump_they_are_there() {
         expected.remove("late");
         // The child had counts of its own.
         let in_core = counted.report(&["report", "-f", "json", "core.ect"]);
+        let shown = successful(counted.place.command(everycall()).args(["report", "core.ect"]));
+        assert_eq!(shown.lines().next().expect("a heading").contains("total"), what == "time", "{shown}");
         expected.remove("in_child");
         *expected.get_mut("leaf").expect("it was called") -= 1000;
         assert_eq!(in_core, expected, "{mode:?}");
@@ -204,16 +224,126 @@ fn what_makes_no_sense_is_refused() {
     assert!(output.status.code() == Some(7) && said.contains("EVERYCALL_COUNT=times"), "{said}");
 }
 
+/// Rows of a table in JSON, by their names.
+fn rows(text: &str) -> BTreeMap<String, Value> {
+    let table: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let rows = table["rows"].as_array().expect("rows").iter();
+    rows.map(|row| (row["symbols"][0].as_str().expect("a name").to_owned(), row.clone())).collect()
+}
+
+fn number(rows: &BTreeMap<String, Value>, function: &str, name: &str) -> u64 {
+    rows[function][name].as_u64().unwrap_or_else(|| panic!("{name} of {function}: {rows:#?}"))
+}
+
+/// Compares times with those that the program has measured. Both have clocks of their own.
+fn compare_times(printed: &str, rows: &BTreeMap<String, Value>, what: &str) {
+    let mut compared = 0;
+    for line in printed.lines() {
+        let parts: Vec<&str> = line.split(' ').collect();
+        let [function, calls, inside, outside] = parts[..] else { continue };
+        let [calls, inside, outside] =
+            [calls, inside, outside].map(|part| part.parse::<u64>().expect("a number"));
+        assert_eq!(number(rows, function, "calls"), calls, "{what}: {line}");
+        assert_eq!(number(rows, function, "timed_calls"), calls, "{what}: {line}");
+        let total = number(rows, function, "total_ns");
+        assert!(total >= inside - inside / 50, "{what}: {line}: {total}");
+        // Some calls have only been timed from within.
+        let is_around = !["spins"].contains(&function);
+        assert!(!is_around || total <= outside + outside / 50, "{what}: {line}: {total}");
+        compared += 1;
+    }
+    assert_eq!(compared, 8, "{printed}");
+    // The times of callees aren't in own times, except those of calls of the function itself.
+    let own = |function: &str| number(rows, function, "own_ns");
+    let total = |function: &str| number(rows, function, "total_ns");
+    assert_eq!(own("recursive"), total("recursive"), "{what}");
+    assert!(own("interrupted") + total("handler") <= total("interrupted") + 2, "{what}: {rows:#?}");
+    assert!(own("calls_spins") + total("spins") <= total("calls_spins") + 2, "{what}: {rows:#?}");
+    assert!(total("catches") <= own("catches") + total("throws") + 2, "{what}: {rows:#?}");
+    assert!(number(rows, "spins", "min_ns") >= 1_960, "{what}: {rows:#?}");
+    let [middle, most] = ["p50_ns", "max_ns"].map(|name| number(rows, "spins", name));
+    // Half of the calls took 2 us and hardly more, on whatever machine: 1 to 4 us is their bucket.
+    assert!(most >= middle && middle >= 1_000, "{what}: {rows:#?}");
+}
+
+#[test]
+fn times_are_the_programs_own_in_every_mode() {
+    for mode in Mode::ALL {
+        let place = Place::new(&format!("timed-{}", mode.label()));
+        let program = place.build(mode, &["-O1", "timed.cpp", "-pthread"], "timed");
+        let mut command = place.command(everycall());
+        command.args(["count", "--time", "-f", "json", "-o", "times.ect", "--"]).arg(&program);
+        let (printed, json) = split(&command.output().expect("it starts"));
+        compare_times(&printed, &rows(&json), &format!("{mode:?}"));
+        let again = successful(place.command(everycall()).args(["report", "-f", "json", "times.ect"]));
+        assert_eq!(rows(&again), rows(&json), "{mode:?}");
+        // Everything ended but the program itself: its own times are all the time that it took.
+        let by_thread = ["report", "-f", "json", "--by", "thread", "times.ect"];
+        let table: Value =
+            serde_json::from_str(&successful(place.command(everycall()).args(by_thread))).expect("JSON");
+        let of_rows = |rows: &mut dyn Iterator<Item = &Value>| {
+            rows.map(|row| row["own_ns"].as_u64().expect("a time")).sum::<u64>()
+        };
+        let threads = of_rows(&mut table["rows"].as_array().expect("rows").iter());
+        let functions = of_rows(&mut rows(&json).values());
+        assert!(threads.abs_diff(functions) < 1_000, "{mode:?}: {threads} {functions}");
+        // Two runs together, and one compared with itself.
+        successful(place.command(everycall()).args(["merge", "-o", "twice", "times.ect", "times.ect"]));
+        let twice = successful(place.command(everycall()).args(["report", "-f", "json", "twice"]));
+        let total = |text: &str| number(&rows(text), "spins", "total_ns");
+        assert_eq!(total(&twice), 2 * total(&json), "{mode:?}");
+        successful(place.command(everycall()).args(["report", "--diff", "times.ect", "times.ect"]));
+    }
+}
+
+/// While it runs, in its crash file, and since the last reading.
+#[test]
+fn times_are_read_while_the_program_runs_and_when_it_is_killed() {
+    let place = Place::new("timed-live");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "timed.cpp", "-pthread"], "timed");
+    let crashes = place.file("crashes");
+    std::fs::create_dir(&crashes).expect("a folder");
+    let mut command = place.command(&program);
+    command.env("EVERYCALL_COUNT", "time").env("EVERYCALL_CRASH", &crashes).arg("wait");
+    let standing = Standing::start(&mut command);
+    let pid = standing.pid.to_string();
+    let read = || rows(&successful(place.command(everycall()).args(["count", "--time", "-f", "json", &pid])));
+    let live = read();
+    assert_eq!(number(&live, "calls_spins", "calls"), 300);
+    assert!(number(&live, "recursive", "total_ns") >= 300_000, "{live:#?}");
+    // It is still open.
+    assert_eq!((number(&live, "main", "calls"), number(&live, "main", "timed_calls")), (1, 0));
+    assert_eq!(read(), live);
+    // Off and on again.
+    successful(place.command(everycall()).args(["disable", &pid]));
+    successful(place.command(everycall()).args(["enable", &pid]));
+    assert_eq!(read(), live);
+    successful(Command::new("kill").args(["-9", &pid]));
+    drop(standing);
+    let file = std::fs::read_dir(&crashes).expect("a folder").next().expect("a file").expect("a file").path();
+    successful(place.command(everycall()).args(["core", "-q", "-o", "crash.ect"]).arg(file));
+    let in_file = rows(&successful(place.command(everycall()).args(["report", "-f", "json", "crash.ect"])));
+    for function in live.keys() {
+        assert_eq!(number(&in_file, function, "calls"), number(&live, function, "calls"), "{function}");
+        // Only the clock's rate may be known better.
+        let [one, other] = [&in_file, &live].map(|rows| number(rows, function, "total_ns"));
+        assert!(one.abs_diff(other) <= other / 50 + 10, "{function}: {one} {other}");
+    }
+}
+
 /// What is left out, by a list or by the program, isn't counted.
 #[test]
 fn selections_are_counted_alone() {
     for mode in Mode::ALL {
         let counted = Counted::built("counts-only", mode);
-        let output = counted.counting(&["-f", "json", "--only", "recursive", "--only", "leaf"], &[]);
-        let (printed, json) = split(&output);
-        let mut expected = own(&printed);
-        expected.retain(|name, _| ["recursive", "leaf"].contains(&name.as_str()));
-        assert_eq!(table(&json), expected, "{mode:?}: {}", String::from_utf8_lossy(&output.stderr));
+        for time in [&[][..], &["--time"]] {
+            let options = [&["-f", "json", "--only", "recursive", "--only", "leaf"], time].concat();
+            let output = counted.counting(&options, &[]);
+            let (printed, json) = split(&output);
+            let mut expected = own(&printed);
+            expected.retain(|name, _| ["recursive", "leaf"].contains(&name.as_str()));
+            assert_eq!(table(&json), expected, "{mode:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
         assert!(Path::new(&counted.program).exists());
     }
 }

@@ -65,7 +65,8 @@ fn check(workload: Workload) {
     assert!(found.iter().all(|names| names.len() == 1), "a function of C has one name");
 }
 
-/// Runs a program as it is in callgrind, and its traced build with `record` and `count`. Compares
+/// Runs a program as it is in callgrind, and its traced build with `record`, `count` and
+/// `count --time`. Compares
 /// the numbers of calls. Returns the names of each function that was traced.
 fn compare(place: &Place, plain: &Path, traced: &Path, arguments: &[&OsStr]) -> Vec<BTreeSet<String>> {
     let file = place.file("callgrind.out");
@@ -76,9 +77,11 @@ fn compare(place: &Place, plain: &Path, traced: &Path, arguments: &[&OsStr]) -> 
     let expected = calls_by_callgrind(&std::fs::read_to_string(&file).expect("callgrind's file"), plain);
     let mut functions = Vec::new();
     // `count` records nothing.
-    for (options, file) in
-        [(&["record", "-q", "--ring-size", "256M", "-o"][..], "traced.ect"), (&["count", "-o"], "counts.ect")]
-    {
+    for (options, file) in [
+        (&["record", "-q", "--ring-size", "256M", "-o"][..], "traced.ect"),
+        (&["count", "-o"], "counts.ect"),
+        (&["count", "--time", "-o"], "times.ect"),
+    ] {
         let mut command = place.command(everycall());
         command.args(options).arg(file).arg("--");
         let its = successful(command.arg(traced).args(arguments));

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use everycall_analysis::{Grouping, Profile};
 use everycall_io::say;
+use everycall_recorder::Counting;
 
 use crate::arguments::{
     CountArguments, EmbedChoice, FilterArguments, KeepArguments, RecordArguments, TableFormat,
@@ -36,7 +37,7 @@ pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
     if arguments.every.is_some() && arguments.pid.is_none() {
         return Err(Failure::new(
             exit_code::USAGE,
-            "--every is for a process that runs already; start it with EVERYCALL_COUNT=calls, then: everycall count PID --every 1s",
+            "--every is for a process that runs already; start it with EVERYCALL_COUNT=calls or time, then: everycall count PID --every 1s",
         ));
     }
     match arguments.pid {
@@ -83,7 +84,7 @@ fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Ru
 fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
         output: Some(path.to_owned()),
-        only_counts: true,
+        only_counts: Some(if arguments.time { Counting::Times } else { Counting::Calls }),
         embed: EmbedChoice::default(),
         states: None,
         counters: None,
@@ -133,6 +134,14 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
         }
         let mut now = Profile::by(arguments.by.clone());
         let runs = load.add_all(std::slice::from_ref(&path), &mut now)?;
+        if arguments.time && now.is_untimed() {
+            return Err(Failure::new(
+                exit_code::FAILED,
+                format!(
+                    "process {pid} counts its calls and doesn't time them; leave out --time, or start it with EVERYCALL_COUNT=time"
+                ),
+            ));
+        }
         let shown = before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
         if is_live && before.is_none() {
             say!("everycall: calls so far; then those of each interval; ctrl-C ends this");
@@ -153,7 +162,7 @@ fn read(pid: u32, path: &Path) -> Result<(), Failure> {
     if !arena.is_counting() {
         return Err(failed(
             &"records its calls and doesn't count them; `everycall snapshot` and `report` show what it recorded. To count, start it as \
-              everycall count -- PROGRAM, or with EVERYCALL_COUNT=calls",
+              everycall count -- PROGRAM, or with EVERYCALL_COUNT=calls or time",
         ));
     }
     let snapshot = everycall_live::take(&arena, None).map_err(|error| failed(&error))?;

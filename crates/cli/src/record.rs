@@ -124,8 +124,8 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
 
 /// Which calls are counted and not recorded, as the options say.
 fn unrecorded(arguments: &RecordArguments) -> Result<Unrecorded, Failure> {
-    if arguments.only_counts {
-        return Ok(Unrecorded::Everything);
+    if let Some(counting) = arguments.only_counts {
+        return Ok(Unrecorded::Everything(counting));
     }
     let Some(nanoseconds) = arguments.min_duration.filter(|nanoseconds| *nanoseconds > 0) else {
         return Ok(Unrecorded::Nothing);

@@ -1,7 +1,8 @@
 //! Outputs of a finished timeline.
 //!
 //! ```text
-//! Source (threads, events) -> filter -> replay, csv, speedscope     a tree of calls, JSON lines, CSV
+//! Source (threads, events) -> filter -> passing                     for outputs of others
+//!                              |-> replay, csv, speedscope     a tree of calls, JSON lines, CSV
 //!                              |-> paths -> folded, pprof           sums of call paths
 //!                              |-> pairs -> callgrind, dot, mermaid sums of functions and pairs
 //! Names  (functions, sources)  `-> draw -> chrome, vizviewer         Chrome JSON
@@ -33,6 +34,7 @@ mod names;
 mod off_cpu;
 mod pairs;
 mod parse;
+mod passing;
 mod paths;
 mod portions;
 mod replay;
@@ -61,6 +63,7 @@ pub use filter::{CallAt, Filter, LabelPattern, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};
+pub use passing::{Beginning, Receiver, pass};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use shorten::shortened_name;

@@ -15,6 +15,7 @@
 //! behind them            counts of dropped calls, as many as threads
 //! segments_offset        segments, segment_size bytes each
 //! live_triggers_at       as at triggers_at, for each client that arms functions at run time
+//! times_offset           what crate::times declares, if the process's calls are timed
 //! ```
 //!
 //! Rules of access:
@@ -43,6 +44,7 @@
 //! zero ends the stack: a hook writes the word last, and clears it first when the call ends.
 
 use crate::dropped;
+use crate::times;
 use crate::trigger;
 /// Bytes of the arena's header, and of each thread's.
 #[doc(inline)]
@@ -52,7 +54,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 4;
+pub const ARENA_VERSION: u32 = 5;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -76,7 +78,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [544] {
+    pub struct ArenaHeader [552] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -171,6 +173,8 @@ wire_struct! {
         pub control_name: u64,
         /// Where the counts of [dropped](crate::dropped) calls begin.
         pub dropped_offset: u64,
+        /// Where the [times](crate::times) of calls begin; 0 if calls aren't timed.
+        pub times_offset: u64,
     }
 }
 
@@ -570,6 +574,24 @@ impl ArenaHeader {
         }
     }
 
+    /// The same arena, with room for the [times](crate::times) of calls.
+    #[must_use]
+    pub fn with_times(self) -> ArenaHeader {
+        let times_offset = self.arena_size.next_multiple_of(PAGE);
+        let size = u64::from(self.thread_capacity) * times::SLOT_SIZE;
+        ArenaHeader { times_offset, arena_size: times_offset + size, ..self }
+    }
+
+    /// Where the times of a thread slot's calls of the function at `place` are; `None` if calls
+    /// aren't timed.
+    #[must_use]
+    pub const fn times_at(&self, slot: u32, place: u32) -> Option<u64> {
+        match self.times_offset {
+            0 => None,
+            first => Some(first + slot as u64 * times::SLOT_SIZE + place as u64 * times::TIME_SUMS_SIZE),
+        }
+    }
+
     /// Default number of segments in a ring.
     #[must_use]
     pub const fn segments_per_ring(&self) -> u64 {
@@ -659,6 +681,9 @@ impl ArenaHeader {
                 dropped::COUNTS_SIZE,
             )
             && within(self.segments_offset, self.segment_capacity.into(), self.segment_size)
+            && self.times_offset.is_multiple_of(PAGE)
+            && (self.times_offset == 0
+                || within(self.times_offset, self.thread_capacity.into(), times::SLOT_SIZE))
     }
 }
 
@@ -733,7 +758,7 @@ mod tests {
     #[test]
     fn lies_are_noticed() {
         let good = ArenaHeader::with_layout(1 << 20, 4, EXTRA_SIZE);
-        let spoil: [fn(&mut ArenaHeader); 10] = [
+        let spoil: [fn(&mut ArenaHeader); 12] = [
             |h| h.magic += 1,
             |h| h.version += 1,
             |h| h.ring_size = u64::MAX,
@@ -744,7 +769,12 @@ mod tests {
             |h| h.open_call_capacity = u32::MAX,
             |h| h.segment_capacity = u32::MAX,
             |h| h.segment_table_offset += 1,
+            |h| h.times_offset = 8,
+            |h| h.times_offset = u64::MAX & !(PAGE - 1),
         ];
+        let timed = good.with_times();
+        assert!(timed.is_consistent(timed.arena_size) && !timed.is_consistent(timed.arena_size - 1));
+        assert_eq!(timed.times_at(3, 0).map(|at| at + times::SLOT_SIZE), Some(timed.arena_size));
         for change in spoil {
             let mut bad = good;
             change(&mut bad);

@@ -83,13 +83,19 @@ pub mod counting {
     pub const OFF: u32 = 0;
     /// They are counted, and not recorded.
     pub const CALLS: u32 = 1;
+    /// They are counted and [timed](crate::times), and not recorded.
+    pub const TIMES: u32 = 2;
 }
+
+/// The values of `EVERYCALL_COUNT`, for messages.
+pub const COUNTING_ALLOWED: &str = "calls or time";
 
 /// Parses the value of `EVERYCALL_COUNT`: one of [`counting`].
 #[must_use]
 pub fn parse_counting(text: &[u8]) -> Option<u32> {
     match text {
         b"calls" => Some(counting::CALLS),
+        b"time" => Some(counting::TIMES),
         _ => None,
     }
 }

@@ -16,6 +16,7 @@
 
 use crate::Wire;
 use crate::arena::COUNTERS;
+use crate::times::{BUCKETS, TimeSums};
 use crate::trigger::TriggeredCall;
 use crate::wire::wire_struct;
 
@@ -176,6 +177,9 @@ pub mod chunk {
     pub const SYMBOLS: u32 = 23;
     /// [`crate::embedded::SourcesRecord`], then source files. After the END. Since version 2.9.
     pub const SOURCES: u32 = 24;
+    /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::TimedCalls`], after the
+    /// threads of its snapshot. Since version 2.9.
+    pub const TIMES: u32 = 26;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
@@ -612,6 +616,54 @@ wire_struct! {
         pub ticks: u64,
         /// Calls by all threads that had the slot so far.
         pub calls: u64,
+    }
+}
+
+wire_struct! {
+    /// The calls of one function that were timed in one thread slot. Times are in ticks.
+    pub struct TimedCalls [448] {
+        /// Code offset of its entries.
+        pub code: u32,
+        /// The thread slot.
+        pub slot: u32,
+        /// When the process first called it, ticks: this shows which module the code offset is in.
+        pub ticks: u64,
+        /// Calls by all threads that had the slot so far. Those that have ended are in the
+        /// histogram.
+        pub calls: u64,
+        /// Time in calls that have ended, with what they called. A call within another one of the
+        /// same function adds nothing.
+        pub total: u64,
+        /// Time in calls that have ended, without the calls in them.
+        pub own: u64,
+        /// The shortest call's time; 0 if none has ended.
+        pub shortest: u64,
+        /// The longest call's time.
+        pub longest: u64,
+        /// What `total` lacks: time in calls within another one of the same function.
+        pub nested: u64,
+        /// As in [`crate::times::TimeSums`].
+        pub histogram: [u64; BUCKETS],
+    }
+}
+
+impl TimedCalls {
+    /// Sums as they are in a file, without what their function is.
+    #[must_use]
+    pub fn of(sums: &TimeSums) -> TimedCalls {
+        let ended = sums.histogram.iter().copied().fold(0, u64::saturating_add);
+        TimedCalls {
+            // A call adds to its calls first and to the histogram last. If a signal handler has
+            // jumped away in between, the former may lack.
+            calls: sums.calls.max(ended),
+            total: sums.total,
+            own: if sums.own.cast_signed() < 0 { 0 } else { sums.own },
+            shortest: if sums.shortest == 0 { 0 } else { !sums.shortest },
+            longest: sums.longest,
+            nested: sums.nested,
+            histogram: sums.histogram,
+            ..TimedCalls::default()
+        }
     }
 }
 

@@ -44,6 +44,7 @@ pub mod log_line;
 pub mod sched;
 pub mod site;
 pub mod site_set;
+pub mod times;
 pub mod trigger;
 mod wire;
 pub mod xray_event;

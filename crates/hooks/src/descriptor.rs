@@ -86,8 +86,8 @@ pub mod short_map {
     pub const SHIFT: u32 = u32::BITS - HASHES.ilog2();
 }
 
-/// [`ModuleDescriptor::on`]: calls are counted and not recorded. A process sets it in all
-/// modules that are on, or in none.
+/// [`ModuleDescriptor::on`]: calls are counted, or timed, and not recorded. A process sets it in
+/// all modules that are on, or in none.
 pub const COUNTS: u64 = 2;
 /// [`ModuleDescriptor::on`]: all calls are counted.
 pub const COUNT_ALL: u64 = COUNTS | 1;
@@ -142,8 +142,15 @@ pub struct ModuleDescriptor {
     pub tail_exit_hook: AtomicU64,
     /// The object's entry hook in processes that count.
     pub count_hook: AtomicU64,
+    /// The object's entry hook in processes that time calls.
+    pub time_entry_hook: AtomicU64,
+    /// The object's exit hook there.
+    pub time_exit_hook: AtomicU64,
+    /// Not 0 in processes that time calls: what hooks do where [`COUNTS`] is set.
+    pub times: AtomicU64,
     /// In processes that count, the distance from a function's address, as its entry hook gets it,
-    /// to a `u32`: the offset of the function's count in a thread's counts, in bytes; 0 if the
+    /// to a `u32`: the offset of the function's count in a thread's counts, in bytes, or of its
+    /// [times](everycall_format::times) in a thread's; 0 if the
     /// function has none yet. (The addresses of two functions are at least five bytes apart,
     /// because each contains the call of a hook. So these words don't overlap.)
     pub places: AtomicU64,

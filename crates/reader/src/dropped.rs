@@ -3,7 +3,7 @@
 use everycall_format::event::{ESCAPE_FIRST, EXIT};
 use everycall_format::{Wire, ect};
 
-use crate::model::{CountedCalls, Counts, Dropped, DroppedCalls, Recording};
+use crate::model::{CallTimes, CountedCalls, Counts, Dropped, DroppedCalls, Recording};
 use crate::payload::{Array, TABLE_MAX};
 
 /// Adds what the process with index `process` has dropped. `Err` says what is wrong with the
@@ -54,10 +54,49 @@ pub(crate) fn read_counts(
         slot: function.slot,
         ticks: function.ticks,
         calls: function.calls,
+        times: None,
     });
     recording.counts.push(Counts {
         snapshot: record.snapshot,
         process,
+        is_timed: false,
+        calls: record.calls,
+        others: record.others,
+        functions: functions.collect(),
+    });
+    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+}
+
+/// Adds what the process with index `process` has timed. `Err` says what is wrong with the payload.
+pub(crate) fn read_times(
+    bytes: &[u8],
+    process: usize,
+    recording: &mut Recording,
+) -> Result<(), &'static str> {
+    let record = ect::CountsRecord::read(bytes).ok_or("it is too short")?;
+    if recording.counts.len() >= TABLE_MAX {
+        return Err("too many processes have counts");
+    }
+    let array = bytes.get(ect::CountsRecord::SIZE..).and_then(Array::parse::<ect::TimedCalls>);
+    let array = array.ok_or("its array's header is cut or has too small entries")?;
+    let functions = array.iter::<ect::TimedCalls>().map(|function| CountedCalls {
+        offset: Some(function.code & !EXIT).filter(|code| *code < ESCAPE_FIRST),
+        slot: function.slot,
+        ticks: function.ticks,
+        calls: function.calls,
+        times: Some(Box::new(CallTimes {
+            total: function.total,
+            nested: function.nested,
+            own: function.own,
+            shortest: function.shortest,
+            longest: function.longest,
+            histogram: function.histogram,
+        })),
+    });
+    recording.counts.push(Counts {
+        snapshot: record.snapshot,
+        process,
+        is_timed: true,
         calls: record.calls,
         others: record.others,
         functions: functions.collect(),
@@ -92,6 +131,26 @@ mod tests {
         assert_eq!((counts.process, counts.calls, counts.others), (3, 9, 2));
         let found: Vec<_> = counts.functions.iter().map(|one| (one.offset, one.slot, one.calls)).collect();
         assert_eq!(found, [(Some(0x1000), 1, 4), (None, 2, 3)]);
+    }
+
+    #[test]
+    fn times_that_are_cut_are_read_up_to_there() {
+        let record = ect::CountsRecord { calls: 4, ..Default::default() };
+        let array = ect::ArrayHeader { entry_size: ect::TimedCalls::SIZE as u32, count: 1 };
+        let mut one = ect::TimedCalls { code: 0x1000, slot: 1, ticks: 5, calls: 4, ..Default::default() };
+        (one.total, one.nested, one.own, one.shortest, one.longest) = (90, 7, 60, 10, 40);
+        one.histogram[3] = 4;
+        let whole = [bytes(&record), bytes(&array), bytes(&one)].concat();
+        for end in 0..whole.len() {
+            assert!(read_times(&whole[..end], 0, &mut Recording::default()).is_err(), "{end}");
+        }
+        let mut recording = Recording::default();
+        read_times(&whole, 3, &mut recording).unwrap();
+        let found = &recording.counts[0].functions[0];
+        let times = found.times.as_deref().unwrap();
+        assert_eq!((found.offset, found.slot, found.calls), (Some(0x1000), 1, 4));
+        assert_eq!((times.total, times.nested, times.own), (90, 7, 60));
+        assert_eq!((times.shortest, times.longest, times.histogram[3]), (10, 40, 4));
     }
 
     #[test]

@@ -253,6 +253,11 @@ impl Source for TraceFile<'_> {
     }
 
     fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        let process = self.recording.snapshots.get(key.snapshot).map(|snapshot| snapshot.process);
+        if self.recording.counts.iter().any(|counts| counts.is_timed && Some(counts.process) == process) {
+            // They are among the counts, as calls that haven't ended.
+            return Vec::new();
+        }
         let Some(chunk) = self.threads.get(&key).and_then(|chunks| chunks.thread) else { return Vec::new() };
         let Ok(bytes) = self.payload(&chunk) else { return Vec::new() };
         let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
@@ -392,7 +397,13 @@ impl Indexer {
         if !matches!(
             chunk.kind,
             chunk::META
-                ..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::COUNTS | chunk::SCHED | chunk::END
+                ..=chunk::KEPT
+                    | chunk::DROPPED
+                    | chunk::SESSION
+                    | chunk::COUNTS
+                    | chunk::SCHED
+                    | chunk::TIMES
+                    | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
@@ -502,6 +513,10 @@ impl Indexer {
             chunk::COUNTS => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_counts(bytes, process, recording)?;
+            }
+            chunk::TIMES => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_times(bytes, process, recording)?;
             }
             chunk::SESSION => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

@@ -45,9 +45,9 @@ pub use embedding::{BODY_MAX, EmbeddedSource};
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet, KeptCall, Meta,
-    Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource,
-    SegmentCursor, SegmentPlace, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
+    CallTimes, Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet,
+    KeptCall, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock,
+    SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

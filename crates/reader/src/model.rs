@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
+use everycall_format::times::BUCKETS;
 
 use crate::error::Warning;
 
@@ -515,6 +516,8 @@ pub struct Counts {
     pub snapshot: u32,
     /// Index in [`Recording::processes`].
     pub process: usize,
+    /// Whether the calls were timed.
+    pub is_timed: bool,
     /// Calls, of all functions.
     pub calls: u64,
     /// Calls of these whose functions aren't known, because there was no room to count them.
@@ -524,7 +527,7 @@ pub struct Counts {
 }
 
 /// The calls of a function that were counted in a thread slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedCalls {
     /// Code offset of its entries; `None` if that makes no sense.
     pub offset: Option<u32>,
@@ -534,6 +537,26 @@ pub struct CountedCalls {
     pub ticks: u64,
     /// Calls.
     pub calls: u64,
+    /// Their times, if they were measured.
+    pub times: Option<Box<CallTimes>>,
+}
+
+/// The times of a function's calls that have ended, in ticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallTimes {
+    /// Time in the calls with what they called. A call within another one of the same function adds
+    /// nothing.
+    pub total: u64,
+    /// Time in calls within another one of the same function.
+    pub nested: u64,
+    /// Time in the calls without the calls in them.
+    pub own: u64,
+    /// The shortest call.
+    pub shortest: u64,
+    /// The longest call.
+    pub longest: u64,
+    /// Number of calls by the binary logarithm of their time, rounded down.
+    pub histogram: [u64; BUCKETS],
 }
 
 /// The calls of a function that were dropped.

@@ -38,7 +38,7 @@ mod tree;
 
 pub use everycall_sched::Choice as StatesFrom;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
-pub use memory::arena::{Arena, MinDuration, Unrecorded};
+pub use memory::arena::{Arena, Counting, MinDuration, Unrecorded};
 pub use memory::capacity::Stream;
 pub use memory::contents::{ArenaContents, ArenaFront};
 pub use memory::scan;

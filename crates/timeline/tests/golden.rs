@@ -74,7 +74,7 @@ fn version_2_8() {
 
 /// The first version with output of the program, symbols and sources. It was recorded.
 #[test]
-fn version_2_9() {
+fn version_2_9_output() {
     let bytes = include_bytes!("golden/v2.9-output.ect");
     check(bytes, include_str!("golden/v2.9-output.txt"), text::text);
     let file = TraceFile::open(&bytes[..]).unwrap();
@@ -89,6 +89,51 @@ fn version_2_9() {
     let [source] = &sources[..] else { panic!("{sources:?}") };
     assert!(damage.is_empty() && source.text.starts_with("#include <stdio.h>\n") && !source.is_lossy);
     assert_eq!(file.end().unwrap().chunks, 10);
+}
+
+/// The first version with scheduling events of two sources at once, and with samples.
+#[test]
+fn version_2_9_states() {
+    check(include_bytes!("golden/v2.9-switches.ect"), include_str!("golden/v2.9-switches.txt"), text::states);
+    check(include_bytes!("golden/v2.9-samples.ect"), include_str!("golden/v2.9-samples.txt"), text::states);
+}
+
+/// The first version with times of calls that weren't recorded: chunk 26.
+#[test]
+fn version_2_9() {
+    let bytes = include_bytes!("golden/v2.9-times.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let [counts] = trace.counts() else { panic!("{:?}", trace.counts()) };
+    assert_eq!((counts.calls, counts.others), (12, 2));
+    let [one] = &counts.functions[..] else { panic!("{:?}", counts.functions) };
+    assert_eq!((one.offset, one.slot, one.ticks, one.calls), (Some(0x1010), 1, 5_000, 10));
+    let times = one.times.as_deref().unwrap();
+    assert_eq!((times.total, times.nested, times.own), (900, 70, 600));
+    assert_eq!((times.shortest, times.longest, times.histogram[7]), (40, 250, 2));
+    assert_eq!(times.histogram.iter().sum::<u64>(), 9);
+}
+
+/// A file with the times of one function: ten calls, of which nine have ended.
+fn times_file() -> Vec<u8> {
+    let mut file = everycall_synth::File::new(2, 9);
+    let numbers = |bytes: &mut Vec<u8>, numbers: &[u64]| {
+        numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    };
+    // Of a COUNTS chunk: snapshot 0, calls are timed, all calls, those without a place, reserved.
+    let mut payload = [0_u32, 2].map(u32::to_le_bytes).concat();
+    numbers(&mut payload, &[12, 2, 0, 0, 0]);
+    // One entry of 448 bytes.
+    payload.extend([448_u32, 1].map(u32::to_le_bytes).concat());
+    payload.extend([0x1010_u32, 1].map(u32::to_le_bytes).concat());
+    numbers(&mut payload, &[5_000, 10, 900, 600, 40, 250, 70]);
+    let mut histogram = [0; 48];
+    (histogram[5], histogram[6], histogram[7]) = (3, 4, 2);
+    numbers(&mut payload, &histogram);
+    let mut process = [7_u32, 0, 1, 0].map(u32::to_le_bytes).concat();
+    process.resize(64, 0);
+    file.chunk(10, &process);
+    file.chunk(26, &payload);
+    file.end()
 }
 
 /// The synthetic samples still have the bytes of these versions.
@@ -112,4 +157,13 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.7-cleanups.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_processes_in(8, &[everycall_synth::counters()]);
     assert!(bytes == include_bytes!("golden/v2.8-counters.ect"), "raise the version and add a file instead");
+    let basic = everycall_synth::basic();
+    let bytes = everycall_synth::File::of_scheduled(&basic, 3, &everycall_synth::switches());
+    assert!(bytes == include_bytes!("golden/v2.9-switches.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_scheduled(&basic, 4, &everycall_synth::samples());
+    assert!(bytes == include_bytes!("golden/v2.9-samples.ect"), "raise the version and add a file instead");
+    assert!(
+        times_file() == include_bytes!("golden/v2.9-times.ect"),
+        "raise the version and add a file instead"
+    );
 }

@@ -3,8 +3,9 @@
 use everycall_format::Wire;
 use everycall_format::arena::ArenaHeader;
 use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
-use everycall_format::ect::{CountedCalls, CountsRecord, DroppedCalls, DroppedRecord, chunk};
+use everycall_format::ect::{CountedCalls, CountsRecord, DroppedCalls, DroppedRecord, TimedCalls, chunk};
 use everycall_format::event::WORD_SIZE;
+use everycall_format::times::TimeSums;
 
 use crate::chunk_writer::{array, bytes_of};
 use crate::summary::Summary;
@@ -18,6 +19,8 @@ pub struct Dropped {
     functions: Vec<DroppedCalls>,
     /// In a process that only counts: by function and slot.
     counted: Vec<CountedCalls>,
+    /// In a process that times calls: by function and slot.
+    timed: Vec<TimedCalls>,
     /// Calls of functions that found no place, there.
     others: u64,
 }
@@ -49,6 +52,10 @@ impl Dropped {
                 ..DroppedCalls::default()
             })
             .collect();
+        if header.counting == counting::TIMES {
+            let (timed, others) = timed(layout, slots, &functions, read);
+            return Dropped { header, timed, others, ..Dropped::default() };
+        }
         let (mut sums, mut counted, mut others) = (Vec::new(), Vec::new(), 0_u64);
         let mut counts = vec![0; places as usize * WORD_SIZE];
         for slot in 0..slots.min(layout.thread_capacity) {
@@ -78,7 +85,7 @@ impl Dropped {
             sums.push(sum);
         }
         functions.retain(|function| function.calls > 0);
-        Dropped { header, slots: sums, functions, counted, others }
+        Dropped { header, slots: sums, functions, counted, timed: Vec::new(), others }
     }
 
     /// Whether the process counts its calls and doesn't record them.
@@ -102,7 +109,9 @@ impl Dropped {
     /// Calls that were dropped or counted.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.functions.iter().map(|function| function.calls).fold(self.others, u64::saturating_add)
+        let calls = self.functions.iter().map(|function| function.calls);
+        let timed = self.timed.iter().map(|function| function.calls);
+        calls.chain(timed).fold(self.others, u64::saturating_add)
     }
 
     /// Adds the counts to a report.
@@ -127,7 +136,10 @@ impl Dropped {
                 others: self.others,
                 ..CountsRecord::default()
             };
-            return Some((chunk::COUNTS, [bytes_of(&record), array(&self.counted)]));
+            return Some(match self.header.counting {
+                counting::TIMES => (chunk::TIMES, [bytes_of(&record), array(&self.timed)]),
+                _ => (chunk::COUNTS, [bytes_of(&record), array(&self.counted)]),
+            });
         }
         let record = DroppedRecord {
             snapshot,
@@ -139,6 +151,44 @@ impl Dropped {
         };
         self.is_there().then(|| (chunk::DROPPED, [bytes_of(&record), array(&self.functions)]))
     }
+}
+
+/// Number of a slot's sums that are read at a time: all places are a multiple of it.
+const SUMS_AT_ONCE: u32 = 128;
+
+/// The times of an arena in which `slots` slots are in use, by function and slot, and the calls of
+/// functions that found no place.
+fn timed(
+    layout: &ArenaHeader,
+    slots: u32,
+    functions: &[DroppedCalls],
+    mut read: impl FnMut(u64, &mut [u8]) -> bool,
+) -> (Vec<TimedCalls>, u64) {
+    let (mut timed, mut others) = (Vec::new(), 0_u64);
+    let mut bytes = vec![0; SUMS_AT_ONCE as usize * TimeSums::SIZE];
+    for slot in 0..slots.min(layout.thread_capacity) {
+        let Some(at) = layout.times_at(slot, OTHERS) else { break };
+        let one = &mut bytes[..TimeSums::SIZE];
+        if read(at, one) {
+            others = others.saturating_add(TimeSums::read(one).map_or(0, |sums| sums.calls));
+        }
+        // Place 0 belongs to no function.
+        for first in (0..=functions.len() as u32).step_by(SUMS_AT_ONCE as usize) {
+            let Some(at) = layout.times_at(slot, first) else { break };
+            if !read(at, &mut bytes) {
+                continue;
+            }
+            let sums = bytes.chunks_exact(TimeSums::SIZE).map(TimeSums::read);
+            for (sums, place) in sums.zip(first..) {
+                let place = (place as usize).checked_sub(1);
+                let Some(sums) = sums.filter(|sums| sums.calls > 0) else { continue };
+                let Some(function) = place.and_then(|place| functions.get(place)) else { continue };
+                let DroppedCalls { code, ticks, .. } = *function;
+                timed.push(TimedCalls { code, slot, ticks, ..TimedCalls::of(&sums) });
+            }
+        }
+    }
+    (timed, others)
 }
 
 /// Truncates the words of a segment to which its thread still writes: `again` was read after
@@ -191,6 +241,51 @@ mod tests {
         assert_eq!(found, [(0x1000, 5), (0x2000, 13)]);
         assert!(dropped.chunk(0).is_some_and(|(kind, _)| kind == chunk::DROPPED));
         assert!(Dropped::read(&layout, 2, |_, _| false).chunk(0).is_none());
+    }
+
+    #[test]
+    fn times_of_several_slots_are_read() {
+        let layout = ArenaHeader::with_layout(RING_SIZE_MIN, 2, 0).with_times();
+        let header = DroppedHeader { counting: counting::TIMES, places: 3, ..DroppedHeader::default() };
+        let function = |code| DroppedFunction { code, ticks: 7, ..DroppedFunction::default() };
+        let mut histogram = [0; everycall_format::times::BUCKETS];
+        histogram[4] = 2;
+        let sums = TimeSums {
+            calls: 3,
+            total: 40,
+            own: u64::MAX,
+            shortest: !17,
+            longest: 23,
+            histogram,
+            ..TimeSums::default()
+        };
+        let parts = [
+            (layout.dropped_offset, bytes_of(&header)),
+            (
+                layout.dropped_function_at(1),
+                [bytes_of(&function(0x1000)), bytes_of(&function(0x2000))].concat(),
+            ),
+            (layout.times_at(1, 2).unwrap(), bytes_of(&sums)),
+            (layout.times_at(0, OTHERS).unwrap(), bytes_of(&TimeSums { calls: 5, ..TimeSums::default() })),
+        ];
+        let read = |at: u64, bytes: &mut [u8]| {
+            bytes.fill(0);
+            let end = at + bytes.len() as u64;
+            for (from, part) in parts.iter().filter(|(from, _)| (at..end).contains(from)) {
+                let (to, size) = ((from - at) as usize, part.len().min((end - from) as usize));
+                bytes[to..to + size].copy_from_slice(&part[..size]);
+            }
+            true
+        };
+        let times = Dropped::read(&layout, 2, read);
+        assert_eq!((times.calls(), times.timed.len()), (8, 1));
+        let one = times.timed[0];
+        assert_eq!((one.code, one.slot, one.calls, one.total, one.own), (0x2000, 1, 3, 40, 0));
+        assert_eq!((one.shortest, one.longest, one.histogram[4]), (17, 23, 2));
+        assert!(times.chunk(0).is_some_and(|(kind, _)| kind == chunk::TIMES));
+        // An arena without room for times.
+        let bare = ArenaHeader { times_offset: 0, ..layout };
+        assert_eq!(Dropped::read(&bare, 2, read).calls(), 0);
     }
 
     #[test]

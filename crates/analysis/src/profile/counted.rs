@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use everycall_export::{Filter, Source as _};
-use everycall_timeline::ThreadInfo;
+use everycall_reader::CountedCalls;
+use everycall_timeline::{Clock, ThreadInfo};
 
 use super::functions::{Functions, PlaceOf as _, Places};
 use super::group::{Grouping, Key};
 use super::notes::Notes;
+use super::sketch::Sketch;
 use super::sums::Sums;
 use super::table::Cells;
 use crate::view::TraceView;
@@ -43,6 +45,7 @@ pub(super) fn add(target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
         notes.counted_only = notes.counted_only.saturating_add(all);
         return;
     }
+    let ns_per_tick = ns_per_tick(trace.clock());
     let mut places = Places::new(view, filter.function.as_ref());
     for (process, counts) in of_process {
         notes.counted_others = notes.counted_others.saturating_add(counts.others);
@@ -85,8 +88,43 @@ pub(super) fn add(target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
                 Grouping::File => Key::File(identity.and_then(|identity| identity.file)),
                 _ => Key::Function(place.function),
             };
-            let sums = Sums { calls: counted.calls, untimed: counted.calls, ..Sums::default() };
-            cells.add(key, &sums);
+            cells.add(key, &sums(counted, ns_per_tick, grouping));
         }
+    }
+}
+
+/// How long a tick is, in what the trace's times are in. Counts last longer than a trace's readings
+/// of the clock, so its pieces don't matter.
+fn ns_per_tick(clock: &Clock) -> f64 {
+    const SPAN: u64 = 1 << 34;
+    let origin = clock.origin_ticks();
+    let ns = clock.ns(origin.saturating_add(SPAN)).saturating_sub(clock.ns(origin));
+    ns as f64 / SPAN as f64
+}
+
+/// The sums of the calls of a function in a thread slot.
+fn sums(counted: &CountedCalls, ns_per_tick: f64, grouping: &Grouping) -> Sums {
+    let calls = counted.calls;
+    let Some(times) = counted.times.as_deref() else {
+        return Sums { calls, untimed: calls, ..Sums::default() };
+    };
+    let ns = |ticks: u64| (ticks as f64 * ns_per_tick) as u64;
+    let (min, max) = (ns(times.shortest), ns(times.longest));
+    // In the middle of what the times of a bucket may be, on the scale of buckets.
+    let groups = times.histogram.iter().zip(0..).map(|(count, power)| {
+        let value = (f64::from(power) + 0.5).exp2() * ns_per_tick;
+        ((value as u64).clamp(min.min(max), max), *count)
+    });
+    let sketch = Sketch::of_groups((ns(times.total.saturating_add(times.nested)), min, max), groups);
+    let own_ns = ns(times.own);
+    Sums {
+        calls: calls.max(sketch.count()),
+        untimed: calls.saturating_sub(sketch.count()),
+        in_octaves: sketch.count(),
+        // Calls of other groups than functions lie in each other, and only own times add up.
+        total_ns: if *grouping == Grouping::Function { ns(times.total) } else { own_ns },
+        own_ns,
+        times: sketch,
+        ..Sums::default()
     }
 }

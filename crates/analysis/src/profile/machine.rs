@@ -29,6 +29,7 @@ pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
         ("own_ns", Some(sums.own_ns)),
         ("untraced_at_most_ns", Some(sums.untraced_at_most_ns)),
         ("timed_calls", Some(times.count())),
+        ("timed_in_octaves", Some(sums.in_octaves)),
         ("average_ns", times.average()),
         ("min_ns", times.min()),
     ]);

@@ -301,11 +301,17 @@ impl Profile {
         self.calls > 0 && self.cells.all.iter().all(|cell| cell.sums.untimed == cell.sums.calls)
     }
 
-    /// The calls that came since an earlier reading of the same process. Times are left out.
+    /// Whether it has calls whose times were added up while they were counted.
+    #[must_use]
+    pub fn has_octaves(&self) -> bool {
+        self.cells.all.iter().any(|cell| cell.sums.in_octaves > 0)
+    }
+
+    /// The calls that came since an earlier reading of the same process, which counts.
     #[must_use]
     pub fn since(&self, before: &Profile) -> Profile {
         let mut since = Profile::by(self.grouping.clone());
-        let calls_before = |key: &Key| {
+        let sums_before = |key: &Key| {
             let key = match key {
                 Key::Function(number) => {
                     let identity = &self.functions.get(*number)?.identity;
@@ -313,12 +319,13 @@ impl Profile {
                 }
                 key => key.clone(),
             };
-            before.cells.get(&key).map(|sums| sums.calls)
+            before.cells.get(&key)
         };
+        let none = Sums::default();
         for cell in &self.cells.all {
-            let calls = cell.sums.calls.saturating_sub(calls_before(&cell.key).unwrap_or(0));
-            if calls > 0 {
-                since.cells.add(cell.key.clone(), &Sums { calls, untimed: calls, ..Sums::default() });
+            let sums = cell.sums.since(sums_before(&cell.key).unwrap_or(&none));
+            if sums.calls > 0 || sums.in_octaves > 0 {
+                since.cells.add(cell.key.clone(), &sums);
             }
         }
         since.functions = self.functions.clone();

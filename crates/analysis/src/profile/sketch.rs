@@ -69,6 +69,52 @@ impl Sketch {
         self.put(bucket(value), 1);
     }
 
+    /// The distribution of values of which only these are known: their sum, the smallest and the
+    /// largest one, and how many lie near which value. Empty without any.
+    pub(crate) fn of_groups(
+        (sum, min, max): (u64, u64, u64),
+        groups: impl Iterator<Item = (u64, u64)>,
+    ) -> Sketch {
+        let mut sketch = Sketch::default();
+        for (value, count) in groups.filter(|(_, count)| *count > 0) {
+            sketch.count = sketch.count.saturating_add(count);
+            sketch.put(bucket(value), count);
+        }
+        if sketch.count > 0 {
+            (sketch.sum, sketch.min, sketch.max) = (sum, min.min(max), max);
+        }
+        sketch
+    }
+
+    /// What came since an earlier reading of the same values. The smallest and the largest one are
+    /// those of buckets, unless they are among them for sure.
+    pub(crate) fn since(&self, before: &Sketch) -> Sketch {
+        let values_before: std::collections::BTreeMap<u64, u64> = before
+            .buckets
+            .iter()
+            .enumerate()
+            .map(|(at, count)| ((before.first + at) as u64, *count))
+            .collect();
+        let mut since = Sketch::default();
+        for (at, count) in self.buckets.iter().enumerate() {
+            let at = self.first + at;
+            let count = count.saturating_sub(values_before.get(&(at as u64)).copied().unwrap_or(0));
+            if count > 0 {
+                since.count = since.count.saturating_add(count);
+                since.put(at, count);
+                let value = middle(at).clamp(self.min, self.max);
+                since.min = if since.min == 0 { value } else { since.min.min(value) };
+                since.max = since.max.max(value);
+            }
+        }
+        if since.count > 0 {
+            since.sum = self.sum.saturating_sub(before.sum);
+            since.min = if self.min < before.min { self.min } else { since.min };
+            since.max = if self.max > before.max { self.max } else { since.max };
+        }
+        since
+    }
+
     /// Adds all values of another sketch.
     pub fn add(&mut self, other: &Sketch) {
         if other.count == 0 {
@@ -366,6 +412,22 @@ mod tests {
         assert!(Sketch::from_parts(&SketchParts { few: vec![1; 33], ..parts.clone() }).is_none());
         assert!(Sketch::from_parts(&SketchParts { buckets: vec![(1 << 40, 1)], ..parts.clone() }).is_none());
         assert!(Sketch::from_parts(&SketchParts { buckets: vec![(1, u64::MAX), (2, 1)], ..parts }).is_none());
+    }
+
+    #[test]
+    fn groups_have_their_sum_and_their_ends() {
+        let before = Sketch::of_groups((1_000, 90, 300), [(100, 5), (150, 0), (250, 2)].into_iter());
+        assert_eq!(
+            (before.count(), before.sum(), before.min(), before.max()),
+            (7, 1_000, Some(90), Some(300))
+        );
+        assert!(before.percentile(5_000).unwrap().abs_diff(100) <= 1);
+        assert_eq!(Sketch::of_groups((5, 6, 7), std::iter::empty()), Sketch::default());
+        let after = Sketch::of_groups((1_900, 90, 800), [(100, 6), (250, 2), (800, 1)].into_iter());
+        let since = after.since(&before);
+        assert_eq!((since.count(), since.sum(), since.max()), (2, 900, Some(800)));
+        assert!(since.min().unwrap().abs_diff(100) <= 1);
+        assert_eq!(before.since(&before), Sketch::default());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
 
 /// Numbers of [`Sums`], without the sketches.
-const NUMBERS: usize = 24;
+const NUMBERS: usize = 25;
 
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,9 @@ pub struct Sums {
     pub at_most: u64,
     /// Of these, calls that were counted, but not recorded: nothing else is known about them.
     pub untimed: u64,
+    /// Of these, calls whose times were added up while they were counted: of each only the power
+    /// of two is known, so percentiles are approximate.
+    pub in_octaves: u64,
     /// Nanoseconds in the calls and their callees. Calls within another call of the same group add
     /// nothing.
     pub total_ns: u64,
@@ -135,6 +138,21 @@ impl Sums {
         self.own_times.add(&other.own_times);
     }
 
+    /// What came since an earlier reading of the same counts.
+    pub(crate) fn since(&self, before: &Sums) -> Sums {
+        let times = self.times.since(&before.times);
+        let calls = self.calls.saturating_sub(before.calls);
+        Sums {
+            calls,
+            untimed: calls.saturating_sub(times.count()),
+            in_octaves: times.count(),
+            total_ns: self.total_ns.saturating_sub(before.total_ns),
+            own_ns: self.own_ns.saturating_sub(before.own_ns),
+            times,
+            ..Sums::default()
+        }
+    }
+
     /// All numbers except the sketches, in the order of [`Sums::NAMES`].
     pub(crate) fn numbers(&self) -> [u64; NUMBERS] {
         let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
@@ -169,6 +187,7 @@ impl Sums {
             own_perhaps_off,
             own_voluntary,
             own_involuntary,
+            self.in_octaves,
         ]
     }
 
@@ -203,6 +222,7 @@ impl Sums {
             own_perhaps_off,
             own_voluntary,
             own_involuntary,
+            &mut self.in_octaves,
         ]
     }
 
@@ -232,5 +252,6 @@ impl Sums {
         "own_perhaps_off_ns",
         "own_voluntary_switches",
         "own_involuntary_switches",
+        "in_octaves",
     ];
 }

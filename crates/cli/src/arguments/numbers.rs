@@ -49,6 +49,9 @@ pub struct CountArguments {
     /// since the last table.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub every: Option<u64>,
+    /// Measure the calls' times, too: total, own, shortest, longest and percentiles
+    #[arg(long)]
+    pub time: bool,
     #[command(flatten)]
     pub functions: OnlyArguments,
     /// Load the runtime into an untraced program, for traced plugins that it loads

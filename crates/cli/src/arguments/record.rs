@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
+use everycall_recorder::Counting;
 use everycall_units::parse_time;
 
 use super::common::large_size;
@@ -98,9 +99,9 @@ pub struct RecordArguments {
     pub log: Vec<LogChoice>,
     #[command(flatten)]
     pub embed: EmbedChoice,
-    /// Calls are counted and not recorded: `count` asks for it.
+    /// What is counted of calls that aren't recorded: `count` asks for it.
     #[arg(skip)]
-    pub only_counts: bool,
+    pub only_counts: Option<Counting>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,

@@ -119,6 +119,13 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     if let Some(sched) = report.trace.sched() {
         field(out, "states", &states(report, sched))?;
+    } else if is_crash_file(report) {
+        field(
+            out,
+            "states",
+            "not in a core or a crash file, which have what the process knew itself; with `everycall record --states`, \
+            the recorder's file has them after a crash, too",
+        )?;
     }
     field(out, "file", &clean(&report.path.to_string_lossy()))
 }
@@ -165,7 +172,6 @@ fn how_it_ended(report: &Report<'_>) -> String {
     let Some(process_end) = report.trace.process_end() else {
         let is_of_living = |reason| matches!(reason, Reason::Request | Reason::Trigger);
         let was_asked = report.trace.snapshots().iter().any(|snapshot| is_of_living(snapshot.reason));
-        let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
         // Kept calls of a running program, and nothing else.
         let is_running = report.trace.snapshots().is_empty()
             && report.trace.processes().iter().any(|process| process.ending == Ending::Running);
@@ -173,7 +179,7 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let why = match (was_asked || is_running, is_cut) {
             (true, _) => "not yet",
             (false, true) => "unknown: the file is truncated",
-            (false, false) if is_over && !report.trace.snapshots().is_empty() => {
+            (false, false) if is_crash_file(report) => {
                 "terminated abnormally (cause not recorded in a crash file)"
             }
             (false, false) => "not in this file",
@@ -188,6 +194,14 @@ fn how_it_ended(report: &Report<'_>) -> String {
         }
         _ => "in a way unknown to this version".to_owned(),
     }
+}
+
+/// Whether the trace is that of a core, or of a crash file: no recorder saw the end.
+fn is_crash_file(report: &Report<'_>) -> bool {
+    let snapshots = report.trace.snapshots();
+    let is_over = snapshots.iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
+    let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
+    report.trace.process_end().is_none() && is_over && !is_cut && !snapshots.is_empty()
 }
 
 pub fn signal_name(signal: u32) -> String {

@@ -103,6 +103,9 @@ impl Column {
                 Duration { ns: order.number(sums) }.to_string()
             }
             Column::Number(_) if sums.times.count() == 0 => none,
+            Column::Number(order @ Order::Percentile(_)) if sums.in_octaves > 0 => {
+                format!("~{}", Duration { ns: order.number(sums) })
+            }
             Column::Number(order) => Duration { ns: order.number(sums) }.to_string(),
             Column::Percent => format!("{:.1}", 100.0 * sums.own_ns as f64 / (scale.own_ns.max(1)) as f64),
             Column::Histogram if sums.times.count() == 0 => none,

@@ -105,7 +105,8 @@ pub fn print_table(
     format: TableFormat,
     limit: Option<usize>,
 ) -> Result<(), Failure> {
-    let all = profile.rows(Order::Calls);
+    let order = if profile.is_untimed() { Order::Calls } else { Order::OwnTime };
+    let all = profile.rows(order);
     let most = match limit {
         Some(0) => usize::MAX,
         Some(limit) => limit,
@@ -119,6 +120,7 @@ pub fn print_table(
         TableFormat::Csv => machine::csv(profile, shown),
         TableFormat::Json => machine::json(profile, shown, runs),
     })?;
+    notes::print_octaves(profile);
     notes::print_notes(&profile.notes, &[]);
     if shown.len() < all.len() && format == TableFormat::Text {
         notes::more_rows(all.len() - shown.len());

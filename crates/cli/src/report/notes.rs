@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use everycall_analysis::{Notes, Order, Profile};
+use everycall_analysis::{Grouping, Notes, Order, Profile};
 use everycall_io::say;
 use everycall_units::{Count, Several};
 
@@ -37,7 +37,31 @@ pub fn print(profile: &Profile, paths: &[PathBuf]) {
             "everycall: calls that end in a tail call into code that isn't traced took longer than shown, by at most the time in column \"tail <=\""
         );
     }
+    print_octaves(profile);
     print_notes(notes, paths);
+}
+
+/// Reports that percentiles are approximate, and which calls have no times.
+pub fn print_octaves(profile: &Profile) {
+    if !profile.has_octaves() {
+        return;
+    }
+    let rows = profile.rows(Order::Calls);
+    let untimed = rows.iter().map(|row| row.sums.untimed).sum::<u64>();
+    say!(
+        "everycall: percentiles with ~ are those of powers of two: the calls' times were added up, not recorded"
+    );
+    if untimed > 0 {
+        say!(
+            "everycall: {} counted without time: they had not ended, or nobody saw their end",
+            Several(untimed, "call is", "calls are")
+        );
+    }
+    if matches!(profile.grouping(), Grouping::Module | Grouping::File) {
+        say!(
+            "everycall: total times of modules and files are not known when calls are counted; they show own times"
+        );
+    }
 }
 
 /// Reports what the traces lack.

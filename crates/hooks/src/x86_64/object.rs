@@ -76,5 +76,13 @@ pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
         &module.count_hook,
         or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_count_entry")),
     );
+    set(
+        &module.time_entry_hook,
+        or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_time_entry")),
+    );
+    set(
+        &module.time_exit_hook,
+        or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_time_exit")),
+    );
     module
 }

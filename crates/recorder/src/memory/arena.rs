@@ -41,7 +41,23 @@ pub enum Unrecorded {
     /// Shorter calls that call no recorded function.
     Short(MinDuration),
     /// All.
-    Everything,
+    Everything(Counting),
+}
+
+impl Unrecorded {
+    /// Whether arenas need room for times.
+    pub(crate) fn has_times(self) -> bool {
+        self == Unrecorded::Everything(Counting::Times)
+    }
+}
+
+/// What is counted of calls that aren't recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// Their number.
+    Calls,
+    /// Their number and times.
+    Times,
 }
 
 /// The arena of one program.
@@ -85,6 +101,9 @@ impl Arena {
                     highest_ns: nanoseconds,
                     ..DroppedHeader::default()
                 },
+                Unrecorded::Everything(Counting::Times) => {
+                    DroppedHeader { counting: counting::TIMES, ..DroppedHeader::default() }
+                }
                 _ => DroppedHeader { counting: counting::CALLS, ..DroppedHeader::default() },
             };
             memory_file::write_at(&file, &dropped, layout.dropped_offset)?;

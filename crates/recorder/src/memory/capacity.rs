@@ -56,6 +56,7 @@ impl Capacity {
         let layout_for = |threads, extra: u64| {
             let extra = extra.saturating_add(trigger_memory);
             let layout = ArenaHeader::with_triggers(ring_size, threads, extra, sites);
+            let layout = if unrecorded.has_times() { layout.with_times() } else { layout };
             ArenaHeader { stream: mode(stream), ..layout }
         };
         let allowed = allowed_size(layout_for(THREAD_CAPACITY_MIN, extra_min).arena_size)?;

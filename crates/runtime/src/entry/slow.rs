@@ -280,6 +280,7 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
     }
     if let Context::Seen(control) = context
         && event.reserved.is_none()
+        && !event.has_pushed()
         && control.deep.load(Relaxed) == 0
         && thread.open.jumped().is_none()
     {
@@ -298,6 +299,9 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
     } else {
         let entry = Entry::new(thread, context, frame, event.address);
         entry.record(thread, place);
+        if dropped::is_timing() {
+            counted::note_timed(thread.process, event.module, event.address, place);
+        }
         entry.is_ending
     };
     divert(thread, is_ending);

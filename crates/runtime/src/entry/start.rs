@@ -14,7 +14,8 @@ use crate::sys::{clock, own_memory, system};
 use crate::threads::stacks;
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{
-    ArenaHeader, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
+    ArenaHeader, EXTRA_SIZE, OPEN_CALL_CAPACITY, PAGE, THREAD_CAPACITY, child_kind,
+    process_state as arena_state,
 };
 use everycall_format::budget;
 use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
@@ -65,7 +66,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     });
     let counted = variable(env::COUNT).map_or(dropped::counting::OFF, |text| {
         dropped::parse_counting(text).unwrap_or_else(|| {
-            complain(env::COUNT, text, "calls", "no counts");
+            complain(env::COUNT, text, dropped::COUNTING_ALLOWED, "no counts");
             dropped::counting::OFF
         })
     });
@@ -84,8 +85,9 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             })
         });
         let sites = variable(env::TRIGGERS).and_then(site_set::load).map_or(0, room_for_sites);
-        let in_file = variable(env::CRASH).and_then(|folder| in_file(folder, ring_size, sites));
-        in_file.or_else(|| private(ring_size, sites).map(|arena| (arena, None)))
+        let size = Size { ring_size, sites, has_times: counted == dropped::counting::TIMES };
+        let in_file = variable(env::CRASH).and_then(|folder| in_file(folder, size));
+        in_file.or_else(|| private(size).map(|arena| (arena, None)))
     };
     beginning::note();
     if trusted {
@@ -217,13 +219,31 @@ fn given(spare: Spare) -> Option<Arena> {
     Some(arena)
 }
 
+/// What decides how large an arena of the process's own is.
+#[derive(Clone, Copy)]
+struct Size {
+    ring_size: u64,
+    /// Room for sites of triggers.
+    sites: u32,
+    /// Whether calls are timed.
+    has_times: bool,
+}
+
+impl Size {
+    /// The header of such an arena.
+    fn layout(self, threads: u32, open_calls: u32) -> ArenaHeader {
+        let header = ArenaHeader::with_stacks(self.ring_size, threads, EXTRA_SIZE, self.sites, open_calls);
+        if self.has_times { header.with_times() } else { header }
+    }
+}
+
 /// Makes an arena of the process's own, for fewer threads if memory is limited. It takes at most
 /// half of what the limit allows, because the program's own threads need memory, too.
-fn private(ring_size: u64, sites: u32) -> Option<Arena> {
+fn private(size: Size) -> Option<Arena> {
     let allowed = system::address_space_limit() / 2;
     let mut threads = THREAD_CAPACITY;
     while threads > 0 {
-        let header = ArenaHeader::with_triggers(ring_size, threads, EXTRA_SIZE, sites);
+        let header = size.layout(threads, OPEN_CALL_CAPACITY);
         let fits = header.arena_size <= allowed;
         let mapped = if fits { own_memory::map(header.arena_size) } else { None };
         if let Some(base) = mapped {
@@ -239,11 +259,11 @@ fn private(ring_size: u64, sites: u32) -> Option<Arena> {
 }
 
 /// Makes an arena of the process's own in a crash file in `folder`. If that fails, warns why.
-fn in_file(folder: &[u8], ring_size: u64, sites: u32) -> Option<(Arena, Option<crash::Mapped>)> {
+fn in_file(folder: &[u8], size: Size) -> Option<(Arena, Option<crash::Mapped>)> {
     let allowed = (system::address_space_limit() / 2).min(system::file_size_limit());
     let mut threads = THREAD_CAPACITY;
     let header = loop {
-        let header = ArenaHeader::with_stacks(ring_size, threads, EXTRA_SIZE, sites, CRASH_OPEN_CALLS);
+        let header = size.layout(threads, CRASH_OPEN_CALLS);
         if header.arena_size <= allowed || threads == 1 {
             break header;
         }

@@ -2,7 +2,9 @@
 //! of recording them.
 #![allow(unsafe_code)] // A table that is mapped here.
 
-use crate::state::dropped;
+use crate::state::places::Place;
+use crate::state::process::Process;
+use crate::state::{dropped, times};
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_hooks::ModuleDescriptor;
@@ -22,6 +24,7 @@ pub(crate) fn begin(module: &ModuleDescriptor) -> bool {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(table) = system::map(size(module), PROT_READ | PROT_WRITE, flags, -1) else { return false };
     let _ = system::advise(table, size(module), system::MADV_WIPEONFORK);
+    module.times.store(dropped::is_timing().into(), Relaxed);
     module.places.store((table as u64).wrapping_sub(module.start.load(Relaxed)), Relaxed);
     true
 }
@@ -34,6 +37,13 @@ pub(crate) fn end(module: &ModuleDescriptor) {
     }
 }
 
+/// The function at `place`, whose hook in `module` was called at `address`, has a place among those
+/// whose calls are timed.
+pub(crate) fn note_timed(process: &Process, module: &ModuleDescriptor, address: u64, place: Place) {
+    let code = if let Place::Offset(code) = place { Some(code) } else { None };
+    note(module, address, dropped::place_of(process, code).0);
+}
+
 /// The function that `module`'s hook has found at `address` has this place.
 pub(crate) fn note(module: &ModuleDescriptor, address: u64, place: u32) {
     let offset = address.wrapping_sub(module.start.load(Relaxed));
@@ -41,8 +51,12 @@ pub(crate) fn note(module: &ModuleDescriptor, address: u64, place: u32) {
     if table == 0 || offset >= module.size.load(Relaxed) {
         return;
     }
+    let offset = match dropped::is_timing() {
+        true => times::offset_of_place(place),
+        false => place * size_of::<u64>() as u32,
+    };
     let entry = table.wrapping_add(address) as *mut u32;
     // SAFETY: within the module's table; the module is loaded, as its hook runs. Other threads write
     // the same value.
-    unsafe { entry.write_unaligned(place * size_of::<u64>() as u32) };
+    unsafe { entry.write_unaligned(offset) };
 }

@@ -230,6 +230,7 @@ fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     let (threads, open_calls) = (layout.thread_capacity, layout.open_call_capacity);
     let (ring, sites) = (layout.ring_size, layout.trigger_sites);
     let fresh = ArenaHeader::with_stacks(ring, threads, EXTRA_SIZE, sites, open_calls);
+    let fresh = if layout.times_offset == 0 { fresh } else { fresh.with_times() };
     (fresh.arena_size == layout.arena_size).then_some(fresh)
 }
 

@@ -86,7 +86,7 @@ impl<'a> Sites<'a> {
 
     /// The hook of a tail exit of a function, and the one that it has otherwise.
     fn tail_exit_hooks(&self, function: u64) -> (u64, u64) {
-        let (plain, armed) = (self.module.exit_hook.load(Relaxed), self.module.tail_exit_hook.load(Relaxed));
+        let (plain, armed) = (self.hook(true), self.module.tail_exit_hook.load(Relaxed));
         if self.follows(function) { (armed, plain) } else { (plain, armed) }
     }
 }
@@ -151,7 +151,9 @@ impl Sites<'_> {
 
     fn hook(&self, is_exit: bool) -> u64 {
         let field = match is_exit {
+            true if dropped::is_timing() => &self.module.time_exit_hook,
             true => &self.module.exit_hook,
+            false if dropped::is_timing() => &self.module.time_entry_hook,
             false if dropped::is_counting() => &self.module.count_hook,
             false => &self.module.entry_hook,
         };
@@ -160,7 +162,9 @@ impl Sites<'_> {
 
     /// Whether only entries are on: hooks count.
     pub(crate) fn are_counted(&self) -> bool {
-        dropped::is_counting() && self.module.count_hook.load(Relaxed) != self.module.entry_hook.load(Relaxed)
+        dropped::is_counting()
+            && !dropped::is_timing()
+            && self.module.count_hook.load(Relaxed) != self.module.entry_hook.load(Relaxed)
     }
 }
 

@@ -9,6 +9,7 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
+use crate::state::times;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
 use everycall_hooks::short_map;
@@ -29,12 +30,20 @@ pub(crate) fn begin_counting(arena: &Arena, wanted: u32) {
     if place.load(Relaxed) == counting::OFF {
         place.store(wanted, Relaxed);
     }
+    if place.load(Relaxed) == counting::TIMES && !times::begin(arena) {
+        place.store(counting::CALLS, Relaxed);
+    }
     COUNTING.store(place.load(Relaxed), Relaxed);
 }
 
 /// Whether the process counts its calls and doesn't record them.
 pub(crate) fn is_counting() -> bool {
     COUNTING.load(Relaxed) != counting::OFF
+}
+
+/// Whether it also times them.
+pub(crate) fn is_timing() -> bool {
+    COUNTING.load(Relaxed) == counting::TIMES
 }
 
 fn header(arena: &Arena) -> *mut u8 {
@@ -181,7 +190,7 @@ static NOBODYS: [AtomicU64; FUNCTIONS as usize] = [const { AtomicU64::new(0) }; 
 
 /// In a process that counts, discards the counts of a thread from now on.
 pub(crate) fn leave_out(control: &Control) {
-    if is_counting() {
+    if is_counting() && !is_timing() {
         control.short_counts.store(NOBODYS.as_ptr() as u64, Relaxed);
     }
 }

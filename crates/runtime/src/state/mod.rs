@@ -52,4 +52,5 @@ pub(crate) mod selection;
 pub(crate) mod slow_stacks;
 pub(crate) mod snapshots;
 pub(crate) mod thresholds;
+pub(crate) mod times;
 pub(crate) mod trigger_table;

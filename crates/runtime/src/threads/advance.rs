@@ -1,7 +1,7 @@
 //! Makes space for the next words in a thread's ring: the clock's upper half, and the next segment.
 
 use crate::state::arena::Arena;
-use crate::state::{crash_file, trigger_table};
+use crate::state::{crash_file, dropped, trigger_table};
 use crate::sys::{processes, system};
 use crate::threads::short_calls::DROPPED_WORDS;
 use crate::threads::thread::{Thread, UNSEEN};
@@ -52,6 +52,10 @@ impl Thread<'_> {
         let since = self.control.resumed.swap(0, Relaxed);
         if self.control.gap_ticks.load(Relaxed) != 0 {
             // The record of the gap covers this time, too.
+            return;
+        }
+        if dropped::is_timing() {
+            // The ring has no calls.
             return;
         }
         let since = if since == UNSEEN { self.last_ticks(ticks) } else { since.min(ticks) };

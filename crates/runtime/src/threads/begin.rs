@@ -7,7 +7,7 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::{self, Process};
-use crate::state::{cancelled, local, trigger_table};
+use crate::state::{cancelled, dropped, local, trigger_table};
 use crate::sys::system;
 use crate::threads::deep_calls::DeepCalls;
 use crate::threads::stacks::{self, Bounds};
@@ -135,11 +135,13 @@ fn begin_in(
     slot.ring_segments().store(segments, Relaxed);
     arena.ring_segments().fetch_add(segments, Relaxed);
     let start = || arena.ring(control, &slot).start(segments, ticks, 0);
-    let begun = start()
-        || (0..room::ROOM_TRIES).any(|_| {
-            room::make_room(process, arena, true);
-            start()
-        });
+    let has_times = !dropped::is_timing() || room::make_room_for_counts(process, arena, index);
+    let begun = has_times
+        && (start()
+            || (0..room::ROOM_TRIES).any(|_| {
+                room::make_room(process, arena, true);
+                start()
+            }));
     if !begun {
         arena.ring_segments().fetch_sub(segments, Relaxed);
         process.retired.give_place_back(arena, index, stack);

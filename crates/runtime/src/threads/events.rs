@@ -1,5 +1,6 @@
 //! Writes entries, exits and unwound frames to the ring, and updates the open-call stack.
 
+use crate::state::dropped;
 use crate::state::places::Place;
 use crate::state::recording;
 use crate::state::selection;
@@ -69,6 +70,9 @@ impl Thread<'_> {
         let is_there = self.open.push(word, (ticks >> 32) as u32, frame);
         if !is_there {
             self.slot.deep().fetch_add(1, Relaxed);
+        }
+        if dropped::is_timing() {
+            self.time_entry(place, is_there);
         }
         self.write(ticks, place, 0);
         is_there
@@ -160,6 +164,9 @@ impl Thread<'_> {
             } else {
                 self.drop_inside_uncounted(ticks);
             }
+            if dropped::is_timing() {
+                return;
+            }
             let offset = if let Place::Offset(offset) = place { offset } else { 0 };
             self.ring.push(&[
                 record_word(ticks, kind::ORPHAN_EXIT, 1, 0),
@@ -191,6 +198,15 @@ impl Thread<'_> {
     pub(crate) fn left(&self, ticks: u64, count: u32, how: u8) {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
+        if dropped::is_timing() {
+            // The ring has no calls.
+            if since != 0 {
+                self.control.handled.store(0, Relaxed);
+                self.open.settle_all();
+            }
+            self.slot.unwound().fetch_add(u64::from(count), Relaxed);
+            return;
+        }
         if since != 0 {
             // Handlers that began during the gap weren't recorded.
             self.control.handled.store(0, Relaxed);
@@ -219,6 +235,7 @@ impl Thread<'_> {
 
     pub(crate) fn write(&self, ticks: u64, place: Place, exit: u32) {
         match place {
+            _ if dropped::is_timing() => {}
             Place::Offset(offset) => self.ring.push(&[event::call_word(ticks, exit | offset)]),
             Place::Unknown(address) => {
                 self.process.arena().count(counter::UNKNOWN_CODE, 1);

@@ -34,4 +34,5 @@ pub(crate) mod stacks;
 pub(crate) mod tails;
 pub(crate) mod thread;
 pub(crate) mod throws;
+pub(crate) mod timed;
 pub(crate) mod triggers;

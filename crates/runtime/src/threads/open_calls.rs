@@ -453,6 +453,35 @@ impl<'a> OpenCalls<'a> {
         word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
     }
 
+    /// Stamps the innermost call. Returns the address of its entry.
+    pub(crate) fn stamp_innermost(&self, stamp: u32) -> Option<u64> {
+        let entry = self.innermost()?;
+        self.stamp(entry).store(stamp, Relaxed);
+        Some(entry)
+    }
+
+    /// Whether a call of the function at `code` is open at the address `entry`, below the innermost
+    /// one.
+    pub(crate) fn is_open(&self, entry: u64, code: u32) -> bool {
+        let first = self.first();
+        entry >= first
+            && entry < self.top().saturating_sub(ENTRY)
+            && (entry - first).is_multiple_of(ENTRY)
+            && self.facts(entry).code == code
+    }
+
+    /// The innermost call with the address of its entry, in a process that times calls. `None` if
+    /// it hasn't begun, or its times have no place.
+    pub(crate) fn innermost_timed(&self) -> Option<(u64, OpenCallFacts)> {
+        let entry = self.innermost().filter(|entry| self.word(*entry).load(Relaxed) != 0)?;
+        Some((entry, self.facts(entry))).filter(|(_, call)| call.stamp != 0)
+    }
+
+    /// The entry below `entry`, or the sentinel.
+    pub(crate) fn below(&self, entry: u64) -> u64 {
+        entry.wrapping_sub(ENTRY).max(self.control.open_base.load(Relaxed))
+    }
+
     /// The innermost entry.
     fn innermost(&self) -> Option<u64> {
         (self.top() > self.first()).then(|| self.top() - ENTRY)

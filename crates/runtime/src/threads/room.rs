@@ -3,8 +3,8 @@
 
 use crate::state::arena::Arena;
 use crate::state::crash_file::{IS_FILE, SEGMENTS};
-use crate::state::dropped;
 use crate::state::process::Process;
+use crate::state::{dropped, times};
 use crate::sys::lock::Lock;
 use crate::sys::{clock, disk};
 use core::mem::offset_of;
@@ -14,6 +14,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, counter};
 use everycall_format::crash::{CRASH_OFFSET, CrashRecord};
 use everycall_format::dropped::COUNTS_SIZE;
+use everycall_format::times::SLOT_SIZE;
 
 /// Space is allocated in steps of this many bytes of segments.
 const STEP: u64 = 256 << 10;
@@ -76,12 +77,17 @@ pub(crate) fn make_room_for_calls(
     make_room_once(process, arena, &process.crash.stacks, index, base..limit)
 }
 
-/// Allocates space for the counts of dropped calls of a slot, unless that was done before. Returns
+/// Allocates space for the counts of dropped calls of a slot, or for the times of its calls, unless that was done before. Returns
 /// whether they have space.
 pub(crate) fn make_room_for_counts(process: &Process, arena: &Arena, slot: u32) -> bool {
-    let first = dropped::counts_at(arena, slot);
-    !IS_FILE.load(Relaxed)
-        || make_room_once(process, arena, &process.crash.counts, slot, first..first + COUNTS_SIZE)
+    let part = if dropped::is_timing() {
+        let first = times::sums_at(arena, slot);
+        first..first + SLOT_SIZE
+    } else {
+        let first = dropped::counts_at(arena, slot);
+        first..first + COUNTS_SIZE
+    };
+    !IS_FILE.load(Relaxed) || make_room_once(process, arena, &process.crash.counts, slot, part)
 }
 
 /// Allocates space for a part of the arena, unless bit `index` of `done` says that it has space.

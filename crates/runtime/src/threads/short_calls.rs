@@ -3,12 +3,13 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
-use crate::state::{dropped, trigger_table};
+use crate::state::{dropped, times, trigger_table};
 use crate::threads::room;
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
-use everycall_format::dropped::COUNTS_SIZE;
+use everycall_format::dropped::{COUNTS_SIZE, FUNCTIONS, OTHERS};
 use everycall_format::event::{kind, payload_word, record_word};
+use everycall_format::times::TIME_SUMS_SIZE;
 use everycall_ring::{Control, Ring};
 
 /// Words of the record that [`tell`] writes.
@@ -20,7 +21,7 @@ pub(crate) fn look_at_thresholds(process: &Process, control: &Control) -> bool {
     let arena = process.arena();
     let slot = control.slot.load(Relaxed);
     let before = control.short.load(Relaxed);
-    let mut short = dropped::threshold(arena);
+    let mut short = if dropped::is_timing() { 0 } else { dropped::threshold(arena) };
     if short != before && short != 0 && !room::make_room_for_counts(process, arena, slot) {
         // Short calls can't be counted, so they are recorded.
         short = 0;
@@ -38,11 +39,40 @@ pub(crate) fn look_at_thresholds(process: &Process, control: &Control) -> bool {
 pub(crate) fn begin_to_count(process: &Process, control: &Control) {
     let arena = process.arena();
     let slot = control.slot.load(Relaxed);
-    if dropped::is_counting() && room::make_room_for_counts(process, arena, slot) {
+    if dropped::is_timing() {
+        control.short_map.store(times::callees(), Relaxed);
+        control.short_counts.store(times::sums_at(arena, slot), Relaxed);
+        add_times_to_dumps(arena, slot, 0, dropped::places(arena).0);
+        add_times_to_dumps(arena, slot, OTHERS, OTHERS);
+    } else if dropped::is_counting() && room::make_room_for_counts(process, arena, slot) {
         control.short_map.store(core::ptr::from_ref(&process.short_map) as u64, Relaxed);
         control.short_counts.store(dropped::counts_at(arena, slot), Relaxed);
         let first = arena.offset_of(dropped::counts_at(arena, slot));
         arena.add_to_dumps(first, COUNTS_SIZE);
+    }
+}
+
+/// Functions whose sums are added to core dumps at a time.
+const DUMPED_SUMS: u32 = 128;
+
+/// Adds the sums that a slot has of the functions at the places from `first` to `end`, and of some
+/// more, to core dumps.
+fn add_times_to_dumps(arena: &Arena, slot: u32, first: u32, end: u32) {
+    let sums = arena.offset_of(times::sums_at(arena, slot));
+    let first = first - first % DUMPED_SUMS;
+    let end = (end + 1).next_multiple_of(DUMPED_SUMS).min(FUNCTIONS);
+    let size = u64::from(end.saturating_sub(first)) * TIME_SUMS_SIZE;
+    arena.add_to_dumps(sums + u64::from(times::offset_of_place(first)), size);
+}
+
+/// A function has a new place: adds it, and its times in all slots, to core dumps.
+pub(crate) fn add_place_to_dumps(process: &'static Process, place: u32) {
+    let arena = process.arena();
+    add_functions_to_dumps(arena);
+    if place.is_multiple_of(DUMPED_SUMS) {
+        for control in process.controls().filter(|control| control.short_counts.load(Relaxed) != 0) {
+            add_times_to_dumps(arena, control.slot.load(Relaxed), place, place);
+        }
     }
 }
 

@@ -18,6 +18,7 @@
 //! such calls, too.
 #![allow(unsafe_code)] // The stack, the code behind a hook, and what a jump leads through.
 
+use crate::state::dropped;
 use crate::state::places::{self, Place};
 use crate::state::process::Process;
 use crate::state::trigger_table::{self, Triggers};
@@ -56,6 +57,10 @@ impl Thread<'_> {
             && let Some(jump) = self.followed_jump(frame, behind)
         {
             return self.jump_away(ticks, frame, behind, jump);
+        }
+        if dropped::is_timing() {
+            self.time_end(ticks);
+            return self.open.end_innermost(|_| ());
         }
         triggers::judge(self, ticks);
         let mut fallen = Fallen::default();

@@ -11,7 +11,7 @@
 
 use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
-use crate::state::{hub, thresholds};
+use crate::state::{dropped, hub, thresholds};
 use crate::threads::open_calls::{LastJump, OpenCallFacts, OpenCalls};
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
@@ -154,6 +154,9 @@ impl Fallen {
     /// Adds a call that was found to have been unwound at `ticks`, or whose tail call has ended.
     /// The outermost calls come last and take precedence.
     pub(crate) fn add(&mut self, thread: &Thread<'_>, call: OpenCallFacts, ticks: u64) {
+        if dropped::is_timing() {
+            return thread.time_end(ticks);
+        }
         let left = Left::fallen(thread, call, ticks);
         if is_wanted(thread.process, &left) {
             self.left.rotate_right(1);

@@ -25,6 +25,7 @@ export interface State {
   /** The function that instances are of, and whose calls are marked. */
   func: number | null;
   panel: Panel;
+  /** In CSS pixels; 0: a part of the window's height. */
   panelHeight: number;
   isPanelOpen: boolean;
   theme: 'auto' | 'dark' | 'light';
@@ -39,7 +40,7 @@ export interface State {
 export function initial(duration: number): State {
   return {
     view: { from: 0, to: Math.max(1, duration) }, collapsed: new Set(), selection: null, mark: null, range: null, query: '', func: null,
-    panel: 'call', panelHeight: 270, isPanelOpen: true, theme: 'auto', colour: 'function', scope: 'trace', by: 'function', a: '', b: '',
+    panel: 'call', panelHeight: 0, isPanelOpen: true, theme: 'auto', colour: 'function', scope: 'trace', by: 'function', a: '', b: '',
   };
 }
 

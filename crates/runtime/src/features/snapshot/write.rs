@@ -6,7 +6,7 @@ use crate::features::snapshot::Sink;
 use crate::features::snapshot::take::{Noted, Pinned, open, successor};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
-use crate::state::{beginning, dropped};
+use crate::state::{beginning, dropped, times};
 use crate::sys::crc::Crc;
 use crate::sys::errors::{self, error};
 use crate::sys::file::{self, File};
@@ -19,7 +19,7 @@ use everycall_format::dropped::{OTHERS, counting};
 use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CountedCalls, CountsRecord, DroppedCalls,
     DroppedRecord, EndRecord, EventsRecord, FileHeader, KeptCall, MetaField, NO_PROCESS, ProcessRecord,
-    SnapshotRecord, ThreadRecord, TriggerRecord, chunk, encoding, image_end, meta, reason,
+    SnapshotRecord, ThreadRecord, TimedCalls, TriggerRecord, chunk, encoding, image_end, meta, reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
@@ -269,34 +269,52 @@ impl Output<'_> {
             self.thread(process, arena, pinned.bit, pinned.buffer, noted, (slot, thread, pid))?;
             thread += 1;
         }
-        if dropped::is_counting() { self.counts(process, arena) } else { self.dropped(process, arena) }
+        match () {
+            () if dropped::is_timing() => {
+                let others = |slot| times::read(arena, slot, OTHERS).calls;
+                let of = |function: &TimedCalls| function.calls;
+                self.counts(process, (chunk::TIMES, counting::TIMES), || timed(process, arena), of, others)
+            }
+            () if dropped::is_counting() => {
+                let others = |slot| dropped::count(arena, slot, OTHERS);
+                let of = |function: &CountedCalls| function.calls;
+                self.counts(process, (chunk::COUNTS, counting::CALLS), || counted(process, arena), of, others)
+            }
+            () => self.dropped(process, arena),
+        }
     }
 
     /// The calls that were counted so far, by function and thread slot.
-    fn counts(&mut self, process: &'static Process, arena: &Arena) -> Result<(), i32> {
-        let length = counted(process, arena).count() * CountedCalls::SIZE;
+    fn counts<T: Wire, I: Iterator<Item = T>>(
+        &mut self,
+        process: &'static Process,
+        (kind, counting): (u32, u32),
+        entries: impl Fn() -> I,
+        calls_of: impl Fn(&T) -> u64,
+        others: impl Fn(u32) -> u64,
+    ) -> Result<(), i32> {
+        let length = entries().count() * T::SIZE;
         aside(length.max(1), |memory| {
             let (list, _) = memory.split_at_mut_checked(length).ok_or(error::NO_MEMORY)?;
             let (mut calls, mut written) = (0_u64, 0);
             // Functions that were called for the first time since are left for the next snapshot.
-            let entries = list.as_chunks_mut::<{ CountedCalls::SIZE }>().0;
-            for (place, function) in entries.iter_mut().zip(counted(process, arena)) {
-                calls = calls.saturating_add(function.calls);
+            for (place, function) in list.chunks_exact_mut(T::SIZE).zip(entries()) {
+                calls = calls.saturating_add(calls_of(&function));
                 function.write(place);
                 written += 1;
             }
-            let others = slots(process, arena).map(|slot| dropped::count(arena, slot, OTHERS));
+            let others = slots(process, process.arena()).map(others);
             let others = others.fold(0, u64::saturating_add);
             let record = CountsRecord {
                 snapshot: 0,
-                counting: counting::CALLS,
+                counting,
                 calls: calls.saturating_add(others),
                 others,
                 ..CountsRecord::default()
             };
-            let array = ArrayHeader { entry_size: CountedCalls::SIZE as u32, count: written };
-            let list = list.get(..written as usize * CountedCalls::SIZE).unwrap_or(&[]);
-            self.chunk(chunk::COUNTS, &[bytes(&record), bytes(&array), list])
+            let array = ArrayHeader { entry_size: T::SIZE as u32, count: written };
+            let list = list.get(..written as usize * T::SIZE).unwrap_or(&[]);
+            self.chunk(kind, &[bytes(&record), bytes(&array), list])
         })
     }
 
@@ -404,6 +422,18 @@ fn counted<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Ite
             let (code, ticks) = dropped::function(arena, place);
             let calls = dropped::count(arena, slot, place);
             (calls > 0).then_some(CountedCalls { code, slot, ticks, calls })
+        })
+    })
+}
+
+/// The calls that these have timed, by function.
+fn timed<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item = TimedCalls> + 'a {
+    let (places, _) = dropped::places(arena);
+    slots(process, arena).flat_map(move |slot| {
+        (1..places.min(OTHERS)).filter_map(move |place| {
+            let (code, ticks) = dropped::function(arena, place);
+            let calls = TimedCalls { code, slot, ticks, ..times::read(arena, slot, place) };
+            (calls.calls > 0).then_some(calls)
         })
     })
 }

@@ -137,6 +137,7 @@ export function report(data: Data, scope: Scope, by: string): Report {
       truncated: sum.truncated,
       total_ns: sum.total,
       own_ns: sum.own,
+      timed_calls: times.length,
       average_ns: times.length ? times.reduce((a, b) => a + b, 0) / times.length : null,
       min_ns: times[0] ?? null,
       p50_ns: rank(times, 0.5),

@@ -63,6 +63,8 @@ export function paintLines(
   let lastFunc = -2;
   let colour = 0;
   let light = 0;
+  let edge = 0;
+  const shades = new Map<number, [number, number]>();
   for (let index = 0; index < n; index++) {
     if (depth[index] !== lastDepth) {
       lastDepth = depth[index];
@@ -84,7 +86,12 @@ export function paintLines(
         colour = known ?? mixed(colour, background, 0.72);
         faint.set(lastFunc, colour);
       }
-      light = mixed(colour, background, 0.18);
+      let both = shades.get(colour);
+      if (!both) {
+        both = [mixed(colour, background, 0.18), mixed(colour, background, 0.55)];
+        shades.set(colour, both);
+      }
+      [light, edge] = both;
     }
     const a = x0 < left ? left : x0;
     const b = x1 > right ? right : x1;
@@ -94,7 +101,7 @@ export function paintLines(
     if (count[index] > 1) continue;
     const wide = x1 - x0;
     // A line between neighbours.
-    if (wide >= 3 && x0 >= left) pixels[line + x0] = mixed(colour, background, 0.55);
+    if (wide >= 3 && x0 >= left) pixels[line + x0] = edge;
     const isEdged = (bits[index] & EDGES) !== 0;
     if ((wide >= WIDE && place.height >= 10) || (isEdged && wide >= 2)) {
       const begin = x0 < 0 ? 0 : x0;
@@ -138,7 +145,11 @@ export function box(canvas: Canvas, x0: number, x1: number, y: number, height: n
 export function hatch(canvas: Canvas, x0: number, x1: number, y: number, height: number, colour: number, period: number, thick: number): void {
   const [left, right] = [Math.max(0, x0), Math.min(canvas.width, x1)];
   for (let line = Math.max(0, y); line < Math.min(canvas.height, y + height); line++) {
-    for (let x = left; x < right; x++) if ((x + line) % period < thick) canvas.pixels[line * canvas.width + x] = colour;
+    const start = line * canvas.width;
+    for (let x = left - ((left + line) % period); x < right; x += period) {
+      const end = Math.min(right, x + thick);
+      for (let at = Math.max(left, x); at < end; at++) canvas.pixels[start + at] = colour;
+    }
   }
 }
 

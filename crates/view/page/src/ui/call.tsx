@@ -24,7 +24,7 @@ export function CallPanel({ store }: { store: Store }): JSX.Element {
     if (about) store.say(`${store.names.whole(about.function)}, ${duration(about.to - about.from)}, depth ${about.depth}, ${store.track(about.track)?.name ?? ''}`);
   }, [about]);
   if (mark) return <MarkPanel store={store} place={mark} />;
-  if (!selection) return <p class="empty">Select a call on the timeline: click it, or press Enter and Shift with the arrow keys.</p>;
+  if (!selection) return <Hints />;
   return (
     <div class="split">
       <div class="details" tabIndex={0} role="group" aria-label="Selected call">
@@ -33,6 +33,20 @@ export function CallPanel({ store }: { store: Store }): JSX.Element {
       <div class="source" role="group" aria-label="Source">
         <Waiting answer={source} none={'\u2026'}>{(value) => <Source store={store} source={value} />}</Waiting>
       </div>
+    </div>
+  );
+}
+
+/** What one can do, until there is something to show. */
+function Hints(): JSX.Element {
+  const hints: [string[], string][] = [
+    [['click'], 'shows a call, its source, and what it called'], [['W', 'S', 'A', 'D'], 'zoom and move; drag and Ctrl + wheel do so, too'],
+    [['Shift', 'drag'], 'selects a range, for tables and graphs'], [['/'], 'searches names, labels and log lines'], [['?'], 'shows all keys'],
+  ];
+  return (
+    <div class="hints">
+      <p>Select a call on the timeline.</p>
+      <dl>{hints.map(([keys, what]) => <div key={what}><dt>{keys.map((key) => <kbd key={key}>{key}</kbd>)}</dt><dd>{what}</dd></div>)}</dl>
     </div>
   );
 }

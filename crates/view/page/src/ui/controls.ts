@@ -176,6 +176,13 @@ export function controls(store: Store, view: View): Controls {
       c: () => store.set({ colour: state.colour === 'function' ? 'module' : 'function' }, true),
       t: () => store.set({ theme: store.theme === 'dark' ? 'light' : 'dark' }),
       p: () => store.set({ isPanelOpen: !state.isPanelOpen }),
+      e: () => {
+        // All tracks, or none of them.
+        const all = trace.processes.flatMap(({ tracks }) => tracks.filter(({ kind }) => kind !== 'output').map(({ id }) => `t${id}`));
+        const isAny = all.some((id) => !state.collapsed.has(id));
+        const others = [...state.collapsed].filter((id) => !id.startsWith('t'));
+        store.set({ collapsed: new Set(isAny ? [...others, ...all] : others) }, true);
+      },
       Enter: () => {
         if (isCanvas && !state.selection) selectInView(view.firstSeen());
       },

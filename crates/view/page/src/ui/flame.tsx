@@ -61,7 +61,7 @@ function Graph({ store, root, prunedCalls, prunedNs }: { store: Store; root: Fla
     <div class="column">
       <div class="toolbar">
         <b class="ellipsis">{about.function < 0 ? 'All' : store.names.short(about.function)}</b>
-        <span class="keep">{duration(about.total_ns)} ({((100 * about.total_ns) / root.total_ns).toFixed(1)} %), own {duration(about.own_ns)}, {plural(about.calls, 'call')}</span>
+        <span class="keep">{duration(about.total_ns)} ({((100 * about.total_ns) / root.total_ns).toFixed(1)} %), own {duration(about.own_ns)}{about.calls > 0 ? `, ${plural(about.calls, 'call')}` : ''}</span>
         {about.function >= 0 && <button type="button" onClick={() => store.set({ func: about.function, panel: 'instances' }, true)}>Its calls</button>}
         {path.length > 1 && <button type="button" onClick={() => setPath([root])}>Zoom out</button>}
         {prunedCalls > 0 && <span class="faint keep">Not drawn: paths below 0.05 %, {plural(prunedCalls, 'call')}, {duration(prunedNs)}</span>}

@@ -59,7 +59,7 @@ function SearchBox({ store }: { store: Store }): JSX.Element {
     <search class="search">
       <input
         id="search" type="search" value={text} placeholder="Search names, labels, log lines, /regex/" aria-label="Search functions, labels and log lines" aria-keyshortcuts="/"
-        spellcheck={false} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)}
+        spellcheck={false} autocomplete="off" class={visible(text) === text ? '' : 'plain'} onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key !== 'Enter') return;
           event.preventDefault();

@@ -8,7 +8,7 @@ import type { Store } from '../store';
 const KEYS: [string, [string, string][]][] = [
   ['Move', [
     ['W  S', 'zoom in, zoom out (also + and \u2212)'], ['A  D  \u2190  \u2192', 'move left, right'], ['\u2191  \u2193  PgUp  PgDn', 'scroll tracks'],
-    ['Home  End', 'beginning, end'], ['0', 'the whole trace'], ['F', 'zoom to the selected call or range'],
+    ['Home  End', 'beginning, end'], ['0', 'the whole trace'], ['F', 'zoom to the selected call or range'], ['E', 'collapse or expand all tracks'],
   ]],
   ['Select', [
     ['Enter', 'first call in view, when none is selected'], ['Shift + \u2190  \u2192', 'call before, after in the same row'], ['Shift + \u2191  \u2193', 'caller, longest call within'],

@@ -23,7 +23,8 @@ const SCOPED: Panel[] = ['table', 'flame', 'instances', 'text'];
 
 export function Panels({ store }: { store: Store }): JSX.Element {
   useStore(store, ({ state, trace }) => [state.panel, state.panelHeight, state.isPanelOpen, state.selection === null, state.range, state.scope, trace.kept.length, trace.losses.length]);
-  const { panel, panelHeight, isPanelOpen } = store.state;
+  const { panel, isPanelOpen } = store.state;
+  const panelHeight = store.state.panelHeight || Math.round(Math.max(220, Math.min(460, innerHeight * 0.37)));
   const tabs = useRef<HTMLDivElement>(null);
   const choose = (name: Panel): void => store.set({ panel: name, isPanelOpen: true }, true);
   const held = useRef<{ y: number; height: number } | null>(null);
@@ -92,11 +93,11 @@ function ScopeChoice({ store }: { store: Store }): JSX.Element {
   );
 }
 
-/** The scope of tables and graphs, once it has rested. */
+/** The scope of tables and graphs, once it has rested, and a key that changes with it and when the file has been read. */
 export function useScope(store: Store): [Scope, string] {
-  useStore(store, ({ state, trace }) => [state.scope, state.scope === 'window' ? state.view : null, state.scope === 'range' ? state.range : null, state.scope === 'call' ? state.selection : null, trace.read_events]);
+  useStore(store, ({ state, trace }) => [state.scope, state.scope === 'window' ? state.view : null, state.scope === 'range' ? state.range : null, state.scope === 'call' ? state.selection : null, trace.complete]);
   const scope = useRested(scopeOf(store.state), 150);
-  return [scope, `${JSON.stringify([scope.from, scope.to, scope.tracks, scope.call])} ${store.trace.read_events}`];
+  return [scope, `${JSON.stringify([scope.from, scope.to, scope.tracks, scope.call])} ${store.trace.complete}`];
 }
 
 function Content({ store, panel }: { store: Store; panel: Panel }): JSX.Element {

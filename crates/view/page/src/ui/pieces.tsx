@@ -54,8 +54,18 @@ export function Jump({ store, place, children, label }: { store: Store; place: P
 /** What a panel says while it waits, fails, or has nothing to show. */
 export function Waiting<T>({ answer, none, children }: { answer: Answer<T>; none?: string; children: (value: T) => ComponentChildren }): JSX.Element {
   if (answer.error !== null) return <p class="empty bad" role="alert">{visible(answer.error)}</p>;
-  if (answer.value === null) return <p class="empty">{answer.isLoading ? 'Computing\u2026' : none ?? 'Nothing to show.'}</p>;
+  if (answer.value === null) return <p class="empty">{answer.isLoading ? <Computing /> : none ?? 'Nothing to show.'}</p>;
   return <div class={answer.isLoading ? 'fill stale' : 'fill'}>{children(answer.value)}</div>;
+}
+
+/** After a second it says for how long already. */
+function Computing(): JSX.Element {
+  const [seconds, setSeconds] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => setSeconds((before) => before + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return <span>Computing&hellip;{seconds > 0 ? ` ${seconds} s` : ''}</span>;
 }
 
 export interface Column<Row> {
@@ -83,6 +93,8 @@ export function Table<Row>({ label, rows, columns, sort, isSelected, open }: {
   const [[by, isDown], setSort] = useState<[string, boolean]>(sort ?? ['', true]);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(400);
+  /** The row that Tab reaches; arrow keys go on from there. */
+  const [active, setActive] = useState(0);
   const box = useRef<HTMLDivElement>(null);
   const sorted = useMemo(() => {
     const column = columns.find(({ key }) => key === by);
@@ -104,6 +116,7 @@ export function Table<Row>({ label, rows, columns, sort, isSelected, open }: {
   }, []);
   const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 8);
   const last = Math.min(sorted.length, Math.ceil((top + height) / ROW_HEIGHT) + 8);
+  const stop = active >= first && active < last ? active : Math.min(last - 1, Math.ceil(top / ROW_HEIGHT));
   const least = columns.reduce((sum, { width }) => sum + Number(/(\d+)px/.exec(width)?.[1] ?? 0), 0);
   const grid = { gridTemplateColumns: columns.map(({ width }) => width).join(' '), minWidth: `${least}px` };
   return (
@@ -119,12 +132,13 @@ export function Table<Row>({ label, rows, columns, sort, isSelected, open }: {
       {sorted.slice(first, last).map((row, index) => (
         <div
           class={`row${isSelected?.(row) ? ' selected' : ''}${open ? ' opens' : ''}`} role="row" aria-rowindex={first + index + 2} style={grid} key={first + index}
-          tabIndex={open ? 0 : undefined}
+          tabIndex={open ? (first + index === stop ? 0 : -1) : undefined}
+          onFocus={open ? () => setActive(first + index) : undefined}
           onClick={open ? () => open(row) : undefined}
           onKeyDown={open ? (event) => {
             if (event.key === 'Enter') open(row);
             const other = event.key === 'ArrowDown' ? event.currentTarget.nextElementSibling : event.key === 'ArrowUp' ? event.currentTarget.previousElementSibling : null;
-            if (other instanceof HTMLElement && other.tabIndex === 0) {
+            if (other instanceof HTMLElement && other.role === 'row') {
               event.preventDefault();
               other.focus();
             }
