@@ -42,8 +42,10 @@ const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.
 const WRAPPERS: [&str; 6] = ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock"];
 /// Archives, and the wrappers whose objects they contain.
 const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
-/// The library that records calls that wait.
-const WAITS: &str = "libeverycall-waits.so";
+/// The libraries that are preloaded to record more, their sources, and whether their functions are
+/// traced.
+const PRELOADED: [(&str, &str, bool); 2] =
+    [("libeverycall-waits.so", "waits.c", true), ("libeverycall-output.so", "output.c", false)];
 const HEADERS: [&str; 4] = [
     "include/everycall.h",
     "include/compat/funtrace.h",
@@ -117,7 +119,10 @@ fn main() {
         .arg("-o")
         .arg(out.join(library))
         .arg(shared));
-    waits(&out, &manifest, &out.join(module_object));
+    for (library, source, is_traced) in PRELOADED {
+        let module_object = is_traced.then(|| out.join(module_object));
+        preloaded(&out, &manifest, module_object, library, source);
+    }
     println!("cargo::rerun-if-changed={}", manifest.join("include").display());
     let files = files(&out, &manifest);
     let listed: String =
@@ -136,7 +141,7 @@ fn files(out: &Path, manifest: &Path) -> Vec<(String, PathBuf)> {
         .flat_map(|suffix| ARCHIVED.iter().map(move |(name, _)| format!("everycall-{name}{suffix}.a")));
     let made = BUILT
         .iter()
-        .chain(&[WAITS])
+        .chain(PRELOADED.iter().map(|(library, ..)| library))
         .map(|name| (*name).to_owned())
         .chain(wrappers)
         .chain(archives)
@@ -280,12 +285,11 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
     object
 }
 
-/// Links the library that records calls that wait: a traced library, whose functions call the hooks
-/// themselves. It names no version of the C library's functions, so it loads wherever programs do.
-fn waits(out: &Path, manifest: &Path, module_object: &Path) {
+/// Links a library that is preloaded to record more; with `module_object` a traced library, whose
+/// functions call the hooks themselves. It names no version of the C library's functions, so it loads wherever programs do.
+fn preloaded(out: &Path, manifest: &Path, module_object: Option<PathBuf>, library: &str, source: &str) {
     let folder = manifest.join("preloaded");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let library = out.join(WAITS);
     run(Command::new("cc")
         .args([
             "-std=gnu11",
@@ -302,13 +306,13 @@ fn waits(out: &Path, manifest: &Path, module_object: &Path) {
         .args(["-fexceptions", "-fasynchronous-unwind-tables"])
         .args(["-shared", "-nostdlib", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,noexecstack"])
         .args(["-Wl,--build-id", "-Wl,-z,start-stop-gc", "-Wl,--gc-sections", "-Wl,--strip-debug"])
-        .arg(format!("-Wl,-soname,{WAITS}"))
+        .arg(format!("-Wl,-soname,{library}"))
         .arg("-I")
         .arg(manifest.join("include"))
-        .arg(folder.join("waits.c"))
-        .arg(module_object)
+        .arg(folder.join(source))
+        .args(module_object)
         .arg("-o")
-        .arg(&library));
+        .arg(out.join(library)));
 }
 
 fn undefined_symbols(object: &Path) -> Vec<String> {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use everycall_tests::workloads::target_folder;
 use everycall_tests::{Mode, Place, everycall, successful};
 use flate2::read::GzDecoder;
 use prost::Message;
@@ -198,6 +200,135 @@ fn speedscope(bytes: &[u8]) -> (Functions, usize) {
     (functions, profiles.len())
 }
 
+/// Adds up the samples of a Firefox profile, after checking its tables as the profiler relies on them.
+fn firefox(bytes: &[u8]) -> (Functions, usize) {
+    let file: Value = serde_json::from_slice(bytes).expect("JSON");
+    assert_eq!(file["meta"]["preprocessedProfileVersion"], 70);
+    let shared = &file["shared"];
+    for name in ["stackTable", "frameTable", "funcTable", "resourceTable", "sources", "sourceLocationTable"] {
+        columns_are_even(&shared[name], name);
+    }
+    let index = |value: &Value| usize::try_from(value.as_u64().expect("a number")).expect("an index");
+    let name_of = |stack: usize| {
+        let function = index(&shared["frameTable"]["func"][index(&shared["stackTable"]["frame"][stack])]);
+        shared["stringArray"][index(&shared["funcTable"]["name"][function])].as_str().expect("a name")
+    };
+    let categories = file["meta"]["categories"].as_array().expect("categories");
+    assert!(categories.iter().any(|category| category["color"] == "grey"), "{categories:?}");
+    let mut functions = Functions::new();
+    let threads = file["threads"].as_array().expect("threads");
+    for thread in threads {
+        let samples = &thread["samples"];
+        columns_are_even(samples, "samples");
+        columns_are_even(&thread["markers"], "markers");
+        assert_eq!(samples["weightType"], "tracing-ms");
+        let mut now = 0.0;
+        for (sample, stack) in samples["stack"].as_array().expect("stacks").iter().enumerate() {
+            let at = samples["time"][sample].as_f64().expect("a time");
+            assert!(at >= now, "{at} after {now}");
+            let weight = samples["weight"][sample].as_f64().expect("a weight");
+            now = at + weight - 1e-7;
+            let mut frames = Vec::new();
+            let mut stack = stack.as_u64().map(|stack| usize::try_from(stack).expect("an index"));
+            while let Some(at) = stack {
+                frames.push(name_of(at));
+                let offset = index(&shared["stackTable"]["prefixOffset"][at]);
+                stack = (offset > 0).then(|| at - offset);
+            }
+            frames.reverse();
+            add(&mut functions, &frames, None, (weight * 1e6).round() as u64);
+        }
+    }
+    (functions, threads.len())
+}
+
+/// All columns of a table have as many items as it says.
+fn columns_are_even(table: &Value, name: &str) {
+    let length = table["length"].as_u64().unwrap_or_else(|| panic!("{name}: {table}"));
+    for (column, items) in table.as_object().expect("a table") {
+        if let Some(items) = items.as_array() {
+            assert_eq!(items.len() as u64, length, "{name}.{column}");
+        }
+    }
+}
+
+/// The calls among JSON lines: how many, and their own time.
+fn json_lines(text: &str) -> Functions {
+    let mut functions = Functions::new();
+    // By thread and depth, as callers come after their callees: the time of callees.
+    let mut inner: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for line in text.lines() {
+        let call: Value = serde_json::from_str(line).expect("a line of JSON");
+        let (Some(ns), Some(name)) = (call["dur_ns"].as_u64(), call["name"].as_str()) else { continue };
+        let (tid, depth) =
+            (call["tid"].as_u64().expect("a thread"), call["depth"].as_u64().expect("a depth"));
+        let callees = inner.remove(&(tid, depth + 1)).unwrap_or(0);
+        *inner.entry((tid, depth)).or_default() += ns;
+        let numbers = functions.entry(name.to_owned()).or_default();
+        *numbers.calls.get_or_insert_default() += 1;
+        numbers.own_ns += ns - callees;
+    }
+    functions
+}
+
+/// The times in the boxes of a flame graph, by name.
+fn boxes_of_svg(svg: &str) -> BTreeMap<String, Vec<u64>> {
+    let mut times: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for title in svg.split("<title>").skip(1) {
+        let title = title.split("</title>").next().expect("a title");
+        let (name, rest) = title.rsplit_once(" (").unwrap_or_else(|| panic!("{title}"));
+        let ns = rest.split(" ns").next().expect("a time").replace(',', "");
+        let name = name.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        times.entry(name).or_default().push(ns.parse().unwrap_or_else(|_| panic!("{title}")));
+    }
+    times
+}
+
+/// Python with DuckDB in the target folder; `None`, with a word about it, where pip can't install it.
+fn python() -> Option<PathBuf> {
+    let wanted = include_str!("../parquet/requirements.txt");
+    let folder = target_folder().join("parquet");
+    let (python, complete) = (folder.join("venv/bin/python"), folder.join(".complete"));
+    if std::fs::read_to_string(&complete).is_ok_and(|known| known == wanted) {
+        return Some(python);
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder in the target folder");
+    let list = folder.join("requirements.txt");
+    std::fs::write(&list, wanted).expect("a file in the target folder");
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]).arg(&list);
+    let mut steps = [Command::new("python3"), pip];
+    steps[0].args(["-m", "venv"]).arg(folder.join("venv"));
+    for step in &mut steps {
+        match step.output() {
+            Ok(output) if output.status.success() => {}
+            failed => {
+                println!("Parquet isn't read by DuckDB here, because it can't be installed: {failed:?}");
+                return None;
+            }
+        }
+    }
+    std::fs::write(complete, wanted).expect("a file in the target folder");
+    Some(python)
+}
+
+/// What DuckDB adds up.
+fn parquet(python: &Path, file: &Path) -> Functions {
+    let script = "import duckdb, json, sys
+rows = duckdb.sql(f\"\"\"select function, count(*), cast(sum(duration_ns) filter (recursion = 0) as bigint), cast(sum(own_ns) as bigint)
+from '{sys.argv[1]}' where kind = 'call' group by 1\"\"\").fetchall()
+print(json.dumps(rows))
+lone = duckdb.sql(f\"\"\"select count(*) from '{sys.argv[1]}' callee left join '{sys.argv[1]}' caller
+on callee.parent = caller.id and caller.kind = 'call' and caller.start_ns <= callee.start_ns
+where callee.depth > 0 and caller.id is null\"\"\").fetchall()
+assert lone == [(0,)], lone";
+    let printed = successful(Command::new(python).args(["-c", script]).arg(file));
+    let rows: Vec<(String, u64, u64, u64)> = serde_json::from_str(&printed).expect("rows");
+    let numbers = |calls, total_ns, own_ns| Numbers { calls: Some(calls), total_ns, own_ns };
+    rows.into_iter().map(|(name, calls, total, own)| (name, numbers(calls, total, own))).collect()
+}
+
 /// One column of callgrind_annotate: by function.
 fn annotated(place: &Place, file: &Path, is_inclusive: bool) -> BTreeMap<String, u64> {
     let mut command = place.command("callgrind_annotate");
@@ -241,6 +372,7 @@ fn boxes(graph: &str, separator: &str) -> Vec<(String, u64)> {
 
 #[test]
 fn each_format_has_the_times_of_report() {
+    let python = python();
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
         let place = Place::new(&format!("exports-{}", mode.label()));
         let file = recorded(&place, mode, &["400"]);
@@ -252,6 +384,18 @@ fn each_format_has_the_times_of_report() {
             assert_eq!(pprof(&export(&place, "pprof", options, &file)), expected, "{options:?}");
             let (functions, threads) = speedscope(&export(&place, "speedscope", options, &file));
             assert_eq!((functions, threads), (expected.clone(), 3), "{options:?}");
+            let (functions, threads) = firefox(&export(&place, "firefox", options, &file));
+            assert_eq!((functions, threads), (without_calls(&expected), 3), "{options:?}");
+            let lines = String::from_utf8(export(&place, "jsonl", options, &file)).expect("UTF-8");
+            for (name, numbers) in json_lines(&lines) {
+                let Numbers { calls, own_ns, .. } = expected[&name];
+                assert_eq!((numbers.calls, numbers.own_ns), (calls, own_ns), "{name} {options:?}");
+            }
+            if let Some(python) = &python {
+                let table = place.file("table.parquet");
+                std::fs::write(&table, export(&place, "parquet", options, &file)).expect("a file");
+                assert_eq!(parquet(python, &table), expected, "{options:?}");
+            }
             let profile = place.file("callgrind.out");
             std::fs::write(&profile, export(&place, "callgrind", options, &file)).expect("a file");
             let (own, total) = (annotated(&place, &profile, false), annotated(&place, &profile, true));
@@ -279,11 +423,12 @@ fn deep_recursion_is_merged_and_said_and_no_time_is_lost() {
     let file = recorded(&place, Mode::GCC_NOPS, &["3000"]);
     let expected = reported(&place, &[], &file);
     let all: u64 = expected.values().map(|numbers| numbers.own_ns).sum();
-    for format in ["folded", "pprof", "speedscope"] {
+    for format in ["folded", "pprof", "speedscope", "firefox"] {
         let bytes = export(&place, format, &[], &file);
         let functions = match format {
             "folded" => folded(&String::from_utf8(bytes).expect("UTF-8")),
             "pprof" => pprof(&bytes),
+            "firefox" => firefox(&bytes).0,
             _ => speedscope(&bytes).0,
         };
         assert_eq!(functions.values().map(|numbers| numbers.own_ns).sum::<u64>(), all, "{format}");
@@ -300,4 +445,29 @@ fn deep_recursion_is_merged_and_said_and_no_time_is_lost() {
     std::fs::write(&profile, export(&place, "callgrind", &[], &file)).expect("a file");
     assert_eq!(annotated(&place, &profile, false)["deep(int)"], expected["deep(int)"].own_ns);
     assert_eq!(annotated(&place, &profile, true)["deep(int)"], expected["deep(int)"].total_ns);
+}
+
+#[test]
+fn flame_graphs_have_the_times_and_show_what_changed() {
+    let place = Place::new("exports-flamegraph");
+    let (old, new) = (recorded(&place, Mode::GCC_NOPS, &["3"]), place.file("new.ect"));
+    std::fs::rename(&old, &new).expect("a file");
+    let old = recorded(&place, Mode::GCC_NOPS, &["400"]);
+    let expected = reported(&place, &[], &new);
+    let svg = String::from_utf8(export(&place, "flamegraph", &[], &new)).expect("UTF-8");
+    let boxes = boxes_of_svg(&svg);
+    for name in ["main", "work(int)", "thread(void*)", "may_throw(int)"] {
+        assert_eq!(boxes[name].iter().sum::<u64>(), expected[name].total_ns, "{name}: {boxes:?}");
+    }
+    // It needs nothing else, and shows nothing that isn't text as text.
+    assert!(!svg.contains("src=\"http") && !svg.contains("<link") && !svg.contains("@import"));
+    let old = old.to_str().expect("UTF-8");
+    let svg = String::from_utf8(export(&place, "flamegraph", &["--against", old], &new)).expect("UTF-8");
+    assert_eq!(boxes_of_svg(&svg)["work(int)"].iter().sum::<u64>(), expected["work(int)"].total_ns);
+    let recursion = |sign: &str| svg.matches(sign).count();
+    assert!(recursion("%; -") > 0, "{svg}");
+    let mut command = place.command(everycall());
+    let output = command.args(["export", "-f", "folded", "--against", old]).arg(&new).output();
+    let said = String::from_utf8(output.expect("everycall runs").stderr).expect("UTF-8");
+    assert!(said.contains("--against needs `-f flamegraph`"), "{said}");
 }

@@ -293,6 +293,8 @@ fn pages() {
     }
     let place = Place::new("pages");
     let mut list = Vec::new();
+    // Traces to look at by `everycall view`, with a part of a function's name that no label has.
+    let mut views: Vec<(PathBuf, &str)> = Vec::new();
     for workload in [Workload::SQLITE, Workload::LUA, Workload::ZSTD, Workload::LEVELDB] {
         let looked_at = [Mode::GCC_NOPS, Mode::CLANG19_XRAY];
         for mode in modes(&workload).filter(|mode| looked_at.contains(mode)) {
@@ -303,6 +305,15 @@ fn pages() {
             record.args(["record", "-o"]).arg(&file).arg("--").arg(&program);
             ended_well(record.args(arguments(workload, workload.large)));
             let (slices, select) = browser::chosen(&shown(&["replay", "--format", "json"], &file));
+            match workload.name {
+                name if name == Workload::SQLITE.name && mode == Mode::GCC_NOPS => {
+                    views.push((file.clone(), "sqlite3Vdbe"))
+                }
+                name if name == Workload::LEVELDB.name && mode == Mode::CLANG19_XRAY => {
+                    views.push((file.clone(), "SkipList"))
+                }
+                _ => {}
+            }
             // One workload in both formats, the others in turn: the browser takes long.
             let formats = [("vizviewer", "json"), ("perfetto", "pftrace")];
             let formats = match (workload.name == Workload::SQLITE.name, mode == Mode::GCC_NOPS) {
@@ -339,6 +350,10 @@ fn pages() {
         println!("{line}");
     }
     println!("pages: {:.1} s", start.elapsed().as_secs_f64());
+    views.push((recording.file.clone(), "main"));
+    for line in browser::look_at_views(&place, &views) {
+        println!("{line}");
+    }
 }
 
 /// How long `main` was in each state, by `report`: the page's tables are to say the same. Null
@@ -424,6 +439,69 @@ mod browser {
             assert_eq!(page["problems"], json!([]), "{line}; see {}", shots.display());
         }
         lines
+    }
+
+    /// Looks at traces in the page of `everycall view`, as a user does, and at one page that holds everything.
+    pub fn look_at_views(place: &Place, traces: &[(PathBuf, &str)]) -> Vec<String> {
+        let browser = target_folder().join("browser");
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser");
+        install(&own, &browser);
+        let shots = browser.join("screenshots");
+        fs::create_dir_all(&shots).expect("a folder in the target folder");
+        let mut servers = Servers(Vec::new());
+        let mut pages = Vec::new();
+        for (file, find) in traces {
+            let name = file.file_stem().and_then(|name| name.to_str()).expect("a file name");
+            let report =
+                place.write(&format!("{name}.report.json"), &super::shown(&["report", "-f", "json"], file));
+            let address = servers.start(file);
+            pages.push(json!({ "name": name, "address": address, "report": report, "find": find }));
+        }
+        let (file, find) = traces.last().expect("a trace");
+        let alone = place.file("alone.html");
+        ended_well(Command::new(super::everycall()).arg("view").arg("--html").arg(&alone).arg(file));
+        let report = place.write("alone.report.json", &super::shown(&["report", "-f", "json"], file));
+        let address = format!("file://{}", alone.display());
+        pages.push(json!({ "name": "alone", "address": address, "report": report, "find": find }));
+        let count = pages.len();
+        let list = json!({ "chromium": chromium(), "screenshots": shots, "pages": pages });
+        let list = place.write("views.json", &list.to_string());
+        let mut node = Command::new("node");
+        node.arg(own.join("viewer.js")).arg(list).env("NODE_PATH", browser.join("node_modules"));
+        let said = String::from_utf8(ended_well(&mut node).stdout).expect("text");
+        let lines: Vec<String> = said.lines().map(ToOwned::to_owned).collect();
+        assert_eq!(lines.len(), count, "{said}");
+        for line in &lines {
+            let page: Value = serde_json::from_str(line).expect("a line of JSON");
+            assert_eq!(page["problems"], json!([]), "{line}; see {}", shots.display());
+        }
+        lines
+    }
+
+    /// Servers of `everycall view`, which end with the test.
+    struct Servers(Vec<std::process::Child>);
+
+    impl Servers {
+        /// Starts one; its address.
+        fn start(&mut self, file: &Path) -> String {
+            let mut view = Command::new(super::everycall());
+            view.args(["view", "--no-browser"]).arg(file).stdout(std::process::Stdio::piped());
+            let mut child = view.spawn().expect("everycall starts");
+            let mut said = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+            self.0.push(child);
+            let mut address = String::new();
+            std::io::BufRead::read_line(&mut said, &mut address).expect("the address");
+            address.trim().to_owned()
+        }
+    }
+
+    impl Drop for Servers {
+        fn drop(&mut self) {
+            for server in &mut self.0 {
+                let _ = server.kill();
+                let _ = server.wait();
+            }
+        }
     }
 
     /// vizviewer and what drives the browser, in the target folder; again when the versions change.

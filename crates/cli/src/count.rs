@@ -94,6 +94,8 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
         states: None,
         counters: None,
         waits: false,
+        with_output: false,
+        log: Vec::new(),
         // The rings only receive marks of the program.
         ring_size: Some(64 << 10),
         functions: arguments.functions.clone(),

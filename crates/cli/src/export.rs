@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_analysis::{NameOptions, SymbolNames, TraceView};
-use everycall_export::{Calendar, Format, FormatFacts, Note};
+use everycall_export::{Calendar, Format, FormatFacts, Names, Note};
 use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_io::say;
 use everycall_timeline::Trace;
@@ -27,12 +27,16 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let facts = arguments.format.facts();
-    if arguments.clock == Clock::Raw && arguments.format != Format::Csv {
+    if arguments.clock == Clock::Raw && !matches!(arguments.format, Format::Csv | Format::Jsonl) {
         let why = format!(
-            "{} has times in nanoseconds only; ticks are in `everycall export -f csv --clock raw` and `everycall replay --format \
-             json --clock raw`",
+            "{} has times in nanoseconds only; ticks are in `everycall export -f csv --clock raw` and `everycall export -f jsonl \
+             --clock raw`",
             facts.name
         );
+        return Err(Failure::new(exit_code::USAGE, why));
+    }
+    if arguments.against.is_some() && arguments.format != Format::Flamegraph {
+        let why = format!("{} shows one trace only; --against needs `-f flamegraph`", facts.name);
         return Err(Failure::new(exit_code::USAGE, why));
     }
     let default = || default_output(&arguments.trace, &facts);
@@ -62,8 +66,22 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let shown = out.shown().to_owned();
     let mut out = BufWriter::with_capacity(BUFFER, out);
     let mut notify = |note: Note| say!("everycall: {note}");
-    let summary = everycall_export::export(arguments.format, &view, &names, &filter, &mut notify, &mut out)
-        .map_err(|error| Failure::writing(&shown, error))?;
+    let summary = match &arguments.against {
+        None => everycall_export::export(arguments.format, &view, &names, &filter, &mut notify, &mut out)
+            .map_err(|error| Failure::writing(&shown, error))?,
+        Some(old) => {
+            let old_file = traces::open(old)?;
+            let old_trace = traces::trace(&old_file, old)?;
+            traces::check_filter(&old_trace, old, &filter)?;
+            let old_names = SymbolNames::new(&old_file, &old_trace, traces::name_options(&arguments.symbols));
+            let old_view = TraceView::new(&old_trace, &old_names);
+            traces::warn(&old_trace, old);
+            let old_name = old.display().to_string();
+            let before = (&old_view, &old_names as &dyn Names, old_name.as_str());
+            everycall_export::flamegraph_against((&view, &names), before, &filter, &mut out)
+                .map_err(|error| Failure::writing(&shown, error))?
+        }
+    };
     let written = out.into_inner().map_err(|error| Failure::writing(&shown, error.into_error()))?;
     let is_direct = written.is_direct();
     written.finish()?;

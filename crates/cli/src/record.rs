@@ -13,7 +13,7 @@ use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
 use everycall_io::outfile::{MODE_PRIVATE, OutFile};
 use everycall_io::say;
-use everycall_kit::{PRELOAD_LIBRARY, WAITS_LIBRARY};
+use everycall_kit::{OUTPUT_LIBRARY, PRELOAD_LIBRARY, WAITS_LIBRARY};
 use everycall_recorder::{
     Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded, die_of,
     find_program, start,
@@ -30,7 +30,7 @@ use crate::preload::kit_library;
 use crate::program::{self, Prospect};
 use crate::rotation::{self, Files};
 use crate::written::Moment;
-use crate::{embed, only, progress, triggers, written};
+use crate::{embed, log_files, only, progress, triggers, written};
 
 /// Default memory for events that wait to be written, in bytes.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -77,6 +77,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     if arguments.stream {
         file.stream(progress::line(quiet));
     }
+    let logs = log_files::watch(&arguments.log)?;
     let running = start(recorder, &launch)?;
     // From now on the file can be read at any time. The older trace is only replaced now that a new
     // one exists.
@@ -91,6 +92,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let ended = running.wait(arguments.wait, &mut file)?;
     progress::clear(quiet || !arguments.stream);
     let status = ended.status();
+    file.add_log_files(logs.into_iter().map(log_files::Watched::end).collect());
     let shown = || files.as_ref().map_or_else(|| output.clone(), Files::newest);
     let written = write(ended, file, shown);
     let output = shown();
@@ -187,18 +189,19 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         Prospect::NoProgram(sentence) => return Err(Failure::new(exit_code::NOT_EXECUTABLE, sentence)),
         _ => {}
     }
-    let waits = arguments.waits;
-    if waits && program::is_static(program) {
+    let (waits, output) = (arguments.waits, arguments.with_output);
+    if (waits || output) && program::is_static(program) {
+        let option = if waits { "--waits" } else { "--with-output" };
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
-                "--waits loads a library into the program, and {} is linked statically; link it without -static, or leave \
-                out --waits",
+                "{option} loads a library into the program, and {} is linked statically; link it without -static, or leave \
+                out {option}",
                 program.display()
             ),
         ));
     }
-    if (preload || waits) && program::is_privileged(program) {
+    if (preload || waits || output) && program::is_privileged(program) {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
@@ -208,7 +211,8 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
             ),
         ));
     }
-    let libraries = [(preload, PRELOAD_LIBRARY), (waits, WAITS_LIBRARY)].into_iter();
+    let libraries =
+        [(preload, PRELOAD_LIBRARY), (waits, WAITS_LIBRARY), (output, OUTPUT_LIBRARY)].into_iter();
     let libraries = libraries.filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| kit_library(name));
     let preload = libraries.collect::<Result<Vec<_>, _>>()?;
     let mut environment = Vec::new();

@@ -1,17 +1,20 @@
 //! `everycall view`: serves a page that shows traces, or writes one that holds everything.
 
 use std::ffi::OsString;
+use std::io::BufWriter;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use everycall_analysis::NameOptions;
+use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_io::say;
+use everycall_units::{Several, Size};
 use everycall_view::{Input, Library, Server};
 
 use crate::arguments::ViewArguments;
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{BUFFER, Destination, print};
 use crate::traces;
 
 /// Runs the verb.
@@ -28,7 +31,38 @@ pub fn run(arguments: ViewArguments) -> Result<ExitCode, Failure> {
         traces::select(&mut file, kept, path)?;
         inputs.push(Input { path: path.display().to_string(), file, names: names.clone() });
     }
+    if let Some(path) = &arguments.html {
+        return write(inputs, &arguments, path);
+    }
     serve(inputs, arguments.port.unwrap_or(0), !arguments.no_browser)
+}
+
+/// Writes the page that holds everything.
+fn write(inputs: Vec<Input>, arguments: &ViewArguments, path: &Path) -> Result<ExitCode, Failure> {
+    let filter = arguments.filter.clone().filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    let destination = Destination::new(Some(path), || path.to_owned());
+    for trace in &arguments.traces {
+        destination.is_not(trace)?;
+    }
+    let [input]: [Input; 1] = inputs
+        .try_into()
+        .map_err(|_| Failure::new(exit_code::USAGE, "--html writes a page of one trace; name one"))?;
+    // Source code may be confidential.
+    let mode = if arguments.shared { MODE_SHARED } else { MODE_PRIVATE };
+    let out = destination.open(mode)?;
+    let shown = out.shown().to_owned();
+    let failed = |error| Failure::writing(&shown, error);
+    let mut out = BufWriter::with_capacity(BUFFER, out);
+    let written = everycall_view::write_page(input, &filter, &mut out).map_err(failed)?;
+    out.into_inner().map_err(|error| failed(error.into_error()))?.finish()?;
+    say!(
+        "everycall: {} and {} in {} ({}); open it in a browser",
+        Several(written.calls, "call", "calls"),
+        Several(written.sources, "source file", "source files"),
+        path.display(),
+        Size(written.bytes)
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 fn serve(inputs: Vec<Input>, port: u16, opens_browser: bool) -> Result<ExitCode, Failure> {

@@ -169,15 +169,22 @@ fn main() -> io::Result<()> {
         let source = &source;
         Box::new(move |out| Ok(export(format, source, names, filter, &mut |_| {}, out)?.slices))
     };
-    let outputs: [(&str, Output<'_>); 10] = [
+    let outputs: [(&str, Output<'_>); 17] = [
         ("vizviewer", exported(Format::Vizviewer, &all)),
         ("perfetto", exported(Format::Perfetto, &all)),
         ("perfetto filtered", exported(Format::Perfetto, &narrow)),
         ("vizviewer filtered", exported(Format::Vizviewer, &narrow)),
+        ("chrome", exported(Format::Chrome, &all)),
+        ("csv", exported(Format::Csv, &all)),
+        ("jsonl", exported(Format::Jsonl, &all)),
+        ("parquet", exported(Format::Parquet, &all)),
         ("speedscope", exported(Format::Speedscope, &all)),
+        ("firefox", exported(Format::Firefox, &all)),
         ("folded", exported(Format::Folded, &all)),
+        ("flamegraph", exported(Format::Flamegraph, &all)),
         ("pprof", exported(Format::Pprof, &all)),
         ("callgrind", exported(Format::Callgrind, &all)),
+        ("dot", exported(Format::Dot, &all)),
         ("replay", Box::new(|out| Ok(replay(&source, names, &all, style, out)?.slices))),
         ("replay json", Box::new(|out| Ok(replay_json(&source, names, &all, out)?.slices))),
     ];

@@ -33,6 +33,8 @@ pub(crate) struct Export<'a, S> {
     /// Counts of what was written. Threads are counted here; everything else is counted by
     /// [`Summary::event`] or for viewers.
     pub(crate) summary: Summary,
+    /// Why the output can't go on.
+    pub(crate) failure: Option<io::Error>,
 }
 
 /// An output of events.
@@ -83,7 +85,7 @@ pub(crate) fn run<'o, S: Source>(
     sink: &mut impl Sink<'o, S>,
 ) -> io::Result<Summary> {
     let functions = Functions::new(names, filter.function.as_ref());
-    let mut export = Export { source, names, functions, summary: Summary::default() };
+    let mut export = Export { source, names, functions, summary: Summary::default(), failure: None };
     sink.begin(&mut export);
     let window = filter.window(source);
     let mut shown = Vec::new();
@@ -123,6 +125,7 @@ pub(crate) fn run<'o, S: Source>(
         }
         if any {
             sink.thread_end(&mut export);
+            export.failure.take().map_or(Ok(()), Err)?;
             sink.portions().spill()?;
         }
     }

@@ -373,6 +373,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             | MarkKind::Counter
             | MarkKind::CounterReal
             | MarkKind::Log
+            | MarkKind::Output(_)
             | MarkKind::OrphanSpanEnd => {
                 if self.is_within(mark.at_ns) && self.is_selected() {
                     self.in_order(Pending::Mark(mark))

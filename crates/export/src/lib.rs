@@ -1,7 +1,8 @@
 //! Outputs of a finished timeline.
 //!
 //! ```text
-//! Source (threads, events) -> filter -> replay, csv, speedscope     a tree of calls, JSON lines, CSV
+//! Source (threads, events) -> filter -> passing                     for outputs of others
+//!                              |-> replay, csv, speedscope     a tree of calls, JSON lines, CSV
 //!                              |-> paths -> folded, pprof           sums of call paths
 //!                              |-> pairs -> callgrind, dot, mermaid sums of functions and pairs
 //! Names  (functions, sources)  `-> draw -> chrome, vizviewer         Chrome JSON
@@ -33,12 +34,14 @@ mod names;
 mod off_cpu;
 mod pairs;
 mod parse;
+mod passing;
 mod paths;
 mod portions;
 mod replay;
 mod replay_json;
 mod shorten;
 mod source;
+mod spool;
 mod summary;
 mod switches;
 mod tails;
@@ -53,13 +56,14 @@ use std::io::{self, Write};
 pub use calendar::{Calendar, WallTime};
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
-    MarkName, SpanEndKind, StateSpan, StateTimes, TailCall, ThreadState, ThreadStates, TimelineEvent, Trace,
-    Wait,
+    MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
+    Trace, Wait,
 };
 pub use filter::{CallAt, Filter, LabelPattern, parse_function};
-pub use formats::{Format, FormatFacts};
+pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};
+pub use passing::{Beginning, Receiver, pass};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use shorten::shortened_name;

@@ -149,4 +149,24 @@ mod tests {
         );
         assert_eq!(Walk::new(None, 0, 100).before(u64::MAX), None);
     }
+
+    /// Samples of a thread that runs, waits, and is switched, as a recording has them.
+    #[test]
+    fn what_samples_tell_has_bounds() {
+        use everycall_timeline::Trace;
+        let bytes =
+            everycall_synth::File::of_scheduled(&everycall_synth::basic(), 4, &everycall_synth::samples());
+        let file = everycall_reader::TraceFile::open(&bytes[..]).unwrap();
+        let trace = Trace::open(file).unwrap();
+        let states = trace.states().unwrap();
+        let all = |tid| {
+            let mut walk = Walk::new(states.thread(100, tid), 0, 100_000);
+            let all = std::iter::from_fn(|| walk.before(u64::MAX));
+            all.map(|off| (off.at_ns, off.until_ns, off.times.blocked, off.at_most_ns)).collect::<Vec<_>>()
+        };
+        // Waits from the first sample to the third, and is on a CPU again by the fourth.
+        assert_eq!(all(100), [(1_000, 7_000, 6_000, Some(11_000))]);
+        // Ran up to the second sample; then there are 8,000 ns, of which it may have run 1,000.
+        assert_eq!(all(101), [(4_000, 12_000, 0, Some(8_000))]);
+    }
 }

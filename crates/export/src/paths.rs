@@ -15,7 +15,7 @@ use crate::source::{Process, Thread};
 const PATHS_MAX: usize = 1 << 18;
 
 /// Number of a path.
-type PathId = u32;
+pub(crate) type PathId = u32;
 
 /// A call path.
 pub(crate) struct Path {
@@ -82,9 +82,9 @@ impl Paths {
                     caller.inner_ns = caller.inner_ns.saturating_add(ns);
                 }
             }
-            Event::Gap(gap) => self.leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns)),
+            Event::Gap(gap) => self.add_leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns)),
             Event::Untraced(slice) => {
-                self.leaf(Frame::Function(slice.function), slice.until_ns.saturating_sub(slice.at_ns));
+                self.add_leaf(Frame::Function(slice.function), slice.until_ns.saturating_sub(slice.at_ns));
             }
             Event::Point(point) => {
                 if let (PointKind::Lost(_), Some(count)) = (point.kind, point.count) {
@@ -97,12 +97,9 @@ impl Paths {
 
     /// Something without callees, within the innermost call.
     #[cold]
-    fn leaf(&mut self, frame: Frame, ns: u64) {
+    fn add_leaf(&mut self, frame: Frame, ns: u64) {
         // Outside of all calls, it is nobody's.
-        if self.open.is_empty() {
-            return;
-        }
-        let path = self.called(frame);
+        let Some(path) = self.leaf(frame) else { return };
         self.add(path, ns);
         if let Some(caller) = self.open.last_mut() {
             caller.inner_ns = caller.inner_ns.saturating_add(ns);
@@ -148,6 +145,46 @@ impl Paths {
     /// Paths on which calls ended.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter().filter(|path| path.calls > 0)
+    }
+
+    /// All paths, each after its caller.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter()
+    }
+
+    /// The path of the innermost open call.
+    #[inline]
+    pub(crate) fn current(&self) -> Option<PathId> {
+        self.open.last().map(|open| open.path)
+    }
+
+    /// The path of something without callees, within the innermost open call.
+    pub(crate) fn leaf(&mut self, frame: Frame) -> Option<PathId> {
+        self.current().map(|_| self.called(frame))
+    }
+
+    /// By path: the time on it and on longer ones.
+    pub(crate) fn total_ns(&self) -> Vec<u64> {
+        let mut totals: Vec<u64> = self.paths.iter().map(|path| path.own_ns).collect();
+        // Each is after its caller.
+        for (index, path) in self.paths.iter().enumerate().rev() {
+            if let Some(caller) = path.caller {
+                totals[caller as usize] = totals[caller as usize].saturating_add(totals[index]);
+            }
+        }
+        totals
+    }
+
+    /// The paths that have a total time of `least` or more, with the time on each and on its narrower
+    /// longer ones.
+    pub(crate) fn wide(&self, total_ns: &[u64], least: u64) -> impl Iterator<Item = (&Path, u64)> {
+        let mut own: Vec<u64> = self.paths.iter().map(|path| path.own_ns).collect();
+        for (index, path) in self.paths.iter().enumerate().rev() {
+            if let Some(caller) = path.caller.filter(|_| total_ns[index] < least) {
+                own[caller as usize] = own[caller as usize].saturating_add(std::mem::take(&mut own[index]));
+            }
+        }
+        self.paths.iter().zip(own).filter(|(_, own_ns)| *own_ns > 0)
     }
 
     /// The path's frames, the innermost first.

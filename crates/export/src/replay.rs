@@ -37,7 +37,8 @@
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
-use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
+use everycall_format::ect::LOG_FILE_TID;
+use everycall_timeline::{EndKind, Gap, Mark, MarkKind, Stream};
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
@@ -152,6 +153,7 @@ fn title(thread: &Thread, process: Option<&Process>) -> String {
         // The default name of a fiber.
         Some(fiber) => (format!("fiber {fiber}"), thread.name != format!("fiber {fiber}")),
         None if thread.is_sampled => (thread.name.clone(), false),
+        None if thread.tid >= LOG_FILE_TID => (format!("log file {}", visible(&thread.name)), false),
         None => (format!("thread {}", thread.tid), true),
     };
     // Writing to a string doesn't fail.
@@ -357,23 +359,31 @@ impl Page<'_> {
     fn mark(&mut self, level: usize, mark: &Mark, name: &str) {
         let indent = self.line_start(level, mark.at_ns);
         let (sign, tail) = match mark.kind {
-            MarkKind::Label => ('@', String::new()),
-            MarkKind::Instant => ('!', String::new()),
-            MarkKind::Throw | MarkKind::Catch => ('*', String::new()),
-            MarkKind::SpanBegin { cut, .. } => ('[', if cut { ", began earlier" } else { "" }.to_owned()),
+            MarkKind::Label => ("@", String::new()),
+            MarkKind::Instant => ("!", String::new()),
+            MarkKind::Throw | MarkKind::Catch => ("*", String::new()),
+            MarkKind::SpanBegin { cut, .. } => ("[", if cut { ", began earlier" } else { "" }.to_owned()),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
                 let remarks: String =
                     text::span_remarks(start_cut, how).flat_map(|remark| [", ", remark]).collect();
                 let bound = if remarks.is_empty() { "" } else { ">" };
-                (']', format!("  {bound}{}{remarks}", self.moments.length(mark.at_ns - start_ns)))
+                ("]", format!("  {bound}{}{remarks}", self.moments.length(mark.at_ns - start_ns)))
             }
-            MarkKind::Counter | MarkKind::CounterReal => ('#', String::new()),
-            MarkKind::Log => ('>', String::new()),
-            MarkKind::OrphanSpanEnd => (']', format!(", {}", text::ORPHAN_SPAN_END)),
+            MarkKind::Counter | MarkKind::CounterReal => ("#", String::new()),
+            MarkKind::Log => (">", String::new()),
+            MarkKind::Output(Stream::Stdout) => ("1|", String::new()),
+            MarkKind::Output(Stream::Stderr) => ("2|", String::new()),
+            MarkKind::Output(_) => ("=", String::new()),
+            MarkKind::OrphanSpanEnd => ("]", format!(", {}", text::ORPHAN_SPAN_END)),
         };
-        let value = text::mark_value(mark).map(|value| format!(" = {value}")).unwrap_or_default();
+        let value = match mark.kind {
+            // The number of a line is of use where it is looked for.
+            MarkKind::Output(_) => None,
+            _ => text::mark_value(mark),
+        };
+        let value = value.map(|value| format!(" = {value}")).unwrap_or_default();
         let name = visible(name);
-        let room = self.room(indent + 2 + value.len() + tail.len());
+        let room = self.room(indent + sign.len() + 1 + value.len() + tail.len());
         let name = Shortable::plain(name).fitting(room);
         self.ink(Ink::Mark, format_args!("{sign} {name}{value}"));
         self.sink.put(tail.as_bytes());

@@ -59,22 +59,11 @@ pub fn replay_json(
     filter: &Filter,
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let sink = &mut JsonLines {
-        portions: Portions::new(out),
-        tails: Tails::default(),
-        head: Vec::new(),
-        labels: OpenLabels::default(),
-        jumps: Jumping::default(),
-        thread: 0,
-        resumed_ns: 0,
-        depth: 0,
-        moments: JsonMoments::default(),
-    };
-    driver::run(source, names, filter, sink)
+    driver::run(source, names, filter, &mut JsonLines::new(out))
 }
 
 /// The output.
-struct JsonLines<'o> {
+pub(crate) struct JsonLines<'o> {
     portions: Portions<'o>,
     tails: Tails,
     /// The beginning of each line of the thread.
@@ -88,6 +77,22 @@ struct JsonLines<'o> {
     /// Open calls of the thread.
     depth: u64,
     moments: JsonMoments,
+}
+
+impl<'o> JsonLines<'o> {
+    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
+        JsonLines {
+            portions: Portions::new(out),
+            tails: Tails::default(),
+            head: Vec::new(),
+            labels: OpenLabels::default(),
+            jumps: Jumping::default(),
+            thread: 0,
+            resumed_ns: 0,
+            depth: 0,
+            moments: JsonMoments::default(),
+        }
+    }
 }
 
 impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
@@ -332,6 +337,7 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &
         MarkKind::Catch => (b"\"catch\":", None),
         MarkKind::Counter | MarkKind::CounterReal => (b"\"counter\":", None),
         MarkKind::Log => (b"\"log\":", None),
+        MarkKind::Output(_) => (b"\"output\":", None),
         MarkKind::OrphanSpanEnd => (b"\"orphan_span_end\":", None),
         MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
             (b"\"span\":", Some((start_ns, start_cut, how)))
@@ -352,7 +358,12 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &
     } else {
         put_string(bytes, &text::mark_title(source, mark));
     }
-    if mark.value.is_some() {
+    if let MarkKind::Output(stream) = mark.kind {
+        bytes.extend_from_slice(b",\"stream\":");
+        put_string(bytes, stream.name());
+        bytes.extend_from_slice(b",\"line\":");
+        put_number(bytes, mark.value.unwrap_or(0));
+    } else if mark.value.is_some() {
         bytes.extend_from_slice(b",\"value\":");
         put_mark_value(bytes, mark);
     }

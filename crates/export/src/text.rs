@@ -15,7 +15,7 @@ pub(crate) fn mark_title<'t>(source: &'t impl Source, mark: &Mark) -> Cow<'t, st
     let what = match mark.kind {
         MarkKind::Throw => "throw",
         MarkKind::Catch => "catch",
-        MarkKind::Log => return source.log_line(mark.name).into(),
+        MarkKind::Log | MarkKind::Output(_) => return source.log_line(mark.name).into(),
         _ => return mark_name(source, mark.name).into(),
     };
     match type_name(source.mark_name(mark.name)) {

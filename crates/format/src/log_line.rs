@@ -21,6 +21,10 @@ pub const ARGUMENTS_MAX: usize = 10;
 pub const TYPE_BITS: u32 = 3;
 /// In the types: the record has the format's text, because it isn't a literal.
 pub const COPIED_FORMAT: u32 = 1 << 31;
+/// In the types: the line is output of the program, since version 2.9. Its arguments are an [`INT32`](argument::INT32),
+/// one of [`stream`]; an [`INT64`](argument::INT64), the number of the line in the stream; another one, the bytes of the
+/// line that are not kept; then texts, which follow each other without anything in between.
+pub const OUTPUT: u32 = 1 << 30;
 /// Limit on the recorded bytes of a text argument.
 pub const TEXT_MAX: usize = 96;
 /// Limit on the recorded bytes of a format, with [`COPIED_FORMAT`].
@@ -29,6 +33,16 @@ pub const FORMAT_MAX: usize = 256;
 pub const TEXT_CUT: u32 = 1 << 31;
 /// In a text's length: there is no text, because the pointer was null.
 pub const TEXT_NULL: u32 = 1 << 30;
+
+/// Where a line of [`OUTPUT`] was written.
+pub mod stream {
+    /// Standard output.
+    pub const STDOUT: u32 = 1;
+    /// Standard error.
+    pub const STDERR: u32 = 2;
+    /// A file of the program, which the recorder has read.
+    pub const FILE: u32 = 3;
+}
 
 /// Types of arguments.
 pub mod argument {

@@ -7,7 +7,9 @@
 use std::fmt::Write;
 
 use everycall_format::event::{Word, kind};
-use everycall_format::log_line::{ARGUMENTS_MAX, COPIED_FORMAT, TEXT_CUT, TEXT_NULL, argument, type_of};
+use everycall_format::log_line::{
+    ARGUMENTS_MAX, COPIED_FORMAT, OUTPUT, TEXT_CUT, TEXT_NULL, argument, type_of,
+};
 
 /// The most that a width or a precision adds.
 const WIDTH_MAX: usize = 256;
@@ -21,6 +23,8 @@ pub struct LogLine {
     pub format: LogFormat,
     /// Its arguments.
     pub arguments: Vec<LogArgument>,
+    /// It is output of the program: arguments behind the first three are its text.
+    pub is_output: bool,
 }
 
 /// Where a line's format is.
@@ -131,12 +135,15 @@ impl LogLine {
                 _ => return None,
             })
         });
-        LogLine { arguments: arguments.collect(), format }
+        LogLine { arguments: arguments.collect(), format, is_output: types & OUTPUT != 0 }
     }
 
     /// The line's text. `read` is the format at its address, if somebody has read it.
     #[must_use]
     pub fn text(&self, read: Option<&[u8]>) -> String {
+        if self.is_output {
+            return self.output();
+        }
         let mut text = match (&self.format, read) {
             (LogFormat::Copied(copied), _) => {
                 let mut text = formatted(&copied.bytes, &self.arguments);
@@ -162,6 +169,44 @@ impl LogLine {
         text.truncate(end);
         text
     }
+}
+
+impl LogLine {
+    /// The text of a line of output.
+    fn output(&self) -> String {
+        let mut bytes = Vec::new();
+        for argument in self.arguments.iter().skip(OUTPUT_HEAD) {
+            if let LogArgument::Text(text) = argument {
+                bytes.extend(&text.bytes);
+            }
+        }
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some(LogArgument::Int64(cut)) = self.arguments.get(2)
+            && *cut > 0
+        {
+            let _ = write!(text, "... ({cut} more bytes)");
+        }
+        text
+    }
+}
+
+/// Arguments of a line of output before its texts.
+const OUTPUT_HEAD: usize = 3;
+
+/// Which line of which stream the record that begins at `slot` of `words` is output of: one of
+/// [`everycall_format::log_line::stream`], and the number of the line.
+#[must_use]
+pub fn output_line(words: &[u64], slot: u32) -> Option<(u32, u64)> {
+    let mut payloads = log_payloads(words, slot);
+    let types = payloads.next().filter(|types| types & OUTPUT != 0)?;
+    let known = [argument::INT32, argument::INT64];
+    if types & COPIED_FORMAT != 0 || (0..).zip(known).any(|(index, known)| type_of(types, index) != known) {
+        return None;
+    }
+    // The format's address.
+    let mut payloads = payloads.skip(2);
+    let (stream, low, high) = (payloads.next()?, payloads.next()?, payloads.next()?);
+    Some((stream, u64::from(high) << 32 | u64::from(low)))
 }
 
 /// A conversion of a format, as far as it was read.

@@ -1,6 +1,8 @@
 //! Trace files.
 
-use crate::{Bytes, Member, Process, Ring, Thread, clock_reading, compact, module_entry, open_call};
+use crate::{
+    Bytes, Member, Process, Ring, Scheduling, Thread, clock_reading, compact, module_entry, open_call,
+};
 
 /// A trace file that is being written.
 #[derive(Clone, Debug)]
@@ -77,6 +79,26 @@ impl File {
             file.process(&member.process);
         }
         file.process = 0;
+        file.end()
+    }
+
+    /// The whole file of a process of which the kernel's scheduling events are known, in version
+    /// 2.9. Their clock is `CLOCK_MONOTONIC_RAW`.
+    #[must_use]
+    pub fn of_scheduled(process: &Process, source: u32, events: &[Scheduling]) -> Vec<u8> {
+        let mut file = File::new(2, 9);
+        let text = b"some is missing";
+        let mut payload = Bytes::default();
+        payload.u32(48).u32(source).u32(2).u32(24).u64(events.len() as u64).u64(0);
+        payload.u32(text.len() as u32).u32(0).u64(0).padded(text, text.len().next_multiple_of(8));
+        for event in events {
+            payload.u64(event.raw_ns).u32(process.pid).u32(event.tid).u32(event.other).u16(event.cpu);
+            payload.u16(u16::from(event.state) << 8 | u16::from(event.kind));
+        }
+        file.meta(process);
+        file.clock(process);
+        file.chunk(22, &payload.0);
+        file.process(process);
         file.end()
     }
 

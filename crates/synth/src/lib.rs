@@ -20,7 +20,7 @@ pub use damage::mutate;
 pub use file::{File, crc32};
 pub use ring::{OpenCall, Ring};
 pub use rng::Rng;
-pub use sample::{basic, callers, cleanups, counters, marks, process_tree, unsure};
+pub use sample::{basic, callers, cleanups, counters, marks, process_tree, samples, switches, unsure};
 
 /// A traced process as its recording shows it.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +79,23 @@ pub struct Reading {
     pub raw_ns: u64,
     /// Ticks that the reading took.
     pub bracket: u64,
+}
+
+/// A scheduling event: its fields in the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scheduling {
+    /// When.
+    pub raw_ns: u64,
+    /// The thread.
+    pub tid: u32,
+    /// Depends on the kind.
+    pub other: u32,
+    /// The CPU, or how long a sample took.
+    pub cpu: u16,
+    /// 1 on, 2 off, 3 woken, 4 ended, 5 lost, 6 wake-ups lost, 7 sample.
+    pub kind: u8,
+    /// Depends on the kind.
+    pub state: u8,
 }
 
 /// A loaded object.

@@ -1,6 +1,6 @@
 //! Small recordings with one of everything.
 
-use crate::{Member, Module, Process, Reading, Ring, Thread};
+use crate::{Member, Module, Process, Reading, Ring, Scheduling, Thread};
 
 /// A recording of three threads and two modules, the second of which is replaced by another one in
 /// the same address range:
@@ -78,6 +78,53 @@ pub fn basic() -> Process {
         ],
         end_ticks: T0 + 50_000,
     }
+}
+
+/// Switches and wake-ups of the two threads of [`basic`], and a loss.
+#[must_use]
+pub fn switches() -> Vec<Scheduling> {
+    let at = |raw_ns: u64, tid, kind, state, other| Scheduling {
+        raw_ns: 5_000_000_000 + raw_ns,
+        tid,
+        other,
+        cpu: 1,
+        kind,
+        state,
+    };
+    vec![
+        at(0, 100, 1, 0, 0),
+        at(500, 100, 2, 3, 0),
+        at(700, 100, 3, 0, 101),
+        at(720, 100, 1, 0, 0),
+        at(900, 101, 6, 0, 4),
+        at(1000, 101, 1, 0, 0),
+        at(2000, 101, 2, 0, 0),
+        at(2500, 101, 1, 0, 0),
+        at(9000, 101, 4, 0, 0),
+    ]
+}
+
+/// Samples of the same: one waits, the other one runs and is switched.
+#[must_use]
+pub fn samples() -> Vec<Scheduling> {
+    let at = |raw_ns: u64, tid, state, other| Scheduling {
+        raw_ns: 5_000_000_000 + raw_ns,
+        tid,
+        other,
+        cpu: 1,
+        kind: 7,
+        state,
+    };
+    vec![
+        at(1_000, 100, 0, 0),
+        at(2_000, 101, 0, 0),
+        at(4_000, 100, 3, 0),
+        at(5_000, 101, 1, 2_500),
+        at(8_000, 100, 3, 0),
+        at(9_000, 101, 1, 3_000),
+        at(12_000, 100, 0, 700),
+        at(13_000, 101, 0, 1_000),
+    ]
 }
 
 /// A process, its forked child, and a program that the child executes: with and without facts, in

@@ -250,6 +250,35 @@ pub enum MarkKind {
     CounterReal,
     /// A log line: the mark's name is its number in [`crate::Trace::log_lines`].
     Log,
+    /// A line that the program wrote, or a part of one: the mark's name is as that of a log line,
+    /// and its value is the number of the line in the stream, from 1.
+    Output(Stream),
+}
+
+/// Where the program wrote a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// To its standard output.
+    Stdout,
+    /// To its standard error.
+    Stderr,
+    /// Into a file, which the recorder has read.
+    File,
+    /// To one that this version doesn't know.
+    Other(u8),
+}
+
+impl Stream {
+    /// Its name in outputs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+            Stream::File => "file",
+            Stream::Other(_) => "other",
+        }
+    }
 }
 
 /// How a span ended.

@@ -47,7 +47,7 @@ pub use clock::{Clock, ClockQuality};
 pub use code::Code;
 pub use event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
-    SpanEndKind, TailCall, TimelineEvent, Untraced,
+    SpanEndKind, Stream, TailCall, TimelineEvent, Untraced,
 };
 pub use everycall_reader::{Process, SchedSource};
 pub use live::{LiveCarry, LiveThread, settled_words};

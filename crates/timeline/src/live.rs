@@ -94,7 +94,7 @@ impl<'t> LiveThread<'t> {
         let line = |slot, ticks| {
             let mut names = names.borrow_mut();
             names.logs.add(words, slot, process, ticks);
-            names.logs.number(words, slot, process, ticks)
+            names.logs.step(words, slot, process, ticks)
         };
         let mut steps = std::mem::take(&mut self.steps);
         for event in Events::new(words) {
@@ -159,7 +159,7 @@ impl<'t> LiveThread<'t> {
     pub fn mark_text(&self, mark: &Mark, format_at: impl FnOnce(Location) -> Option<Vec<u8>>) -> String {
         let names = self.names.borrow();
         match mark.kind {
-            MarkKind::Log => names.logs.text(mark.name, format_at),
+            MarkKind::Log | MarkKind::Output(_) => names.logs.text(mark.name, format_at),
             _ => names.text(mark.name).to_owned(),
         }
     }

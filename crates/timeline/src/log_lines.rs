@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everycall_reader::log_line::{LogFormat, LogLine, format_address, log_payloads};
+use everycall_format::log_line::stream;
+use everycall_reader::log_line::{LogFormat, LogLine, format_address, log_payloads, output_line};
 use everycall_reader::{Module, Recording};
 
-use crate::event::MarkName;
+use crate::event::{MarkName, Stream};
 use crate::location::Location;
+use crate::slots::What;
 
 /// Different lines that are kept.
 const LINES_MAX: usize = 1 << 22;
@@ -128,6 +130,23 @@ impl LogLines {
     pub(crate) fn number(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> MarkName {
         let key = self.key(words, slot, process, ticks);
         MarkName(self.numbers.get(&*key).copied().unwrap_or(LINES_MAX as u32))
+    }
+
+    /// What a line that was counted stands for.
+    pub(crate) fn step(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> What {
+        let name = self.number(words, slot, process, ticks);
+        match output_line(words, slot) {
+            None => What::Log(name),
+            Some((written, line)) => {
+                let to = match written {
+                    stream::STDOUT => Stream::Stdout,
+                    stream::STDERR => Stream::Stderr,
+                    stream::FILE => Stream::File,
+                    other => Stream::Other(u8::try_from(other).unwrap_or(0)),
+                };
+                What::Output(to, name, line)
+            }
+        }
     }
 
     fn key(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> Vec<u32> {

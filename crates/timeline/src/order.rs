@@ -272,7 +272,7 @@ impl<'a> Ordered<'a> {
         let process = self.process;
         let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, late, .. } = self;
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
-        let line = |slot, ticks| names.logs.number(words, slot, process, ticks);
+        let line = |slot, ticks| names.logs.step(words, slot, process, ticks);
         let mut latest_now = *latest;
         let mut place = steps.len();
         let mut in_order = |mut step: Step| {

@@ -356,6 +356,10 @@ impl<'a> Pairing<'a> {
                 let mark = Mark { at_ns, name, value: None, kind: MarkKind::Log };
                 out.push(TimelineEvent::Mark(mark));
             }
+            What::Output(stream, name, line) => {
+                let mark = Mark { at_ns, name, value: Some(line), kind: MarkKind::Output(stream) };
+                out.push(TimelineEvent::Mark(mark));
+            }
             What::Gap(_, left, why) => {
                 let why = match why {
                     gap::THREAD => GapKind::Thread,

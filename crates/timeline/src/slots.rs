@@ -8,7 +8,7 @@ use everycall_reader::event::{Event, EventKind, PlainEvent};
 use everycall_format::event::loss;
 use everycall_format::label;
 
-use crate::event::{LossKind, MarkName};
+use crate::event::{LossKind, MarkName, Stream};
 
 /// One thing that happened, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(crate) enum What {
     Label(u8, MarkName, u64),
     /// The program wrote a log line.
     Log(MarkName),
+    /// The program wrote a line of output: where, what, the line's number.
+    Output(Stream, MarkName, u64),
     /// Recording was off since these ticks; so many of the innermost calls ended meanwhile. Why.
     Gap(u64, u32, u8),
     /// No thread ran the stack since these ticks; which thread continues it, 0 if that isn't known;
@@ -89,7 +91,7 @@ impl SlotDepth {
         &mut self,
         event: Event,
         name: impl Fn(u32, u8) -> MarkName,
-        line: impl Fn(u32, u64) -> MarkName,
+        line: impl Fn(u32, u64) -> What,
     ) -> Option<Step> {
         let what = match event.kind {
             EventKind::Entry { offset } => {
@@ -101,7 +103,7 @@ impl SlotDepth {
                 What::Exit(offset)
             }
             EventKind::Label { detail, value } => What::Label(detail, name(event.slot, detail), value),
-            EventKind::Log => What::Log(line(event.slot, event.ticks)),
+            EventKind::Log => line(event.slot, event.ticks),
             EventKind::XrayEvent => {
                 let detail = label::INSTANT | label::NO_VALUE;
                 What::Label(detail, name(event.slot, detail), 0)

@@ -72,6 +72,13 @@ fn version_2_8() {
     check(include_bytes!("golden/v2.8-counters.ect"), include_str!("golden/v2.8-counters.txt"), text::text);
 }
 
+/// The first version with scheduling events of two sources at once, and with samples.
+#[test]
+fn version_2_9_states() {
+    check(include_bytes!("golden/v2.9-switches.ect"), include_str!("golden/v2.9-switches.txt"), text::states);
+    check(include_bytes!("golden/v2.9-samples.ect"), include_str!("golden/v2.9-samples.txt"), text::states);
+}
+
 /// The first version with times of calls that weren't recorded: chunk 26.
 #[test]
 fn version_2_9() {
@@ -131,6 +138,11 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.7-cleanups.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_processes_in(8, &[everycall_synth::counters()]);
     assert!(bytes == include_bytes!("golden/v2.8-counters.ect"), "raise the version and add a file instead");
+    let basic = everycall_synth::basic();
+    let bytes = everycall_synth::File::of_scheduled(&basic, 3, &everycall_synth::switches());
+    assert!(bytes == include_bytes!("golden/v2.9-switches.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_scheduled(&basic, 4, &everycall_synth::samples());
+    assert!(bytes == include_bytes!("golden/v2.9-samples.ect"), "raise the version and add a file instead");
     assert!(
         times_file() == include_bytes!("golden/v2.9-times.ect"),
         "raise the version and add a file instead"

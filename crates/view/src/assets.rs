@@ -7,6 +7,8 @@ pub(crate) const INDEX: &[u8] = include_bytes!("../page/dist/index.html");
 pub(crate) const SCRIPT: &[u8] = include_bytes!("../page/dist/app.js");
 pub(crate) const STYLE: &[u8] = include_bytes!("../page/dist/app.css");
 pub(crate) const WORKER: &[u8] = include_bytes!("../page/dist/worker.js");
+/// The page that has all of these inside, with one line in the place of its data.
+pub(crate) const ALONE: &[u8] = include_bytes!("../page/dist/alone.html");
 
 /// All of them, by the path at which they are served.
 pub(crate) const ALL: [Asset; 4] = [

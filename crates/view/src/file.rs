@@ -138,7 +138,7 @@ impl File {
 
     /// The number of a thread's track among those of all files.
     pub fn track_id(&self, thread: usize) -> u32 {
-        (self.index as u32) << FILE_SHIFT | (thread as u32 & ((1 << FILE_SHIFT) - 1))
+        track_id(self.index, thread)
     }
 
     /// What was read of a thread.
@@ -161,6 +161,11 @@ impl File {
     pub fn is_complete(&self) -> bool {
         self.is_complete.load(Ordering::Acquire)
     }
+}
+
+/// The number of a thread's track.
+pub(crate) fn track_id(file: usize, thread: usize) -> u32 {
+    (file as u32) << FILE_SHIFT | (thread as u32 & ((1 << FILE_SHIFT) - 1))
 }
 
 /// The file and the thread of a track's number.

@@ -189,3 +189,89 @@ impl Answer {
 /// What the page may load: its own files and answers.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; worker-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Rules {
+        Rules { port: 4711, secret: "0123456789abcdef0123456789abcdef".to_owned() }
+    }
+
+    /// The answer to a request for `target` with these fields.
+    fn check(line: &str, fields: &str) -> Result<Request, Refusal> {
+        rules().check(format!("{line}\r\n{fields}\r\n").as_bytes())
+    }
+
+    const PAGE: &str = "GET /0123456789abcdef0123456789abcdef/slices?from=1 HTTP/1.1";
+    const HOST: &str = "Host: 127.0.0.1:4711\r\n";
+
+    #[test]
+    fn the_page_is_answered() {
+        let request = Request { path: "slices".to_owned(), query: "from=1".to_owned(), keeps_alive: true };
+        assert_eq!(check(PAGE, HOST), Ok(request.clone()));
+        assert_eq!(
+            check(PAGE, "host: localhost:4711\r\nSec-Fetch-Site: same-origin\r\n"),
+            Ok(request.clone())
+        );
+        let origin = format!("{HOST}Origin: http://127.0.0.1:4711\r\nsec-fetch-site: none\r\n");
+        assert_eq!(check(PAGE, &origin), Ok(request));
+        assert!(!check(PAGE, &format!("{HOST}Connection: close\r\n")).unwrap().keeps_alive);
+    }
+
+    #[test]
+    fn others_are_refused() {
+        let with = |field: &str| check(PAGE, &format!("{HOST}{field}\r\n")).unwrap_err();
+        // Another name for the same address: a page of that name could be anybody's.
+        for host in ["evil.example:4711", "127.0.0.1:4712", "127.0.0.1", "127.0.0.1.evil.example:4711", ""] {
+            assert_eq!(check(PAGE, &format!("Host: {host}\r\n")), Err(Refusal::Host), "{host}");
+        }
+        assert_eq!(check(PAGE, ""), Err(Refusal::Host));
+        assert_eq!(check(PAGE, &format!("{HOST}Host: evil.example\r\n")), Err(Refusal::Host));
+        assert_eq!(check(PAGE, &format!("{HOST}{HOST}")), Err(Refusal::Host));
+        for origin in ["http://evil.example", "null", "https://127.0.0.1:4711", "http://127.0.0.1:80"] {
+            assert_eq!(with(&format!("Origin: {origin}")), Refusal::Origin, "{origin}");
+        }
+        assert_eq!(with("Sec-Fetch-Site: cross-site"), Refusal::Origin);
+        assert_eq!(with("Sec-Fetch-Site: same-site"), Refusal::Origin);
+        assert_eq!(with("Content-Length: 5"), Refusal::Malformed);
+        assert_eq!(with("Transfer-Encoding: chunked"), Refusal::Malformed);
+        for method in ["POST", "HEAD", "OPTIONS", "PUT", "get"] {
+            assert_eq!(check(&PAGE.replace("GET", method), HOST), Err(Refusal::Method), "{method}");
+        }
+        for path in
+            ["/", "/trace", "/0123456789abcdef0123456789abcdee/trace", "/0123456789abcdef/trace", "//trace"]
+        {
+            assert_eq!(check(&format!("GET {path} HTTP/1.1"), HOST), Err(Refusal::Secret), "{path}");
+        }
+        assert_eq!(check("GET http://127.0.0.1:4711/ HTTP/1.1", HOST), Err(Refusal::Malformed));
+    }
+
+    #[test]
+    fn garbage_and_floods_are_refused() {
+        for head in [
+            &b"\r\n\r\n"[..],
+            b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
+            b"GET\r\n\r\n",
+            b"\xff\xfe / HTTP/1.1\r\n\r\n",
+        ] {
+            assert!(rules().check(head).is_err(), "{head:?}");
+        }
+        let long = PAGE.replace("from=1", &"a".repeat(HEAD_MAX));
+        assert_eq!(check(&long, HOST), Err(Refusal::TooLong));
+        assert_eq!(check(PAGE, &format!("{HOST}{}", "A: b\r\n".repeat(FIELDS_MAX))), Err(Refusal::TooLong));
+        // Whoever never ends a request gets no more memory than this.
+        let endless = vec![b'a'; 10 << 20];
+        let head = read_head(&mut endless.as_slice(), &mut Vec::new()).unwrap().unwrap();
+        assert!(head.len() <= HEAD_MAX + 4096 + 1);
+    }
+
+    #[test]
+    fn requests_follow_each_other_on_a_connection() {
+        let mut left = Vec::new();
+        let mut from = &b"GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\nGET"[..];
+        assert_eq!(read_head(&mut from, &mut left).unwrap().unwrap(), b"GET /a HTTP/1.1\r\n\r\n");
+        assert_eq!(read_head(&mut from, &mut left).unwrap().unwrap(), b"GET /b HTTP/1.1\r\n\r\n");
+        assert_eq!(read_head(&mut from, &mut left).unwrap(), None);
+    }
+}

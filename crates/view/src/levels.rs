@@ -317,3 +317,144 @@ impl Depth {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everycall_synth::Rng;
+
+    use super::*;
+
+    /// Calls of several depths: bursts of short ones, long ones, gaps, some without duration.
+    fn calls(seed: u64, count: usize) -> Vec<Vec<Cell>> {
+        let mut rng = Rng::new(seed);
+        (0..5)
+            .map(|_| {
+                let mut now = 0;
+                (0..count)
+                    .map(|_| {
+                        let scale = 1 << rng.below(18);
+                        now += rng.below(scale);
+                        let from = now;
+                        now += rng.below(scale);
+                        Cell::call(
+                            from,
+                            now,
+                            rng.below(7) as u32,
+                            if rng.one_in(50) { bits::UNWOUND } else { 0 },
+                        )
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+
+    fn levels(calls: &[Vec<Cell>], lowest: usize) -> Levels {
+        let end = calls.iter().filter_map(|calls| calls.last()).map(Cell::to).max().unwrap();
+        let mut levels = Levels::new(end, lowest);
+        for (depth, calls) in calls.iter().enumerate() {
+            calls.iter().for_each(|call| levels.add(depth, *call));
+        }
+        levels
+    }
+
+    fn all(levels: &Levels, level: usize, depth: usize) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        levels.cells_of(depth..depth + 1, level, 0, u64::MAX, &mut |_, cell| cells.push(cell));
+        cells
+    }
+
+    #[test]
+    fn every_level_has_every_call_once_and_the_long_ones_as_they_are() {
+        for seed in 0..20 {
+            let calls = calls(seed, 2000);
+            let levels = levels(&calls, 0);
+            for level in 0..=levels.highest {
+                for (depth, calls) in calls.iter().enumerate() {
+                    let cells = all(&levels, level, depth);
+                    let mut rest = calls.as_slice();
+                    for cell in &cells {
+                        let (merged, behind) = rest.split_at(cell.count as usize);
+                        rest = behind;
+                        assert_eq!((cell.from, cell.to()), (merged[0].from, merged.last().unwrap().to()));
+                        let is_long = |call: &Cell| call.to() - call.from >= width(level);
+                        if merged.len() == 1 {
+                            assert_eq!(*cell, merged[0], "level {level}");
+                        } else {
+                            assert!(cell.to() - cell.from <= width(level) && level > 0);
+                            assert!(!merged.iter().any(is_long));
+                            let was = merged.iter().any(|call| call.bits() & bits::UNWOUND != 0);
+                            assert_eq!(cell.bits() & bits::UNWOUND != 0, was);
+                            assert!(merged.iter().any(|call| call.function == cell.function));
+                        }
+                    }
+                    assert!(rest.is_empty(), "level {level}: {} calls are missing", rest.len());
+                    // As many as pixels of this width, a few times over.
+                    let last = calls.last().unwrap().to();
+                    assert!(cells.len() as u64 <= 4 * (last / width(level) + 2));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn dropping_levels_leaves_the_others_as_they_are() {
+        let calls = calls(3, 3000);
+        let whole = levels(&calls, 0);
+        // Some are dropped while calls are added.
+        let mut dropped = Levels::new(calls.iter().map(|of| of.last().unwrap().to()).max().unwrap(), 0);
+        for at in 0..3000 {
+            for (depth, calls) in calls.iter().enumerate() {
+                dropped.add(depth, calls[at]);
+            }
+            if at % 900 == 899 {
+                dropped.drop_lowest();
+            }
+        }
+        assert_eq!(dropped.lowest(), 3);
+        assert!(dropped.bytes() < whole.bytes());
+        let count = |cells: &[Cell]| cells.iter().map(|cell| u64::from(cell.count)).sum::<u64>();
+        for level in 3..=whole.highest {
+            for depth in 0..calls.len() {
+                let (one, other) = (all(&whole, level, depth), all(&dropped, level, depth));
+                assert_eq!(count(&one), count(&other));
+                let long = |cells: &[Cell]| {
+                    let is_long = |cell: &&Cell| cell.count == 1 && cell.to() - cell.from >= width(level);
+                    cells.iter().filter(is_long).copied().collect::<Vec<_>>()
+                };
+                assert!(long(&one) == long(&other), "level {level}, depth {depth}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_has_what_touches_it() {
+        let calls = calls(5, 2000);
+        let levels = levels(&calls, 0);
+        let mut rng = Rng::new(9);
+        for _ in 0..200 {
+            let from = rng.below(calls[0].last().unwrap().to());
+            let to = from + rng.below(1 << 20);
+            for level in [0, 3, 6] {
+                let mut found = Vec::new();
+                levels.cells(level, from, to, &mut |depth, cell| found.push((depth, cell)));
+                let touches = |cell: &Cell| cell.to() >= from && cell.from <= to;
+                let direct = (0..calls.len()).flat_map(|depth| {
+                    all(&levels, level, depth).into_iter().filter(touches).map(move |cell| (depth, cell))
+                });
+                assert_eq!(found, direct.collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn recursion_of_any_depth_takes_little_memory() {
+        let mut levels = Levels::new(1 << 30, 0);
+        for depth in (0..100_000_usize).rev() {
+            levels.add(depth, Cell::call(depth as u64, (1 << 21) - depth as u64, 1, 0));
+        }
+        assert_eq!(levels.depths(), 100_000);
+        assert_eq!(levels.find(99_999, 1 << 20).unwrap().from, 99_999);
+        levels.add(DEPTH_MAX, Cell::call(0, 1, 1, 0));
+        assert_eq!(levels.too_deep, 1);
+    }
+}

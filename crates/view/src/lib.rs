@@ -3,10 +3,12 @@
 //!
 //! ```text
 //! file, library    inputs -> opened files, with the threads that read them
+//! glance           what is known of a file before its events are
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
 //! levels           what is drawn at each width of a pixel
 //! window           calls from the file, where levels are too coarse
 //! answers          requests of the page -> JSON, or columns
+//! alone            one page with everything in it
 //! http, server     loopback only, with a secret; assets: the page's files
 //! ```
 //!
@@ -18,10 +20,12 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod alone;
 mod answers;
 mod assets;
 mod file;
 mod functions;
+mod glance;
 mod http;
 mod levels;
 mod library;
@@ -32,6 +36,7 @@ mod series;
 mod server;
 mod window;
 
+pub use alone::{Written, write_page};
 pub use file::Input;
 pub use library::Library;
 pub use server::Server;

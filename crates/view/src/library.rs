@@ -17,6 +17,7 @@ use everycall_analysis::{Profile, SymbolNames, TraceView};
 use serde_json::Value;
 
 use crate::file::{File, Input, SharedFunctions, lock, place_of_track};
+use crate::glance::glance;
 use crate::read::{Numbers, read};
 use crate::server::thread;
 
@@ -32,7 +33,11 @@ pub struct Library {
 /// A file.
 #[derive(Clone)]
 enum Slot {
-    Opening { path: String },
+    /// With what is known already.
+    Opening {
+        path: String,
+        glance: Value,
+    },
     Open(Arc<OpenFile>),
     Failed(String),
 }
@@ -51,7 +56,6 @@ pub(crate) struct Context<'w> {
     pub file: &'w File,
     pub view: &'w TraceView<'w>,
     pub names: &'w SymbolNames<'w>,
-    pub functions: &'w SharedFunctions,
     pub numbers: RefCell<Numbers<'w>>,
 }
 
@@ -86,7 +90,7 @@ fn work(of: &Arc<OpenFile>, functions: &SharedFunctions, jobs: &Receiver<Job>) {
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
     let view = TraceView::new(&file.trace, &names);
     let numbers = RefCell::new(Numbers::new(&view, functions));
-    let context = Context { file, view: &view, names: &names, functions, numbers };
+    let context = Context { file, view: &view, names: &names, numbers };
     while let Ok(job) = jobs.recv() {
         job(&context);
     }
@@ -99,7 +103,11 @@ impl Library {
     ///
     /// No thread can be started.
     pub fn open(inputs: Vec<Input>) -> io::Result<Arc<Library>> {
-        let slots = inputs.iter().map(|input| Slot::Opening { path: input.path.clone() }).collect();
+        let slot = |(index, input): (usize, &Input)| Slot::Opening {
+            path: input.path.clone(),
+            glance: glance(index, input),
+        };
+        let slots = inputs.iter().enumerate().map(slot).collect();
         let library = Arc::new(Library {
             functions: SharedFunctions::default(),
             files: Mutex::new(slots),
@@ -139,6 +147,16 @@ impl Library {
         self.opened.notify_all();
     }
 
+    /// What is known of the files while some are being opened; `None` once all are open.
+    pub(crate) fn glances(&self) -> Option<Vec<Value>> {
+        let files = lock(&self.files);
+        let glances = files.iter().filter_map(|slot| match slot {
+            Slot::Opening { glance, .. } => Some(glance.clone()),
+            _ => None,
+        });
+        Some(glances.collect::<Vec<_>>()).filter(|glances| !glances.is_empty())
+    }
+
     /// The files, once all of them are open; waits for that for a while.
     pub(crate) fn files(&self) -> Result<Vec<Arc<OpenFile>>, String> {
         let files = lock(&self.files);
@@ -147,11 +165,25 @@ impl Library {
         let waited = self.opened.wait_timeout_while(files, Duration::from_secs(30), is_opening);
         let files = waited.unwrap_or_else(PoisonError::into_inner).0;
         let open = files.iter().map(|slot| match slot {
-            Slot::Opening { path } => Err(format!("{path} is still being opened; ask again")),
+            Slot::Opening { path, .. } => Err(format!("{path} is still being opened; ask again")),
             Slot::Open(open) => Ok(Arc::clone(open)),
             Slot::Failed(why) => Err(why.clone()),
         });
         open.collect()
+    }
+
+    /// The files, once all of them were read.
+    pub(crate) fn wait(&self) -> Result<Vec<Arc<OpenFile>>, String> {
+        loop {
+            let is_opening = lock(&self.files).iter().any(|slot| matches!(slot, Slot::Opening { .. }));
+            if !is_opening {
+                let files = self.files()?;
+                if files.iter().all(|open| open.file.is_complete()) {
+                    return Ok(files);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The file and the thread of a track.

@@ -13,6 +13,8 @@ pub(crate) enum Kind {
     Instant,
     Span,
     Log,
+    /// A line that the program wrote.
+    Output,
     Throw,
     Catch,
     Loss,
@@ -28,6 +30,7 @@ impl Kind {
             Kind::Instant => "instant",
             Kind::Span => "span",
             Kind::Log => "log",
+            Kind::Output => "output",
             Kind::Throw => "throw",
             Kind::Catch => "catch",
             Kind::Loss => "loss",

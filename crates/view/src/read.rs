@@ -58,8 +58,14 @@ impl<'v> Numbers<'v> {
     pub fn untraced(&mut self, names: &SymbolNames<'_>, exit: everycall_timeline::Location) -> u32 {
         let target = names.jump_target(exit);
         let target = target.as_deref().unwrap_or("indirect jump");
-        let name = format!("{target} (not traced, at most)");
-        lock(&self.shared).number(&Function::of(FunctionIdentity { name, ..FunctionIdentity::default() }))
+        self.named(&format!("{target} (not traced, at most)"))
+    }
+
+    /// The number of something that isn't a function of the trace.
+    #[cold]
+    pub fn named(&mut self, name: &str) -> u32 {
+        let identity = FunctionIdentity { name: name.to_owned(), ..FunctionIdentity::default() };
+        lock(&self.shared).number(&Function::of(identity))
     }
 }
 
@@ -71,7 +77,12 @@ pub(crate) fn begin_bits(begin: &Begin) -> u8 {
 
 /// What a call's end says.
 pub(crate) fn end_bits(end: &End) -> u8 {
-    match end.how {
+    kind_bits(end.how)
+}
+
+/// What the way says in which a call ended.
+pub(crate) fn kind_bits(how: EndKind) -> u8 {
+    match how {
         EndKind::Returned => 0,
         EndKind::Jumped => bits::TAIL,
         EndKind::Unwound => bits::UNWOUND,
@@ -283,6 +294,7 @@ impl Reading<'_> {
             MarkKind::Throw => Kind::Throw,
             MarkKind::Catch => Kind::Catch,
             MarkKind::Log => Kind::Log,
+            MarkKind::Output(_) => Kind::Output,
             MarkKind::SpanBegin { span, .. } => {
                 self.spans.insert(span, (at, text));
                 return;

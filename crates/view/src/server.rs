@@ -1,7 +1,7 @@
 //! The server on loopback.
 
-use std::io::{self, BufWriter};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{self, BufWriter, Read as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -146,6 +146,20 @@ fn answer_all(stream: TcpStream, state: &State) -> io::Result<()> {
         };
         answer.write(&mut out, keeps_alive)?;
         if !keeps_alive {
+            return end(&out, &mut from);
+        }
+    }
+    Ok(())
+}
+
+/// Ends a connection so that the client gets the answer: closing it while bytes of the client are
+/// unread would take the answer back.
+fn end(out: &BufWriter<TcpStream>, from: &mut TcpStream) -> io::Result<()> {
+    out.get_ref().shutdown(Shutdown::Write)?;
+    from.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let mut unread = [0; 4096];
+    for _ in 0..64 {
+        if from.read(&mut unread)? == 0 {
             break;
         }
     }

@@ -33,6 +33,25 @@ pub const STARTS_A_SERVER: &str =
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
+    // The page is tested in view.rs and in crates/view.
+    (
+        "everycall view app.ect",
+        So(
+            "BROWSER=true everycall view app.ect > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
+        ),
+    ),
+    (
+        "everycall view",
+        So(
+            "everycall view --no-browser app.ect > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
+        ),
+    ),
+    (
+        "everycall view old.ect new.ect",
+        So(
+            "everycall view --no-browser app.ect app.ect > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
+        ),
+    ),
     ("everycall export -f FORMAT app.ect", So("everycall export -f folded app.ect")),
     (
         "everycall export -f folded -o - app.ect | inferno-flamegraph --countname ns > flame.svg",
@@ -460,6 +479,12 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("everycall count --only 'handle*' -- ./app", So("everycall count --only 'handle*' -- ./server 10")),
     // Reports.
+    (
+        "everycall report --no-blocked app.ect",
+        So(
+            "everycall record --states -q -o st.ect -- ./app && { everycall report --no-blocked st.ect || everycall info st.ect | grep -q '^states '; }",
+        ),
+    ),
     (
         "everycall report --callers F app.ect",
         So(

@@ -23,7 +23,7 @@ pub use follow::{FollowArguments, LevelRule};
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
-pub use record::RecordArguments;
+pub use record::{LogChoice, RecordArguments};
 pub use selection::{
     FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
 };

@@ -60,6 +60,11 @@ pub struct ExportArguments {
     /// perfetto always contains calendar time.
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
     pub clock: Clock,
+    /// Colour a flame graph by what changed since this older trace
+    ///
+    /// Red paths have more own time than in the older trace, blue ones less. The filters select from both traces.
+    #[arg(long, value_name = "TRACE")]
+    pub against: Option<PathBuf>,
     /// Show in each slice's details which calls the compiler inlined [default: on, except for JSON
     /// with more than 1,000,000 calls]
     #[arg(long)]

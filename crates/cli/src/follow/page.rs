@@ -18,7 +18,7 @@ use everycall_export::{Calendar, shortened_name};
 use everycall_format::arena::ClockReading;
 use everycall_live::RingOwner;
 use everycall_recorder::clock;
-use everycall_timeline::{Clock, EndKind, Location, Mark, MarkKind, TailCall, TimelineEvent, Trace};
+use everycall_timeline::{Clock, EndKind, Location, Mark, MarkKind, Stream, TailCall, TimelineEvent, Trace};
 use everycall_units::{Count, Duration, Several};
 
 use super::levels::Levels;
@@ -274,6 +274,8 @@ impl Page {
             MarkKind::Label => "@ ",
             MarkKind::Instant => "! ",
             MarkKind::Log => "> ",
+            MarkKind::Output(Stream::Stdout) => "1| ",
+            MarkKind::Output(Stream::Stderr) => "2| ",
             MarkKind::SpanBegin { .. } => "[ ",
             MarkKind::SpanEnd { .. } => "] ",
             _ => return,

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use everycall_analysis::{FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
+use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, FunctionSet, Origin, Reason, Sched, SchedSource, Session, Warning};
 use everycall_timeline::{ClockQuality, States, Trace};
@@ -118,6 +119,13 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     if let Some(sched) = report.trace.sched() {
         field(out, "states", &states(report, sched))?;
+    } else if is_crash_file(report) {
+        field(
+            out,
+            "states",
+            "not in a core or a crash file, which have what the process knew itself; with `everycall record --states`, \
+            the recorder's file has them after a crash, too",
+        )?;
     }
     field(out, "file", &clean(&report.path.to_string_lossy()))
 }
@@ -164,7 +172,6 @@ fn how_it_ended(report: &Report<'_>) -> String {
     let Some(process_end) = report.trace.process_end() else {
         let is_of_living = |reason| matches!(reason, Reason::Request | Reason::Trigger);
         let was_asked = report.trace.snapshots().iter().any(|snapshot| is_of_living(snapshot.reason));
-        let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
         // Kept calls of a running program, and nothing else.
         let is_running = report.trace.snapshots().is_empty()
             && report.trace.processes().iter().any(|process| process.ending == Ending::Running);
@@ -172,7 +179,7 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let why = match (was_asked || is_running, is_cut) {
             (true, _) => "not yet",
             (false, true) => "unknown: the file is truncated",
-            (false, false) if is_over && !report.trace.snapshots().is_empty() => {
+            (false, false) if is_crash_file(report) => {
                 "terminated abnormally (cause not recorded in a crash file)"
             }
             (false, false) => "not in this file",
@@ -187,6 +194,14 @@ fn how_it_ended(report: &Report<'_>) -> String {
         }
         _ => "in a way unknown to this version".to_owned(),
     }
+}
+
+/// Whether the trace is that of a core, or of a crash file: no recorder saw the end.
+fn is_crash_file(report: &Report<'_>) -> bool {
+    let snapshots = report.trace.snapshots();
+    let is_over = snapshots.iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
+    let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
+    report.trace.process_end().is_none() && is_over && !is_cut && !snapshots.is_empty()
 }
 
 pub fn signal_name(signal: u32) -> String {
@@ -283,7 +298,12 @@ fn processes(out: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    let threads: Vec<_> = report.trace.threads().iter().filter(|thread| !thread.is_sampled).collect();
+    let threads: Vec<_> = report
+        .trace
+        .threads()
+        .iter()
+        .filter(|thread| !thread.is_sampled && thread.tid < LOG_FILE_TID)
+        .collect();
     heading(out, &Several(threads.len() as u64, "thread", "threads").to_string())?;
     if threads.is_empty() {
         return Ok(());

@@ -428,6 +428,7 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
         MarkKind::Throw | MarkKind::Catch => (b"\"i\",\"s\":\"t\"", "exception", None),
         MarkKind::Counter | MarkKind::CounterReal => (b"\"C\"", "counter", None),
         MarkKind::Log => (b"\"i\",\"s\":\"t\"", "log", None),
+        MarkKind::Output(_) => (b"\"i\",\"s\":\"t\"", "output", None),
         MarkKind::OrphanSpanEnd => (b"\"i\",\"s\":\"t\"", "span", None),
         MarkKind::SpanBegin { span, .. } => (b"\"b\"", "span", Some(span)),
         MarkKind::SpanEnd { span, .. } => (b"\"e\"", "span", Some(span)),
@@ -453,6 +454,10 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     let mut members = Members::new(bytes);
     match mark.kind {
         MarkKind::SpanEnd { start_cut, how, .. } => members.remarks(text::span_remarks(start_cut, how)),
+        MarkKind::Output(stream) => {
+            put_string(members.key("stream"), stream.name());
+            put_number(members.key("line"), mark.value.unwrap_or(0));
+        }
         kind => {
             if mark.value.is_some() {
                 let value = members.key("value");

@@ -109,6 +109,7 @@ impl<'o> Csv<'o> {
             MarkKind::Catch => ("catch", None),
             MarkKind::Counter | MarkKind::CounterReal => ("counter", None),
             MarkKind::Log => ("log", None),
+            MarkKind::Output(stream) => (stream.name(), None),
             MarkKind::OrphanSpanEnd => ("orphan span end", None),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
             // The line of its end includes it.

@@ -7,12 +7,17 @@
 mod callgrind;
 mod chrome;
 mod csv;
+mod firefox;
+mod flamegraph;
 mod folded;
 mod graph;
+mod parquet;
 mod perfetto;
 mod pprof;
 mod protobuf;
 mod speedscope;
+
+pub use flamegraph::flamegraph_against;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -22,6 +27,7 @@ use crate::driver;
 use crate::filter::Filter;
 use crate::names::Names;
 use crate::parse::ParseError;
+use crate::replay_json::JsonLines;
 use crate::source::Source;
 use crate::summary::{Note, Summary};
 
@@ -36,10 +42,18 @@ pub enum Format {
     Perfetto,
     /// Comma-separated values, one line per call.
     Csv,
+    /// JSON lines, one per call.
+    Jsonl,
+    /// Parquet, one row per call.
+    Parquet,
     /// speedscope's own format.
     Speedscope,
+    /// The Firefox Profiler's processed profile.
+    Firefox,
     /// Folded stacks, for flame graphs.
     Folded,
+    /// A flame graph.
+    Flamegraph,
     /// pprof's protobuf.
     Pprof,
     /// callgrind's profile format.
@@ -73,13 +87,17 @@ pub struct FormatFacts {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 10] = [
+    pub const ALL: [Format; 14] = [
         Format::Vizviewer,
         Format::Chrome,
         Format::Perfetto,
         Format::Csv,
+        Format::Jsonl,
+        Format::Parquet,
         Format::Speedscope,
+        Format::Firefox,
         Format::Folded,
+        Format::Flamegraph,
         Format::Pprof,
         Format::Callgrind,
         Format::Dot,
@@ -126,6 +144,24 @@ impl Format {
                 repeats_inlined_calls: false,
                 marks_losses: true,
             },
+            Format::Jsonl => FormatFacts {
+                name: "jsonl",
+                description: "one JSON object per call and line, as `replay --format json` prints",
+                ending: "jsonl",
+                viewer: "load it into a data frame, or read it with `jq`",
+                has_sources: false,
+                repeats_inlined_calls: true,
+                marks_losses: true,
+            },
+            Format::Parquet => FormatFacts {
+                name: "parquet",
+                description: "one row per call, for DuckDB, Spark, ClickHouse and data frames",
+                ending: "parquet",
+                viewer: "query it with `duckdb` or a data frame",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: true,
+            },
             Format::Speedscope => FormatFacts {
                 name: "speedscope",
                 description: "speedscope's timelines and flame graphs",
@@ -135,11 +171,29 @@ impl Format {
                 repeats_inlined_calls: false,
                 marks_losses: true,
             },
+            Format::Firefox => FormatFacts {
+                name: "firefox",
+                description: "stack charts, call trees and markers of the Firefox Profiler",
+                ending: "firefox.json",
+                viewer: "open it at https://profiler.firefox.com",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: true,
+            },
             Format::Folded => FormatFacts {
                 name: "folded",
                 description: "own time of each call path, for flame graphs",
                 ending: "folded",
                 viewer: "draw it with `inferno-flamegraph --countname ns {} > flame.svg`",
+                has_sources: false,
+                repeats_inlined_calls: false,
+                marks_losses: false,
+            },
+            Format::Flamegraph => FormatFacts {
+                name: "flamegraph",
+                description: "flame graph as an SVG picture that zooms and searches",
+                ending: "svg",
+                viewer: "open it in a browser",
                 has_sources: false,
                 repeats_inlined_calls: false,
                 marks_losses: false,
@@ -198,8 +252,12 @@ pub(crate) fn write(
         Format::Chrome => driver::draw(source, names, filter, notify, chrome::Chrome::new(out, false)),
         Format::Perfetto => driver::draw(source, names, filter, notify, perfetto::Perfetto::new(out)),
         Format::Csv => driver::run(source, names, filter, &mut csv::Csv::new(out)),
+        Format::Jsonl => driver::run(source, names, filter, &mut JsonLines::new(out)),
+        Format::Parquet => driver::run(source, names, filter, &mut parquet::Parquet::new(out)),
         Format::Speedscope => driver::run(source, names, filter, &mut speedscope::Speedscope::new(out)),
+        Format::Firefox => driver::run(source, names, filter, &mut firefox::Firefox::new(out)),
         Format::Folded => driver::run(source, names, filter, &mut folded::Folded::new(out)),
+        Format::Flamegraph => driver::run(source, names, filter, &mut flamegraph::Flamegraph::new(out)),
         Format::Pprof => driver::run(source, names, filter, &mut pprof::Pprof::new(out)),
         Format::Callgrind => driver::run(source, names, filter, &mut callgrind::Callgrind::new(out)),
         Format::Dot => driver::run(source, names, filter, &mut graph::Graph::new(out, graph::Language::Dot)),

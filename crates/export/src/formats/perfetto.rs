@@ -433,6 +433,7 @@ impl Track {
             MarkKind::Throw | MarkKind::Catch => ("exception", event::INSTANT),
             MarkKind::Counter | MarkKind::CounterReal => return self.put_counter(bytes, mark, source),
             MarkKind::Log => ("log", event::INSTANT),
+            MarkKind::Output(_) => ("output", event::INSTANT),
             MarkKind::OrphanSpanEnd => ("span", event::INSTANT),
             MarkKind::SpanBegin { .. } => ("span", event::BEGIN),
             MarkKind::SpanEnd { .. } => ("span", event::END),
@@ -461,9 +462,13 @@ impl Track {
                 event.text(event::NAME, &text::mark_title(source, mark));
                 if mark.value.is_some() {
                     event.message(event::ANNOTATION, |annotation| {
-                        annotation.text(annotation::NAME, "value");
+                        let is_output = matches!(mark.kind, MarkKind::Output(_));
+                        annotation.text(annotation::NAME, if is_output { "line" } else { "value" });
                         put_value(annotation, mark.value);
                     });
+                }
+                if let MarkKind::Output(stream) = mark.kind {
+                    put_text(event, "stream", stream.name());
                 }
                 if mark.kind == MarkKind::OrphanSpanEnd {
                     put_text(event, "remark", text::ORPHAN_SPAN_END);

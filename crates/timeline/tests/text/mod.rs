@@ -96,3 +96,25 @@ pub fn processes(trace: &Trace<'_>) -> String {
     }
     out
 }
+
+/// Thread states, and the bounds of what is unknown.
+pub fn states(trace: &Trace<'_>) -> String {
+    let mut out = String::new();
+    let Some((sched, states)) = trace.sched().zip(trace.states()) else { return out };
+    let text = String::from_utf8_lossy(&sched.text);
+    let lost = states.wake_ups_lost();
+    let _ = writeln!(out, "from {:?}, {text}, {lost} wake-ups lost", sched.source);
+    for thread in trace.threads() {
+        let _ = writeln!(out, "thread {}", thread.tid);
+        let Some(states) = states.thread(thread.pid, thread.tid) else { continue };
+        for span in states.spans() {
+            let _ = writeln!(
+                out,
+                "  {} {} {:?} {:?} {:?}",
+                span.start, span.end, span.state, span.cpu, span.woken_by
+            );
+        }
+        let _ = writeln!(out, "  {:?}", states.times(1_100, 12_900));
+    }
+    out
+}

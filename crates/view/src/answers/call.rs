@@ -42,6 +42,7 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
     let from = known.map_or(at, |cell| cell.from);
     let From { events, open: mut stack } = read_from(context, thread, from);
     let mut call: Option<Call> = None;
+    let mut short = None;
     // The call's time without that of its callees, and without that in which its stack was suspended.
     let mut less_ns = 0_u64;
     for event in events {
@@ -49,7 +50,7 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
             TimelineEvent::Begin(begin) => {
                 let here = stack.len();
                 if begin.start_ns > at && here <= depth {
-                    return None;
+                    break;
                 }
                 let function = numbers.of(begin.location);
                 let open = Open { function, from: begin.start_ns, bits: begin_bits(&begin) };
@@ -85,7 +86,11 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
                 {
                     call.cell = cell;
                     call.own_ns = length.saturating_sub(less_ns);
-                    return Some(call);
+                    if at < cell.to() {
+                        return Some(call);
+                    }
+                    // Another one may begin when this one, without duration, ends.
+                    short = Some(call);
                 }
             }
             TimelineEvent::Mark(mark) if mark.kind == MarkKind::Label && stack.len() == depth + 1 => {
@@ -101,7 +106,7 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
             _ => {}
         }
     }
-    None
+    short
 }
 
 /// Track, moment and depth of a request.

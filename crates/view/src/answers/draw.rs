@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use everycall_export::{Source as _, type_name};
 use everycall_timeline::{StateTimes, ThreadState};
-use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
 use super::Answered;
@@ -13,6 +12,7 @@ use crate::levels::{Cell, Merger, bits};
 use crate::library::{Context, Library, OpenFile};
 use crate::marks::{Item, Kind, Text};
 use crate::query::Query;
+use crate::series::Series;
 use crate::window;
 
 /// Calls are summaries of several; all are exact otherwise.
@@ -175,47 +175,54 @@ fn pad(body: &mut Vec<u8>) {
 
 /// `states`.
 pub(crate) fn states(library: &Library, query: &Query) -> Answered<Value> {
-    let (from, to, pixels) = query.window(end_ns(library)?)?;
+    let window = query.window(end_ns(library)?)?;
     let mut all = Map::new();
     for id in tracks(library, query)? {
         let (open, thread) = library.track(id)?;
-        let Some(states) = open.file.states(thread) else { continue };
-        let pixel = to.saturating_sub(from) / pixels;
-        let first = states.spans().partition_point(|span| span.end <= from);
-        let mut rows: Vec<Value> = Vec::new();
-        // Spans shorter than a pixel together: from, to, times.
-        let mut short: Option<(u64, u64, StateTimes)> = None;
-        let flush = |short: &mut Option<(u64, u64, StateTimes)>, rows: &mut Vec<Value>| {
-            if let Some((from, to, times)) = short.take() {
-                let most = times.all().into_iter().enumerate().max_by_key(|(_, time)| *time);
-                rows.push(json!([from, to, most.map_or(3, |(state, _)| state)]));
-            }
-        };
-        for span in states.spans().get(first..).unwrap_or_default() {
-            if span.start > to {
-                break;
-            }
-            let end = span.end.min(open.file.end_ns.max(span.start));
-            if end - span.start >= pixel {
-                flush(&mut short, &mut rows);
-                let state = number_of(span.state);
-                rows.push(match span.woken_by {
-                    Some(waker) => json!([span.start, end, state, waker]),
-                    None => json!([span.start, end, state]),
-                });
-                continue;
-            }
-            if short.as_ref().is_some_and(|(from, ..)| end - from > pixel) {
-                flush(&mut short, &mut rows);
-            }
-            let (_, until, times) = short.get_or_insert((span.start, end, StateTimes::default()));
-            *until = end;
-            times.add(span.state, end - span.start);
+        if let Some(rows) = states_of(&open.file, thread, window) {
+            all.insert(id.to_string(), rows);
         }
-        flush(&mut short, &mut rows);
-        all.insert(id.to_string(), Value::Array(rows));
     }
     Ok(Value::Object(all))
+}
+
+/// The states of a thread in a window: begin, end, state, who woke it.
+pub(crate) fn states_of(file: &File, thread: usize, (from, to, pixels): (u64, u64, u64)) -> Option<Value> {
+    let states = file.states(thread)?;
+    let pixel = to.saturating_sub(from) / pixels;
+    let first = states.spans().partition_point(|span| span.end <= from);
+    let mut rows: Vec<Value> = Vec::new();
+    // Spans shorter than a pixel together: from, to, times.
+    let mut short: Option<(u64, u64, StateTimes)> = None;
+    let flush = |short: &mut Option<(u64, u64, StateTimes)>, rows: &mut Vec<Value>| {
+        if let Some((from, to, times)) = short.take() {
+            let most = times.all().into_iter().enumerate().max_by_key(|(_, time)| *time);
+            rows.push(json!([from, to, most.map_or(3, |(state, _)| state)]));
+        }
+    };
+    for span in states.spans().get(first..).unwrap_or_default() {
+        if span.start > to {
+            break;
+        }
+        let end = span.end.min(file.end_ns.max(span.start));
+        if end - span.start >= pixel {
+            flush(&mut short, &mut rows);
+            let state = number_of(span.state);
+            rows.push(match span.woken_by {
+                Some(waker) => json!([span.start, end, state, waker]),
+                None => json!([span.start, end, state]),
+            });
+            continue;
+        }
+        if short.as_ref().is_some_and(|(from, ..)| end - from > pixel) {
+            flush(&mut short, &mut rows);
+        }
+        let (_, until, times) = short.get_or_insert((span.start, end, StateTimes::default()));
+        *until = end;
+        times.add(span.state, end - span.start);
+    }
+    flush(&mut short, &mut rows);
+    Some(Value::Array(rows))
 }
 
 fn number_of(state: ThreadState) -> u8 {
@@ -230,32 +237,33 @@ fn number_of(state: ThreadState) -> u8 {
 /// `marks`.
 pub(crate) fn marks(library: &Library, query: &Query) -> Answered<Value> {
     let (from, to, pixels) = query.window(end_ns(library)?)?;
-    let mut by_file: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
-    for id in tracks(library, query)? {
-        let (file, thread) = place_of_track(id);
-        library.track(id)?;
-        by_file.entry(file).or_default().push(thread);
-    }
     let mut all = Vec::new();
-    for (index, open) in library.files()?.iter().enumerate() {
-        let Some(threads) = by_file.remove(&index) else { continue };
-        let of_threads = |thread: usize| {
-            let items = open.file.track(thread).map(|track| track.marks.within(from, to, pixels as usize));
-            items.unwrap_or_default().into_iter().map(move |item| (thread, item))
-        };
-        let items: Vec<(usize, Item)> = threads.into_iter().flat_map(of_threads).collect();
-        if items.is_empty() {
-            continue;
-        }
-        all.extend(open.quick.ask(move |context| {
-            let json = |(thread, item): (usize, Item)| mark(context, thread, &item);
-            items.into_iter().map(json).collect::<Vec<Value>>()
-        })?);
+    for id in tracks(library, query)? {
+        library.track(id)?;
+        let (file, thread) = place_of_track(id);
+        all.extend(marks_of(library, file, thread, (from, to), pixels as usize)?);
     }
     Ok(Value::Array(all))
 }
 
-pub(super) fn mark(context: &Context<'_>, thread: usize, item: &Item) -> Value {
+/// The marks of a thread in a window, at most about `limit`.
+pub(crate) fn marks_of(
+    library: &Library,
+    file: usize,
+    thread: usize,
+    (from, to): (u64, u64),
+    limit: usize,
+) -> Answered<Vec<Value>> {
+    let files = library.files()?;
+    let open = files.get(file).ok_or("there is no such file")?;
+    let items = open.file.track(thread).map(|track| track.marks.within(from, to, limit)).unwrap_or_default();
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
+    open.quick.ask(move |context| items.iter().map(|item| mark(context, thread, item)).collect())
+}
+
+fn mark(context: &Context<'_>, thread: usize, item: &Item) -> Value {
     let mut object = Map::new();
     object.insert("track".to_owned(), json!(context.file.track_id(thread)));
     object.insert("at".to_owned(), json!(item.at));
@@ -275,7 +283,7 @@ pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
         Text::Lost(None) => "events lost, not counted".to_owned(),
         Text::Off(why) => why.to_owned(),
         Text::Name(name, value) => match item.kind {
-            Kind::Log => context.view.log_line(name),
+            Kind::Log | Kind::Output => context.view.log_line(name),
             Kind::Throw | Kind::Catch => type_name(context.view.mark_name(name)).unwrap_or_default(),
             _ => {
                 let name = context.view.mark_name(name);
@@ -287,23 +295,28 @@ pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
 
 /// `counters`.
 pub(crate) fn counters(library: &Library, query: &Query) -> Answered<Value> {
-    let (from, to, pixels) = query.window(end_ns(library)?)?;
-    let mut all = Vec::new();
-    for open in library.files()? {
-        let series = lock(&open.file.series);
-        let mut names: Vec<_> = series.keys().collect();
-        names.sort();
-        for key in names {
-            let points = series.get(key).map(|series| series.within(from, to, pixels)).unwrap_or_default();
-            let points: Vec<Value> =
-                points.iter().map(|point| json!([point.at, point.min, point.max, point.last])).collect();
-            let track = open.file.threads.iter().position(|thread| thread.pid == key.0 && thread.is_sampled);
-            let track = track.or(open.file.threads.iter().position(|thread| thread.pid == key.0));
-            let track = track.map(|thread| open.file.track_id(thread));
-            all.push(json!({ "file": open.file.index, "track": track, "pid": key.0, "name": key.1, "points": points }));
-        }
-    }
-    Ok(Value::Array(all))
+    let window = query.window(end_ns(library)?)?;
+    let files = library.files()?;
+    Ok(files.iter().flat_map(|open| counters_of(&open.file, window)).collect())
+}
+
+/// The counters of a file in a window.
+pub(crate) fn counters_of(file: &File, (from, to, pixels): (u64, u64, u64)) -> Vec<Value> {
+    let series = lock(&file.series);
+    let mut all: Vec<_> = series.iter().collect();
+    all.sort_by_key(|(key, _)| *key);
+    let json = |((pid, name), series): (&(u32, String), &Series)| {
+        let of_process =
+            |thread: &&usize| file.threads.get(**thread).is_some_and(|thread| thread.pid == *pid);
+        let threads: Vec<usize> = (0..file.threads.len()).collect();
+        let sampled = threads.iter().filter(of_process).find(|thread| file.threads[**thread].is_sampled);
+        let track = sampled.or_else(|| threads.iter().find(of_process)).map(|thread| file.track_id(*thread));
+        let points = series.within(from, to, pixels);
+        let points: Vec<Value> =
+            points.iter().map(|point| json!([point.at, point.min, point.max, point.last])).collect();
+        json!({ "file": file.index, "track": track, "pid": pid, "name": name, "points": points })
+    };
+    all.into_iter().map(json).collect()
 }
 
 /// `overview`.

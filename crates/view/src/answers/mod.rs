@@ -20,6 +20,9 @@ use crate::http::Answer;
 use crate::library::Library;
 use crate::query::Query;
 
+pub(crate) use draw::{counters_of, marks_of, states_of};
+pub(crate) use trace::trace;
+
 pub(crate) const JSON: &str = "application/json";
 const BINARY: &str = "application/octet-stream";
 

@@ -13,11 +13,16 @@ use crate::library::{Library, OpenFile};
 use crate::marks::{Kind, Text};
 use crate::query::Query;
 
+/// Calls of a kept call's shape.
+const SHAPE_MAX: usize = 16;
 /// Losses that are listed.
 const LOSSES_MAX: usize = 1000;
 
 /// `trace`.
 pub(crate) fn trace(library: &Library) -> Answered<Value> {
+    if let Some(glances) = library.glances() {
+        return Ok(opening(&glances));
+    }
     let files = library.files()?;
     let first = files.first().ok_or("there is no file")?;
     let sum = |of: fn(&File) -> u64| files.iter().map(|open| of(&open.file)).sum::<u64>();
@@ -46,6 +51,32 @@ pub(crate) fn trace(library: &Library) -> Answered<Value> {
         "modules": files.iter().flat_map(|open| modules(&open.file)).collect::<Vec<_>>(),
         "notes": files.iter().flat_map(|open| notes(&open.file)).collect::<Vec<_>>(),
     }))
+}
+
+/// The answer while files are being opened: their events were not counted yet.
+fn opening(glances: &[Value]) -> Value {
+    let sum = |name: &str| glances.iter().filter_map(|glance| glance[name].as_u64()).sum::<u64>();
+    let list = |name: &str| {
+        glances.iter().filter_map(|glance| glance[name].as_array()).flatten().collect::<Vec<_>>()
+    };
+    json!({
+        "files": glances,
+        "program": glances.first().map(|glance| &glance["processes"][0]["name"]),
+        "begin_wall_ns": null,
+        "duration_ns": glances.iter().filter_map(|glance| glance["duration_ns"].as_u64()).max(),
+        "events": 0,
+        "opening": true,
+        "complete": false,
+        "read_events": 0,
+        "file_bytes": sum("bytes"),
+        "read_bytes": 0,
+        "processes": list("processes"),
+        "functions": 0,
+        "kept": [],
+        "losses": [],
+        "modules": [],
+        "notes": [],
+    })
 }
 
 fn file_json(file: &File) -> Value {
@@ -139,12 +170,37 @@ fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
                     "thread": call.thread,
                     "duration_ns": call.took_ns,
                     "unwound": call.is_unwound,
-                    "shape": [],
+                    "shape": thread.map_or_else(Vec::new, |(index, _)| shape(context.file, index, call.start_ns)),
                 })
             })
             .collect()
     })?;
     Ok(kept)
+}
+
+/// The call that began at a moment, its longest callee, that one's, and so on: functions with
+/// durations. Empty where the recording doesn't hold the call.
+fn shape(file: &File, thread: usize, start_ns: u64) -> Vec<(u32, u64)> {
+    let Some(track) = file.track(thread) else { return Vec::new() };
+    let levels = &track.levels;
+    let is_it = |depth: &usize| {
+        levels.find(*depth, start_ns).is_some_and(|cell| cell.from == start_ns && cell.count == 1)
+    };
+    let Some(mut depth) = (0..levels.depths()).find(is_it) else { return Vec::new() };
+    let mut next = levels.find(depth, start_ns);
+    let mut shape = Vec::new();
+    while let Some(call) = next.take().filter(|_| shape.len() < SHAPE_MAX) {
+        shape.push((call.function, call.to() - call.from));
+        depth += 1;
+        levels.cells_of(depth..depth + 1, levels.lowest(), call.from, call.to(), &mut |_, cell| {
+            let is_within = cell.from >= call.from && cell.to() <= call.to();
+            let is_longer = next.is_none_or(|longest| longest.to() - longest.from < cell.to() - cell.from);
+            if is_within && is_longer && cell.count == 1 {
+                next = Some(cell);
+            }
+        });
+    }
+    shape
 }
 
 fn losses(file: &File) -> Vec<Value> {

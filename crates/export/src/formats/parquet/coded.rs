@@ -1,0 +1,169 @@
+//! Columns of texts: a dictionary page, and a page of numbers of texts.
+//!
+//! The crate's own writer takes the texts themselves and looks each of them up again, which takes
+//! longer than everything else that is done for a row. Here their numbers are known already.
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::page::{CompressedPage, Page, PageWriter};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::Result;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::ColumnDescPtr;
+
+use super::columns::Group;
+
+/// Level of zstd's compression: higher ones take longer than all else, and save a tenth.
+const LEVEL: i32 = 1;
+/// From this number of equal values on, they are stored as one.
+const RUN: usize = 64;
+
+/// How all pages are compressed.
+pub(super) fn compression() -> Compression {
+    Compression::ZSTD(ZstdLevel::try_new(LEVEL).unwrap_or_default())
+}
+
+/// The values of a column in a group of rows.
+pub(super) struct Chunk<'c> {
+    pub(super) dictionary: &'c [&'c str],
+    /// Numbers in the dictionary.
+    pub(super) codes: &'c [u32],
+    /// 1 for each row with a value, 0 for each without; `None` if each row has one.
+    pub(super) levels: Option<&'c [i16]>,
+}
+
+impl Chunk<'_> {
+    /// Writes it as the next column of a group.
+    pub(super) fn append(&self, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let rows = self.levels.map_or(self.codes.len(), <[i16]>::len);
+        let dictionary = compressed(&self.dictionary_page(), |buf| Page::DictionaryPage {
+            buf,
+            num_values: count(self.dictionary.len()),
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        })?;
+        let data = compressed(&self.data_page(), |buf| Page::DataPage {
+            buf,
+            num_values: count(rows),
+            encoding: Encoding::RLE_DICTIONARY,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        })?;
+        let mut bytes = TrackedWrite::new(Vec::new());
+        let mut pages = SerializedPageWriter::new(&mut bytes);
+        let written = [pages.write_page(dictionary)?, pages.write_page(data)?];
+        pages.close()?;
+        let sum = |size: fn(&parquet::column::page::PageWriteSpec) -> usize| {
+            i64::try_from(written.iter().map(size).sum::<usize>()).unwrap_or(i64::MAX)
+        };
+        let offset = |page: usize| i64::try_from(written[page].offset).unwrap_or(i64::MAX);
+        let bytes_written = bytes.bytes_written() as u64;
+        let metadata = ColumnChunkMetaData::builder(descriptor.clone())
+            .set_compression(compression())
+            .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
+            .set_total_compressed_size(sum(|page| page.compressed_size))
+            .set_total_uncompressed_size(sum(|page| page.uncompressed_size))
+            .set_num_values(i64::try_from(rows).unwrap_or(i64::MAX))
+            .set_dictionary_page_offset(Some(offset(0)))
+            .set_data_page_offset(offset(1))
+            .build()?;
+        let close = ColumnCloseResult {
+            bytes_written,
+            rows_written: rows as u64,
+            metadata,
+            bloom_filter: None,
+            column_index: None,
+            offset_index: None,
+        };
+        group.append_column(&Bytes::from(bytes.into_inner()?), close)
+    }
+
+    /// The texts, each after its length.
+    fn dictionary_page(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for text in self.dictionary {
+            bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        bytes
+    }
+
+    /// Which rows have a value, and the values' numbers.
+    fn data_page(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(levels) = self.levels {
+            let mut packed = Vec::new();
+            let levels: Vec<u32> = levels.iter().map(|level| u32::from(*level != 0)).collect();
+            put_hybrid(&mut packed, &levels, 1);
+            bytes.extend_from_slice(&u32::try_from(packed.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend_from_slice(&packed);
+        }
+        let largest = self.dictionary.len().saturating_sub(1);
+        let width = (usize::BITS - largest.leading_zeros()).max(1);
+        bytes.push(width as u8);
+        put_hybrid(&mut bytes, self.codes, width);
+        bytes
+    }
+}
+
+/// A page, with its bytes compressed.
+fn compressed(bytes: &[u8], page: impl FnOnce(Bytes) -> Page) -> Result<CompressedPage> {
+    let packed = zstd::bulk::compress(bytes, LEVEL)?;
+    Ok(CompressedPage::new(page(packed.into()), bytes.len()))
+}
+
+/// Appends values of `width` bits in Parquet's hybrid of runs of equal values and packed bits.
+fn put_hybrid(bytes: &mut Vec<u8>, values: &[u32], width: u32) {
+    let mut packed_from = 0;
+    let mut at = 0;
+    while at < values.len() {
+        let value = values[at];
+        let mut run = values[at..].iter().take_while(|other| **other == value).count();
+        // What is packed before a run consists of whole groups of eight.
+        let missing = (packed_from + (at - packed_from).next_multiple_of(8) - at).min(run);
+        if run - missing < RUN {
+            at += run;
+            continue;
+        }
+        (at, run) = (at + missing, run - missing);
+        put_packed(bytes, &values[packed_from..at], width);
+        put_varint(bytes, (run as u64) << 1);
+        bytes.extend_from_slice(&value.to_le_bytes()[..width.div_ceil(8) as usize]);
+        at += run;
+        packed_from = at;
+    }
+    put_packed(bytes, &values[packed_from..], width);
+}
+
+/// Appends values as packed bits, the last ones filled up to eight.
+fn put_packed(bytes: &mut Vec<u8>, values: &[u32], width: u32) {
+    if values.is_empty() {
+        return;
+    }
+    let groups = values.len().div_ceil(8);
+    put_varint(bytes, (groups as u64) << 1 | 1);
+    let end = bytes.len() + groups * width as usize;
+    let (mut bits, mut count) = (0_u64, 0);
+    for value in values {
+        bits |= u64::from(*value) << count;
+        count += width;
+        while count >= 8 {
+            bytes.push(bits as u8);
+            bits >>= 8;
+            count -= 8;
+        }
+    }
+    bytes.push(bits as u8);
+    bytes.resize(end, 0);
+}
+
+fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}

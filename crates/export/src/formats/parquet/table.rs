@@ -1,0 +1,236 @@
+//! The table: its columns, and the rows of a group.
+
+use std::sync::Arc;
+
+use parquet::basic::Encoding;
+use parquet::errors::Result;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
+
+use super::coded::compression;
+use super::columns::{AnyColumn, Column, TextId, Texts};
+
+/// A row.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Row {
+    pub(super) kind: TextId,
+    pub(super) pid: i64,
+    pub(super) process: TextId,
+    pub(super) tid: i64,
+    pub(super) thread: TextId,
+    pub(super) id: Option<i64>,
+    pub(super) parent: Option<i64>,
+    pub(super) depth: i32,
+    pub(super) recursion: Option<i32>,
+    pub(super) start_ns: i64,
+    pub(super) start_realtime_ns: Option<i64>,
+    pub(super) duration_ns: Option<i64>,
+    pub(super) own_ns: Option<i64>,
+    pub(super) function: Option<TextId>,
+    pub(super) module: Option<TextId>,
+    pub(super) file: Option<TextId>,
+    pub(super) line: Option<i32>,
+    pub(super) value: Option<i64>,
+    pub(super) real_value: Option<f64>,
+    pub(super) blocked_ns: Option<i64>,
+    pub(super) runnable_ns: Option<i64>,
+    pub(super) other_tid: Option<i64>,
+    pub(super) remarks: Option<TextId>,
+}
+
+/// Columns that store how much a value differs from that of the row before. The others number their values.
+const DELTAS: [&str; 11] = [
+    "pid",
+    "tid",
+    "id",
+    "parent",
+    "depth",
+    "recursion",
+    "start_ns",
+    "start_realtime_ns",
+    "duration_ns",
+    "own_ns",
+    "line",
+];
+
+/// Columns by which readers leave out groups of rows.
+const WITH_STATISTICS: [&str; 7] =
+    ["pid", "tid", "id", "depth", "start_ns", "start_realtime_ns", "duration_ns"];
+
+/// The rows of a group.
+pub(super) struct Table {
+    rows: usize,
+    texts: Texts,
+    kind: Column<TextId>,
+    pid: Column<i64>,
+    process: Column<TextId>,
+    tid: Column<i64>,
+    thread: Column<TextId>,
+    id: Column<i64>,
+    parent: Column<i64>,
+    depth: Column<i32>,
+    recursion: Column<i32>,
+    start_ns: Column<i64>,
+    start_realtime_ns: Column<i64>,
+    duration_ns: Column<i64>,
+    own_ns: Column<i64>,
+    function: Column<TextId>,
+    module: Column<TextId>,
+    file: Column<TextId>,
+    line: Column<i32>,
+    value: Column<i64>,
+    real_value: Column<f64>,
+    blocked_ns: Column<i64>,
+    runnable_ns: Column<i64>,
+    other_tid: Column<i64>,
+    remarks: Column<TextId>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table {
+            rows: 0,
+            texts: Texts::default(),
+            kind: Column::required(),
+            pid: Column::required(),
+            process: Column::required(),
+            tid: Column::required(),
+            thread: Column::required(),
+            id: Column::optional(),
+            parent: Column::optional(),
+            depth: Column::required(),
+            recursion: Column::optional(),
+            start_ns: Column::required(),
+            start_realtime_ns: Column::optional(),
+            duration_ns: Column::optional(),
+            own_ns: Column::optional(),
+            function: Column::optional(),
+            module: Column::optional(),
+            file: Column::optional(),
+            line: Column::optional(),
+            value: Column::optional(),
+            real_value: Column::optional(),
+            blocked_ns: Column::optional(),
+            runnable_ns: Column::optional(),
+            other_tid: Column::optional(),
+            remarks: Column::optional(),
+        }
+    }
+}
+
+impl Table {
+    /// The columns in their order in the file.
+    fn columns(&mut self) -> (&Texts, [(&'static str, &mut dyn AnyColumn); 23]) {
+        let columns: [(&str, &mut dyn AnyColumn); 23] = [
+            ("kind", &mut self.kind),
+            ("pid", &mut self.pid),
+            ("process", &mut self.process),
+            ("tid", &mut self.tid),
+            ("thread", &mut self.thread),
+            ("id", &mut self.id),
+            ("parent", &mut self.parent),
+            ("depth", &mut self.depth),
+            ("recursion", &mut self.recursion),
+            ("start_ns", &mut self.start_ns),
+            ("start_realtime_ns", &mut self.start_realtime_ns),
+            ("duration_ns", &mut self.duration_ns),
+            ("own_ns", &mut self.own_ns),
+            ("function", &mut self.function),
+            ("module", &mut self.module),
+            ("file", &mut self.file),
+            ("line", &mut self.line),
+            ("value", &mut self.value),
+            ("real_value", &mut self.real_value),
+            ("blocked_ns", &mut self.blocked_ns),
+            ("runnable_ns", &mut self.runnable_ns),
+            ("other_tid", &mut self.other_tid),
+            ("remarks", &mut self.remarks),
+        ];
+        (&self.texts, columns)
+    }
+
+    pub(super) fn schema(&mut self) -> Result<TypePtr> {
+        let (_, columns) = self.columns();
+        let fields = columns.map(|(name, column)| column.declared(name).map(Arc::new));
+        let fields = fields.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(Type::group_type_builder("everycall").with_fields(fields).build()?))
+    }
+
+    /// How the file is written; `facts` stand in its footer.
+    pub(super) fn properties(&mut self, facts: Vec<KeyValue>) -> WriterProperties {
+        let mut properties = WriterProperties::builder()
+            .set_created_by(concat!("everycall ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_compression(compression())
+            .set_statistics_enabled(EnabledStatistics::None)
+            .set_offset_index_disabled(true)
+            .set_key_value_metadata(Some(facts));
+        for name in DELTAS {
+            properties = properties
+                .set_column_dictionary_enabled(ColumnPath::from(name), false)
+                .set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
+        }
+        for name in WITH_STATISTICS {
+            properties =
+                properties.set_column_statistics_enabled(ColumnPath::from(name), EnabledStatistics::Chunk);
+        }
+        properties.build()
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> TextId {
+        self.texts.id(text)
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, row: Row) {
+        self.rows += 1;
+        self.kind.push(row.kind);
+        self.pid.push(row.pid);
+        self.process.push(row.process);
+        self.tid.push(row.tid);
+        self.thread.push(row.thread);
+        self.id.maybe(row.id);
+        self.parent.maybe(row.parent);
+        self.depth.push(row.depth);
+        self.recursion.maybe(row.recursion);
+        self.start_ns.push(row.start_ns);
+        self.start_realtime_ns.maybe(row.start_realtime_ns);
+        self.duration_ns.maybe(row.duration_ns);
+        self.own_ns.maybe(row.own_ns);
+        self.function.maybe(row.function);
+        self.module.maybe(row.module);
+        self.file.maybe(row.file);
+        self.line.maybe(row.line);
+        self.value.maybe(row.value);
+        self.real_value.maybe(row.real_value);
+        self.blocked_ns.maybe(row.blocked_ns);
+        self.runnable_ns.maybe(row.runnable_ns);
+        self.other_tid.maybe(row.other_tid);
+        self.remarks.maybe(row.remarks);
+    }
+
+    /// Writes the rows as a group.
+    pub(super) fn write(&mut self, file: &mut SerializedFileWriter<Vec<u8>>) -> Result<()> {
+        let descriptors = file.schema_descr().columns().to_vec();
+        let mut group = file.next_row_group()?;
+        let (texts, columns) = self.columns();
+        for ((_, column), descriptor) in columns.into_iter().zip(&descriptors) {
+            column.write(texts, descriptor, &mut group)?;
+        }
+        group.close().map(drop)
+    }
+
+    /// Forgets the rows and their texts.
+    pub(super) fn clear(&mut self) {
+        self.rows = 0;
+        for (_, column) in self.columns().1 {
+            column.clear();
+        }
+        self.texts.clear();
+    }
+}

@@ -1,0 +1,76 @@
+// The bar at the top: what the trace is, the search, and what the view looks like.
+
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { count, duration, plural, visible } from '../text';
+import { useStore } from '../store';
+import type { Store } from '../store';
+
+const SEARCH_MS = 160;
+
+export function Header({ store }: { store: Store }): JSX.Element {
+  useStore(store, ({ trace, state, helpIsOpen }) => [trace, state.theme, state.colour, helpIsOpen, state.isPanelOpen]);
+  const { trace, state } = store;
+  const losses = trace.losses.length;
+  return (
+    <header>
+      <h1 title={visible(trace.files.map(({ name }) => name).join('\n'))}>{visible(trace.program)}</h1>
+      <span class="facts">
+        {duration(trace.duration_ns)} &middot; {trace.complete ? plural(trace.events, 'event') : <Progress store={store} />}
+        {losses > 0 && <> &middot; <button type="button" class="link bad" onClick={() => store.set({ panel: 'about', isPanelOpen: true })}>{plural(losses, 'loss', 'losses')}</button></>}
+      </span>
+      <SearchBox store={store} />
+      <span class="tools">
+        <button type="button" onClick={() => store.set({ colour: state.colour === 'function' ? 'module' : 'function' }, true)} title="What has the same colour (C)">
+          Colour: {state.colour}
+        </button>
+        <button type="button" onClick={() => store.set({ view: { from: 0, to: Math.max(1, trace.duration_ns) } }, true)} title="Show the whole trace (0)">Whole trace</button>
+        <button type="button" aria-label={`Switch to the ${store.theme === 'dark' ? 'light' : 'dark'} theme`} onClick={() => store.set({ theme: store.theme === 'dark' ? 'light' : 'dark' })} title="Dark or light (T)">
+          {store.theme === 'dark' ? 'Light' : 'Dark'}
+        </button>
+        <button type="button" aria-label="Help: keys and pointer" title="Keys and pointer (?)" onClick={() => { store.helpIsOpen = true; store.changed(); }}>?</button>
+      </span>
+    </header>
+  );
+}
+
+function Progress({ store }: { store: Store }): JSX.Element {
+  const { read_events: read, events, read_bytes: bytes, file_bytes: all } = store.trace;
+  const share = all ? (bytes ?? 0) / all : events > 0 ? read / events : 0;
+  return <span role="progressbar" aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(100 * share)}>{count(read)} events, reading&hellip; {Math.round(100 * share)} %</span>;
+}
+
+function SearchBox({ store }: { store: Store }): JSX.Element {
+  useStore(store, ({ state, found, isSearching, searchError, next }) => [state.query, found, isSearching, searchError, next]);
+  const { query } = store.state;
+  const [text, setText] = useState(query);
+  useEffect(() => setText(query), [query]);
+  useEffect(() => {
+    if (text === query) return undefined;
+    const timer = setTimeout(() => store.set({ query: text }), SEARCH_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const { found, next } = store;
+  let said = '';
+  if (store.searchError !== null) said = 'invalid';
+  else if (query !== '' && store.isSearching) said = '\u2026';
+  else if (query !== '' && found) said = next ? `${count(next.index)} of ${count(next.total)}` : plural(found.total, 'hit');
+  return (
+    <search class="search">
+      <input
+        id="search" type="search" value={text} placeholder="Search names, labels, log lines, /regex/" aria-label="Search functions, labels and log lines" aria-keyshortcuts="/"
+        spellcheck={false} autocomplete="off" class={visible(text) === text ? '' : 'plain'} onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== 'Enter') return;
+          event.preventDefault();
+          if (text !== query) store.set({ query: text });
+          void store.step(event.shiftKey);
+        }}
+      />
+      <output title={store.searchError ? visible(store.searchError) : undefined} class={store.searchError ? 'bad' : ''}>{said}</output>
+      <button type="button" aria-label="Previous hit" title="Previous hit (Shift+Enter, Shift+N)" disabled={!found?.total} onClick={() => void store.step(true)}>&uarr;</button>
+      <button type="button" aria-label="Next hit" title="Next hit (Enter, N)" disabled={!found?.total} onClick={() => void store.step(false)}>&darr;</button>
+      <button type="button" title="All functions and hits that were found" disabled={!found} onClick={() => store.set({ panel: 'search', isPanelOpen: true }, true)}>List</button>
+    </search>
+  );
+}

@@ -1,0 +1,70 @@
+// The rows of `everycall report`.
+
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { count, duration, plural, shortened, visible } from '../text';
+import { useStore } from '../store';
+import type { Store } from '../store';
+import type { ReportRow } from '../types';
+import { useAnswer } from './answer';
+import { useScope } from './panels';
+import { Bar, Name, Table, Waiting } from './pieces';
+import type { Column } from './pieces';
+
+const GROUPS = ['function', 'module', 'file', 'thread', 'process', 'path'];
+
+export function TablePanel({ store }: { store: Store }): JSX.Element {
+  useStore(store, ({ state, names, theme }) => [state.by, state.func, state.colour, names.version, theme]);
+  const { by } = store.state;
+  const [scope, key] = useScope(store);
+  const [filter, setFilter] = useState('');
+  const answer = useAnswer(`${key} ${by}`, async () => ({ by, report: await store.source.report(scope, by) }));
+  const part = filter.toLowerCase();
+  return (
+    <div class="column">
+      <div class="toolbar">
+        <label>by <select value={by} onChange={(event) => store.set({ by: event.currentTarget.value }, true)}>{GROUPS.map((name) => <option key={name}>{name}</option>)}</select></label>
+        <input type="search" placeholder="Filter" aria-label="Filter rows" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} spellcheck={false} />
+        {answer.value && <span class="faint">{plural(answer.value.report.rows.length, 'row')}, {plural(answer.value.report.calls, 'call')}{scope.call || Number.isFinite(scope.from) ? '; calls that begin or end outside count with their whole duration' : ''}</span>}
+      </div>
+      <Waiting answer={answer}>
+        {({ by: group, report }) => {
+          const rows = part === '' ? report.rows : report.rows.filter((row) => `${row.name} ${row.module ?? ''} ${row.file ?? ''}`.toLowerCase().includes(part));
+          const isFunctions = group === 'function';
+          return (
+            <Table
+              key={group} label={`Calls by ${group}`} rows={rows} sort={['own', true]} columns={columnsOf(store, report.rows, isFunctions)}
+              isSelected={(row) => isFunctions && typeof row.function === 'number' && row.function === store.state.func}
+              open={isFunctions ? (row) => { if (typeof row.function === 'number') store.set({ func: row.function, panel: 'instances' }, true); } : undefined}
+            />
+          );
+        }}
+      </Waiting>
+    </div>
+  );
+}
+
+function columnsOf(store: Store, rows: ReportRow[], isFunctions: boolean): Column<ReportRow>[] {
+  let [own, total] = [0, 0];
+  for (const row of rows) [own, total] = [Math.max(own, row.own_ns), Math.max(total, row.total_ns)];
+  const time = (key: keyof ReportRow, head: string, title: string): Column<ReportRow> => ({
+    key: String(key), head, title, width: '82px', value: (row) => row[key] as number | null, show: (row) => duration(row[key] as number | null),
+  });
+  const columns: Column<ReportRow>[] = [
+    { key: 'calls', head: 'Calls', title: 'Calls in the trace, truncated ones included', width: '86px', value: (row) => row.calls, show: (row) => count(row.calls) },
+    { key: 'total', head: 'Total', title: 'Time in the calls and in what they called; recursion counts once', width: '118px', value: (row) => row.total_ns, show: (row) => <Bar ns={row.total_ns} most={total} /> },
+    { key: 'own', head: 'Own', title: 'Time in the calls without the traced functions that they called', width: '118px', value: (row) => row.own_ns, show: (row) => <Bar ns={row.own_ns} most={own} /> },
+    time('average_ns', 'Avg', 'Average duration'),
+    time('p50_ns', 'p50', 'Half of the calls are not longer'),
+    time('p99_ns', 'p99', '99 of 100 calls are not longer'),
+    time('max_ns', 'Max', 'The longest call'),
+  ];
+  if (rows.some(({ unwound }) => unwound > 0)) columns.push({ key: 'unwound', head: 'Throws', title: 'Calls that were left by an exception, longjmp or the end of their thread', width: '70px', value: (row) => row.unwound, show: (row) => (row.unwound > 0 ? count(row.unwound) : '') });
+  if (rows.some(({ truncated }) => truncated > 0)) columns.push({ key: 'truncated', head: 'Truncated', title: 'Calls whose entry or exit is not in the trace', width: '82px', value: (row) => row.truncated, show: (row) => (row.truncated > 0 ? count(row.truncated) : '') });
+  columns.push({
+    key: 'name', head: isFunctions ? 'Function' : 'Name', isText: true, width: 'minmax(180px, 1fr)', value: (row) => row.name,
+    show: (row) => (isFunctions && typeof row.function === 'number' ? <Name store={store} id={row.function} /> : <bdi title={visible(shortened(row.name, 1500))}>{visible(shortened(row.name, 600))}</bdi>),
+  });
+  if (isFunctions) columns.push({ key: 'module', head: 'Module', isText: true, width: '120px', value: (row) => row.module ?? '', show: (row) => <bdi>{visible(shortened(row.module ?? '', 200))}</bdi> });
+  return columns;
+}

@@ -1,0 +1,320 @@
+//! The server on real connections, and its answers about synthetic traces against what the library
+//! says directly.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use everycall_analysis::{Grouping, Order, Profile, SymbolNames, TraceView};
+use everycall_export::{Filter, Source as _};
+use everycall_reader::TraceFile;
+use everycall_synth::{File, Module, Process, Ring, Rng, Thread};
+use everycall_timeline::{TimelineEvent, Trace};
+use everycall_view::{Input, Library, Server};
+use serde_json::Value;
+
+const START: u64 = 1 << 40;
+
+/// Calls of two threads by chance, some of which don't end, with labels and losses.
+fn file(seed: u64, events: u64) -> Vec<u8> {
+    let thread = |tid: u32| {
+        let mut ring = Ring::new(512, 1 << 12, START);
+        let mut rng = Rng::new(seed + u64::from(tid));
+        let (mut now, mut open) = (START, Vec::new());
+        for _ in 0..events {
+            let scale = 1 << rng.below(12);
+            now += rng.below(scale);
+            if open.is_empty() || open.len() < 30 && rng.one_in(2) {
+                let offset = 0x1000 + 64 * rng.below(50) as u32;
+                ring.enter(now, offset);
+                open.push(offset);
+                if rng.one_in(100) {
+                    ring.mark(now + 1, 1, "request", Some(rng.below(9)));
+                }
+            } else if let Some(offset) = open.pop() {
+                ring.exit(now, offset + 16);
+            }
+            if rng.one_in(1000) {
+                ring.busy(now, 3);
+            }
+        }
+        Thread { tid, name: format!("thread {tid}"), start_ticks: START, ring }
+    };
+    let start = 0x40_0000;
+    let module = Module {
+        base: start - 0x1000,
+        start,
+        end: start + 0x10_0000,
+        code_start: 0x1000,
+        ..Module::default()
+    };
+    let threads = vec![thread(1), thread(2)];
+    File::of(&Process { modules: vec![module], threads, ..Process::default() })
+}
+
+/// A server that runs until the test's process ends; its address.
+fn serve(files: &[Vec<u8>]) -> String {
+    let input = |bytes: &Vec<u8>| Input {
+        path: "test.ect".to_owned(),
+        file: TraceFile::open(bytes.clone()).unwrap(),
+        names: Default::default(),
+    };
+    let library = Library::open(files.iter().map(input).collect()).unwrap();
+    let server = Server::bind(0).unwrap();
+    let url = server.url();
+    std::thread::spawn(move || server.serve(library, false));
+    let ask = |url: &str| json(&get(url, "trace"));
+    while ask(&url)["complete"] != true {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    url
+}
+
+/// Sends bytes to the server, and returns all that it answers.
+fn send(url: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(host(url)).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    answer
+}
+
+fn host(url: &str) -> &str {
+    url.strip_prefix("http://").unwrap().split('/').next().unwrap()
+}
+
+/// The answer to a request of the page.
+fn get(url: &str, request: &str) -> Vec<u8> {
+    let secret = url.strip_prefix("http://").unwrap().split('/').nth(1).unwrap();
+    let host = host(url);
+    let head = format!("GET /{secret}/{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    send(url, head.as_bytes())
+}
+
+fn body(answer: &[u8]) -> &[u8] {
+    let at = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    &answer[at + 4..]
+}
+
+fn json(answer: &[u8]) -> Value {
+    serde_json::from_slice(body(answer)).unwrap()
+}
+
+fn status(answer: &[u8]) -> &str {
+    str::from_utf8(&answer[9..12]).unwrap()
+}
+
+/// Begin, end, depth and count of what an answer of `slices` has for one track.
+fn slices(answer: &[u8]) -> Vec<(u64, u64, u16, u32)> {
+    let body = body(answer);
+    let u32_at = |at: usize| u32::from_le_bytes(body[at..at + 4].try_into().unwrap());
+    assert_eq!(&body[..4], b"EVS1");
+    assert_eq!(u32_at(4), 1);
+    let count = u32_at(12) as usize;
+    let even = |at: usize| at.next_multiple_of(8);
+    let from = even(20);
+    let to = from + 8 * count;
+    let function = to + 8 * count;
+    let counts = even(function + 4 * count);
+    let depth = even(counts + 4 * count);
+    assert_eq!(even(even(depth + 2 * count) + count), body.len());
+    let time = |at: usize| f64::from_le_bytes(body[at..at + 8].try_into().unwrap()) as u64;
+    let row = |index: usize| {
+        let depth = u16::from_le_bytes(body[depth + 2 * index..][..2].try_into().unwrap());
+        (time(from + 8 * index), time(to + 8 * index), depth, u32_at(counts + 4 * index))
+    };
+    (0..count).map(row).collect()
+}
+
+#[test]
+fn slices_are_the_calls_of_the_timeline() {
+    let bytes = file(1, 40_000);
+    let url = serve(&[bytes.clone()]);
+    let trace = Trace::open(TraceFile::open(bytes).unwrap()).unwrap();
+    for thread in 0..2 {
+        let mut open = Vec::new();
+        let mut calls = Vec::new();
+        for event in trace.thread_events(thread) {
+            match event {
+                TimelineEvent::Begin(begin) => open.push(begin),
+                TimelineEvent::End(end) => {
+                    open.pop();
+                    calls.push((end.start_ns, end.end_ns, end.depth as u16));
+                }
+                _ => {}
+            }
+        }
+        assert!(open.is_empty() && calls.len() > 10_000);
+        calls.sort_unstable_by_key(|call| (call.2, call.0, call.1));
+        let end = calls.iter().map(|call| call.1).max().unwrap();
+        // As wide as a nanosecond: every call as it is. Zero-length ones may share a cell.
+        let shown = slices(&get(&url, &format!("slices?tracks={thread}&from=0&to=16384&pixels=16384")));
+        let expected: Vec<_> = calls.iter().filter(|call| call.0 <= 16384).collect();
+        assert_eq!(shown.iter().map(|call| u64::from(call.3)).sum::<u64>(), expected.len() as u64);
+        for (from, to, depth, count) in &shown {
+            assert!(*count > 1 || expected.contains(&&(*from, *to, *depth)));
+        }
+        // From afar: all calls are in some cell, and there are few.
+        let far = slices(&get(&url, &format!("slices?tracks={thread}&from=0&to={end}&pixels=100")));
+        assert_eq!(far.iter().map(|call| call.3 as usize).sum::<usize>(), calls.len());
+        assert!(far.len() < 30 * 400, "{}", far.len());
+    }
+}
+
+#[test]
+fn tables_have_the_numbers_of_reports() {
+    let bytes = file(2, 20_000);
+    let url = serve(&[bytes.clone()]);
+    let file = TraceFile::open(bytes).unwrap();
+    let trace = Trace::open(&file).unwrap();
+    let names = SymbolNames::new(&file, &trace, Default::default());
+    let view = TraceView::new(&trace, &names);
+    let end = view.end_ns();
+    for (query, filter) in [
+        (String::new(), Filter::default()),
+        (
+            format!("from={}&to={}&tracks=1", end / 3, end / 2),
+            Filter {
+                since_ns: Some(end / 3),
+                until_ns: Some(end / 2),
+                tids: vec![view.threads()[1].tid],
+                ..Filter::default()
+            },
+        ),
+    ] {
+        let mut profile = Profile::by(Grouping::Function);
+        profile.add_trace(&view, &filter);
+        let report = json(&get(&url, &format!("report?{query}")));
+        assert_eq!(report["calls"], profile.calls);
+        let rows = profile.rows(Order::OwnTime);
+        let shown = report["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), shown.len());
+        for (row, shown) in rows.iter().zip(shown) {
+            let numbers = [row.sums.calls, row.sums.total_ns, row.sums.own_ns];
+            assert_eq!(["calls", "total_ns", "own_ns"].map(|name| shown[name].as_u64().unwrap()), numbers);
+        }
+        // The outermost calls of the flame graph have all of the time.
+        let flame = json(&get(&url, &format!("flame?{query}")));
+        let own = |node: &Value| -> u64 {
+            let mut waiting = vec![node];
+            let mut sum = 0;
+            while let Some(node) = waiting.pop() {
+                sum += node["own_ns"].as_u64().unwrap();
+                waiting.extend(node["children"].as_array().unwrap());
+            }
+            sum
+        };
+        let all: u64 = rows.iter().map(|row| row.sums.own_ns).sum();
+        let shown = own(&flame["root"]);
+        let pruned = flame["pruned_ns"].as_u64().unwrap();
+        assert!(shown <= all && shown + pruned >= all, "{shown} + {pruned} of {all}");
+    }
+    let search = json(&get(&url, "search?q=/./&limit=10"));
+    let labels = trace.mark_names().all().iter().map(|named| named.labels).sum::<u64>();
+    assert!(labels > 10);
+    assert_eq!(search["hits"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn a_call_is_described_as_it_was() {
+    let bytes = file(3, 5000);
+    let url = serve(&[bytes]);
+    let list = json(&get(&url, "text?limit=300&tracks=0"));
+    let mut described = 0;
+    for row in list["rows"].as_array().unwrap() {
+        let number = |name: &str| row[name].as_u64().unwrap();
+        let (from, to, depth) = (number("from"), number("to"), number("depth"));
+        let call = json(&get(&url, &format!("slice?track=0&at={from}&depth={depth}")));
+        if from == to && call["to"].as_u64() != Some(to) {
+            // Another one begins when this one, without duration, ends.
+            continue;
+        }
+        assert_eq!(call["from"].as_u64(), Some(from));
+        described += 1;
+        assert_eq!((&call["to"], &call["function"]), (&row["to"], &row["function"]));
+        let children = call["children"].as_array().unwrap();
+        let in_children: u64 = children.iter().map(|child| child["total_ns"].as_u64().unwrap()).sum();
+        assert_eq!(call["own_ns"].as_u64().unwrap() + in_children, to - from);
+        assert_eq!(call["path"].as_array().unwrap().len() as u64, depth + 1);
+    }
+    assert!(described > 200, "{described}");
+    let hit = json(&get(&url, "next?function=0"));
+    assert_eq!(hit["index"], 1);
+    let last = json(&get(&url, &format!("next?function=0&from=0&track=0&depth=0&dir=previous")));
+    assert_eq!(last["index"], last["total"]);
+}
+
+#[test]
+fn strangers_are_refused() {
+    let url = serve(&[file(4, 100)]);
+    let secret = url.strip_prefix("http://").unwrap().split('/').nth(1).unwrap();
+    assert_eq!(secret.len(), 32);
+    let host = host(&url);
+    let ask = |line: &str, fields: &str| {
+        let answer = send(&url, format!("{line}\r\n{fields}Connection: close\r\n\r\n").as_bytes());
+        status(&answer).to_owned()
+    };
+    let own = format!("Host: {host}\r\n");
+    let page = format!("GET /{secret}/trace HTTP/1.1");
+    assert_eq!(ask(&page, &own), "200");
+    assert_eq!(ask(&page, "Host: evil.example\r\n"), "403");
+    assert_eq!(ask(&page, &format!("{own}Origin: http://evil.example\r\n")), "403");
+    assert_eq!(ask("GET /trace HTTP/1.1", &own), "404");
+    assert_eq!(ask(&page.replace("GET", "POST"), &own), "405");
+    assert_eq!(ask("garbage", ""), "400");
+    assert_eq!(status(&send(&url, &vec![b'a'; 40_000])), "431");
+    for request in [
+        "slices?from=x",
+        "slices?tracks=99",
+        "slice?track=0",
+        "functions?from=a",
+        "search?q=/[/",
+        "nothing",
+        "report?by=moon",
+        "compare?a=0",
+        "slices?depths=x",
+        "slice?track=0&at=1&depth=99999999999999999999",
+    ] {
+        let answer = get(&url, request);
+        assert!(status(&answer).starts_with('4'), "{request}");
+        assert!(json(&answer)["error"].is_string(), "{request}");
+    }
+    // Nothing of the answers may be kept, framed or taken for something else.
+    let head = String::from_utf8(get(&url, "trace")).unwrap();
+    for field in [
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "default-src 'none'",
+        "Referrer-Policy: no-referrer",
+    ] {
+        assert!(head.contains(field), "{field}");
+    }
+    assert!(!head.contains("Access-Control"));
+}
+
+#[test]
+fn damaged_files_are_shown_as_far_as_they_go() {
+    let bytes = file(5, 20_000);
+    let mut rng = Rng::new(1);
+    for _ in 0..6 {
+        let mut bytes = bytes.clone();
+        bytes.truncate(bytes.len() - rng.below(bytes.len() as u64 / 2) as usize);
+        for _ in 0..20 {
+            let at = 200 + rng.below(bytes.len() as u64 - 200) as usize;
+            bytes[at] = rng.below(256) as u8;
+        }
+        let url = serve(&[bytes]);
+        for request in [
+            "trace",
+            "slices?from=0&to=9999999999",
+            "report",
+            "flame",
+            "marks",
+            "overview",
+            "search?q=a",
+            "text",
+        ] {
+            assert_eq!(status(&get(&url, request)), "200", "{request}");
+        }
+    }
+}
