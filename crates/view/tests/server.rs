@@ -240,7 +240,7 @@ fn a_call_is_described_as_it_was() {
     assert!(described > 200, "{described}");
     let hit = json(&get(&url, "next?function=0"));
     assert_eq!(hit["index"], 1);
-    let last = json(&get(&url, &format!("next?function=0&from=0&track=0&depth=0&dir=previous")));
+    let last = json(&get(&url, "next?function=0&from=0&track=0&depth=0&dir=previous"));
     assert_eq!(last["index"], last["total"]);
 }
 
