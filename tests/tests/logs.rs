@@ -100,7 +100,7 @@ fn refused_formats_long_texts_and_gaps_are_shown_as_such() {
         place.write("logs.c", &text);
         place.build(Mode::GCC_NOPS, &["-O1", "-Wno-format", "logs.c", "-pthread"], "refused")
     };
-    let recording = place.record(&[], &program, &["refused"]);
+    let recording = place.record(&["--no-embed"], &program, &["refused"]);
     assert!(recording.output.status.success(), "{recording:?}");
     let events = events(&place, &recording);
     let lines: Vec<String> = logged(&events).into_values().flatten().collect();

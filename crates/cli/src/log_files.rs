@@ -38,7 +38,7 @@ const LINES_MAX: usize = 1 << 20;
 const ROUNDED: i128 = 1_000_000_000;
 
 /// A file whose lines are recorded.
-pub struct Watched {
+pub struct Logged {
     path: PathBuf,
     format: Option<String>,
     /// Where the program's first line begins, and in which file of that name.
@@ -74,12 +74,12 @@ struct Lines {
 }
 
 /// Begins to watch the files before the program starts.
-pub fn watch(choices: &[LogChoice]) -> Result<Vec<Watched>, Failure> {
-    choices.iter().map(Watched::begin).collect()
+pub fn watch(choices: &[LogChoice]) -> Result<Vec<Logged>, Failure> {
+    choices.iter().map(Logged::begin).collect()
 }
 
-impl Watched {
-    fn begin(choice: &LogChoice) -> Result<Watched, Failure> {
+impl Logged {
+    fn begin(choice: &LogChoice) -> Result<Logged, Failure> {
         let LogChoice { path, format } = choice.clone();
         let shown = path.display().to_string();
         let refused = |why: String| Failure::new(exit_code::NOT_RECORDED, format!("--log {shown}: {why}"));
@@ -97,10 +97,10 @@ impl Watched {
                 return Err(refused(format!("can't be read: {error}; name the program's log file")));
             }
         }
-        let mut watched =
-            Watched { path, format, from, begun: clock::read(), begun_at: Zoned::now(), thread: None };
-        if watched.format.is_none() {
-            let (path, mut place) = (watched.path.clone(), from);
+        let mut logged =
+            Logged { path, format, from, begun: clock::read(), begun_at: Zoned::now(), thread: None };
+        if logged.format.is_none() {
+            let (path, mut place) = (logged.path.clone(), from);
             let is_over = Arc::new(AtomicBool::new(false));
             let seen = Arc::clone(&is_over);
             let look = move || {
@@ -118,9 +118,9 @@ impl Watched {
             let thread = std::thread::Builder::new().name("log".to_owned()).spawn(look);
             let thread =
                 thread.map_err(|error| refused(format!("no thread can be started for it: {error}")))?;
-            watched.thread = Some((is_over, thread));
+            logged.thread = Some((is_over, thread));
         }
-        Ok(watched)
+        Ok(logged)
     }
 
     /// Its lines, when the program has ended.

@@ -92,7 +92,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let ended = running.wait(arguments.wait, &mut file)?;
     progress::clear(quiet || !arguments.stream);
     let status = ended.status();
-    file.add_log_files(logs.into_iter().map(log_files::Watched::end).collect());
+    file.add_log_files(logs.into_iter().map(log_files::Logged::end).collect());
     let shown = || files.as_ref().map_or_else(|| output.clone(), Files::newest);
     let written = write(ended, file, shown);
     let output = shown();
