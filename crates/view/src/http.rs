@@ -108,10 +108,8 @@ impl Rules {
                         return Err(Refusal::Host);
                     }
                 }
-                "origin" => {
-                    if !value.strip_prefix("http://").is_some_and(|address| self.is_own_address(address)) {
-                        return Err(Refusal::Origin);
-                    }
+                "origin" if !value.strip_prefix("http://").is_some_and(|own| self.is_own_address(own)) => {
+                    return Err(Refusal::Origin);
                 }
                 // `none`: the user typed the address, or a program opened it.
                 "sec-fetch-site" if !matches!(value, "same-origin" | "none") => return Err(Refusal::Origin),

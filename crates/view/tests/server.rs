@@ -62,7 +62,7 @@ fn serve(files: &[Vec<u8>]) -> String {
     let library = Library::open(files.iter().map(input).collect()).unwrap();
     let server = Server::bind(0).unwrap();
     let url = server.url();
-    std::thread::spawn(move || server.serve(library, false));
+    std::thread::Builder::new().spawn(move || server.serve(library, false)).unwrap();
     let ask = |url: &str| json(&get(url, "trace"));
     while ask(&url)["complete"] != true {
         std::thread::sleep(Duration::from_millis(5));
@@ -129,7 +129,7 @@ fn slices(answer: &[u8]) -> Vec<(u64, u64, u16, u32)> {
 #[test]
 fn slices_are_the_calls_of_the_timeline() {
     let bytes = file(1, 40_000);
-    let url = serve(&[bytes.clone()]);
+    let url = serve(std::slice::from_ref(&bytes));
     let trace = Trace::open(TraceFile::open(bytes).unwrap()).unwrap();
     for thread in 0..2 {
         let mut open = Vec::new();
@@ -164,7 +164,7 @@ fn slices_are_the_calls_of_the_timeline() {
 #[test]
 fn tables_have_the_numbers_of_reports() {
     let bytes = file(2, 20_000);
-    let url = serve(&[bytes.clone()]);
+    let url = serve(std::slice::from_ref(&bytes));
     let file = TraceFile::open(bytes).unwrap();
     let trace = Trace::open(&file).unwrap();
     let names = SymbolNames::new(&file, &trace, Default::default());
@@ -240,7 +240,7 @@ fn a_call_is_described_as_it_was() {
     assert!(described > 200, "{described}");
     let hit = json(&get(&url, "next?function=0"));
     assert_eq!(hit["index"], 1);
-    let last = json(&get(&url, &format!("next?function=0&from=0&track=0&depth=0&dir=previous")));
+    let last = json(&get(&url, "next?function=0&from=0&track=0&depth=0&dir=previous"));
     assert_eq!(last["index"], last["total"]);
 }
 

@@ -1,5 +1,6 @@
 //! One call, and the calls of one function.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everycall_analysis::{
@@ -7,7 +8,7 @@ use everycall_analysis::{
     SourceProblem,
 };
 use everycall_export::{Filter, Names as _, Source as _};
-use everycall_timeline::{MarkKind, TimelineEvent};
+use everycall_timeline::{GapKind, MarkKind, TimelineEvent};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
@@ -98,10 +99,8 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
                     call.labels.push((context.view.mark_name(mark.name).to_owned(), mark.value));
                 }
             }
-            TimelineEvent::Gap(gap) if stack.len() == depth + 1 => {
-                if gap.why == everycall_timeline::GapKind::Suspended {
-                    less_ns = less_ns.saturating_add(gap.until_ns.saturating_sub(gap.at_ns));
-                }
+            TimelineEvent::Gap(gap) if stack.len() == depth + 1 && gap.why == GapKind::Suspended => {
+                less_ns = less_ns.saturating_add(gap.until_ns.saturating_sub(gap.at_ns));
             }
             _ => {}
         }
@@ -224,6 +223,9 @@ fn at((track, depth, cell): &(u32, usize, Cell)) -> Value {
     json!({ "track": track, "from": cell.from, "to": cell.to(), "depth": depth })
 }
 
+/// Track, depth and cell of a call.
+type Place = (u32, usize, Cell);
+
 /// `instances`.
 pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
     let number = query.needed("function")?;
@@ -272,7 +274,7 @@ pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
     slowest.sort_by_key(|call| std::cmp::Reverse(length(call)));
     slowest.truncate(limit);
     // By bar: values, and the longest call.
-    let mut bars: std::collections::BTreeMap<u32, (u64, Option<(u32, usize, Cell)>)> = Default::default();
+    let mut bars: BTreeMap<u32, (u64, Option<Place>)> = BTreeMap::new();
     for (value, count) in times.values() {
         bars.entry(bar(value)).or_default().0 += count;
     }

@@ -266,12 +266,8 @@ pub(crate) fn next(library: &Library, query: &Query) -> Answered<Value> {
                     before = Some(hit);
                 }
             }
-            Some(cursor) if key > cursor => {
-                if less(&behind) {
-                    behind = Some(hit);
-                }
-            }
-            Some(_) => is_there = true,
+            Some(cursor) if key > cursor && less(&behind) => behind = Some(hit),
+            Some(cursor) => is_there |= key == cursor,
             None => {}
         }
     };
