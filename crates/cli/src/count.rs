@@ -64,6 +64,11 @@ fn of_program(arguments: CountArguments) -> Result<ExitCode, Failure> {
     let mut profile = Profile::by(arguments.by.clone());
     let runs = load.add_all(std::slice::from_ref(&path), &mut profile)?;
     show(&profile, &arguments, &runs)?;
+    if arguments.time && profile.is_untimed() {
+        say!(
+            "everycall: the calls were counted, but not timed: there was no memory for the times; a higher limit (ulimit -v) helps"
+        );
+    }
     Ok(status)
 }
 

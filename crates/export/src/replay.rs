@@ -92,7 +92,7 @@ pub fn replay(
         lines: 0,
         is_first: true,
     };
-    driver::run(source, names, filter, page)
+    driver::run(source, names, filter, &mut |_| {}, page)
 }
 
 struct Page<'a> {

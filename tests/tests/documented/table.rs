@@ -222,9 +222,9 @@ pub const TABLE: &[(&str, Run)] = &[
     ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
     ("info --format json", So("everycall info --format json app.ect")),
     (
-        "export -f vizviewer|perfetto|chrome|speedscope|folded|pprof|callgrind|dot|mermaid|csv",
+        "export -f vizviewer|perfetto|chrome|speedscope|firefox|flamegraph|folded|pprof|callgrind|dot|mermaid|csv|jsonl|parquet",
         So(
-            "for f in vizviewer perfetto chrome speedscope folded pprof callgrind dot mermaid csv; do everycall export -f $f -o out app.ect || exit 1; done",
+            "for f in vizviewer perfetto chrome speedscope firefox flamegraph folded pprof callgrind dot mermaid csv jsonl parquet; do everycall export -f $f -o out app.ect || exit 1; done",
         ),
     ),
     (
