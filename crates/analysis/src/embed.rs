@@ -222,8 +222,8 @@ impl Embedding {
     }
 }
 
-/// Adds an embedding to a trace, in place of one that is there. `end` is where the trace's recording ends:
-/// see [`TraceFile::end`]. If it fails, the file is as it was without any.
+/// Adds an embedding to a trace, in place of one that is there. `end` is where the trace's
+/// recording ends: see [`TraceFile::end`]. If it fails, the file is as it was without any.
 ///
 /// # Errors
 ///

@@ -125,7 +125,8 @@ fn remove(path: &Path, is_quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `record` does when its trace of `events` events, `output`, is written. `took` is what the recording took.
+/// What `record` does when its trace of `events` events, `output`, is written. `took` is what the
+/// recording took.
 pub fn at_end(choice: EmbedChoice, output: &Path, events: u64, took: Duration, is_quiet: bool) {
     let is_regular = || output.metadata().is_ok_and(|facts| facts.is_file());
     if choice.no_embed || !is_regular() {

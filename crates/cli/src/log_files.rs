@@ -1,4 +1,5 @@
-//! `record --log FILE[:TIME FORMAT]`: the lines that the program adds to a file while it is recorded.
+//! `record --log FILE[:TIME FORMAT]`: the lines that the program adds to a file while it is
+//! recorded.
 //!
 //! Without a format, the file is looked at often while the program runs, and a line has the time at
 //! which it was found. With one, lines are read at the end and have the times that they begin with.
@@ -247,7 +248,8 @@ pub fn check_format(format: &str) -> Result<(), String> {
     let reader = Reader { format, begun: &now };
     let read = reader.time(shown.as_bytes(), None).ok_or(format!("it has no time of day; {EXAMPLE}"))?;
     let apart = SignedDuration::from_nanos_i128(read - now.timestamp().as_nanosecond());
-    // Formats with minutes only are of no use, and neither is a clock of twelve hours without am and pm.
+    // Formats with minutes only are of no use, and neither is a clock of twelve hours without am
+    // and pm.
     if apart.abs() > SignedDuration::from_secs(1) {
         return Err(format!("it doesn't give the time to the second; {EXAMPLE}"));
     }

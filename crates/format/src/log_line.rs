@@ -21,9 +21,10 @@ pub const ARGUMENTS_MAX: usize = 10;
 pub const TYPE_BITS: u32 = 3;
 /// In the types: the record has the format's text, because it isn't a literal.
 pub const COPIED_FORMAT: u32 = 1 << 31;
-/// In the types: the line is output of the program, since version 2.9. Its arguments are an [`INT32`](argument::INT32),
-/// one of [`stream`]; an [`INT64`](argument::INT64), the number of the line in the stream; another one, the bytes of the
-/// line that are not kept; then texts, which follow each other without anything in between.
+/// In the types: the line is output of the program, since version 2.9. Its arguments are an
+/// [`INT32`](argument::INT32), one of [`stream`]; an [`INT64`](argument::INT64), the number of the
+/// line in the stream; another one, the bytes of the line that are not kept; then texts, which
+/// follow each other without anything in between.
 pub const OUTPUT: u32 = 1 << 30;
 /// Limit on the recorded bytes of a text argument.
 pub const TEXT_MAX: usize = 96;
