@@ -12,7 +12,9 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(file) = TraceFile::open(&bytes[..]) {
         for module in 0..4 {
             let _ = file.copy_module_image(module, &mut std::io::sink());
+            let _ = file.symbols(module, &mut (8 << 20));
         }
+        let _ = file.sources(&mut (8 << 20));
         pairing::check(file);
     }
 });

@@ -132,7 +132,8 @@ fn of_file(
                         | MarkKind::OrphanSpanEnd
                         | MarkKind::Counter
                         | MarkKind::CounterReal
-                        | MarkKind::Log => continue,
+                        | MarkKind::Log
+                        | MarkKind::Output(_) => continue,
                     };
                     let name = everycall_export::type_name(name).unwrap_or_default();
                     moment(format!("*{what} {name}").trim_end().to_owned(), depth);

@@ -313,17 +313,25 @@ fn python() -> Option<PathBuf> {
     Some(python)
 }
 
-/// What DuckDB adds up.
+/// What DuckDB adds up, by the views and queries that `docs/parquet.md` has.
 fn parquet(python: &Path, file: &Path) -> Functions {
-    let script = "import duckdb, json, sys
-rows = duckdb.sql(f\"\"\"select function, count(*), cast(sum(duration_ns) filter (recursion = 0) as bigint), cast(sum(own_ns) as bigint)
-from '{sys.argv[1]}' where kind = 'call' group by 1\"\"\").fetchall()
-print(json.dumps(rows))
-lone = duckdb.sql(f\"\"\"select count(*) from '{sys.argv[1]}' callee left join '{sys.argv[1]}' caller
-on callee.parent = caller.id and caller.kind = 'call' and caller.start_ns <= callee.start_ns
-where callee.depth > 0 and caller.id is null\"\"\").fetchall()
+    let script = "import duckdb, json, re, sys
+file, document = sys.argv[1:]
+blocks = re.findall('```sql\\n(.*?)```', open(document).read(), re.S)
+assert len(blocks) == 3
+for block in blocks:
+    duckdb.execute(block.replace('app.parquet', file))
+columns = re.findall('^\\\\| (`.*?) \\\\|', open(document).read(), re.M)
+columns = [name for row in columns for name in re.findall('`(.*?)`', row)]
+assert sorted(columns) == sorted(duckdb.sql(f\"select * from '{file}'\").columns), columns
+print(json.dumps(duckdb.sql('select function, sum(calls)::bigint, sum(total_ns)::bigint, sum(own_ns)::bigint from functions group by function').fetchall()))
+# Each caller is open when its callee begins.
+lone = duckdb.sql('''select count(*) from slices callee left join slices caller on callee.parent = caller.id
+and caller.tid = callee.tid and caller.depth + 1 = callee.depth and caller.start_ns <= callee.start_ns
+where callee.depth > 0 and caller.id is null''').fetchall()
 assert lone == [(0,)], lone";
-    let printed = successful(Command::new(python).args(["-c", script]).arg(file));
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/parquet.md");
+    let printed = successful(Command::new(python).args(["-c", script]).arg(file).arg(document));
     let rows: Vec<(String, u64, u64, u64)> = serde_json::from_str(&printed).expect("rows");
     let numbers = |calls, total_ns, own_ns| Numbers { calls: Some(calls), total_ns, own_ns };
     rows.into_iter().map(|(name, calls, total, own)| (name, numbers(calls, total, own))).collect()

@@ -2,9 +2,12 @@
 //! thread, handler and process; in C and C++.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use everycall_tests::{Mode, Place, Recording, everycall, programs, successful};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 fn built(place: &Place, mode: Mode, source: &str, options: &[&str]) -> PathBuf {
@@ -97,7 +100,7 @@ fn refused_formats_long_texts_and_gaps_are_shown_as_such() {
         place.write("logs.c", &text);
         place.build(Mode::GCC_NOPS, &["-O1", "-Wno-format", "logs.c", "-pthread"], "refused")
     };
-    let recording = place.record(&[], &program, &["refused"]);
+    let recording = place.record(&["--no-embed"], &program, &["refused"]);
     assert!(recording.output.status.success(), "{recording:?}");
     let events = events(&place, &recording);
     let lines: Vec<String> = logged(&events).into_values().flatten().collect();
@@ -162,4 +165,172 @@ fn the_header_has_no_warnings_of_its_own() {
             successful(command.args([include, "-fsyntax-only", source]));
         }
     }
+}
+
+/// What `replay` says that a program wrote: function, stream, number of the line, text.
+fn output_of(events: &[Value]) -> Vec<(String, u64, String)> {
+    let mut of: Vec<(String, u64, String)> = Vec::new();
+    for event in events {
+        if let Some(text) = event["output"].as_str() {
+            let stream = event["stream"].as_str().unwrap().to_owned();
+            of.push((stream, event["line"].as_u64().unwrap(), text.to_owned()));
+        }
+    }
+    of
+}
+
+#[test]
+fn output_stays_as_it_is_and_is_recorded_where_it_is_written() {
+    let place = Place::new("output");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "-pthread", "output.cpp"], "output");
+    let plain = place.command(&program).output().unwrap();
+    let recording = place.record(&["--with-output", "-q", "--embed"], &program, &[]);
+    assert_eq!(recording.output.stdout, plain.stdout);
+    assert_eq!(recording.output.stderr, plain.stderr);
+    let events = events(&place, &recording);
+    let mut written = output_of(&events);
+    let child = written.iter().position(|(_, _, text)| text == "child").unwrap();
+    let (stream, _, _) = written.remove(child);
+    assert_eq!(stream, "stdout");
+    let at = |stream: &str, line, text: &str| (stream.to_owned(), line, text.to_owned());
+    let long = format!("{}... (2328 more bytes)", "x".repeat(672));
+    let mut expected = vec![
+        at("stdout", 1, "terminal 0"),
+        at("stdout", 2, "buffered 1"),
+        at("stdout", 3, "buffered 2"),
+        at("stderr", 1, "red: \u{1b}[31mtext\u{1b}[0m"),
+        at("stderr", 2, "perror: No such file or directory"),
+        at("stdout", 4, "first"),
+        at("stdout", 5, "half"),
+        at("stdout", 5, " of it"),
+        at("stdout", 6, "vector"),
+        at("stdout", 7, "zero\\0byte"),
+        at("stdout", 8, "cout"),
+        at("stderr", 3, "cerr"),
+        at("stdout", 9, &long),
+        at("stdout", 10, "thread"),
+    ];
+    written.sort();
+    expected.sort();
+    assert_eq!(written, expected);
+    // The lines stand in the calls that wrote them, and nothing of them reaches a terminal.
+    let text = successful(place.command(everycall()).arg("replay").arg(&recording.file));
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let lines: Vec<&str> = text.lines().map(|line| line.get(14..).unwrap_or_default()).collect();
+    let around = |what: &str| {
+        let place = lines.iter().position(|line| line.trim() == what).unwrap();
+        lines[..place].iter().rev().find(|line| line.ends_with('{')).unwrap().trim()
+    };
+    assert_eq!(around("1| buffered 2"), "flush() {");
+    assert_eq!(around("1| vector"), "direct() {");
+    assert_eq!(around("2| cerr"), "streams() {");
+    for format in ["chrome", "perfetto", "csv", "vizviewer"] {
+        let mut command = place.command(everycall());
+        let output = command.args(["export", "-f", format, "-o", "-"]).arg(&recording.file).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("buffered 2"), "{format}");
+    }
+}
+
+/// A pseudo-terminal: our side, and the program's.
+fn terminal() -> (File, File) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    (File::from(ours), theirs)
+}
+
+/// What is shown until the last program has closed its side.
+fn read_all(mut terminal: File) -> String {
+    let mut bytes = Vec::new();
+    let mut block = [0; 4096];
+    // Then reading fails (EIO).
+    while let Ok(count @ 1..) = terminal.read(&mut block) {
+        bytes.extend_from_slice(&block[..count]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn a_terminal_stays_a_terminal() {
+    let place = Place::new("output-terminal");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "-pthread", "output.cpp"], "output");
+    let (terminal, shown) = terminal();
+    let mut command = place.command(everycall());
+    command.args(["record", "--with-output", "-q", "-o", "t.ect", "--"]).arg(&program);
+    let mut child = command.stdout(shown.try_clone().unwrap()).stderr(shown).spawn().unwrap();
+    drop(command);
+    let text = read_all(terminal);
+    assert!(child.wait().unwrap().success());
+    assert!(text.contains("terminal 1\r\n") && text.contains("cout"), "{text}");
+    let written = successful(place.command(everycall()).args(["replay", "t.ect"]));
+    assert!(written.contains("1| terminal 1"), "{written}");
+}
+
+#[test]
+fn lines_of_a_log_file_are_placed_by_their_times() {
+    let place = Place::new("log-file");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "-pthread", "output.cpp"], "output");
+    place.write("app.log", "[2001-01-01 00:00:00.000000000+0000] of an earlier run\n");
+    let timed = "--log=app.log:[%Y-%m-%d %H:%M:%S%.f%z]";
+    let recording = place.record(&["-q", timed], &program, &["app.log"]);
+    let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+    assert!(said.contains("1 line begin"), "{said}");
+    let events = events(&place, &recording);
+    let lines = output_of(&events);
+    let numbers: Vec<u64> = lines.iter().map(|(_, line, _)| *line).collect();
+    assert_eq!(numbers, [2, 3, 4, 5], "{lines:?}");
+    assert!(lines[1].2.ends_with("entry 1") && lines[2].2.contains("continued"), "{lines:?}");
+    // Each within the call that wrote it.
+    let calls: Vec<_> =
+        events.iter().filter(|event| event["name"].as_str() == Some("logs(char const*, int)")).collect();
+    assert_eq!(calls.len(), 3);
+    let times = events.iter().filter(|event| {
+        event["stream"] == "file" && !event["output"].as_str().unwrap().contains("continued")
+    });
+    for (call, at) in calls.iter().zip(times) {
+        let (start, at) = (call["start_ns"].as_u64().unwrap(), at["at_ns"].as_u64().unwrap());
+        // The clocks' readings are exact to some microseconds.
+        assert!(
+            at + 1_000_000 > start && at < start + call["dur_ns"].as_u64().unwrap() + 1_000_000,
+            "{call} {at}"
+        );
+    }
+    let text = successful(place.command(everycall()).arg("replay").arg(&recording.file));
+    assert!(text.contains("== log file app.log of process") && !text.contains('\u{1b}'), "{text}");
+    // Without a format, they are there when they are found.
+    let recording = place.record(&["-q", "--log", "new.log"], &program, &["new.log"]);
+    let found = output_of(&self::events(&place, &recording));
+    assert_eq!(found.iter().map(|(_, line, _)| *line).collect::<Vec<_>>(), [1, 2, 3, 4], "{found:?}");
+}
+
+#[test]
+fn what_is_no_log_file_is_refused() {
+    let place = Place::new("log-refused");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "-pthread", "output.cpp"], "output");
+    place.write("text", "no time\nat all\n");
+    successful(place.command("mkfifo").arg("pipe"));
+    let refused = |log: &str, code: i32, words: &str| {
+        let mut command = place.command(everycall());
+        let output =
+            command.args(["record", "-q", "--log", log, "-o", "r.ect", "--"]).arg(&program).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && said.contains(words), "{log}: {output:?}");
+        assert!(output.stdout.is_empty(), "the program wasn't started");
+    };
+    for log in ["pipe", "/dev/null", "/dev/zero", "."] {
+        refused(log, 125, "not a regular file");
+    }
+    for format in ["%", "%Y", "%Q%H", "%H:%M", "%I:%M:%S %"] {
+        refused(&format!("text:{format}"), 2, "strftime");
+    }
+    // A log without times: the program runs, and it is said that none could be placed.
+    let recording = place.record(&["-q", "--log", "fresh.log:%H:%M:%S"], &program, &["fresh.log"]);
+    let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+    assert!(
+        recording.output.status.success() && said.contains("none of 4 lines begins with a time"),
+        "{said}"
+    );
+    assert!(output_of(&events(&place, &recording)).is_empty());
 }

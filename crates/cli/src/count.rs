@@ -64,6 +64,11 @@ fn of_program(arguments: CountArguments) -> Result<ExitCode, Failure> {
     let mut profile = Profile::by(arguments.by.clone());
     let runs = load.add_all(std::slice::from_ref(&path), &mut profile)?;
     show(&profile, &arguments, &runs)?;
+    if arguments.time && profile.is_untimed() {
+        say!(
+            "everycall: the calls were counted, but not timed: there was no memory for the times; a higher limit (ulimit -v) helps"
+        );
+    }
     Ok(status)
 }
 
@@ -90,6 +95,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
         counters: None,
         waits: false,
         with_output: false,
+        log: Vec::new(),
         // The rings only receive marks of the program.
         ring_size: Some(64 << 10),
         functions: arguments.functions.clone(),

@@ -86,14 +86,14 @@ fn embed(path: &Path, options: NameOptions, has_sources: bool, is_quiet: bool) -
     let added = embed::write(&mut opened.file, opened.end, &embedding)
         .and_then(|added| opened.file.sync_all().map(|()| added))
         .map_err(|error| Failure::writing(path, error))?;
-    traces::say_warnings(&embedding.warnings);
-    for note in &embedding.source_notes {
-        say!("everycall: {}", source_notes::sentence(note));
-    }
     if embedding.is_empty() {
         return Err(Failure::of(path, "got no symbols: none of its functions has any"));
     }
     if !is_quiet {
+        traces::say_warnings(&embedding.warnings);
+        for note in &embedding.source_notes {
+            say!("everycall: {}", source_notes::sentence(note));
+        }
         say!("everycall: {}", sentence(path, &added));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `everycall export`: writes the filtered trace into a file.
 
-use std::io::BufWriter;
+use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +15,7 @@ use crate::arguments::{Clock, ExportArguments};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination};
+use crate::progress;
 use crate::source_notes;
 use crate::traces;
 
@@ -65,7 +66,21 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let output = &destination.path;
     let shown = out.shown().to_owned();
     let mut out = BufWriter::with_capacity(BUFFER, out);
-    let mut notify = |note: Note| say!("everycall: {note}");
+    let all = calls(&trace) * 2;
+    let is_watched = std::io::stderr().is_terminal();
+    let mut is_line_shown = false;
+    let mut notify = |note: Note| match note {
+        Note::Progress { events } => {
+            if is_watched {
+                is_line_shown = true;
+                progress::export(events, all);
+            }
+        }
+        note => {
+            progress::clear(!std::mem::take(&mut is_line_shown));
+            say!("everycall: {note}");
+        }
+    };
     let summary = match &arguments.against {
         None => everycall_export::export(arguments.format, &view, &names, &filter, &mut notify, &mut out)
             .map_err(|error| Failure::writing(&shown, error))?,
@@ -78,10 +93,11 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
             traces::warn(&old_trace, old);
             let old_name = old.display().to_string();
             let before = (&old_view, &old_names as &dyn Names, old_name.as_str());
-            everycall_export::flamegraph_against((&view, &names), before, &filter, &mut out)
+            everycall_export::flamegraph_against((&view, &names), before, &filter, &mut notify, &mut out)
                 .map_err(|error| Failure::writing(&shown, error))?
         }
     };
+    progress::clear(!is_line_shown);
     let written = out.into_inner().map_err(|error| Failure::writing(&shown, error.into_error()))?;
     let is_direct = written.is_direct();
     written.finish()?;

@@ -31,6 +31,7 @@ mod follow;
 mod functions;
 mod gdb;
 mod info;
+mod log_files;
 mod manual;
 mod memory;
 mod merge;

@@ -1,5 +1,5 @@
-//! The progress line of `record --stream`. Only on a terminal, because the program's own output
-//! must not be mixed with it in a file.
+//! The progress lines of `record --stream` and `export`. Only on a terminal, because the program's own
+//! output must not be mixed with them in a file.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;
@@ -19,6 +19,12 @@ pub fn line(quiet: bool) -> Option<Box<dyn FnMut(Progress)>> {
         last = (Instant::now(), now.events);
         let _ = write!(stderr(), "\r{}\x1b[K", text(now, rate));
     }))
+}
+
+/// Prints how far an export is: so many events of about `all`.
+pub fn export(events: u64, all: u64) {
+    let percent = (events.saturating_mul(100) / all.max(1)).min(100);
+    let _ = write!(stderr(), "\reverycall: {} events, {percent} %\x1b[K", Count(events));
 }
 
 /// Removes the line.

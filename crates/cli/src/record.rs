@@ -30,7 +30,7 @@ use crate::preload::kit_library;
 use crate::program::{self, Prospect};
 use crate::rotation::{self, Files};
 use crate::written::Moment;
-use crate::{embed, only, progress, triggers, written};
+use crate::{embed, log_files, only, progress, triggers, written};
 
 /// Default memory for events that wait to be written, in bytes.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -77,6 +77,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     if arguments.stream {
         file.stream(progress::line(quiet));
     }
+    let logs = log_files::watch(&arguments.log)?;
     let running = start(recorder, &launch)?;
     // From now on the file can be read at any time. The older trace is only replaced now that a new
     // one exists.
@@ -91,6 +92,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let ended = running.wait(arguments.wait, &mut file)?;
     progress::clear(quiet || !arguments.stream);
     let status = ended.status();
+    file.add_log_files(logs.into_iter().map(log_files::Logged::end).collect());
     let shown = || files.as_ref().map_or_else(|| output.clone(), Files::newest);
     let written = write(ended, file, shown);
     let output = shown();

@@ -35,6 +35,8 @@ pub(crate) struct Export<'a, S> {
     pub(crate) summary: Summary,
     /// Why the output can't go on.
     pub(crate) failure: Option<io::Error>,
+    /// Takes notes for the user.
+    pub(crate) notify: &'a mut dyn FnMut(Note),
 }
 
 /// An output of events.
@@ -74,6 +76,9 @@ pub(crate) trait Sink<'o, S: Source> {
     }
 }
 
+/// After so many events, progress is told: once or twice a second.
+const PROGRESS: u64 = 1 << 22;
+
 /// By CPU.
 pub(crate) type Switches = BTreeMap<u16, Vec<Switch>>;
 
@@ -82,13 +87,15 @@ pub(crate) fn run<'o, S: Source>(
     source: &S,
     names: &dyn Names,
     filter: &Filter,
+    notify: &mut dyn FnMut(Note),
     sink: &mut impl Sink<'o, S>,
 ) -> io::Result<Summary> {
     let functions = Functions::new(names, filter.function.as_ref());
-    let mut export = Export { source, names, functions, summary: Summary::default(), failure: None };
+    let mut export = Export { source, names, functions, summary: Summary::default(), failure: None, notify };
     sink.begin(&mut export);
     let window = filter.window(source);
     let mut shown = Vec::new();
+    let mut count = 0_u64;
     for (index, thread) in source.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
             continue;
@@ -122,6 +129,10 @@ pub(crate) fn run<'o, S: Source>(
             }
             sink.event(&mut export, event);
             sink.portions().spill()?;
+            count += 1;
+            if count.is_multiple_of(PROGRESS) {
+                (export.notify)(Note::Progress { events: count });
+            }
         }
         if any {
             sink.thread_end(&mut export);
@@ -181,14 +192,13 @@ pub(crate) fn draw<'o, S: Source>(
     sink: impl DrawnSink<'o, S>,
 ) -> io::Result<Summary> {
     let titles = process_titles(source);
-    let mut drawing = Drawing { sink, notify, titles, pen: Pen::new(1), is_new: None };
-    run(source, names, filter, &mut drawing)
+    let mut drawing = Drawing { sink, titles, pen: Pen::new(1), is_new: None };
+    run(source, names, filter, notify, &mut drawing)
 }
 
 /// Draws the events for an output.
-struct Drawing<'n, K> {
+struct Drawing<K> {
     sink: K,
-    notify: &'n mut dyn FnMut(Note),
     /// Titles of processes without threads so far.
     titles: Titles,
     pen: Pen,
@@ -198,7 +208,7 @@ struct Drawing<'n, K> {
 
 type Titles = rustc_hash::FxHashMap<u32, String>;
 
-impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<'_, K> {
+impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<K> {
     fn portions(&mut self) -> &mut Portions<'o> {
         self.sink.portions()
     }
@@ -221,13 +231,13 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<'_, K> {
             self.sink.thread(export, index, &thread, title.as_deref(), drawn.at_ns());
         }
         self.sink.draw(export, &drawn, &self.pen);
-        let summary = &mut export.summary;
+        let Export { summary, notify, .. } = export;
         match drawn {
             Drawn::Begin { .. } => {}
             Drawn::End(slice) => {
                 summary.slices += 1;
                 if summary.slices == MANY_SLICES + 1 {
-                    (self.notify)(Note::ManySlices);
+                    notify(Note::ManySlices);
                 }
                 if slice.has_remarks() {
                     summary.moved_slices += u64::from(slice.moved.is_some());

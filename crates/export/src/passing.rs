@@ -70,7 +70,7 @@ pub fn pass(
     receiver: &mut dyn Receiver,
 ) -> io::Result<Summary> {
     let mut nowhere = io::sink();
-    run(source, names, filter, &mut Passing { receiver, portions: Portions::new(&mut nowhere) })
+    run(source, names, filter, &mut |_| {}, &mut Passing { receiver, portions: Portions::new(&mut nowhere) })
 }
 
 struct Passing<'r, 'o> {

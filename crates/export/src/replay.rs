@@ -37,6 +37,7 @@
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
+use everycall_format::ect::LOG_FILE_TID;
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind, Stream};
 
 use crate::driver::{self, Export, Sink};
@@ -91,7 +92,7 @@ pub fn replay(
         lines: 0,
         is_first: true,
     };
-    driver::run(source, names, filter, page)
+    driver::run(source, names, filter, &mut |_| {}, page)
 }
 
 struct Page<'a> {
@@ -152,6 +153,7 @@ fn title(thread: &Thread, process: Option<&Process>) -> String {
         // The default name of a fiber.
         Some(fiber) => (format!("fiber {fiber}"), thread.name != format!("fiber {fiber}")),
         None if thread.is_sampled => (thread.name.clone(), false),
+        None if thread.tid >= LOG_FILE_TID => (format!("log file {}", visible(&thread.name)), false),
         None => (format!("thread {}", thread.tid), true),
     };
     // Writing to a string doesn't fail.

@@ -59,7 +59,7 @@ pub fn replay_json(
     filter: &Filter,
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    driver::run(source, names, filter, &mut JsonLines::new(out))
+    driver::run(source, names, filter, &mut |_| {}, &mut JsonLines::new(out))
 }
 
 /// The output.

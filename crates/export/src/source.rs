@@ -1,5 +1,6 @@
 //! The interface between traces and outputs.
 
+use everycall_format::ect::LOG_FILE_TID;
 use everycall_timeline::{Clock, Code, FIBERS_FROM, MarkName, ThreadStates, TimelineEvent, Trace, WallClock};
 use rustc_hash::FxHashMap;
 
@@ -51,7 +52,8 @@ impl Thread {
     /// Its number, if it is a fiber.
     #[must_use]
     pub fn fiber(&self) -> Option<u32> {
-        self.tid.checked_sub(FIBERS_FROM).filter(|fiber| *fiber > 0)
+        let is_fiber = |fiber: &u32| *fiber > 0 && self.tid < LOG_FILE_TID;
+        self.tid.checked_sub(FIBERS_FROM).filter(is_fiber)
     }
 }
 

@@ -19,6 +19,11 @@ pub enum Note {
     /// There are more slices than viewers handle well. The note is given when the limit is
     /// exceeded, before the rest is written.
     ManySlices,
+    /// So much is done.
+    Progress {
+        /// Events that passed the filter so far.
+        events: u64,
+    },
     /// Calls were nested more deeply than viewers support.
     DeepCalls {
         /// Number of calls that were merged into slices that say so.
@@ -41,6 +46,7 @@ impl fmt::Display for Note {
                  --min-duration",
                 Count(MANY_SLICES)
             ),
+            Note::Progress { events } => write!(out, "{} events", Count(events)),
             Note::DeepCalls { calls } => write!(
                 out,
                 "{} calls are beyond the {} levels that viewers draw; slices named \"{}\" stand for \

@@ -364,6 +364,10 @@ wire_struct! {
     }
 }
 
+/// Thread ids from here on are those of files whose lines the recorder has read: no threads, and no
+/// fibers. Since version 2.9.
+pub const LOG_FILE_TID: u32 = 2_000_000_000;
+
 /// [`ThreadRecord::flags`].
 pub mod thread_flags {
     /// It isn't a thread: its events are counters of the process, which the recorder has sampled.

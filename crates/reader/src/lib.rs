@@ -23,6 +23,7 @@ pub mod arena;
 mod chunks;
 mod dropped;
 mod embedded;
+mod embedding;
 mod error;
 pub mod event;
 mod file;
@@ -39,7 +40,8 @@ mod words;
 pub mod xray_event;
 
 pub use arena::ArenaImage;
-pub use embedded::{BODY_MAX, EmbeddedSource, End};
+pub use embedded::End;
+pub use embedding::{BODY_MAX, EmbeddedSource};
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{

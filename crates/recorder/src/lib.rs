@@ -43,6 +43,7 @@ pub use memory::capacity::Stream;
 pub use memory::contents::{ArenaContents, ArenaFront};
 pub use memory::scan;
 pub use memory::shared_triggers::{Fired, Quiet, SharedTriggers};
+pub use output::log_files::{LogFile, LogFileLine};
 pub use output::rotation::Rotation;
 pub use output::stream::thread::Thread as StreamedThread;
 pub use output::streams::Progress;

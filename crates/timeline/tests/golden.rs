@@ -3,7 +3,7 @@
 mod text;
 
 use everycall_reader::TraceFile;
-use everycall_timeline::Trace;
+use everycall_timeline::{MarkName, Trace};
 
 fn check(bytes: &[u8], wanted: &str, text: impl Fn(&Trace<'_>) -> String) {
     let trace = Trace::open(TraceFile::open(bytes).unwrap()).unwrap();
@@ -70,6 +70,25 @@ fn version_2_7() {
 #[test]
 fn version_2_8() {
     check(include_bytes!("golden/v2.8-counters.ect"), include_str!("golden/v2.8-counters.txt"), text::text);
+}
+
+/// The first version with output of the program, symbols and sources. It was recorded.
+#[test]
+fn version_2_9_output() {
+    let bytes = include_bytes!("golden/v2.9-output.ect");
+    check(bytes, include_str!("golden/v2.9-output.txt"), text::text);
+    let file = TraceFile::open(&bytes[..]).unwrap();
+    let trace = Trace::open(&file).unwrap();
+    let line = |number| trace.log_lines().text(MarkName(number), |_| None);
+    assert_eq!([0, 1, 2, 3].map(line), ["half", " of it", "whole", "error"]);
+    let symbols = file.symbols(0, &mut u64::MAX.clone()).unwrap().unwrap();
+    for name in ["leaf", "main", "/tmp/emb/small.c"] {
+        assert!(symbols.windows(name.len()).any(|part| part == name.as_bytes()), "{name}");
+    }
+    let (sources, damage) = file.sources(&mut u64::MAX.clone());
+    let [source] = &sources[..] else { panic!("{sources:?}") };
+    assert!(damage.is_empty() && source.text.starts_with("#include <stdio.h>\n") && !source.is_lossy);
+    assert_eq!(file.end().unwrap().chunks, 10);
 }
 
 /// The first version with scheduling events of two sources at once, and with samples.

@@ -31,7 +31,7 @@ fn read(source: impl Source) -> u64 {
                         assert_eq!(end.depth, depth);
                         assert!(end.start_ns <= end.end_ns);
                     }
-                    TimelineEvent::Mark(mark) if mark.kind == MarkKind::Log => {
+                    TimelineEvent::Mark(mark) if matches!(mark.kind, MarkKind::Log | MarkKind::Output(_)) => {
                         let text = trace.log_lines().text(mark.name, |_| Some(b"%s %d %*.*f %p".to_vec()));
                         assert!(text.len() < 10_000);
                     }

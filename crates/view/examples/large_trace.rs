@@ -10,8 +10,10 @@ use everycall_tracefile::Packer;
 
 const START: u64 = 1 << 40;
 const THREADS: u64 = 4;
-/// Words of a segment; a ring of two is enough, as finished segments are written at once.
-const SEGMENT: usize = 32 << 10;
+/// Words of a segment: the most that there may be.
+const SEGMENT: usize = 8 << 10;
+/// Segments that are written together.
+const TOGETHER: u64 = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -29,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tid: tid as u32 + 1,
         name: format!("worker {tid}"),
         start_ticks: START,
-        ring: Ring::new(SEGMENT, 1 << 20, START),
+        ring: Ring::new(SEGMENT, 64, START),
     };
     let process = Process {
         modules: vec![module],
@@ -48,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Calls up and down by chance, in phases that go deeper and come back.
 fn write_thread(file: &mut File, out: &mut impl Write, thread: u32, events: u64) -> std::io::Result<()> {
-    let mut ring = Ring::new(SEGMENT, 4, START);
+    let mut ring = Ring::new(SEGMENT, 64, START);
     let mut rng = Rng::new(u64::from(thread) + 1);
     let mut packer = Packer::default();
     let (mut now, mut open, mut written) = (START, Vec::new(), 0_u64);
@@ -64,7 +66,7 @@ fn write_thread(file: &mut File, out: &mut impl Write, thread: u32, events: u64)
         } else if let Some(function) = open.pop() {
             ring.exit(now, 0x1000 + 64 * function + 16);
         }
-        if ring.newest_segment() > written + 1 || event + 1 == events {
+        if ring.newest_segment() >= written + TOGETHER || event + 1 == events {
             let is_last = event + 1 == events;
             let until = ring.newest_segment() + u64::from(is_last);
             let first = ring.first_segment();

@@ -56,7 +56,7 @@ pub fn check(source: impl Source) {
                         assert!(after_jump && untraced.at_ns <= untraced.until_ns);
                         jumped = true;
                     }
-                    TimelineEvent::Mark(mark) if mark.kind == MarkKind::Log => {
+                    TimelineEvent::Mark(mark) if matches!(mark.kind, MarkKind::Log | MarkKind::Output(_)) => {
                         let text = trace.log_lines().text(mark.name, |place| {
                             Some(
                                 place

@@ -59,6 +59,22 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("cargo install inferno", Not("a tool of others")),
     (
+        "everycall embed",
+        So("everycall embed -q app.ect && everycall info app.ect | grep -q 'its symbols are in the file'"),
+    ),
+    (
+        "record --embed",
+        So("everycall record --embed -q -o st.ect -- ./app && everycall info st.ect | grep -q 'its symbols'"),
+    ),
+    (
+        "everycall record --with-output",
+        So(
+            "everycall record --with-output -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle",
+        ),
+    ),
+    ("--log FILE", So("everycall record --log app.log -q -o st.ect -- ./app")),
+    ("--log app.log", So("everycall record --log app.log -q -o st.ect -- ./app")),
+    (
         "everycall record --states",
         So("everycall record --states -q -o st.ect -- ./app && everycall info st.ect | grep -q '^states '"),
     ),
@@ -206,9 +222,9 @@ pub const TABLE: &[(&str, Run)] = &[
     ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
     ("info --format json", So("everycall info --format json app.ect")),
     (
-        "export -f vizviewer|perfetto|chrome|speedscope|folded|pprof|callgrind|dot|mermaid|csv",
+        "export -f vizviewer|perfetto|chrome|speedscope|firefox|flamegraph|folded|pprof|callgrind|dot|mermaid|csv|jsonl|parquet",
         So(
-            "for f in vizviewer perfetto chrome speedscope folded pprof callgrind dot mermaid csv; do everycall export -f $f -o out app.ect || exit 1; done",
+            "for f in vizviewer perfetto chrome speedscope firefox flamegraph folded pprof callgrind dot mermaid csv jsonl parquet; do everycall export -f $f -o out app.ect || exit 1; done",
         ),
     ),
     (

@@ -23,7 +23,7 @@ pub use follow::{FollowArguments, LevelRule};
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
-pub use record::RecordArguments;
+pub use record::{LogChoice, RecordArguments};
 pub use selection::{
     FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
 };
@@ -129,10 +129,10 @@ pub enum Verb {
     ///
     /// Save it as a file and load it in gdb with `source`; then run in gdb: everycall snapshot FILE
     GdbScript,
-    /// Count the calls of each function, and record none
+    /// Count the calls of each function, or measure their times, too, and record none
     ///
     /// Counts are exact, per function and thread, and cost about a tenth of recording. `everycall count -- ./app` prints them at the
-    /// program's end; `everycall count PID` reads them while a program runs that was started with EVERYCALL_COUNT=calls or by `count`.
+    /// program's end; `everycall count PID` reads them while a program runs that was started with EVERYCALL_COUNT=calls or time, or by `count`.
     /// docs/count.md says more.
     Count(Box<CountArguments>),
     /// Show what a trace contains, and what is missing in it

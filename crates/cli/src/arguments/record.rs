@@ -91,6 +91,12 @@ pub struct RecordArguments {
     /// (LD_PRELOAD), so the program must not be linked statically.
     #[arg(long)]
     pub with_output: bool,
+    /// Record the lines that the program adds to its log file meanwhile; repeatable
+    ///
+    /// With a format as for strftime, lines are placed by the times that they begin with: --log 'app.log:%Y-%m-%d %H:%M:%S%.f'.
+    /// Without, they are placed when they are found in the file, some milliseconds after they were written.
+    #[arg(long, value_name = "FILE[:TIME FORMAT]", value_parser = log_choice)]
+    pub log: Vec<LogChoice>,
     #[command(flatten)]
     pub embed: EmbedChoice,
     /// What is counted of calls that aren't recorded: `count` asks for it.
@@ -114,6 +120,33 @@ pub struct RecordArguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// A log file whose lines are recorded.
+#[derive(Clone, Debug)]
+pub struct LogChoice {
+    /// The file.
+    pub path: PathBuf,
+    /// How its lines begin.
+    pub format: Option<String>,
+}
+
+/// The file, and the format behind the first colon that a percent sign follows.
+fn log_choice(text: &str) -> Result<LogChoice, String> {
+    let colons = text.match_indices(':').map(|(at, _)| at);
+    let split = colons.filter(|at| text[at + 1..].contains('%')).next_back().filter(|at| *at > 0);
+    // A format contains colons itself: the file ends at the first one before a percent sign.
+    let first = text.find('%').and_then(|percent| text[..percent].rfind(':')).filter(|at| *at > 0);
+    let Some(at) = split.and(first) else {
+        return if text.is_empty() {
+            Err("name the file".to_owned())
+        } else {
+            Ok(LogChoice { path: text.into(), format: None })
+        };
+    };
+    let format = &text[at + 1..];
+    crate::log_files::check_format(format)?;
+    Ok(LogChoice { path: text[..at].into(), format: Some(format.to_owned()) })
 }
 
 /// Where thread states come from.

@@ -3,6 +3,7 @@
 use everycall_analysis::{FunctionRow, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name};
 use everycall_format::arena::child_kind;
+use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, FunctionSet, Origin, SchedSource};
 use everycall_timeline::{ClockQuality, NamedMarks, States};
@@ -147,36 +148,38 @@ fn threads(report: &Report<'_>) -> Value {
         |snapshot: usize| report.trace.snapshots().get(snapshot).map(|snapshot| snapshot.ring_size);
     let thunk_exits = &report.profile.notes.thunk_exits;
     let threads = report.trace.threads().iter().zip(thunk_exits);
-    let threads = threads.filter(|(thread, _)| !thread.is_sampled).map(|(thread, thunk_exits)| {
-        json!({
-            "process": thread.process,
-            "pid": thread.pid,
-            "tid": thread.id(),
-            "fiber": thread.fiber,
-            "last_tid": thread.tid,
-            "name": thread.name,
-            "events": thread.events,
-            "first_ns": thread.reach.map(|(first, _)| first),
-            "last_ns": thread.reach.map(|(_, last)| last),
-            "lost_events": lost_events(thread),
-            "dropped_busy": thread.lost_busy,
-            "dropped_short": thread.dropped_within,
-            "gaps": thread.gaps,
-            "gaps_ns": thread.gaps_ns,
-            "suspended": thread.suspended,
-            "suspended_ns": thread.suspended_ns,
-            "beginning_overwritten": thread.segments_overwritten > 0,
-            "segments_overwritten": thread.segments_overwritten,
-            "segments_lost": thread.segments_lost,
-            "segments_lost_events": thread.missing,
-            "open_calls": thread.open_calls,
-            "unwound": thread.unwound,
-            // The runtime counts exits of thunks as orphan exits.
-            "orphan_exits": thread.orphan_exits.saturating_sub(*thunk_exits),
-            "deep_events": thread.deep,
-            "ring_size": ring_size(thread.key.snapshot),
-        })
-    });
+    let threads = threads.filter(|(thread, _)| !thread.is_sampled && thread.tid < LOG_FILE_TID).map(
+        |(thread, thunk_exits)| {
+            json!({
+                "process": thread.process,
+                "pid": thread.pid,
+                "tid": thread.id(),
+                "fiber": thread.fiber,
+                "last_tid": thread.tid,
+                "name": thread.name,
+                "events": thread.events,
+                "first_ns": thread.reach.map(|(first, _)| first),
+                "last_ns": thread.reach.map(|(_, last)| last),
+                "lost_events": lost_events(thread),
+                "dropped_busy": thread.lost_busy,
+                "dropped_short": thread.dropped_within,
+                "gaps": thread.gaps,
+                "gaps_ns": thread.gaps_ns,
+                "suspended": thread.suspended,
+                "suspended_ns": thread.suspended_ns,
+                "beginning_overwritten": thread.segments_overwritten > 0,
+                "segments_overwritten": thread.segments_overwritten,
+                "segments_lost": thread.segments_lost,
+                "segments_lost_events": thread.missing,
+                "open_calls": thread.open_calls,
+                "unwound": thread.unwound,
+                // The runtime counts exits of thunks as orphan exits.
+                "orphan_exits": thread.orphan_exits.saturating_sub(*thunk_exits),
+                "deep_events": thread.deep,
+                "ring_size": ring_size(thread.key.snapshot),
+            })
+        },
+    );
     threads.collect()
 }
 

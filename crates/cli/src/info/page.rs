@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use everycall_analysis::{FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
+use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, FunctionSet, Origin, Reason, Sched, SchedSource, Session, Warning};
 use everycall_timeline::{ClockQuality, States, Trace};
@@ -297,7 +298,12 @@ fn processes(out: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    let threads: Vec<_> = report.trace.threads().iter().filter(|thread| !thread.is_sampled).collect();
+    let threads: Vec<_> = report
+        .trace
+        .threads()
+        .iter()
+        .filter(|thread| !thread.is_sampled && thread.tid < LOG_FILE_TID)
+        .collect();
     heading(out, &Several(threads.len() as u64, "thread", "threads").to_string())?;
     if threads.is_empty() {
         return Ok(());

@@ -18,7 +18,7 @@ use crate::names::{Functions, Names};
 use crate::paths::Paths;
 use crate::portions::Portions;
 use crate::source::{Source, Thread};
-use crate::summary::Summary;
+use crate::summary::{Note, Summary};
 
 /// A path with less than all time divided by this isn't drawn.
 const NARROWEST: u64 = 10_000;
@@ -110,13 +110,14 @@ pub fn flamegraph_against(
     (source, names): (&impl Source, &dyn Names),
     (old, old_names, old_name): (&impl Source, &dyn Names, &str),
     filter: &Filter,
+    notify: &mut dyn FnMut(Note),
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
     let mut nowhere = io::sink();
     let mut before = Flamegraph::of(&mut nowhere, Stacks::new(), Drawn::Nothing);
-    driver::run(old, old_names, filter, &mut before)?;
+    driver::run(old, old_names, filter, notify, &mut before)?;
     let stacks = std::mem::take(&mut before.stacks);
-    driver::run(source, names, filter, &mut Flamegraph::of(out, stacks, Drawn::Since(old_name)))
+    driver::run(source, names, filter, notify, &mut Flamegraph::of(out, stacks, Drawn::Since(old_name)))
 }
 
 /// Adds the stacks of a trace that are wide enough to be seen.

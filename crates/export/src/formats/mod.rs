@@ -251,18 +251,24 @@ pub(crate) fn write(
         Format::Vizviewer => driver::draw(source, names, filter, notify, chrome::Chrome::new(out, true)),
         Format::Chrome => driver::draw(source, names, filter, notify, chrome::Chrome::new(out, false)),
         Format::Perfetto => driver::draw(source, names, filter, notify, perfetto::Perfetto::new(out)),
-        Format::Csv => driver::run(source, names, filter, &mut csv::Csv::new(out)),
-        Format::Jsonl => driver::run(source, names, filter, &mut JsonLines::new(out)),
-        Format::Parquet => driver::run(source, names, filter, &mut parquet::Parquet::new(out)),
-        Format::Speedscope => driver::run(source, names, filter, &mut speedscope::Speedscope::new(out)),
-        Format::Firefox => driver::run(source, names, filter, &mut firefox::Firefox::new(out)),
-        Format::Folded => driver::run(source, names, filter, &mut folded::Folded::new(out)),
-        Format::Flamegraph => driver::run(source, names, filter, &mut flamegraph::Flamegraph::new(out)),
-        Format::Pprof => driver::run(source, names, filter, &mut pprof::Pprof::new(out)),
-        Format::Callgrind => driver::run(source, names, filter, &mut callgrind::Callgrind::new(out)),
-        Format::Dot => driver::run(source, names, filter, &mut graph::Graph::new(out, graph::Language::Dot)),
+        Format::Csv => driver::run(source, names, filter, notify, &mut csv::Csv::new(out)),
+        Format::Jsonl => driver::run(source, names, filter, notify, &mut JsonLines::new(out)),
+        Format::Parquet => driver::run(source, names, filter, notify, &mut parquet::Parquet::new(out)),
+        Format::Speedscope => {
+            driver::run(source, names, filter, notify, &mut speedscope::Speedscope::new(out))
+        }
+        Format::Firefox => driver::run(source, names, filter, notify, &mut firefox::Firefox::new(out)),
+        Format::Folded => driver::run(source, names, filter, notify, &mut folded::Folded::new(out)),
+        Format::Flamegraph => {
+            driver::run(source, names, filter, notify, &mut flamegraph::Flamegraph::new(out))
+        }
+        Format::Pprof => driver::run(source, names, filter, notify, &mut pprof::Pprof::new(out)),
+        Format::Callgrind => driver::run(source, names, filter, notify, &mut callgrind::Callgrind::new(out)),
+        Format::Dot => {
+            driver::run(source, names, filter, notify, &mut graph::Graph::new(out, graph::Language::Dot))
+        }
         Format::Mermaid => {
-            driver::run(source, names, filter, &mut graph::Graph::new(out, graph::Language::Mermaid))
+            driver::run(source, names, filter, notify, &mut graph::Graph::new(out, graph::Language::Mermaid))
         }
     }?;
     if summary.deep_calls > 0 {

@@ -29,6 +29,9 @@ use crate::text;
 /// Rows of a group: each is compressed and can be skipped by itself.
 const GROUP: usize = 1 << 17;
 
+/// The kind of most rows.
+const CALL: &str = "call";
+
 /// The output.
 pub(crate) struct Parquet<'o> {
     portions: Portions<'o>,
@@ -52,8 +55,8 @@ struct ThreadCells {
     tid: i64,
     process: String,
     name: String,
-    /// The two texts in this group.
-    ids: Option<(TextId, TextId)>,
+    /// The two texts in this group, and `call`.
+    ids: Option<(TextId, TextId, TextId)>,
 }
 
 #[derive(Clone, Copy)]
@@ -88,10 +91,11 @@ impl<'o> Parquet<'o> {
     /// What all rows of the thread have, at this depth.
     #[inline]
     fn row(&mut self, kind: &'static str, source: &impl Source, start_ns: u64) -> Row {
-        let (process, thread) = match self.thread.ids {
+        let (process, thread, call) = match self.thread.ids {
             Some(ids) => ids,
             None => {
-                let ids = (self.table.text(&self.thread.process), self.table.text(&self.thread.name));
+                let (process, name) = (&self.thread.process, &self.thread.name);
+                let ids = (self.table.text(process), self.table.text(name), self.table.text(CALL));
                 *self.thread.ids.insert(ids)
             }
         };
@@ -100,7 +104,7 @@ impl<'o> Parquet<'o> {
             _ => None,
         };
         Row {
-            kind: self.table.text(kind),
+            kind: if kind == CALL { call } else { self.table.text(kind) },
             pid: self.thread.pid,
             process,
             tid: self.thread.tid,
@@ -157,7 +161,7 @@ impl<'o> Parquet<'o> {
         let recursion = *recursion;
         let remarks = self.joined(text::remarks(start.cut, start.caller_unsure, how));
         let cells = self.function(function, functions);
-        let row = self.row("call", source, start_ns);
+        let row = self.row(CALL, source, start_ns);
         self.put(Row {
             id: Some(id),
             recursion: Some(recursion),

@@ -2,7 +2,7 @@ use super::*;
 use everycall_format::event::{payload_word, record_word};
 
 fn line(arguments: &[LogArgument]) -> LogLine {
-    LogLine { format: LogFormat::Address(0x4000), arguments: arguments.to_vec() }
+    LogLine { format: LogFormat::Address(0x4000), arguments: arguments.to_vec(), is_output: false }
 }
 
 fn text(format: &str, arguments: &[LogArgument]) -> String {
@@ -176,5 +176,21 @@ fn hostile_log_records_are_decoded_without_panic() {
         let format: Vec<u8> =
             (0..next() % 40).map(|_| b"%*.0123456789lhzsdcpnfgeaxmX$ \xff"[next() as usize % 30]).collect();
         assert!(LogLine::from_payloads(&payloads).text(Some(&format)).len() <= LINE_MAX + 3);
+    }
+}
+
+#[test]
+fn output_is_shown_as_it_was_written() {
+    let text =
+        |bytes: &[u8]| LogArgument::Text(LogText { bytes: bytes.to_vec(), is_cut: false, is_null: false });
+    let head = [LogArgument::Int32(1), LogArgument::Int64(7), LogArgument::Int64(3)];
+    let arguments = [&head[..], &[text(b"100 %d caf\xc3"), text(b"\xa9")]].concat();
+    let line = LogLine { format: LogFormat::Address(0), arguments, is_output: true };
+    assert_eq!(line.text(Some(b"%d")), "100 %d caf\u{e9}... (3 more bytes)");
+    // Without what should be there.
+    for count in 0..=3 {
+        let line =
+            LogLine { format: LogFormat::Address(0), arguments: head[..count].to_vec(), is_output: true };
+        assert_eq!(line.text(None), if count == 3 { "... (3 more bytes)" } else { "" });
     }
 }

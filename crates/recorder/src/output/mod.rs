@@ -1,5 +1,6 @@
 //! Writes the trace file from the arenas, at the end or while the program runs.
 
+pub mod log_files;
 mod records;
 mod rings;
 pub mod rotation;

@@ -14,6 +14,7 @@ use everycall_sched::Sched;
 use everycall_tracefile::{Child, ChunkWriter, Runs, Summary, array, bytes_of, module_image, module_table};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::output::log_files::{self, LogFile};
 use crate::output::records::{meta, process_record, with_start};
 use crate::output::rings;
 use crate::output::rotation::Rotation;
@@ -41,6 +42,8 @@ pub struct TraceWriter<W> {
     streams: Option<Streams>,
     /// Counters of processes, if they are sampled.
     sampled: Option<Sampled>,
+    /// Files of the program whose lines are added at the end.
+    log_files: Vec<LogFile>,
     /// The META payload, for files to come.
     meta: Vec<u8>,
     rotation: Option<Rotation<W>>,
@@ -67,6 +70,7 @@ impl<W: Write> TraceWriter<W> {
             failed: None,
             streams: None,
             sampled: None,
+            log_files: Vec::new(),
             meta,
             rotation: None,
             begun: Instant::now(),
@@ -112,6 +116,20 @@ impl<W: Write> TraceWriter<W> {
             let done = act(self.file.output());
             self.keep_error(done);
         }
+    }
+
+    /// Adds lines of files that the program has written. They are written with the processes.
+    pub fn add_log_files(&mut self, files: Vec<LogFile>) {
+        self.log_files.extend(files);
+    }
+
+    /// Writes these lines, as those of the first process.
+    pub(crate) fn log_files(&mut self, member: Option<&Member>, end_ticks: u64) -> io::Result<()> {
+        let Some(member) = member else { return Ok(()) };
+        for log in (0..).zip(&self.log_files) {
+            log_files::write(&mut self.file, &mut self.runs, member, log, end_ticks)?;
+        }
+        Ok(())
     }
 
     /// Writes these samples with their processes.

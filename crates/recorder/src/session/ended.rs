@@ -52,6 +52,7 @@ impl Ended {
         for member in &mut members {
             file.member(member, &readings, sched.as_mut())?;
         }
+        file.log_files(members.first(), end.ticks)?;
         file.sched(sched.as_mut())?;
         if let Some(KeepBox(mut keep)) = keep {
             keep.write(&mut |process, kind, payload| file.chunk(process, kind, payload))?;

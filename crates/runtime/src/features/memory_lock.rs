@@ -20,7 +20,7 @@ pub(crate) unsafe extern "C" fn lock_memory(flags: u32) -> i32 {
     result.err().map_or(0, |error| -error as i32)
 }
 
-fn lock(flags: u32, mut own: [Range<u64>; 2]) -> Result<(), isize> {
+fn lock(flags: u32, mut own: [Range<u64>; 3]) -> Result<(), isize> {
     own.sort_unstable_by_key(|range| range.start);
     let mut bytes = 0;
     if !each_of_the_program(&own, |start, end| bytes += end - start) {
@@ -41,7 +41,7 @@ fn lock(flags: u32, mut own: [Range<u64>; 2]) -> Result<(), isize> {
 
 /// Passes each mapping, or part of one, that isn't the runtime's. Returns false if the mappings
 /// can't be read.
-fn each_of_the_program(own: &[Range<u64>; 2], mut then: impl FnMut(u64, u64)) -> bool {
+fn each_of_the_program(own: &[Range<u64>; 3], mut then: impl FnMut(u64, u64)) -> bool {
     mapping::each(|mapping| {
         let (mut start, end) = (mapping.start, mapping.end.min(arch::USER_END));
         for own in own {

@@ -14,8 +14,8 @@ use crate::state::crash_file::CrashFile;
 use crate::state::kept_calls::KeptCalls;
 use crate::state::ranges::Ranges;
 use crate::state::retired::Retired;
-use crate::state::slow_stacks;
 use crate::state::snapshots::Snapshots;
+use crate::state::{slow_stacks, times};
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::cell::UnsafeCell;
 use core::ops::Range;
@@ -146,14 +146,15 @@ pub(crate) fn inherited_arena() -> Option<Arena> {
     header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
 }
 
-/// The memory that the runtime has mapped: the arena, and `Process` with the control blocks and the
-/// stacks of the slow path. Also valid in a forked child.
-pub(crate) fn own_memory() -> Option<[Range<u64>; 2]> {
+/// The memory that the runtime has mapped: the arena, `Process` with the control blocks and the
+/// stacks of the slow path, and the times of open calls' callees, or nothing. Also valid in a forked child.
+pub(crate) fn own_memory() -> Option<[Range<u64>; 3]> {
     let process = core::ptr::from_ref(process()?) as u64;
     let arena = inherited_arena()?;
     let layout = arena.layout();
     let base = arena.base() as u64;
-    Some([base..base + layout.arena_size, process..process + wiped_bytes(layout) + slow_stacks::SIZE])
+    let process = process..process + wiped_bytes(layout) + slow_stacks::SIZE;
+    Some([base..base + layout.arena_size, process, times::memory(&arena)])
 }
 
 /// Offset of the thread-local slot from the thread pointer.

@@ -6,8 +6,11 @@
 #![allow(unsafe_code)] // Sums and numbers of open calls, by their addresses.
 
 use crate::state::arena::Arena;
-use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::sys::system::{
+    self, MADV_DONTDUMP, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
+};
 use core::mem::offset_of;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::dropped::FUNCTIONS;
 use everycall_format::ect::TimedCalls;
@@ -27,12 +30,31 @@ pub(crate) fn begin(arena: &Arena) -> bool {
     }
     if CALLEES.load(Relaxed) == 0 {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        let size = u64::from(layout.thread_capacity).saturating_mul(layout.open_call_stride);
+        let size = memory_size(arena);
         let Some(memory) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
+        // What is read of it is of no use later, and tools that dump all of it would take long.
+        let _ = system::advise(memory, size, MADV_DONTDUMP);
         let stacks = arena.base() as u64 + layout.open_calls_offset;
         CALLEES.store((memory as u64).wrapping_sub(stacks), Relaxed);
     }
     true
+}
+
+/// As many bytes as all open-call stacks.
+fn memory_size(arena: &Arena) -> u64 {
+    u64::from(arena.layout().thread_capacity).saturating_mul(arena.layout().open_call_stride)
+}
+
+/// That memory; empty if there is none.
+pub(crate) fn memory(arena: &Arena) -> Range<u64> {
+    match CALLEES.load(Relaxed) {
+        0 => 0..0,
+        callees => {
+            let stacks = arena.base() as u64 + arena.layout().open_calls_offset;
+            let first = stacks.wrapping_add(callees);
+            first..first.wrapping_add(memory_size(arena))
+        }
+    }
 }
 
 /// The distance from an open call's entry to the time of its callees.

@@ -206,6 +206,9 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             exit_hook: zero(),
             tail_exit_hook: zero(),
             count_hook: AtomicU64::new(0),
+            time_entry_hook: zero(),
+            time_exit_hook: zero(),
+            times: zero(),
             places: AtomicU64::new(0),
         }))
     });

@@ -66,7 +66,7 @@ pub fn text(trace: &Trace<'_>) -> String {
                 }
                 TimelineEvent::Mark(e) => {
                     // Log lines are numbered by themselves.
-                    let is_log = matches!(e.kind, MarkKind::Log);
+                    let is_log = matches!(e.kind, MarkKind::Log | MarkKind::Output(_));
                     let name = if is_log { "" } else { trace.mark_names().text(e.name) };
                     writeln!(out, "{} {:?} {name:?} {:?}", e.at_ns, e.kind, e.value)
                 }

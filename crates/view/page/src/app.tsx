@@ -8,7 +8,7 @@ import { local, remote } from './source';
 import { Store, useStore } from './store';
 import { visible } from './text';
 import type { Source } from './types';
-import { Header } from './ui/header';
+import { Header, programOf } from './ui/header';
 import { Help } from './ui/help';
 import { Minimap } from './ui/minimap';
 import { Panels } from './ui/panels';
@@ -100,7 +100,7 @@ async function start(): Promise<void> {
     const source = await open();
     const store = new Store(source, await source.trace());
     store.names = new Names(source, store.trace.functions, () => store.changed());
-    document.title = `${visible(store.trace.program)} \u2013 everycall`;
+    document.title = `${programOf(store.trace)} \u2013 everycall`;
     note.remove();
     render(<App store={store} />, root);
     store.search();

@@ -31,10 +31,10 @@ export class Names {
     return (this.drawn[id] = shortened(visible(shortened(brief(func.name), DRAWN)), DRAWN));
   }
 
-  /** All of the name, made visible. */
+  /** All of the name, as reports have it, made visible. */
   whole(id: number): string {
     const func = this.get(id);
-    return func ? visible(func.name) : id < this.size ? '' : '?';
+    return func ? visible(func.full) : id < this.size ? '' : '?';
   }
 
   private ask(piece: number): void {

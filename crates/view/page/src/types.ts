@@ -14,6 +14,9 @@ export interface Track {
   events: number;
   has_states: boolean;
   has_marks?: boolean;
+  /** All of its events have been read; else those before `read_ns`. */
+  complete?: boolean;
+  read_ns?: number;
 }
 
 export interface Process {

@@ -313,3 +313,17 @@ test('a name is drawn without its parameters', () => {
   ];
   for (const [whole, short] of names) assert.equal(brief(whole), short);
 });
+
+test('recursion of any depth has a flame graph and a comparison', () => {
+  const n = 60000;
+  const number = Array.from({ length: n }, (_, depth) => depth);
+  const deep = new Calls(
+    Float64Array.from(number), Float64Array.from(number, (depth) => 2 * n - depth), new Uint32Array(n), Uint32Array.from(number), new Uint8Array(n),
+  );
+  const { root } = engineOf(deep).answer('flame', {}) as t.Flame;
+  let own = 0;
+  for (let at: t.FlameNode | undefined = root; at; at = at.children[0]) own += at.own_ns;
+  assert.equal(own, 2 * n);
+  const compared = engineOf(deep).answer('compare', { a: 'call:1:0:0', b: `call:1:${n / 2}:${n / 2}` }) as t.Compare;
+  assert.equal(compared.root.children[0].b_ns, n);
+});

@@ -1,7 +1,8 @@
-//! Columns of texts: a dictionary page, and a page of numbers of texts.
+//! Columns of few different values: a dictionary page, and a page of their numbers.
 //!
 //! The crate's own writer takes the texts themselves and looks each of them up again, which takes
-//! longer than everything else that is done for a row. Here their numbers are known already.
+//! longer than everything else that is done for a row. Here their numbers are known already. It also takes its
+//! time for rows without a value, which here are one run.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -26,8 +27,11 @@ pub(super) fn compression() -> Compression {
 
 /// The values of a column in a group of rows.
 pub(super) struct Chunk<'c> {
-    pub(super) dictionary: &'c [&'c str],
-    /// Numbers in the dictionary.
+    /// The different values in Parquet's plain form, one after the other.
+    pub(super) dictionary: &'c [u8],
+    /// How many these are.
+    pub(super) distinct: usize,
+    /// The number of each value in the dictionary.
     pub(super) codes: &'c [u32],
     /// 1 for each row with a value, 0 for each without; `None` if each row has one.
     pub(super) levels: Option<&'c [i16]>,
@@ -38,9 +42,9 @@ impl Chunk<'_> {
     pub(super) fn append(&self, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let rows = self.levels.map_or(self.codes.len(), <[i16]>::len);
-        let dictionary = compressed(&self.dictionary_page(), |buf| Page::DictionaryPage {
+        let dictionary = compressed(self.dictionary, |buf| Page::DictionaryPage {
             buf,
-            num_values: count(self.dictionary.len()),
+            num_values: count(self.distinct),
             encoding: Encoding::PLAIN,
             is_sorted: false,
         })?;
@@ -81,16 +85,6 @@ impl Chunk<'_> {
         group.append_column(&Bytes::from(bytes.into_inner()?), close)
     }
 
-    /// The texts, each after its length.
-    fn dictionary_page(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for text in self.dictionary {
-            bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend_from_slice(text.as_bytes());
-        }
-        bytes
-    }
-
     /// Which rows have a value, and the values' numbers.
     fn data_page(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -101,7 +95,7 @@ impl Chunk<'_> {
             bytes.extend_from_slice(&u32::try_from(packed.len()).unwrap_or(u32::MAX).to_le_bytes());
             bytes.extend_from_slice(&packed);
         }
-        let largest = self.dictionary.len().saturating_sub(1);
+        let largest = self.distinct.saturating_sub(1);
         let width = (usize::BITS - largest.leading_zeros()).max(1);
         bytes.push(width as u8);
         put_hybrid(&mut bytes, self.codes, width);
@@ -166,4 +160,10 @@ fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     bytes.push(value as u8);
+}
+
+/// Appends a text in Parquet's plain form: after its length.
+pub(super) fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
 }

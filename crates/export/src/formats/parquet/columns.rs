@@ -1,13 +1,13 @@
 //! Columns of a group of rows, as they are gathered and written.
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{DataType, DoubleType, Int32Type, Int64Type};
+use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::errors::Result;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{ColumnDescPtr, Type};
 use rustc_hash::FxHashMap;
 
-use super::coded::Chunk;
+use super::coded::{Chunk, put_text};
 
 /// A group of rows of the file.
 pub(super) type Group<'g> = SerializedRowGroupWriter<'g, Vec<u8>>;
@@ -41,8 +41,18 @@ impl Texts {
     }
 }
 
+/// How a column is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// By how much each value differs from the one before.
+    Deltas,
+    /// By the numbers of the different values.
+    Numbered,
+}
+
 /// A column: values, and which rows have one.
 pub(super) struct Column<V> {
+    form: Form,
     values: Vec<V>,
     /// 1 where a row has a value, 0 where it has none; `None` if each row has one.
     levels: Option<Vec<i16>>,
@@ -51,12 +61,17 @@ pub(super) struct Column<V> {
 impl<V> Column<V> {
     /// A column in which each row has a value.
     pub(super) fn required() -> Self {
-        Column { values: Vec::new(), levels: None }
+        Column { form: Form::Deltas, values: Vec::new(), levels: None }
     }
 
     /// A column in which rows may have none.
     pub(super) fn optional() -> Self {
-        Column { values: Vec::new(), levels: Some(Vec::new()) }
+        Column { form: Form::Deltas, values: Vec::new(), levels: Some(Vec::new()) }
+    }
+
+    /// A column in which few rows have a value.
+    pub(super) fn rare() -> Self {
+        Column { form: Form::Numbered, ..Column::optional() }
     }
 
     /// The value of the next row.
@@ -77,6 +92,11 @@ impl<V> Column<V> {
         self.values.extend(value);
     }
 
+    fn forget(&mut self) {
+        self.values.clear();
+        self.levels.iter_mut().for_each(Vec::clear);
+    }
+
     fn declared_as(&self, name: &str, physical: Physical, logical: Option<LogicalType>) -> Result<Type> {
         let repetition = if self.levels.is_some() { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         Type::primitive_type_builder(name, physical)
@@ -89,6 +109,34 @@ impl<V> Column<V> {
         let Some(mut to) = group.next_column()? else { return Ok(()) };
         to.typed::<T>().write_batch(&self.values, self.levels.as_deref(), None)?;
         to.close()
+    }
+}
+
+impl<V: Copy> Column<V> {
+    fn write_numbered(
+        &self,
+        plain: impl Fn(V) -> [u8; 8],
+        descriptor: &ColumnDescPtr,
+        group: &mut Group<'_>,
+    ) -> Result<()> {
+        let mut numbers = FxHashMap::default();
+        let mut dictionary = Vec::new();
+        let coded = self.values.iter().map(|value| {
+            let bytes = plain(*value);
+            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            *numbers.entry(bytes).or_insert_with(|| {
+                dictionary.extend_from_slice(&bytes);
+                next
+            })
+        });
+        let codes: Vec<u32> = coded.collect();
+        let chunk = Chunk {
+            dictionary: &dictionary,
+            distinct: numbers.len(),
+            codes: &codes,
+            levels: self.levels.as_deref(),
+        };
+        chunk.append(descriptor, group)
     }
 }
 
@@ -109,13 +157,15 @@ impl AnyColumn for Column<i64> {
         self.declared_as(name, Physical::INT64, None)
     }
 
-    fn write(&self, _: &Texts, _: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
-        self.write_as::<Int64Type>(group)
+    fn write(&self, _: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+        match self.form {
+            Form::Deltas => self.write_as::<Int64Type>(group),
+            Form::Numbered => self.write_numbered(|value| value.to_le_bytes(), descriptor, group),
+        }
     }
 
     fn clear(&mut self) {
-        self.values.clear();
-        self.levels.iter_mut().for_each(Vec::clear);
+        self.forget();
     }
 }
 
@@ -129,8 +179,7 @@ impl AnyColumn for Column<i32> {
     }
 
     fn clear(&mut self) {
-        self.values.clear();
-        self.levels.iter_mut().for_each(Vec::clear);
+        self.forget();
     }
 }
 
@@ -139,13 +188,12 @@ impl AnyColumn for Column<f64> {
         self.declared_as(name, Physical::DOUBLE, None)
     }
 
-    fn write(&self, _: &Texts, _: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
-        self.write_as::<DoubleType>(group)
+    fn write(&self, _: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+        self.write_numbered(|value| value.to_le_bytes(), descriptor, group)
     }
 
     fn clear(&mut self) {
-        self.values.clear();
-        self.levels.iter_mut().for_each(Vec::clear);
+        self.forget();
     }
 }
 
@@ -156,21 +204,26 @@ impl AnyColumn for Column<TextId> {
 
     fn write(&self, texts: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
         let mut codes = vec![None; texts.texts.len()];
-        let mut dictionary = Vec::new();
+        let (mut dictionary, mut distinct) = (Vec::new(), 0);
         let coded = self.values.iter().filter_map(|id| {
             let code = codes.get_mut(id.0 as usize)?;
             Some(*code.get_or_insert_with(|| {
-                dictionary.push(texts.texts[id.0 as usize].as_str());
-                dictionary.len() - 1
+                put_text(&mut dictionary, &texts.texts[id.0 as usize]);
+                distinct += 1;
+                distinct - 1
             }))
         });
-        let coded: Vec<u32> = coded.map(|code| u32::try_from(code).unwrap_or(u32::MAX)).collect();
-        Chunk { dictionary: &dictionary, codes: &coded, levels: self.levels.as_deref() }
-            .append(descriptor, group)
+        let codes: Vec<u32> = coded.collect();
+        let chunk = Chunk {
+            dictionary: &dictionary,
+            distinct: distinct as usize,
+            codes: &codes,
+            levels: self.levels.as_deref(),
+        };
+        chunk.append(descriptor, group)
     }
 
     fn clear(&mut self) {
-        self.values.clear();
-        self.levels.iter_mut().for_each(Vec::clear);
+        self.forget();
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Row {
     pub(super) remarks: Option<TextId>,
 }
 
-/// Columns that store how much a value differs from that of the row before. The others number their values.
+/// Columns that store how much a value differs from that of the row before; the others number their values.
 const DELTAS: [&str; 11] = [
     "pid",
     "tid",
@@ -110,11 +110,11 @@ impl Default for Table {
             module: Column::optional(),
             file: Column::optional(),
             line: Column::optional(),
-            value: Column::optional(),
-            real_value: Column::optional(),
-            blocked_ns: Column::optional(),
-            runnable_ns: Column::optional(),
-            other_tid: Column::optional(),
+            value: Column::rare(),
+            real_value: Column::rare(),
+            blocked_ns: Column::rare(),
+            runnable_ns: Column::rare(),
+            other_tid: Column::rare(),
             remarks: Column::optional(),
         }
     }

@@ -127,7 +127,7 @@ export function report(data: Data, scope: Scope, by: string): Report {
     const times = Float64Array.from(sum.times).sort();
     const func = by === 'function' ? data.functions[sum.func] : undefined;
     return {
-      name: func ? func.name : sum.key,
+      name: func ? func.full : sum.key,
       function: func ? sum.func : null,
       module: func?.module ?? null,
       file: func?.file ?? null,
@@ -163,7 +163,7 @@ function path(data: Data, calls: Calls, call: number): string {
     if (before >= 0) seen.length = before;
     seen.push(func);
   }
-  return seen.map((func) => data.functions[func]?.name ?? '?').join(' > ');
+  return seen.map((func) => data.functions[func]?.full ?? '?').join(' > ');
 }
 
 interface Node extends FlameNode {
@@ -173,6 +173,8 @@ interface Node extends FlameNode {
 }
 
 const MANY = 12;
+/** Deeper calls are own time of the call at this depth: nobody reads a graph that goes deeper. */
+const DEEPEST = 1000;
 
 const node = (func: number): Node => ({ function: func, total_ns: 0, own_ns: 0, calls: 0, children: [], byFunction: null });
 
@@ -203,6 +205,10 @@ function tree(data: Data, scope: Scope): Node {
       // Of calls that end before the range, nothing is looked at.
       if (calls.to[call] <= from && calls.from[call] < from) {
         call = calls.end[call] - 1;
+        continue;
+      }
+      if (level >= DEEPEST) {
+        open[DEEPEST].own_ns += own[call - part.first];
         continue;
       }
       open.length = level + 1;

@@ -253,8 +253,9 @@ export class View {
       for (const mark of this.lastMarks) {
         if (mark.track === lane.track.id && mark.kind === 'off') hatch(target, x(mark.at), Math.max(x(mark.at) + 2, x(mark.to ?? mark.at)), y, tall, look.several, 7, 2);
       }
-      if (!trace.complete && lane.slices !== null && lane.track.to < trace.duration_ns) {
-        hatch(target, Math.max(x(lane.track.from), x(lane.track.to)), x(trace.duration_ns), y, tall, look.waiting, 12, 6);
+      const { complete, read_ns: read, from, to } = lane.track;
+      if (!trace.complete && complete !== true && lane.slices !== null) {
+        hatch(target, x(Math.max(from, read ?? to)), x(read === undefined ? trace.duration_ns : to), y, tall, look.waiting, 12, 6);
       }
     }
   }

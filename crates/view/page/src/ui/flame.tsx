@@ -15,7 +15,7 @@ const ROW = 19;
 
 interface Box {
   node: FlameNode;
-  parents: FlameNode[];
+  parent: Box | null;
   x: number;
   width: number;
   depth: number;
@@ -27,20 +27,28 @@ export function FlamePanel({ store }: { store: Store }): JSX.Element {
   return <Waiting answer={answer}>{(flame) => <Graph store={store} root={flame.root} prunedCalls={flame.pruned_calls ?? 0} prunedNs={flame.pruned_ns ?? 0} />}</Waiting>;
 }
 
+/** The nodes from the root to a box. */
+function pathTo(box: Box): FlameNode[] {
+  const path: FlameNode[] = [];
+  for (let at: Box | null = box; at; at = at.parent) path.push(at.node);
+  return path.reverse();
+}
+
 /** Boxes of all nodes that are at least a pixel wide. */
 export function boxes(path: FlameNode[], width: number): Box[] {
   const out: Box[] = [];
   const zoomed = path[path.length - 1];
-  path.slice(0, -1).forEach((node, depth) => out.push({ node, parents: path.slice(0, depth), x: 0, width, depth }));
+  let above: Box | null = null;
+  path.slice(0, -1).forEach((node, depth) => out.push((above = { node, parent: above, x: 0, width, depth })));
   const perNs = width / Math.max(1, zoomed.total_ns);
-  const open: Box[] = [{ node: zoomed, parents: path.slice(0, -1), x: 0, width, depth: path.length - 1 }];
+  const open: Box[] = [{ node: zoomed, parent: above, x: 0, width, depth: path.length - 1 }];
   for (let box = open.pop(); box; box = open.pop()) {
     out.push(box);
-    const { node, parents, x, depth } = box;
+    const { node, x, depth } = box;
     let at = x;
     for (const child of node.children) {
       const wide = child.total_ns * perNs;
-      if (wide >= 1) open.push({ node: child, parents: [...parents, node], x: at, width: wide, depth: depth + 1 });
+      if (wide >= 1) open.push({ node: child, parent: box, x: at, width: wide, depth: depth + 1 });
       at += wide;
     }
   }
@@ -68,17 +76,17 @@ function Graph({ store, root, prunedCalls, prunedNs }: { store: Store; root: Fla
       </div>
       <div class="flame" ref={attach} role="tree" aria-label="Flame graph">
         <div style={{ height: `${(deepest + 1) * ROW}px` }} onMouseLeave={() => setShown(null)}>
-          {laid.map(({ node, parents, x, width: wide, depth }, index) => {
+          {laid.map((box, index) => {
+            const { node, x, width: wide, depth } = box;
             const func = node.function < 0 ? undefined : store.names.get(node.function);
             const colour = func ? css(ofName(store.state.colour === 'module' ? `module ${func.module}` : func.name, store.theme)) : undefined;
             const text = node.function < 0 ? 'all' : store.names.short(node.function);
-            const target = [...parents, node];
             return (
               <div
                 key={`${depth} ${x} ${node.function}`} role="treeitem" aria-level={depth + 1} tabIndex={index === 0 ? 0 : -1} aria-label={`${text}, ${duration(node.total_ns)}, ${count(node.calls)} calls`}
                 style={{ left: `${x}px`, width: `${Math.max(1, wide - 1)}px`, top: `${depth * ROW}px`, background: colour }}
                 class={node === zoomedOf(path) ? 'zoomed' : depth < path.length - 1 ? 'above' : ''}
-                onClick={() => { setPath(target); setShown(null); }} onMouseEnter={() => setShown(node)} onFocus={() => setShown(node)} onKeyDown={(event) => arrows(event, () => setPath(target))}
+                onClick={() => { setPath(pathTo(box)); setShown(null); }} onMouseEnter={() => setShown(node)} onFocus={() => setShown(node)} onKeyDown={(event) => arrows(event, () => setPath(pathTo(box)))}
               >
                 {wide > 24 ? text : ''}
               </div>

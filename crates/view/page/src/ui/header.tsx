@@ -5,6 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { count, duration, plural, visible } from '../text';
 import { useStore } from '../store';
 import type { Store } from '../store';
+import type { Trace } from '../types';
 
 const SEARCH_MS = 160;
 
@@ -14,7 +15,7 @@ export function Header({ store }: { store: Store }): JSX.Element {
   const losses = trace.losses.length;
   return (
     <header>
-      <h1 title={visible(trace.files.map(({ name }) => name).join('\n'))}>{visible(trace.program)}</h1>
+      <h1 title={visible(trace.files.map(({ name }) => name).join('\n'))}>{programOf(trace)}</h1>
       <span class="facts">
         {duration(trace.duration_ns)} &middot; {trace.complete ? plural(trace.events, 'event') : <Progress store={store} />}
         {losses > 0 && <> &middot; <button type="button" class="link bad" onClick={() => store.set({ panel: 'about', isPanelOpen: true })}>{plural(losses, 'loss', 'losses')}</button></>}
@@ -32,6 +33,11 @@ export function Header({ store }: { store: Store }): JSX.Element {
       </span>
     </header>
   );
+}
+
+/** The program's name, or else the file's. */
+export function programOf({ program, files }: Trace): string {
+  return visible(program || (files[0]?.name.split('/').pop() ?? 'trace'));
 }
 
 function Progress({ store }: { store: Store }): JSX.Element {

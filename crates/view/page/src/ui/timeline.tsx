@@ -203,7 +203,7 @@ function Gutter({ store, lanes, top }: { store: Store; lanes: Lane[]; top: numbe
         const { key, y, height, track, process, isCollapsed } = lane;
         const shift = Math.max(0, Math.min(top - y, height - 22));
         const canFold = track?.kind !== 'output';
-        const name = track ? visible(shortened(track.name, 300)) : visible(shortened(process.name, 300));
+        const name = track ? visible(shortened(track.name, 300)) : visible(shortened(process.name || 'process', 300));
         const kind = track?.kind === 'fiber' ? 'fiber ' : '';
         const detail = track ? (track.tid ? `${kind}${track.tid}` : track.kind) : `pid ${process.pid}`;
         const files = store.trace.files.length > 1 && !track ? ` \u00b7 ${visible(store.trace.files[process.file ?? 0]?.name.split('/').pop() ?? '')}` : '';
