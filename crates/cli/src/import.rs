@@ -107,13 +107,4 @@ mod tests {
         assert_eq!(name("a/uftrace.data/"), "uftrace.ect");
         assert_eq!(name("xray-log.app.Xw6bA1"), "xray-log.app.Xw6bA1.ect");
     }
-
-    #[test]
-    fn all_formats_have_their_names() {
-        use clap::ValueEnum;
-        for known in crate::arguments::ImportFormat::value_variants() {
-            let name = known.to_possible_value().map(|value| value.get_name().to_owned());
-            assert_eq!(name.as_deref(), Some(known.format().name()));
-        }
-    }
 }

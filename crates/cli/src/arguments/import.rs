@@ -56,3 +56,16 @@ impl ImportFormat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_formats_have_their_names() {
+        for known in ImportFormat::value_variants() {
+            let name = known.to_possible_value().map(|value| value.get_name().to_owned());
+            assert_eq!(name.as_deref(), Some(known.format().name()));
+        }
+    }
+}

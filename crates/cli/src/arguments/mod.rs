@@ -21,7 +21,7 @@ use clap::{Parser, Subcommand};
 pub use common::{Clock, FilterArguments, SymbolArguments, TextFormat, moment};
 pub use embed::{EmbedArguments, EmbedChoice};
 pub use follow::{FollowArguments, LevelRule};
-pub use import::{ImportArguments, ImportFormat};
+pub use import::ImportArguments;
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
