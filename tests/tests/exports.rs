@@ -479,3 +479,99 @@ fn flame_graphs_have_the_times_and_show_what_changed() {
     let said = String::from_utf8(output.expect("everycall runs").stderr).expect("UTF-8");
     assert!(said.contains("--against needs `-f flamegraph`"), "{said}");
 }
+
+fn imported(place: &Place, source: &Path, options: &[&str]) -> PathBuf {
+    let file = source.with_extension("imported.ect");
+    let mut command = place.command(everycall());
+    successful(command.args(["import", "-q", "-o"]).arg(&file).args(options).arg(source));
+    file
+}
+
+/// What was exported as Chrome JSON and imported again has the same calls and times, to the nanosecond.
+#[test]
+fn chrome_json_comes_back() {
+    let place = Place::new("exports_imported");
+    let file = recorded(&place, Mode::GCC_NOPS, &[]);
+    let json = place.write("app.json", "");
+    std::fs::write(&json, export(&place, "chrome", &["--full-names"], &file)).expect("a file");
+    let back = reported(&place, &[], &imported(&place, &json, &[]));
+    let wanted = reported(&place, &["--full-names"], &file);
+    // Names have the place in the source behind them; of instances of a template, several are one.
+    let mut found = Functions::new();
+    for (name, numbers) in back {
+        let name = name.rsplit_once(" (").filter(|(_, place)| place.ends_with(')') && place.contains(':'));
+        let Some((name, _)) = name else { continue };
+        *found.entry(name.to_owned()).or_default() = numbers;
+    }
+    let compared = wanted.iter().filter(|(name, numbers)| found.get(*name) == Some(*numbers)).count();
+    assert!(
+        compared > 5 && compared * 10 >= wanted.len() * 9,
+        "{compared} of {}: {wanted:#?} {found:#?}",
+        wanted.len()
+    );
+}
+
+/// A program whose calls depend on its argument alone.
+const COUNTED: &str = "
+#include <cstdlib>
+#include <thread>
+__attribute__((noinline)) int leaf(int x) { asm volatile(\"\" : \"+r\"(x)); return x + 1; }
+__attribute__((noinline)) int fib(int n) { if (n < 2) return leaf(n) + 1; int a = fib(n - 1); int b = fib(n - 2); asm volatile(\"\" ::: \"memory\"); return a + b; }
+namespace app { struct Work { __attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) s += leaf(i); return s; } }; }
+__attribute__((noinline)) int thread_main(int n) { app::Work w; int r = w.run(n) + fib(6); asm volatile(\"\" : \"+r\"(r)); return r; }
+int main() {
+  volatile int sum = fib(9);
+  std::thread a([] { thread_main(30); });
+  a.join();
+  std::thread b([] { thread_main(40); });
+  b.join();
+  return sum == 0;
+}
+";
+
+/// The calls of the program's own functions.
+fn counted(functions: &Functions) -> BTreeMap<&str, Option<u64>> {
+    let names = ["leaf(int)", "fib(int)", "app::Work::run(int)", "thread_main(int)", "main"];
+    names.into_iter().map(|name| (name, functions.get(name).and_then(|numbers| numbers.calls))).collect()
+}
+
+/// The same program traced by uftrace, by XRay and by everycall: the same numbers of calls.
+#[test]
+fn other_tools_traces_have_the_same_calls() {
+    let place = Place::new("exports_other_tools");
+    place.write("counted.cpp", COUNTED);
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "counted.cpp", "-pthread"], "counted");
+    let own = reported(&place, &[], &place.record(&["-q"], &program, &[]).file);
+    let wanted = counted(&own);
+    assert!(wanted.values().all(Option::is_some), "{wanted:?}");
+    let shell = |line: &str| place.command("bash").args(["-c", line]).output().expect("bash runs");
+    if shell("command -v uftrace").status.success() {
+        successful(place.command("bash").args([
+            "-c",
+            "g++ -O1 -g -pg -pthread counted.cpp -o counted-pg && uftrace record --no-libcall -d folder ./counted-pg",
+        ]));
+        let functions = reported(&place, &[], &imported(&place, &place.file("folder"), &[]));
+        assert_eq!(counted(&functions), wanted, "uftrace");
+    }
+    for clang in ["clang++-19", "clang++-22"] {
+        let build = format!(
+            "{clang} -O1 -g -pthread -fxray-instrument -fxray-instruction-threshold=1 counted.cpp -o counted-{clang}"
+        );
+        // Without XRay's runtime, it can't be linked.
+        if !shell(&build).status.success() {
+            continue;
+        }
+        successful(place.command("bash").args([
+            "-c",
+            &format!(
+                "XRAY_OPTIONS='patch_premain=true xray_mode=xray-basic xray_logfile_base=log-{clang}.' \
+                 XRAY_BASIC_OPTIONS=func_duration_threshold_us=0 ./counted-{clang} 2>&1 && mv log-{clang}.* {clang}.log"
+            ),
+        ]));
+        let program = format!("counted-{clang}");
+        let log = place.file(&format!("{clang}.log"));
+        let binary = place.file(&program).display().to_string();
+        let functions = reported(&place, &[], &imported(&place, &log, &["--binary", &binary]));
+        assert_eq!(counted(&functions), wanted, "{clang}");
+    }
+}

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use everycall_export::{Details, FunctionName, Inlined, Names};
+use everycall_format::ect::IMPORTED_BUILD_ID;
 use everycall_reader::{EmbeddedSource, Module, Source, TraceFile};
 use everycall_symbols::{
     CompiledSource, FunctionId, InlinedCall, KeptSymbols, Leave, ModuleIdentity, PathMap, SourceFinder,
@@ -216,7 +217,7 @@ impl<'a> SymbolNames<'a> {
         for (index, symbols) in opened.iter_mut().enumerate() {
             let Some(symbols) = symbols else { continue };
             let Some(mut kept) = symbols.kept() else { continue };
-            let warnings = symbols.take_warnings().into_iter().filter(|warning| !is_of_ours(warning));
+            let warnings = symbols.take_warnings().into_iter().filter(|warning| !self.is_expected(warning));
             warnings.for_each(|warning| kept.add_warning(warning.to_string()));
             all.push((index, kept));
         }
@@ -339,9 +340,19 @@ impl<'a> SymbolNames<'a> {
         kept.into_iter().for_each(|sentence| self.note(NameWarning::Embedded(sentence)));
         let of_modules = opened.iter_mut().flatten().flat_map(Symbols::take_warnings);
         of_modules
-            .filter(|warning| !is_of_ours(warning))
+            .filter(|warning| !self.is_expected(warning))
             .for_each(|warning| self.note(NameWarning::Symbols(warning)));
         self.warnings.borrow().values().cloned().collect()
+    }
+
+    /// Whether a warning is that a library of ours has no lines, which nobody looks for, or that
+    /// functions of which the trace of another tool only had the names have none.
+    fn is_expected(&self, warning: &SymbolWarning) -> bool {
+        let SymbolWarning::NoDebugInfo { path } = warning else { return false };
+        let is_names = |module: &Module| {
+            module.path == path.as_os_str().as_bytes() && module.build_id.starts_with(&IMPORTED_BUILD_ID)
+        };
+        path.ends_with(WAITS_LIBRARY) || self.modules.iter().any(is_names)
     }
 
     fn note(&self, warning: NameWarning) {
@@ -646,11 +657,6 @@ fn shown_inlined(call: InlinedCall) -> Inlined {
         format!("{}{line}", file.to_string_lossy())
     });
     Inlined { level: call.level, name: call.name, place }
-}
-
-/// Whether a warning is that a library of ours has no lines: nobody looks for them.
-fn is_of_ours(warning: &SymbolWarning) -> bool {
-    matches!(warning, SymbolWarning::NoDebugInfo { path } if path.ends_with(WAITS_LIBRARY))
 }
 
 fn nameless(location: Location) -> String {

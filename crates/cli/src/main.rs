@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
-//! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, gdb, info, view, replay,
+//! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, import, gdb, info, view, replay,
 //!           report, merge, export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! trigger   the options of record's triggers for a running program, in the room triggers
@@ -30,6 +30,7 @@ mod failure;
 mod follow;
 mod functions;
 mod gdb;
+mod import;
 mod info;
 mod log_files;
 mod manual;
@@ -140,6 +141,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Trigger(arguments) => trigger::run(&arguments),
         Verb::Sessions(arguments) => control::sessions(&arguments),
         Verb::Ps(arguments) => ps::run(&arguments),
+        Verb::Import(arguments) => import::run(&arguments),
         Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),
         Verb::Count(arguments) => count::run(*arguments),

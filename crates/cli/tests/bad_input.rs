@@ -357,3 +357,41 @@ fn files_that_one_may_not_read() {
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.stderr.contains("secret.ect"), "{outcome:?}");
 }
+
+/// What can't be imported is refused with what it is, and what can be.
+#[test]
+fn imports_of_wrong_input() {
+    let here = Workplace::new();
+    here.write("empty", "");
+    here.write("noise", [0xff, 1, 2, 3]);
+    here.write("text.txt", "hello\n");
+    let known = ["known are", "chrome", "funtrace", "perf", "uftrace", "xray-basic", "xray-fdr"];
+    here.fail("import -o t.ect empty", 1, &[&["empty: is empty"][..], &known].concat());
+    here.fail("import -o t.ect noise", 1, &[&["noise: is of no format"][..], &known].concat());
+    here.fail("import -o t.ect text.txt", 1, &[&["text.txt: is of no format"][..], &known].concat());
+    here.fail("import -o t.ect nowhere", 1, &["nowhere: can't be read", "name an existing file"]);
+    here.write("t.json", "[]");
+    here.fail("import -o t.json t.json", 2, &["t.json is the input"]);
+    here.write("core", [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[4, 0], &[0; 46]].concat());
+    here.fail("import -o t.ect core", 1, &["core: is a core dump", "everycall core"]);
+    here.write("app", [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[3, 0], &[0; 46]].concat());
+    here.fail("import -o t.ect app", 1, &["app: is a program or library", "--binary"]);
+    here.write("old.ect", "everycall trace\n and more");
+    here.fail(
+        "import -o t.ect old.ect",
+        1,
+        &["old.ect: is a trace of everycall already", "everycall replay"],
+    );
+    here.write("perf.data", "PERFILE2 and more");
+    here.fail("import -o t.ect perf.data", 1, &["perf's own file", "perf script"]);
+    here.fail("import -o t.ect .", 1, &["not one of uftrace"]);
+    here.write("cut.json", "[{\"ph\":");
+    here.fail("import -o t.ect cut.json", 1, &["cut.json: is damaged at byte 1", "more of the first event"]);
+    here.write("log", [&[3, 0, 0, 0][..], &[0; 28]].concat());
+    here.fail("import -o t.ect --binary text.txt log", 1, &["the binary text.txt can't be used"]);
+    here.write("new", [&[9, 0, 1, 0][..], &[0; 28]].concat());
+    here.fail("import -o t.ect new", 1, &["XRay log of version 9", "1 to 5"]);
+    here.fail("import -o t.ect -f funtrace text.txt", 1, &["text.txt: is damaged at byte 0"]);
+    here.fail("import -o t.ect -f nothing text.txt", 2, &["nothing", "xray-fdr"]);
+    assert!(!here.files().iter().any(|name| name.contains("t.ect")), "{:?}", here.files());
+}

@@ -258,7 +258,17 @@ pub mod meta {
     pub const CLOCK_SOURCE: u32 = 8;
     /// Whether the CPU says that the counter runs at a constant rate: `yes` or `no`.
     pub const INVARIANT_COUNTER: u32 = 9;
+    /// What another tool's trace was that the file was made of, as text. Since version 2.9.
+    pub const IMPORTED_FROM: u32 = 32;
+    /// What that tool's clock was. Since version 2.9.
+    pub const IMPORTED_CLOCK: u32 = 33;
+    /// A sentence about what is missing or unknown in that trace; repeated. Since version 2.9.
+    pub const IMPORT_NOTE: u32 = 34;
 }
+
+/// The first bytes of the build ids of [module images](chunk::MODULE_IMAGE) that only hold the names
+/// of functions which were imported without any file. Since version 2.9.
+pub const IMPORTED_BUILD_ID: [u8; 8] = *b"imported";
 
 wire_struct! {
     /// Precedes the bytes of a mapped file that is no longer at its path.
@@ -458,6 +468,8 @@ pub const NO_PROCESS: u32 = u32::MAX;
 
 /// [`ProcessRecord::ending`].
 pub mod image_end {
+    /// The source of an imported trace doesn't say. Since version 2.9.
+    pub const UNKNOWN: u32 = 0;
     /// It ended.
     pub const ENDED: u32 = 1;
     /// It executed another traced program.

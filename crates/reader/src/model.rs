@@ -144,6 +144,13 @@ pub struct Meta {
     pub clock_source: Vec<u8>,
     /// Whether the CPU says that the counter runs at a constant rate.
     pub invariant_counter: Option<bool>,
+    /// The trace of another tool that this was made of, as text; empty if it is a recording of
+    /// everycall.
+    pub imported_from: Vec<u8>,
+    /// What that tool's clock was.
+    pub imported_clock: Vec<u8>,
+    /// Sentences about what is missing or unknown in that tool's trace.
+    pub import_notes: Vec<Vec<u8>>,
 }
 
 /// A traced process: one program's run in it. A process that executed another traced program is two

@@ -141,8 +141,12 @@ impl Clock {
             pieces: Vec::new(),
             quality: ClockQuality::AssumedRate { readings_refused: 0 },
             origin_ticks,
-            origin_realtime_ns: first.map(|reading| before(reading.realtime_ns, reading.ticks)),
-            origin_monotonic_ns: first.map(|reading| before(reading.monotonic_ns, reading.ticks)),
+            origin_realtime_ns: first
+                .filter(|reading| reading.realtime_ns != 0)
+                .map(|reading| before(reading.realtime_ns, reading.ticks)),
+            origin_monotonic_ns: first
+                .filter(|reading| reading.monotonic_ns != 0)
+                .map(|reading| before(reading.monotonic_ns, reading.ticks)),
             origin_monotonic_raw_ns: first.map(|reading| before(reading.monotonic_raw_ns, reading.ticks)),
             wall: None,
             in_ns: None,

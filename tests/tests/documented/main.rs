@@ -109,6 +109,15 @@ impl Scene {
             "for run in old old-1 old-2 new new-1 new-2 a b; do everycall record -q -o $run.ect -- ./app args || exit 1; done; \
              everycall merge -q -o runs.ecp old-1.ect old-2.ect",
         );
+        // Traces of other tools.
+        let others = workspace().join("crates/import/tests/data");
+        scene.must(&format!(
+            "cd '{}' && cp -r uftrace.data funtrace.raw '{here}' && cp xray-basic19.log '{here}/xray-log.app.Xw6bA1' && \
+             gzip -c llvm-xray.json > '{here}/trace.json.gz' && \
+             echo 'app 8 [001] 10.000000100:  call  (/bin/app )  main' > '{here}/calls.txt'",
+            others.display(),
+            here = scene.place.file("").display()
+        ));
         let mut died = scene.start("my-crashes");
         died.kill().unwrap();
         died.wait().unwrap();

@@ -27,6 +27,7 @@ pub enum Run {
 use Run::{Not, So};
 
 const SUITE: &str = "the test suite itself, or a part of it";
+const INTEL_PT: &str = "needs a trace of Intel PT, which few machines can make";
 const LONG: &str = "takes too long for a test";
 pub const STARTS_A_SERVER: &str =
     "./server & server=$!; sleep 0.3; kill -USR2 $server; sleep 0.5; kill $server; ls server-$server-*.ect";
@@ -52,6 +53,29 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall view --no-browser app.ect app.ect > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
         ),
     ),
+    (
+        "everycall import -o app.ect uftrace.data",
+        So("everycall import -q -o import.ect uftrace.data && everycall replay import.ect | grep -q fib"),
+    ),
+    (
+        "everycall import --binary ./app xray-log.app.Xw6bA1",
+        So(
+            "everycall import -o import.ect xray-log.app.Xw6bA1 && everycall replay import.ect | grep -q 'function 2'",
+        ),
+    ),
+    (
+        "everycall import -o app.ect funtrace.raw",
+        So(
+            "everycall import -q -o import.ect funtrace.raw && everycall info import.ect | grep -q '^imported '",
+        ),
+    ),
+    ("perf script --itrace=cr -F +flags,+addr,+symoff > calls.txt", Not(INTEL_PT)),
+    (
+        "perf script --itrace=b -F comm,pid,tid,time,flags,ip,addr,sym,symoff,dso > branches.txt",
+        Not(INTEL_PT),
+    ),
+    ("perf script --call-ret-trace > calls.txt", Not(INTEL_PT)),
+    ("perf script --call-trace > calls.txt", Not(INTEL_PT)),
     ("everycall export -f FORMAT app.ect", So("everycall export -f folded app.ect")),
     (
         "everycall export -f folded -o - app.ect | inferno-flamegraph --countname ns > flame.svg",
@@ -639,6 +663,7 @@ pub const TABLE: &[(&str, Run)] = &[
         Not("needs a nightly toolchain; a part of the test suite"),
     ),
     ("cargo bench -p everycall-ring --bench advance", Not(LONG)),
+    ("cargo run --release -p everycall-import --example speed SOURCE", Not(LONG)),
     (
         "cargo run --release -p everycall-symbols --example symbolize -- FILE --quiet",
         Not("an example of ours, for whoever works on it"),

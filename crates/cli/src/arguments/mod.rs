@@ -3,6 +3,7 @@
 mod common;
 mod embed;
 mod follow;
+mod import;
 mod numbers;
 mod output;
 mod processes;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 pub use common::{Clock, FilterArguments, SymbolArguments, TextFormat, moment};
 pub use embed::{EmbedArguments, EmbedChoice};
 pub use follow::{FollowArguments, LevelRule};
+pub use import::ImportArguments;
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
@@ -125,6 +127,12 @@ pub enum Verb {
     /// compressed by systemd-coredump (zstd, lz4), and files that `everycall snapshot` writes in
     /// gdb (see gdb-script).
     Core(CoreArguments),
+    /// Make a trace file of another tool's trace: XRay, uftrace, funtrace, Chrome JSON, Intel PT
+    ///
+    /// The file is like one of `record`: replay, report, info and export read it. Functions are named
+    /// by the programs' files if these are there, otherwise by the names in the source. What the
+    /// source doesn't tell is listed by `everycall info`. docs/import.md describes each format.
+    Import(ImportArguments),
     /// Print a command for gdb that takes a snapshot of a live process or a core
     ///
     /// Save it as a file and load it in gdb with `source`; then run in gdb: everycall snapshot FILE

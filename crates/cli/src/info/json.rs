@@ -27,6 +27,7 @@ pub fn json(report: &Report<'_>) -> String {
         "cpu": text(&meta.cpu),
         "cpu_count": meta.cpu_count,
         "everycall_version": text(&meta.tool_version),
+        "imported": imported(report),
         "started_realtime_ns": trace.clock().origin_realtime_ns(),
         "duration_ns": end_ns(trace),
         "ended": ended(report),
@@ -55,6 +56,20 @@ pub fn json(report: &Report<'_>) -> String {
         "warnings": report.warnings,
     });
     format!("{value:#}\n")
+}
+
+/// What the trace was imported from; null if everycall recorded it.
+fn imported(report: &Report<'_>) -> Value {
+    let meta = report.trace.meta();
+    if meta.imported_from.is_empty() {
+        return Value::Null;
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    json!({
+        "from": text(&meta.imported_from),
+        "clock": text(&meta.imported_clock),
+        "notes": meta.import_notes.iter().map(|note| text(note)).collect::<Vec<_>>(),
+    })
 }
 
 fn ended(report: &Report<'_>) -> Value {

@@ -64,13 +64,23 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     let text = |bytes: &[u8]| clean(&String::from_utf8_lossy(bytes));
     let command: Vec<String> = meta.arguments.iter().map(|word| quoted(&text(word))).collect();
     field(out, "command", &command.join(" "))?;
-    field(out, "in", &text(&meta.working_folder))?;
+    let is_imported = !meta.imported_from.is_empty();
+    if is_imported {
+        field(out, "imported", &format!("from {}", text(&meta.imported_from)))?;
+        let notes: Vec<String> = meta.import_notes.iter().map(|note| text(note)).collect();
+        let none = "the source tells of nothing that is missing".to_owned();
+        field(out, "missing", &if notes.is_empty() { none } else { notes.join("; ") })?;
+    } else {
+        field(out, "in", &text(&meta.working_folder))?;
+    }
     let clock = report.trace.clock();
     if let Some(origin) = clock.origin_realtime_ns() {
         field(out, "started", &started(report, origin))?;
     }
     field(out, "covers", &covers(report.trace))?;
-    field(out, "ended", &how_it_ended(report))?;
+    if !is_imported {
+        field(out, "ended", &how_it_ended(report))?;
+    }
     if let Some(session) = report.trace.session() {
         field(out, "session", &session_text(session))?;
     }
@@ -82,8 +92,12 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
             &format!("{}: {}{}", text(&meta.host), text(&meta.cpu), cpus.unwrap_or_default()),
         )?;
     }
-    field(out, "kernel", &text(&meta.kernel))?;
-    field(out, "clock", &clock_text(report))?;
+    if is_imported {
+        field(out, "clock", &text(&meta.imported_clock))?;
+    } else {
+        field(out, "kernel", &text(&meta.kernel))?;
+        field(out, "clock", &clock_text(report))?;
+    }
     field(out, "everycall", &text(&meta.tool_version))?;
     let profile = &report.profile;
     let mut calls = format!(
@@ -309,6 +323,7 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
         return Ok(());
     }
     writeln!(out, "  {:>8}  {:<16}{:>15}{:>12}{:>10}  beginning", "tid", "name", "events", "reach", "lost")?;
+    let is_imported = !report.trace.meta().imported_from.is_empty();
     let end = end_ns(report.trace);
     let mut process = None;
     for thread in threads.iter().take(LISTED) {
@@ -327,12 +342,17 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
                 .reach
                 .map_or("-".to_owned(), |(first, _)| Duration { ns: end - first.min(end) }.to_string()),
             Count(lost_events(thread)).to_string(),
-            if thread.segments_overwritten > 0 { "overwritten" } else { "kept" },
+            match (thread.segments_overwritten > 0, is_imported) {
+                (true, true) => "may be missing",
+                (true, false) => "overwritten",
+                (false, _) => "kept",
+            },
         )?;
     }
     more(out, threads.len())?;
     let ring_sizes = report.trace.snapshots().iter().map(|snapshot| snapshot.ring_size);
-    if threads.iter().any(|thread| thread.segments_overwritten > 0)
+    if !is_imported
+        && threads.iter().any(|thread| thread.segments_overwritten > 0)
         && let Some(ring_size) = ring_sizes.max()
     {
         let note = format!(

@@ -1,0 +1,575 @@
+//! Imports of traces that other tools wrote, against what these tools themselves say of them; and
+//! small ones of each kind of event.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
+
+use everycall_analysis::{NameOptions, SymbolNames, TraceView, open};
+use everycall_export::Source as _;
+use everycall_import::{
+    Folder, Format, ImportError, ImportOptions, MemoryFolder, detect, import, import_bytes, import_folder,
+};
+use everycall_timeline::{EndKind, MarkKind, TimelineEvent, Trace};
+
+/// An entry, or what else happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    tid: u32,
+    depth: u32,
+    name: String,
+    start_ns: u64,
+    /// `None` where it isn't known.
+    end_ns: Option<u64>,
+}
+
+/// What an imported trace shows.
+#[derive(Debug, Default)]
+struct Shown {
+    calls: Vec<Line>,
+    /// Marks: thread, kind and name, time.
+    marks: Vec<(u32, String, u64)>,
+    /// Losses: thread and count.
+    losses: Vec<(u32, Option<u64>)>,
+    orphans: usize,
+    unwound: usize,
+    notes: Vec<String>,
+    processes: Vec<(u32, String)>,
+    threads: Vec<(u32, String)>,
+    warnings: Vec<String>,
+}
+
+impl Shown {
+    fn of(bytes: &[u8]) -> Shown {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        let opened = open(file.path()).unwrap();
+        let trace = Trace::open(&opened.file).unwrap();
+        let names = SymbolNames::new(&opened.file, &trace, NameOptions::default());
+        let view = TraceView::new(&trace, &names);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut shown = Shown {
+            notes: trace.meta().import_notes.iter().map(|note| text(note)).collect(),
+            processes: trace.processes().iter().map(|process| (process.pid, text(&process.name))).collect(),
+            threads: trace.threads().iter().map(|thread| (thread.tid, thread.name.clone())).collect(),
+            ..Shown::default()
+        };
+        for thread in trace.threads() {
+            let mut open = Vec::new();
+            for event in view.timeline(thread.index) {
+                match event {
+                    TimelineEvent::Begin(begin) => {
+                        let name = names.name(begin.location).name.into_owned();
+                        let (tid, depth, start_ns) = (thread.tid, begin.depth, begin.start_ns);
+                        open.push(shown.calls.len());
+                        shown.calls.push(Line { tid, depth, name, start_ns, end_ns: None });
+                    }
+                    TimelineEvent::End(end) => {
+                        let call = open.pop().unwrap();
+                        shown.unwound +=
+                            usize::from(matches!(end.how, EndKind::Unwound | EndKind::UnwoundLate));
+                        let is_known = matches!(end.how, EndKind::Returned | EndKind::Jumped);
+                        shown.calls[call].end_ns = is_known.then_some(end.end_ns);
+                    }
+                    TimelineEvent::Mark(mark) => {
+                        let kind = match mark.kind {
+                            MarkKind::SpanBegin { .. } => "span begin".to_owned(),
+                            MarkKind::SpanEnd { .. } => "span end".to_owned(),
+                            MarkKind::Counter => format!("counter {}", mark.value.unwrap().cast_signed()),
+                            MarkKind::CounterReal => {
+                                format!("counter {}", f64::from_bits(mark.value.unwrap()))
+                            }
+                            other => format!("{other:?}").to_lowercase(),
+                        };
+                        let name = view.mark_name(mark.name);
+                        shown.marks.push((thread.tid, format!("{kind} {name}"), mark.at_ns));
+                    }
+                    TimelineEvent::Loss(loss) => shown.losses.push((thread.tid, loss.count)),
+                    TimelineEvent::Instant(_) => shown.orphans += 1,
+                    _ => {}
+                }
+            }
+        }
+        shown.warnings = trace.warnings().iter().map(ToString::to_string).collect();
+        shown.warnings.extend(names.warnings().iter().map(ToString::to_string));
+        shown
+    }
+
+    /// Numbers of calls by function.
+    fn counts(&self) -> BTreeMap<&str, usize> {
+        let mut counts = BTreeMap::new();
+        self.calls.iter().for_each(|call| *counts.entry(&*call.name).or_default() += 1);
+        counts
+    }
+
+    /// The calls as a tree.
+    fn tree(&self) -> String {
+        let line = |call: &Line| {
+            let end = call.end_ns.map_or("?".to_owned(), |end| end.to_string());
+            format!("{}{} {}..{end}\n", "  ".repeat(call.depth as usize), call.name, call.start_ns)
+        };
+        self.calls.iter().map(line).collect()
+    }
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+fn kept(name: &str) -> Shown {
+    let path = data(name);
+    let format = detect(&path).unwrap();
+    let options = ImportOptions { name: name.to_owned(), ..ImportOptions::default() };
+    let mut bytes = Vec::new();
+    import(&path, format, &options, &mut bytes, "test").unwrap();
+    Shown::of(&bytes)
+}
+
+fn imported(format: Format, bytes: &[u8]) -> Result<Shown, ImportError> {
+    let mut trace = Vec::new();
+    let options = ImportOptions { name: "input".to_owned(), ..ImportOptions::default() };
+    import_bytes(Cursor::new(bytes), format, &options, &mut trace, "test")?;
+    Ok(Shown::of(&trace))
+}
+
+fn json(text: &str) -> Shown {
+    imported(Format::Chrome, text.as_bytes()).unwrap()
+}
+
+/// The name without parameters and template arguments, as uftrace shows it.
+fn simple(name: &str) -> String {
+    let mut depth = 0;
+    let mut simple = String::new();
+    for character in name.chars() {
+        match character {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            '(' if depth == 0 => break,
+            _ if depth == 0 => simple.push(character),
+            _ => {}
+        }
+    }
+    simple
+}
+
+/// `uftrace replay` shows the same calls, in the same order and nesting, in each thread.
+#[test]
+fn uftrace_folder_as_uftrace_shows_it() {
+    let shown = kept("uftrace.data");
+    let expected = std::fs::read_to_string(data("uftrace.expected")).unwrap();
+    let mut wanted: BTreeMap<u32, Vec<(u32, String)>> = BTreeMap::new();
+    for line in expected.lines() {
+        let Some((tid, rest)) = line.trim_start().trim_start_matches('[').split_once("] | ") else {
+            continue;
+        };
+        let depth = (rest.len() - rest.trim_start().len()) / 2;
+        let rest = rest.trim_start();
+        if rest.starts_with('}') || rest.starts_with("/*") {
+            continue;
+        }
+        let name = rest.trim_end_matches([' ', '{', ';']).trim_end_matches("()");
+        wanted.entry(tid.trim().parse().unwrap()).or_default().push((depth as u32, name.to_owned()));
+    }
+    let mut found: BTreeMap<u32, Vec<(u32, String)>> = BTreeMap::new();
+    for call in &shown.calls {
+        found.entry(call.tid).or_default().push((call.depth, simple(&call.name)));
+    }
+    assert_eq!(found, wanted);
+    assert!(shown.calls.len() > 80 && shown.calls.iter().all(|call| call.end_ns.is_some()));
+    assert_eq!((shown.orphans, shown.unwound, shown.losses.len()), (0, 0, 0));
+    // As uftrace's report has it: 2.283 ms.
+    let main = shown.calls.iter().find(|call| call.name == "main").unwrap();
+    assert_eq!((main.end_ns.unwrap() - main.start_ns) / 1000, 2283);
+    assert_eq!(shown.processes, [(3562, "prog-pg".to_owned())]);
+}
+
+/// Each record of the log as `llvm-xray convert` reads it, with its time, in each thread.
+#[test]
+fn xray_logs_as_llvm_xray_reads_them() {
+    for log in ["basic19", "basic22", "fdr19", "fdr22"] {
+        let shown = kept(&format!("xray-{log}.log"));
+        let expected = std::fs::read_to_string(data(&format!("xray-{log}.expected"))).unwrap();
+        let mut records: Vec<(u32, u64, String, String)> = Vec::new();
+        for line in expected.lines() {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let [tid, function, kind, ticks] = fields[..] else { panic!("{line}") };
+            records.push((
+                tid.parse().unwrap(),
+                ticks.parse().unwrap(),
+                kind.to_owned(),
+                function.to_owned(),
+            ));
+        }
+        // The clock of these logs has nanoseconds.
+        let origin = records.iter().map(|record| record.1).min().unwrap();
+        let entries = |kind: &str| {
+            let mut entries: Vec<(u32, u64, String)> = records
+                .iter()
+                .filter(|record| record.2 == kind)
+                .map(|(tid, ticks, _, function)| (*tid, ticks - origin, format!("function {function}")))
+                .collect();
+            entries.sort();
+            entries
+        };
+        let mut found: Vec<_> =
+            shown.calls.iter().map(|call| (call.tid, call.start_ns, call.name.clone())).collect();
+        found.sort();
+        assert_eq!(found, entries("enter"), "{log}");
+        let ends = shown.calls.iter().filter_map(|call| Some((call.tid, call.end_ns?, call.name.clone())));
+        let mut ends: Vec<_> = ends.collect();
+        ends.sort();
+        let exits = entries("exit");
+        // Calls that were open at the log's end, and exits whose entries came before it began.
+        assert_eq!(ends.len() + shown.orphans, exits.len(), "{log}");
+        assert!(ends.iter().all(|end| exits.contains(end)), "{log}");
+        let events = records.iter().filter(|record| record.2 == "custom-event").count();
+        let instants = shown.marks.iter().filter(|mark| mark.1 == "instant half way").count();
+        assert_eq!(instants, events, "{log}");
+        assert!(shown.notes.iter().any(|note| note.contains("--binary")), "{:?}", shown.notes);
+        assert_eq!(shown.threads.len(), 3);
+    }
+}
+
+/// The same log by llvm-xray's JSON and by itself: the same tree.
+#[test]
+fn llvm_xrays_json_has_the_tree_of_its_log() {
+    let (log, json) = (kept("xray-basic19.log"), kept("llvm-xray.json"));
+    let tree = |shown: &Shown| {
+        let mut calls: Vec<_> = shown.calls.iter().map(|call| (call.tid, call.depth)).collect();
+        // The log has the threads in another order.
+        calls.sort_by_key(|(tid, _)| *tid);
+        calls
+    };
+    assert_eq!(tree(&log), tree(&json));
+    let counts = json.counts();
+    assert_eq!((counts["fib(int)"], counts["leaf(int)"], counts["main"]), (33, 28, 1));
+    assert_eq!(json.processes[0].0, log.processes[0].0);
+}
+
+/// The program's known calls, by the addresses that `nm` has.
+#[test]
+fn funtrace_snapshot_has_the_programs_calls() {
+    let shown = kept("funtrace.raw");
+    let text = std::fs::read_to_string(data("funtrace.functions")).unwrap();
+    let functions: Vec<(u64, u64, String)> = text
+        .lines()
+        .map(|line| {
+            let fields: Vec<&str> = line.splitn(3, ' ').collect();
+            let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+            (number(fields[0]), number(fields[1]), fields[2].to_owned())
+        })
+        .collect();
+    // Names are those of the module and the address: the program's file isn't there.
+    let function = |name: &str| {
+        let address = u64::from_str_radix(name.rsplit_once("+0x")?.1, 16).ok()?;
+        functions.iter().find(|(from, to, _)| (*from..*to).contains(&address)).map(|(.., name)| name.as_str())
+    };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for call in &shown.calls {
+        if let Some(name) = function(&call.name) {
+            *counts.entry(name).or_default() += 1;
+        }
+    }
+    let wanted = [
+        ("app::Work::run(int)", 3),
+        ("fib(int)", 33),
+        ("leaf(int)", 28),
+        ("main", 1),
+        ("thread_main(int)", 2),
+    ];
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), wanted);
+    // In both threads, `run` and `fib(4)` are called by `thread_main`.
+    let inside: Vec<_> =
+        shown.calls.iter().skip_while(|call| function(&call.name) != Some("thread_main(int)")).collect();
+    assert_eq!(function(&inside[1].name), Some("app::Work::run(int)"));
+    assert_eq!(inside[1].depth, inside[0].depth + 1);
+    assert_eq!(shown.losses, [], "no ring is full");
+    assert!(shown.threads.iter().all(|(_, name)| name.starts_with("ftprog-pg-g++")), "{:?}", shown.threads);
+}
+
+#[test]
+fn slices_of_chrome_json_become_calls() {
+    let shown = json(
+        r#"[{"ph":"M","name":"process_name","pid":1,"args":{"name":"app"}},
+            {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"w\u00f6rker"}},
+            {"ph":"X","name":"inner \"x\"","pid":1,"tid":2,"ts":1.001,"dur":0.5},
+            {"ph":"X","name":"outer","pid":1,"tid":2,"ts":1,"dur":10},
+            {"ph":"B","name":"begun","pid":1,"tid":2,"ts":12.25}, {"ph":"E","pid":1,"tid":2,"ts":13},
+            {"ph":"B","name":"open","pid":1,"tid":"main","ts":2}"#,
+    );
+    assert_eq!(
+        shown.tree(),
+        "outer 0..10000\n  inner \"x\" 1..501\nbegun 11250..12000\nopen 1000..?\n",
+        "an array without its end is allowed"
+    );
+    assert_eq!(shown.notes, Vec::<String>::new());
+    assert_eq!(shown.processes, [(1, "app".to_owned())]);
+    assert_eq!(shown.threads, [(2, "wörker".to_owned()), (1 << 23, "\"main\"".to_owned())]);
+    assert_eq!(shown.warnings, Vec::<String>::new(), "names without files need no advice");
+}
+
+#[test]
+fn other_events_of_chrome_json() {
+    let shown = json(
+        r#"{"traceEvents":[
+            {"ph":"i","name":"moment","pid":1,"tid":1,"ts":5,"s":"g"},
+            {"ph":"C","name":"memory","pid":1,"tid":1,"ts":6,"args":{"used":17,"free":2.5}},
+            {"ph":"b","name":"request","cat":"c","id":"0x1f","pid":1,"tid":1,"ts":7},
+            {"ph":"e","name":"request","cat":"c","id":"0x1f","pid":1,"tid":1,"ts":9},
+            {"ph":"s","name":"flow","id":1,"pid":1,"tid":1,"ts":9},
+            {"ph":"E","pid":1,"tid":1,"ts":10}, {"ph":"E","name":"early","pid":1,"tid":1,"ts":10},
+            {"ph":"X","name":"timeless","pid":1,"tid":1}],
+            "viztracer_metadata":{"overflow":true},"otherData":{"x":[{}]}}"#,
+    );
+    let marks: Vec<_> = shown.marks.iter().map(|mark| (mark.1.as_str(), mark.2)).collect();
+    assert_eq!(
+        marks,
+        [
+            ("instant moment", 0),
+            ("counter 17 memory used", 1000),
+            ("counter 2.5 memory free", 1000),
+            ("span begin request", 2000),
+            ("span end request", 4000),
+        ]
+    );
+    assert_eq!(shown.orphans, 1, "an end with a name and without a begin");
+    let notes = shown.notes.join("\n");
+    for part in
+        ["buffer was too small", "1 of `s`", "1 events without a time", "1 ends of slices have no begin"]
+    {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
+}
+
+/// Slices that aren't nested keep their times: as spans. Those that only rounding lets overlap end
+/// with the slice around them.
+#[test]
+fn overlapping_slices() {
+    let shown = json(
+        r#"[{"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":10}, {"ph":"X","name":"over","pid":1,"tid":1,"ts":5,"dur":20},
+            {"ph":"X","name":"round","pid":1,"tid":1,"ts":8,"dur":3}, {"ph":"X","name":"later","pid":1,"tid":1,"ts":12,"dur":1}]"#,
+    );
+    assert_eq!(shown.tree(), "a 0..10000\n  round 8000..10000\nlater 12000..13000\n");
+    let spans: Vec<_> = shown.marks.iter().map(|mark| (mark.1.as_str(), mark.2)).collect();
+    assert_eq!(spans, [("span begin over", 5000), ("span end over", 25_000)]);
+    assert!(shown.notes.iter().any(|note| note.starts_with("1 slices overlap")), "{:?}", shown.notes);
+    assert!(shown.notes.iter().any(|note| note.starts_with("1 slices end up to 1 us")), "{:?}", shown.notes);
+}
+
+#[test]
+fn packed_cut_and_damaged_json() {
+    let text = br#"{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":-3,"dur":2},{"ph":"X","name":"b","pid":1,"tid":1,"ts":0,"dur":1}]}"#;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(text).unwrap();
+    let whole = imported(Format::Chrome, &packed.finish().unwrap()).unwrap();
+    assert_eq!(whole.tree(), "a 0..2000\nb 3000..4000\n");
+    assert_eq!(whole.notes, ["times begin at -3000 ns in the file"]);
+    let cut = imported(Format::Chrome, &text[..text.len() - 20]).unwrap();
+    assert_eq!(cut.calls.len(), 1);
+    assert!(cut.notes.iter().any(|note| note == "the file's end is missing"), "{:?}", cut.notes);
+    let damaged = [&text[..70], b" oops ", &text[70..]].concat();
+    let shown = imported(Format::Chrome, &damaged);
+    assert!(shown.is_ok() || matches!(shown, Err(ImportError::Damaged { .. })));
+    for (text, offset) in [("[1]", 1), ("{\"a\":1}", 6), ("[{\"ph\"", 1)] {
+        match imported(Format::Chrome, text.as_bytes()) {
+            Err(ImportError::Damaged { offset: found, .. }) => assert_eq!(found, offset, "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn branches_and_call_traces_of_perf() {
+    let branches = "\
+ app 7/8 [001] 10.000000100: 1 branches:uH:  tr strt            0 [unknown] ([unknown]) => 4000 main+0x0 (/bin/app)
+ app 7/8 [001] 10.000000200: 1 branches:uH:  call            4010 main+0x10 (/bin/app) => 5000 f(int, a<b>)+0x0 (/bin/app)
+ app 7/8 [001] 10.000000250: 1 branches:uH:  jcc             5004 f(int, a<b>)+0x4 (/bin/app) => 5008 f(int, a<b>)+0x8 (/bin/app)
+ app 7/8 [001] 10.000000300: 1 branches:uH:  jmp             5010 f(int, a<b>)+0x10 (/bin/app) => 6000 g+0x0 (/lib/l.so)
+ app 7/8 [001] 10.000000400: 1 branches:uH:  tr end  syscall 6004 g+0x4 (/lib/l.so) => 0 [unknown] ([unknown])
+ app 7/8 [001] 10.000000900: 1 branches:uH:  tr strt            0 [unknown] ([unknown]) => 6006 g+0x6 (/lib/l.so)
+ app 7/8 [001] 10.000001000: 1 branches:uH:  return          6008 g+0x8 (/lib/l.so) => 4015 main+0x15 (/bin/app)
+ instruction trace error type 1 time 10.000001100 cpu 1 pid 7 tid 8 ip 0x4015 code 7: Overflow packet
+ app 7/8 [001] 10.000001200: 1 branches:uH:  tr strt            0 [unknown] ([unknown]) => 4020 main+0x20 (/bin/app)
+";
+    let shown = imported(Format::Perf, branches.as_bytes()).unwrap();
+    assert_eq!(shown.tree(), "main 0..?\n  f(int, a<b>) 100..200\n  g 200..900\nmain 1100..?\n");
+    assert_eq!(shown.losses, [(8, None)]);
+    assert_eq!(shown.processes, [(7, "app".to_owned())]);
+    let calls = "\
+ app 8 [001] 10.000000100:  (/bin/app   )  main
+ app 8 [001] 10.000000200:  (/bin/app   )      f
+ app 8 [001] 10.000000300:  (/bin/app   )          g
+ app 8 [001] 10.000000400:  (/bin/app   )      h
+";
+    let shown = imported(Format::Perf, calls.as_bytes()).unwrap();
+    assert_eq!(shown.tree(), "main 0..?\n  f 100..300\n    g 200..300\n  h 300..?\n");
+    assert!(
+        shown.notes.iter().any(|note| note.contains("doesn't say when calls ended")),
+        "{:?}",
+        shown.notes
+    );
+    let returns = "\
+ app 8 [001] 10.000000100:  call   (/bin/app   )  main
+ app 8 [001] 10.000000200:  call   (/bin/app   )      f
+ app 8 [001] 10.000000300:  return (/bin/app   )      f
+";
+    let shown = imported(Format::Perf, returns.as_bytes()).unwrap();
+    assert_eq!(shown.tree(), "main 0..?\n  f 100..200\n");
+}
+
+/// A folder of uftrace with records that are made up: time, kind, depth, address.
+fn folder(records: &[(u64, u8, u16, u64)]) -> MemoryFolder {
+    let data = records.iter().flat_map(|(time, kind, depth, address)| {
+        let word = address << 16 | u64::from(*depth) << 6 | 5 << 3 | u64::from(*kind);
+        [time.to_le_bytes(), word.to_le_bytes()].concat()
+    });
+    let mut folder = MemoryFolder::default();
+    let mut file = |name: &str, bytes: Vec<u8>| folder.0.insert(name.to_owned(), bytes);
+    file("info", b"Ftrace!\0\x04\0\0\0\x28\0\x01\x02".iter().copied().chain([0; 24]).collect());
+    file(
+        "task.txt",
+        b"SESS timestamp=0.000000001 pid=5 sid=ab exename=\"/nowhere/app\"\nTASK timestamp=0.0 tid=5 pid=5\n"
+            .to_vec(),
+    );
+    file("sid-ab.map", b"10000-20000 r-xp 00000000 00:00 0   /nowhere/app\n".to_vec());
+    file(
+        "app.sym",
+        b"# symbols: 3\n# path name: /nowhere/app\n0000000000000100 T f\n0000000000000200 T g\n0000000000000300 ? __sym_end\n".to_vec(),
+    );
+    file("5.dat", data.collect());
+    folder
+}
+
+fn shown_folder(folder: &MemoryFolder) -> Shown {
+    let mut bytes = Vec::new();
+    import_folder(folder, &ImportOptions::default(), &mut bytes, "test").unwrap();
+    Shown::of(&bytes)
+}
+
+#[test]
+fn losses_and_missing_exits_of_uftrace() {
+    let (f, g) = (0x1_0100, 0x1_0200);
+    // `g` was left by an exception: `f` is entered at its depth.
+    let shown =
+        shown_folder(&folder(&[(10, 0, 0, f), (20, 0, 1, g), (30, 0, 1, f), (40, 1, 1, f), (50, 1, 0, f)]));
+    assert_eq!(shown.tree(), "f 0..40\n  g 10..?\n  f 20..30\n");
+    assert_eq!(shown.unwound, 1);
+    // Seven records were lost, among them the exit of `g` and the entry of the last `f`.
+    let shown =
+        shown_folder(&folder(&[(10, 0, 0, f), (20, 0, 1, g), (30, 2, 0, 7), (40, 1, 1, f), (50, 1, 0, f)]));
+    assert_eq!(shown.losses, [(5, Some(7))]);
+    assert_eq!(shown.tree(), "f 0..?\n  g 10..?\nf 30..40\n  f 30..30\n");
+    // An argument follows the entry; the last record is cut.
+    let mut with_argument = folder(&[(10, 4, 0, f), (20, 1, 0, f)]);
+    let bytes = with_argument.0.get_mut("5.dat").unwrap();
+    bytes.splice(16..16, [7; 24]);
+    bytes.extend([1, 2, 3]);
+    let shown = shown_folder(&with_argument);
+    assert_eq!(shown.tree(), "f 0..10\n");
+    assert!(shown.notes[0].starts_with("arguments and results of 1 "), "{:?}", shown.notes);
+    assert!(shown.notes.iter().any(|note| note.contains("incomplete")), "{:?}", shown.notes);
+}
+
+/// A thread of many events, and many threads: segments follow each other.
+#[test]
+fn long_threads() {
+    let mut text = String::from("[");
+    for call in 0..60_000_u64 {
+        let tid = call % 3;
+        text += &format!(
+            "{{\"ph\":\"X\",\"name\":\"n{}\",\"pid\":1,\"tid\":{tid},\"ts\":{},\"dur\":5}},\n",
+            call % 1500,
+            call * 100_000
+        );
+    }
+    let shown = json(&text);
+    assert_eq!(shown.calls.len(), 60_000);
+    assert!(shown.calls.iter().all(|call| call.end_ns == Some(call.start_ns + 5000) && call.depth == 0));
+    assert_eq!(shown.counts()["n7"], 40);
+    let last = shown.calls.iter().map(|call| call.start_ns).max();
+    assert_eq!(last, Some(59_999 * 100_000_000), "times beyond 32 bits");
+    assert_eq!(shown.warnings, Vec::<String>::new());
+}
+
+/// Whatever is cut off, what is left is shown or refused.
+#[test]
+fn cut_at_every_byte() {
+    for name in ["xray-basic19.log", "xray-fdr22.log", "funtrace.raw"] {
+        let path = data(name);
+        let format = detect(&path).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let step = bytes.len() / 400 + 1;
+        for end in (0..bytes.len()).step_by(step) {
+            let _ = imported(format, &bytes[..end]).map(|shown| shown.calls.len());
+        }
+    }
+}
+
+#[test]
+fn formats_are_detected() {
+    let format = |name: &str| detect(&data(name)).unwrap();
+    assert_eq!(format("uftrace.data"), Format::Uftrace);
+    assert_eq!(format("xray-basic22.log"), Format::XrayBasic);
+    assert_eq!(format("xray-fdr19.log"), Format::XrayFdr);
+    assert_eq!(format("funtrace.raw"), Format::Funtrace);
+    assert_eq!(format("llvm-xray.json"), Format::Chrome);
+    let folder = MemoryFolder::default();
+    assert!(folder.names().unwrap().is_empty());
+    assert!(matches!(detect(&data("README.md")), Err(ImportError::Unknown(None))));
+}
+
+/// Whatever bytes are changed, what is left is shown or refused.
+#[test]
+fn changed_bytes() {
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % below
+    };
+    let mut change = |bytes: &mut Vec<u8>| {
+        for _ in 0..=random(6) {
+            let at = random(bytes.len());
+            match random(4) {
+                0 => bytes[at] = [0, 0xff, b'"', b'\\', b'[', b'-', b' ', 0x80][random(8)],
+                1 => bytes[at] ^= 1 << random(8),
+                2 => {
+                    let end = bytes.len().min(at + 1 + random(40));
+                    bytes.drain(at..end);
+                }
+                _ => {
+                    let copy = bytes[at..bytes.len().min(at + 24)].to_vec();
+                    bytes.splice(at..at, copy);
+                }
+            }
+            if bytes.is_empty() {
+                bytes.push(0);
+            }
+        }
+    };
+    for name in ["xray-basic19.log", "xray-fdr22.log", "funtrace.raw", "llvm-xray.json"] {
+        let path = data(name);
+        let format = detect(&path).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for _ in 0..150 {
+            let mut bytes = whole.clone();
+            change(&mut bytes);
+            let _ = imported(format, &bytes);
+        }
+    }
+    let mut whole = MemoryFolder::default();
+    for entry in std::fs::read_dir(data("uftrace.data")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        whole.0.insert(name, std::fs::read(&path).unwrap());
+    }
+    for _ in 0..200 {
+        let mut folder = whole.clone();
+        folder.0.values_mut().for_each(&mut change);
+        let mut bytes = Vec::new();
+        if import_folder(&folder, &ImportOptions::default(), &mut bytes, "test").is_ok() {
+            Shown::of(&bytes);
+        }
+    }
+}
