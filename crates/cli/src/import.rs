@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use everycall_import::{Format, ImportError, ImportOptions, binary_of_log, detect, import};
 use everycall_io::say;
-use everycall_units::{Count, Several, Size};
+use everycall_units::{Several, Size};
 
 use crate::arguments::ImportArguments;
 use crate::failure::Failure;

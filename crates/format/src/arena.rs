@@ -770,7 +770,7 @@ mod tests {
             |h| h.segment_capacity = u32::MAX,
             |h| h.segment_table_offset += 1,
             |h| h.times_offset = 8,
-            |h| h.times_offset = u64::MAX & !(PAGE - 1),
+            |h| h.times_offset = !(PAGE - 1),
         ];
         let timed = good.with_times();
         assert!(timed.is_consistent(timed.arena_size) && !timed.is_consistent(timed.arena_size - 1));

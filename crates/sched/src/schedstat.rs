@@ -300,10 +300,11 @@ mod tests {
     fn a_waiting_thread_is_seen() {
         let (tell, told) = mpsc::channel::<()>();
         let (say, tid) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             say.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
             let _ = told.recv();
         });
+        let thread = thread.unwrap();
         let tid = tid.recv().unwrap();
         let mut sampled = Sampled::default();
         let own = std::process::id();

@@ -40,10 +40,10 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
             "target",
         ],
     );
-    times.note(format!(
+    times.note(
         "EVERYCALL_COUNT=time, in the same way. The times are compared with those of two clock reads in a row, which a call needs; the target \
          is for the loop."
-    ));
+    );
     for mode in Mode::installed() {
         match of_mode(lab, mode, processes, rounds) {
             Ok((counted, timed)) => {

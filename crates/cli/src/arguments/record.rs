@@ -133,8 +133,8 @@ pub struct LogChoice {
 
 /// The file, and the format behind the first colon that a percent sign follows.
 fn log_choice(text: &str) -> Result<LogChoice, String> {
-    let colons = text.match_indices(':').map(|(at, _)| at);
-    let split = colons.filter(|at| text[at + 1..].contains('%')).next_back().filter(|at| *at > 0);
+    let mut colons = text.match_indices(':').map(|(at, _)| at);
+    let split = colons.rfind(|at| text[at + 1..].contains('%')).filter(|at| *at > 0);
     // A format contains colons itself: the file ends at the first one before a percent sign.
     let first = text.find('%').and_then(|percent| text[..percent].rfind(':')).filter(|at| *at > 0);
     let Some(at) = split.and(first) else {

@@ -244,7 +244,7 @@ mod tests {
             let record = Record {
                 thread: (state >> 60) as u32 & 3,
                 kind: KINDS[(state >> 50) as usize % 8],
-                ns: (state >> 40 & 0xff).cast_signed() as i64 - 100,
+                ns: (state >> 40 & 0xff).cast_signed() - 100,
                 name: number,
                 value: state >> 33 & 7,
             };

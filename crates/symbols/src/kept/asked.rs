@@ -323,12 +323,12 @@ impl Asked {
         }
         let addresses =
             self.addresses.iter().filter_map(|(address, id)| Some((*address, number(id)?))).collect();
-        let leaves = self.leaves.iter().filter_map(|(address, leave)| {
+        let leaves = self.leaves.iter().map(|(address, leave)| {
             let leave = match leave {
                 Leave::Jump(id) => number(id).map_or(Leave::JumpAnywhere, Leave::Jump),
                 leave => leave.clone(),
             };
-            Some((*address, leave))
+            (*address, leave)
         });
         let answers = self.answers.iter().filter_map(|(question, answer)| {
             let question = match question {

@@ -399,7 +399,7 @@ mod tests {
             function: Function {
                 name: name.to_owned(),
                 linkage_name: Some(format!("_Z{name}")),
-                part: Some("cold".to_owned()).filter(|_| whole != None),
+                part: Some("cold".to_owned()).filter(|_| whole.is_some()),
                 whole,
                 source: NameSource::Dwarf,
                 start,
