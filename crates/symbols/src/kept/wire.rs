@@ -395,7 +395,7 @@ mod tests {
     /// Something of everything.
     fn sample() -> KeptSymbols {
         let file: Arc<Path> = Path::new("/src/a.cpp").into();
-        let function = |start, name: &str, whole| KeptFunction {
+        let function = |start, name: &str, whole: Option<FunctionId>| KeptFunction {
             function: Function {
                 name: name.to_owned(),
                 linkage_name: Some(format!("_Z{name}")),
