@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use crate::BUFFER;
+use crate::input::BUFFER;
 
 /// A folder of files.
 pub trait Folder {

@@ -25,9 +25,9 @@ use everycall_format::arena::ClockReading;
 use everycall_format::label;
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
 
-use crate::Input;
 use crate::binary::{self, base_of, map_line};
 use crate::error::ImportError;
+use crate::input::Input;
 use crate::modules::{Mapped, call};
 use crate::output::{Code, ModuleFacts, Output, ProcessFacts, ProcessId, ThreadId};
 

@@ -33,6 +33,7 @@ mod error;
 mod folder;
 mod funtrace;
 mod image;
+mod input;
 mod modules;
 mod output;
 mod perf;
@@ -40,35 +41,20 @@ mod uftrace;
 mod xray;
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Write};
+use std::path::Path;
 
 use everycall_tracefile::Summary;
 
 pub use detect::{Format, detect};
 pub use error::ImportError;
 pub use folder::{Folder, MemoryFolder};
+pub use input::{ImportOptions, Input};
 pub use xray::{FoundBinary, binary_of_log};
 
 use crate::folder::DiskFolder;
+use crate::input::BUFFER;
 use crate::output::Output;
-
-/// Bytes that are read from a file at once.
-const BUFFER: usize = 256 << 10;
-
-/// How something is imported.
-#[derive(Clone, Debug, Default)]
-pub struct ImportOptions {
-    /// The program that wrote an XRay log: its tables say which function a number is.
-    pub binary: Option<PathBuf>,
-    /// What the source is called in the trace: its path.
-    pub name: String,
-}
-
-/// Bytes that can be read from anywhere in them.
-pub trait Input: Read + Seek {}
-
-impl<T: Read + Seek> Input for T {}
 
 /// Writes the trace file of what is at `path`, which has this format. `tool_version` is everycall's.
 /// The output should be buffered. Returns what is in the file; its warnings are its notes.

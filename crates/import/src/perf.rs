@@ -15,8 +15,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use everycall_format::arena::ClockReading;
 use rustc_hash::FxHashMap;
 
-use crate::Input;
 use crate::error::ImportError;
+use crate::input::Input;
 use crate::output::{Code, NamesId, Output, ProcessFacts, ProcessId, ThreadId};
 
 /// Longest line that is read: names of templates may be long.
@@ -39,7 +39,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
 
 /// Reads the text.
 pub(crate) fn read<W: Write>(input: &mut impl Input, out: &mut Output<W>) -> Result<(), ImportError> {
-    let mut input = BufReader::with_capacity(crate::BUFFER, input);
+    let mut input = BufReader::with_capacity(crate::input::BUFFER, input);
     let mut state = State::default();
     let mut line = Vec::new();
     let mut offset = 0;

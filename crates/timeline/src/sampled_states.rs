@@ -5,49 +5,8 @@ use std::collections::HashMap;
 
 use everycall_format::sched::{SchedEvent, kind, sample};
 
-use crate::states::{StateSpan, ThreadState, ThreadStates, Wait};
-
-/// Moments of a thread's samples, with its CPU time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Samples {
-    all: Vec<Sample>,
-}
-
-/// A reading of the counts.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    /// Between these two moments, they were read.
-    before: u64,
-    after: u64,
-    /// CPU time since the first sample, in nanoseconds. It lags behind while the thread runs.
-    ran: u64,
-    /// The same at the next sample at which it had changed: it lags behind no more than that.
-    ran_next: u64,
-}
-
-impl Samples {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    /// The samples around a time between two others: whatever began and ended it lies within them.
-    pub(crate) fn around(&self, from: u64, to: u64) -> (u64, u64) {
-        let first = self.all.partition_point(|sample| sample.after < from).checked_sub(1);
-        let last = self.all.partition_point(|sample| sample.before <= to);
-        let begin = first.and_then(|first| self.all.get(first)).map_or(from, |sample| sample.before);
-        (begin, self.all.get(last).map_or(to, |sample| sample.after))
-    }
-
-    /// Nanoseconds that the thread was off the CPU from `from` to `to`, at most; `None` if there are
-    /// no samples around that time.
-    pub(crate) fn off_at_most(&self, from: u64, to: u64) -> Option<u64> {
-        let first = self.all.partition_point(|sample| sample.after <= from).checked_sub(1)?;
-        let last = self.all.partition_point(|sample| sample.before < to);
-        let (first, last) = (self.all.get(first)?, self.all.get(last)?);
-        let ran = last.ran.saturating_sub(first.ran_next);
-        Some(last.after.saturating_sub(first.before).saturating_sub(ran))
-    }
-}
+use crate::samples::{Sample, Samples};
+use crate::thread_states::{StateSpan, ThreadState, ThreadStates, Wait};
 
 /// The states that samples tell, by process id and thread id. `events` are by time; `at` converts
 /// times.

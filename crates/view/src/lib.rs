@@ -34,6 +34,7 @@ mod query;
 mod read;
 mod series;
 mod server;
+mod threads;
 mod window;
 
 pub use alone::{Written, write_page};

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::file::{File, Input, SharedFunctions, lock, place_of_track};
 use crate::glance::glance;
 use crate::read::{Numbers, read};
-use crate::server::thread;
+use crate::threads::thread;
 
 /// All files that are viewed.
 pub struct Library {

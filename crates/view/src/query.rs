@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// An answer, or a sentence why there is none.
+pub(crate) type Answered<T> = Result<T, String>;
+
 /// The values by name; of several with one name, the last.
 pub(crate) struct Query(BTreeMap<String, String>);
 

@@ -11,6 +11,7 @@ use crate::assets;
 use crate::file::lock;
 use crate::http::{Answer, Rules, read_head};
 use crate::library::Library;
+use crate::threads::thread;
 
 /// Connections at once; a browser opens six.
 const CONNECTIONS_MAX: usize = 64;
@@ -18,9 +19,6 @@ const CONNECTIONS_MAX: usize = 64;
 const IDLE: Duration = Duration::from_secs(120);
 /// The server ends so long after the page last said that it is there.
 const AFTER_PAGE: Duration = Duration::from_secs(15);
-/// Bytes of a thread's stack: call paths are nested, and so are answers with them.
-pub(crate) const STACK: usize = 16 << 20;
-
 /// A server whose address is known.
 pub struct Server {
     listener: TcpListener,
@@ -81,11 +79,6 @@ impl Server {
             }
         }
     }
-}
-
-/// Starts a thread with room for deep recursion.
-pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).stack_size(STACK).spawn(run).map(drop)
 }
 
 struct State {

@@ -21,7 +21,7 @@ use crate::source::{Source, Thread};
 use crate::spool::Spool;
 
 use self::markers::Markers;
-use self::shared::Strings;
+use self::shared::{Strings, put_milliseconds};
 
 /// The version of the format.
 const VERSION: u64 = 70;
@@ -206,21 +206,6 @@ impl<'o, S: Source> Sink<'o, S> for Firefox<'o> {
         bytes.extend_from_slice(markers::SCHEMA.as_bytes());
         bytes.extend_from_slice(b"}}\n");
         Ok(())
-    }
-}
-
-/// Appends nanoseconds as milliseconds with six decimals: exact.
-#[inline]
-fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64) {
-    put_number(bytes, ns / 1_000_000);
-    let mut part = ns % 1_000_000;
-    if part > 0 {
-        let mut digits = *b".000000";
-        for digit in digits[1..].iter_mut().rev() {
-            *digit = b'0' + (part % 10) as u8;
-            part /= 10;
-        }
-        bytes.extend_from_slice(&digits);
     }
 }
 

@@ -26,8 +26,8 @@ use everycall_format::arena::ClockReading;
 use rustc_hash::FxHashMap;
 
 use crate::error::ImportError;
+use crate::input::{ImportOptions, Input};
 use crate::output::{Code, Output, ProcessFacts, ThreadId};
-use crate::{ImportOptions, Input};
 
 use replay::Replay;
 use scan::{Event, Scanner};

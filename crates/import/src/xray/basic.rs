@@ -13,9 +13,9 @@
 
 use std::io::{self, Write};
 
-use super::{ENTER_ARGUMENT, HEADER, Log, OfProcess, fill, number};
-use crate::Input;
+use super::log::{ENTER_ARGUMENT, HEADER, Log, OfProcess, fill, number};
 use crate::error::ImportError;
+use crate::input::Input;
 use crate::output::{Output, ThreadId};
 
 const RECORD: usize = 32;

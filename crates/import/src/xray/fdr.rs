@@ -28,9 +28,9 @@ use std::io::{self, SeekFrom, Write};
 
 use everycall_format::label;
 
-use super::{ENTER_ARGUMENT, HEADER, Log, OfProcess, fill, number};
-use crate::Input;
+use super::log::{ENTER_ARGUMENT, HEADER, Log, OfProcess, fill, number};
 use crate::error::ImportError;
+use crate::input::Input;
 use crate::output::{Output, ThreadId};
 
 const META: usize = 16;

@@ -7,116 +7,19 @@ use everycall_analysis::{
     CallPlace, Doings, Edges, Explanation, Focus, Function, FunctionIdentity, Key, Order, Slowest,
     SourceProblem,
 };
-use everycall_export::{Filter, Names as _, Source as _};
-use everycall_timeline::{GapKind, MarkKind, TimelineEvent};
+use everycall_export::{Filter, Names as _};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
-use super::Answered;
+use super::place::{NO_CALL, call_at, place};
 use super::sums::{Range, whole};
 use crate::file::{File, Open, lock};
 use crate::levels::{Cell, bits};
 use crate::library::{Context, Library, OpenFile};
-use crate::query::Query;
-use crate::read::{begin_bits, end_bits};
-use crate::window::{From, read_from};
+use crate::query::{Answered, Query};
 
 /// Called functions that are listed.
 const CHILDREN_MAX: usize = 200;
-
-/// A call, with what it did.
-pub(super) struct Call {
-    pub cell: Cell,
-    own_ns: u64,
-    labels: Vec<(String, Option<u64>)>,
-    /// The calls around it, outermost first.
-    around: Vec<Open>,
-    /// By function: calls, time, and the longest.
-    children: FxHashMap<u32, (u64, u64, Cell)>,
-}
-
-/// The call that is open in a thread at a moment and a depth.
-pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usize) -> Option<Call> {
-    let mut numbers = context.numbers.borrow_mut();
-    // Where it begins, if the levels have it.
-    let known = context.file.track(thread).and_then(|track| track.levels.find(depth, at));
-    let from = known.map_or(at, |cell| cell.from);
-    let From { events, open: mut stack } = read_from(context, thread, from);
-    let mut call: Option<Call> = None;
-    let mut short = None;
-    // The call's time without that of its callees, and without that in which its stack was suspended.
-    let mut less_ns = 0_u64;
-    for event in events {
-        match event {
-            TimelineEvent::Begin(begin) => {
-                let here = stack.len();
-                if begin.start_ns > at && here <= depth {
-                    break;
-                }
-                let function = numbers.of(begin.location);
-                let open = Open { function, from: begin.start_ns, bits: begin_bits(&begin) };
-                if here == depth {
-                    less_ns = 0;
-                    call = Some(Call {
-                        cell: Cell::call(open.from, open.from, function, open.bits),
-                        own_ns: 0,
-                        labels: Vec::new(),
-                        around: stack.clone(),
-                        children: FxHashMap::default(),
-                    });
-                }
-                stack.push(open);
-            }
-            TimelineEvent::End(end) => {
-                let Some(open) = stack.pop() else { continue };
-                let cell = Cell::call(open.from, end.end_ns, open.function, open.bits | end_bits(&end));
-                let length = cell.to() - cell.from;
-                if stack.len() == depth + 1
-                    && let Some(call) = &mut call
-                {
-                    less_ns = less_ns.saturating_add(length);
-                    let (calls, time, longest) = call.children.entry(cell.function).or_insert((0, 0, cell));
-                    (*calls, *time) = (*calls + 1, time.saturating_add(length));
-                    if longest.to() - longest.from < length {
-                        *longest = cell;
-                    }
-                }
-                if stack.len() == depth
-                    && let Some(mut call) = call.take()
-                    && (cell.from <= at && at < cell.to() || cell.from == at)
-                {
-                    call.cell = cell;
-                    call.own_ns = length.saturating_sub(less_ns);
-                    if at < cell.to() {
-                        return Some(call);
-                    }
-                    // Another one may begin when this one, without duration, ends.
-                    short = Some(call);
-                }
-            }
-            TimelineEvent::Mark(mark) if mark.kind == MarkKind::Label && stack.len() == depth + 1 => {
-                if let Some(call) = &mut call {
-                    call.labels.push((context.view.mark_name(mark.name).to_owned(), mark.value));
-                }
-            }
-            TimelineEvent::Gap(gap) if stack.len() == depth + 1 && gap.why == GapKind::Suspended => {
-                less_ns = less_ns.saturating_add(gap.until_ns.saturating_sub(gap.at_ns));
-            }
-            _ => {}
-        }
-    }
-    short
-}
-
-/// Track, moment and depth of a request.
-fn place(library: &Library, query: &Query) -> Answered<(Arc<OpenFile>, usize, u64, usize)> {
-    let track = u32::try_from(query.needed("track")?).map_err(|_| "there is no such track".to_owned())?;
-    let (open, thread) = library.track(track)?;
-    let depth = usize::try_from(query.needed("depth")?).unwrap_or(usize::MAX);
-    Ok((open, thread, query.needed("at")?, depth))
-}
-
-const NO_CALL: &str = "no call is open there";
 
 /// `slice`.
 pub(crate) fn slice(library: &Library, query: &Query) -> Answered<Value> {
@@ -500,24 +403,4 @@ fn problem(context: &Context<'_>, file: &str) -> String {
             "the source file may not be shown{reason}; --source-folder FOLDER allows those of a folder"
         ),
     }
-}
-
-/// The file and thread of a `TRACK:AT:DEPTH`.
-pub(super) fn call_place(library: &Library, text: &str) -> Answered<(Arc<OpenFile>, usize, Cell, usize)> {
-    let wrong = || format!("`{text}` isn't TRACK:AT:DEPTH");
-    let parts: Vec<u64> =
-        text.split(':').map(|part| part.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
-    let [track, at, depth] = parts.as_slice() else { return Err(wrong()) };
-    let (open, thread) = library.track(u32::try_from(*track).map_err(|_| wrong())?)?;
-    let (at, depth) = (*at, usize::try_from(*depth).map_err(|_| wrong())?);
-    let known =
-        open.file.track(thread).and_then(|track| track.levels.find(depth, at)).filter(|cell| cell.count == 1);
-    let cell = match known {
-        Some(cell) => cell,
-        None => open
-            .quick
-            .ask(move |context| call_at(context, thread, at, depth).map(|call| call.cell))?
-            .ok_or(NO_CALL)?,
-    };
-    Ok((open, thread, cell, depth))
 }

@@ -6,12 +6,11 @@ use everycall_export::{Source as _, type_name};
 use everycall_timeline::{StateTimes, ThreadState};
 use serde_json::{Map, Value, json};
 
-use super::Answered;
 use crate::file::{DENSITY, File, lock, place_of_track};
 use crate::levels::{Cell, Merger, bits};
 use crate::library::{Context, Library, OpenFile};
 use crate::marks::{Item, Kind, Text};
-use crate::query::Query;
+use crate::query::{Answered, Query};
 use crate::series::Series;
 use crate::window;
 

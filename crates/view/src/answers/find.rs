@@ -5,13 +5,12 @@ use regex::{Regex, RegexBuilder};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
-use super::Answered;
 use super::draw::{end_ns, text, tracks};
 use super::sums::{number, whole};
 use crate::file::lock;
 use crate::levels::{Cell, SEVERAL};
 use crate::library::Library;
-use crate::query::Query;
+use crate::query::{Answered, Query};
 
 /// Functions that a search finds.
 const FUNCTIONS_MAX: usize = 1000;

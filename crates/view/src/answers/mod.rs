@@ -5,12 +5,14 @@
 //! draw      what lies in a window: slices, states, marks, counters, density
 //! find      search, where its hits are, the next one
 //! call      one call, or the calls of one function
+//! place     a call by track, moment and depth
 //! sums      tables and trees of a range, comparison
 //! ```
 
 mod call;
 mod draw;
 mod find;
+mod place;
 mod sums;
 mod trace;
 
@@ -25,9 +27,6 @@ pub(crate) use trace::trace;
 
 pub(crate) const JSON: &str = "application/json";
 const BINARY: &str = "application/octet-stream";
-
-/// An answer, or a sentence why there is none.
-pub(crate) type Answered<T> = Result<T, String>;
 
 /// An answer that is only a sentence.
 pub(crate) fn error(status: u16, sentence: &str) -> Answer {

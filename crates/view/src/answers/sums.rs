@@ -7,11 +7,10 @@ use everycall_export::{CallAt, Filter};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::Answered;
-use super::call::call_place;
+use super::place::call_place;
 use crate::file::{SharedFunctions, lock, place_of_track};
 use crate::library::{Library, OpenFile};
-use crate::query::{Query, tracks};
+use crate::query::{Answered, Query, tracks};
 
 /// Parts of a tree below this part of the whole are left out.
 const PRUNED: f64 = 0.0005;

@@ -7,11 +7,10 @@ use everycall_export::Source as _;
 use everycall_timeline::ThreadInfo;
 use serde_json::{Map, Value, json};
 
-use super::Answered;
 use crate::file::{File, lock};
 use crate::library::{Library, OpenFile};
 use crate::marks::{Kind, Text};
-use crate::query::Query;
+use crate::query::{Answered, Query};
 
 /// Calls of a kept call's shape.
 const SHAPE_MAX: usize = 16;

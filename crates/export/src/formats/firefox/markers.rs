@@ -4,8 +4,7 @@ use std::io;
 
 use everycall_timeline::{Mark, MarkKind};
 
-use super::put_milliseconds;
-use super::shared::Strings;
+use super::shared::{Strings, put_milliseconds};
 use crate::filtered::{Point, PointKind};
 use crate::json::{put_number, put_string};
 use crate::labels::put_mark_value;

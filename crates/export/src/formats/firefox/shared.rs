@@ -189,3 +189,18 @@ fn length(out: &mut Portions<'_>, length: u64) {
     out.put(b",\"length\":");
     put_number(&mut out.bytes, length);
 }
+
+/// Appends nanoseconds as milliseconds with six decimals: exact.
+#[inline]
+pub(super) fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64) {
+    put_number(bytes, ns / 1_000_000);
+    let mut part = ns % 1_000_000;
+    if part > 0 {
+        let mut digits = *b".000000";
+        for digit in digits[1..].iter_mut().rev() {
+            *digit = b'0' + (part % 10) as u8;
+            part /= 10;
+        }
+        bytes.extend_from_slice(&digits);
+    }
+}

@@ -10,10 +10,12 @@ use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::Result;
 use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-use super::columns::Group;
+/// A group of rows of the file.
+pub(super) type Group<'g> = SerializedRowGroupWriter<'g, Vec<u8>>;
 
 /// Level of zstd's compression: higher ones take longer than all else, and save a tenth.
 const LEVEL: i32 = 1;

@@ -3,14 +3,10 @@
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::errors::Result;
-use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{ColumnDescPtr, Type};
 use rustc_hash::FxHashMap;
 
-use super::coded::{Chunk, put_text};
-
-/// A group of rows of the file.
-pub(super) type Group<'g> = SerializedRowGroupWriter<'g, Vec<u8>>;
+use super::coded::{Chunk, Group, put_text};
 
 /// The number of a text within a group of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

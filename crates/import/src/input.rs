@@ -1,0 +1,21 @@
+//! What is imported, and how.
+
+use std::io::{Read, Seek};
+use std::path::PathBuf;
+
+/// Bytes that are read from a file at once.
+pub(crate) const BUFFER: usize = 256 << 10;
+
+/// How something is imported.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// The program that wrote an XRay log: its tables say which function a number is.
+    pub binary: Option<PathBuf>,
+    /// What the source is called in the trace: its path.
+    pub name: String,
+}
+
+/// Bytes that can be read from anywhere in them.
+pub trait Input: Read + Seek {}
+
+impl<T: Read + Seek> Input for T {}
