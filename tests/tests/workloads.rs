@@ -452,15 +452,14 @@ mod browser {
         let mut pages = Vec::new();
         for (file, find) in traces {
             let name = file.file_stem().and_then(|name| name.to_str()).expect("a file name");
-            let report =
-                place.write(&format!("{name}.report.json"), &super::shown(&["report", "-f", "json"], file));
+            let report = place.write(&format!("{name}.report.json"), &report_of(file));
             let address = servers.start(file);
             pages.push(json!({ "name": name, "address": address, "report": report, "find": find }));
         }
         let (file, find) = traces.last().expect("a trace");
         let alone = place.file("alone.html");
         ended_well(Command::new(super::everycall()).arg("view").arg("--html").arg(&alone).arg(file));
-        let report = place.write("alone.report.json", &super::shown(&["report", "-f", "json"], file));
+        let report = place.write("alone.report.json", &report_of(file));
         let address = format!("file://{}", alone.display());
         pages.push(json!({ "name": "alone", "address": address, "report": report, "find": find }));
         let count = pages.len();
@@ -476,6 +475,13 @@ mod browser {
             assert_eq!(page["problems"], json!([]), "{line}; see {}", shots.display());
         }
         lines
+    }
+
+    /// The numbers that the page is to show. What they lack is said on standard error.
+    fn report_of(file: &Path) -> String {
+        let mut report = Command::new(super::everycall());
+        let output = ended_well(report.args(["report", "-f", "json"]).arg(file));
+        String::from_utf8(output.stdout).expect("text")
     }
 
     /// Servers of `everycall view`, which end with the test.

@@ -56,7 +56,8 @@ pub fn commands(name: &str, text: &str) -> Vec<Documented> {
             // and behind is to be right, too.
             let lines = lines.skip(1).map(|(number, line)| (number, without_comment(line)));
             let lines: Vec<(usize, &str)> = lines.filter(|(_, line)| !line.is_empty()).collect();
-            if lines.iter().any(|(_, line)| is_ours(line)) {
+            let is_source = part.starts_with("c\n") || part.starts_with("cpp\n");
+            if !is_source && lines.iter().any(|(_, line)| is_ours(line)) {
                 lines.iter().for_each(|(number, line)| add(*number, line));
             }
         } else {

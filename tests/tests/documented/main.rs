@@ -286,7 +286,8 @@ fn what_is_installed_is_small() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let binary = place.file("bin/everycall");
     let size = fs::metadata(&binary).unwrap().len();
-    assert!(size < 12_000_000, "{size} bytes");
+    // With the formats of data frames and flame graphs, and the page of `everycall view`.
+    assert!(size < 25_000_000, "{size} bytes");
     // It does what it is for.
     place.write("app.c", APP_C);
     for arguments in [

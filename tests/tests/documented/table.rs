@@ -27,7 +27,6 @@ pub enum Run {
 use Run::{Not, So};
 
 const SUITE: &str = "the test suite itself, or a part of it";
-const INTEL_PT: &str = "needs a trace of Intel PT, which few machines can make";
 const LONG: &str = "takes too long for a test";
 pub const STARTS_A_SERVER: &str =
     "./server & server=$!; sleep 0.3; kill -USR2 $server; sleep 0.5; kill $server; ls server-$server-*.ect";
@@ -69,13 +68,7 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall import -q -o import.ect funtrace.raw && everycall info import.ect | grep -q '^imported '",
         ),
     ),
-    ("perf script --itrace=cr -F +flags,+addr,+symoff > calls.txt", Not(INTEL_PT)),
-    (
-        "perf script --itrace=b -F comm,pid,tid,time,flags,ip,addr,sym,symoff,dso > branches.txt",
-        Not(INTEL_PT),
-    ),
-    ("perf script --call-ret-trace > calls.txt", Not(INTEL_PT)),
-    ("perf script --call-trace > calls.txt", Not(INTEL_PT)),
+    ("mkdir -p fleet", So("mkdir -p fleet")),
     ("everycall export -f FORMAT app.ect", So("everycall export -f folded app.ect")),
     (
         "everycall export -f folded -o - app.ect | inferno-flamegraph --countname ns > flame.svg",
@@ -594,9 +587,9 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
-        "--sort calls|total|own|avg|min|p50|p90|p99|p99.9|max|throws",
+        "--sort calls|total|own|avg|min|p50|p90|p99|p99.9|max|throws|running|runnable|blocked|voluntary|involuntary",
         So(
-            "for by in calls total own avg min p50 p90 p99 p99.9 max throws; do everycall report --sort $by old.ect || exit 1; done",
+            "for by in calls total own avg min p50 p90 p99 p99.9 max throws running runnable blocked voluntary involuntary; do everycall report --sort $by old.ect || exit 1; done",
         ),
     ),
     ("--limit COUNT", So("everycall report --limit 1 old.ect")),

@@ -6,7 +6,6 @@ use everycall_format::arena::ClockReading;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 32;
