@@ -491,7 +491,7 @@ fn imported(place: &Place, source: &Path, options: &[&str]) -> PathBuf {
 #[test]
 fn chrome_json_comes_back() {
     let place = Place::new("exports_imported");
-    let file = recorded(&place, Mode::GCC_NOPS, &[]);
+    let file = recorded(&place, Mode::GCC_NOPS, &["30"]);
     let json = place.write("app.json", "");
     std::fs::write(&json, export(&place, "chrome", &["--full-names"], &file)).expect("a file");
     let back = reported(&place, &[], &imported(&place, &json, &[]));

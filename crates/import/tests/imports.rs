@@ -491,7 +491,7 @@ fn long_threads() {
     assert_eq!(shown.warnings, Vec::<String>::new());
 }
 
-/// Whatever is cut off, what is left is shown or refused.
+/// Whatever is truncated, what is left is shown or refused.
 #[test]
 fn cut_at_every_byte() {
     for name in ["xray-basic19.log", "xray-fdr22.log", "funtrace.raw"] {

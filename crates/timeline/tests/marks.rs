@@ -256,7 +256,7 @@ fn log_lines_have_the_format_of_the_module_that_lay_there() {
     ring.log(START + 4, 1, address, &[8]);
     ring.log(START + 5, 1, address, &[7]);
     ring.log(START + 6, 1, 0x10, &[7]);
-    ring.log(START + 7, 0x7fff_ffff, u64::MAX, &[u32::MAX; 5]);
+    ring.log(START + 7, 0x3fff_ffff, u64::MAX, &[u32::MAX; 5]);
     ring.log(START + 8, 5, address, &[u32::MAX, 1]);
     process.threads.truncate(1);
     process.threads[0].ring = ring;
