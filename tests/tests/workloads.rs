@@ -350,8 +350,27 @@ fn pages() {
         println!("{line}");
     }
     println!("pages: {:.1} s", start.elapsed().as_secs_f64());
-    views.push((recording.file.clone(), "main"));
-    for line in browser::look_at_views(&place, &views) {
+    // The viewer's page of large traces takes minutes.
+    if std::env::var_os("EVERYCALL_FULL").is_some_and(|value| value == "1") {
+        for line in browser::look_at_views(&place, &views) {
+            println!("{line}");
+        }
+    }
+}
+
+/// The page of `everycall view`, used as a person does, shows the numbers of `report`.
+#[test]
+fn views() {
+    if std::env::var_os("EVERYCALL_FULL").is_none_or(|value| value != "1") {
+        println!("skipped: the viewer's page takes minutes; EVERYCALL_FULL=1 looks at it");
+        return;
+    }
+    let place = Place::new("views");
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/phases.c")).unwrap();
+    place.write("phases.c", &source);
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "phases.c", "-pthread"], "phases");
+    let recording = place.record(&["--states"], &program, &[]);
+    for line in browser::look_at_views(&place, &[(recording.file.clone(), "main")]) {
         println!("{line}");
     }
 }
