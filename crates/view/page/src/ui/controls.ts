@@ -109,8 +109,11 @@ export function controls(store: Store, view: View): Controls {
     const isTyping = target.closest('input, textarea, select, [contenteditable]') !== null;
     const key = nameOf(event);
     if (key === 'Escape' && !store.helpIsOpen) {
-      if (isTyping) target.blur();
-      else store.set({ selection: null, mark: null, range: null, scope: 'trace' }, true);
+      if (isTyping) {
+        // Browsers would empty the box, and the search would go on.
+        event.preventDefault();
+        target.blur();
+      } else store.set({ selection: null, mark: null, range: null, scope: 'trace' }, true);
       return;
     }
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey || store.helpIsOpen) return;
