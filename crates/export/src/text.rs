@@ -10,6 +10,26 @@ use crate::shorten::shortened_name;
 use crate::source::Source;
 use everycall_units::Count;
 
+/// When a span began, whether its beginning is truncated, and how it ended.
+type SpanFacts = (u64, bool, SpanEndKind);
+
+/// The kind of a mark in tables, and what its end says of a span. `None` for the beginning of a
+/// span, which its end includes.
+pub(crate) fn mark_kind(mark: &Mark) -> Option<(&'static str, Option<SpanFacts>)> {
+    Some(match mark.kind {
+        MarkKind::Label => ("label", None),
+        MarkKind::Instant => ("instant", None),
+        MarkKind::Throw => ("throw", None),
+        MarkKind::Catch => ("catch", None),
+        MarkKind::Counter | MarkKind::CounterReal => ("counter", None),
+        MarkKind::Log => ("log", None),
+        MarkKind::Output(stream) => (stream.name(), None),
+        MarkKind::OrphanSpanEnd => ("orphan span end", None),
+        MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
+        MarkKind::SpanBegin { .. } => return None,
+    })
+}
+
 /// The title of a mark in viewers.
 pub(crate) fn mark_title<'t>(source: &'t impl Source, mark: &Mark) -> Cow<'t, str> {
     let what = match mark.kind {

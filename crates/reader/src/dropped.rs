@@ -20,7 +20,7 @@ pub(crate) fn read_dropped(
     let array = bytes.get(ect::DroppedRecord::SIZE..).and_then(Array::parse::<ect::DroppedCalls>);
     let array = array.ok_or("its array's header is cut or has too small entries")?;
     let functions = array.iter::<ect::DroppedCalls>().take(TABLE_MAX).map(|function| DroppedCalls {
-        offset: Some(function.code & !EXIT).filter(|code| *code < ESCAPE_FIRST),
+        offset: offset_of(function.code),
         ticks: function.ticks,
         calls: function.calls,
     });
@@ -43,28 +43,13 @@ pub(crate) fn read_counts(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    let record = ect::CountsRecord::read(bytes).ok_or("it is too short")?;
-    if recording.counts.len() >= TABLE_MAX {
-        return Err("too many processes have counts");
-    }
-    let array = bytes.get(ect::CountsRecord::SIZE..).and_then(Array::parse::<ect::CountedCalls>);
-    let array = array.ok_or("its array's header is cut or has too small entries")?;
-    let functions = array.iter::<ect::CountedCalls>().map(|function| CountedCalls {
-        offset: Some(function.code & !EXIT).filter(|code| *code < ESCAPE_FIRST),
+    read_calls(bytes, process, recording, false, |function: ect::CountedCalls| CountedCalls {
+        offset: offset_of(function.code),
         slot: function.slot,
         ticks: function.ticks,
         calls: function.calls,
         times: None,
-    });
-    recording.counts.push(Counts {
-        snapshot: record.snapshot,
-        process,
-        is_timed: false,
-        calls: record.calls,
-        others: record.others,
-        functions: functions.collect(),
-    });
-    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+    })
 }
 
 /// Adds what the process with index `process` has timed. `Err` says what is wrong with the payload.
@@ -73,14 +58,8 @@ pub(crate) fn read_times(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    let record = ect::CountsRecord::read(bytes).ok_or("it is too short")?;
-    if recording.counts.len() >= TABLE_MAX {
-        return Err("too many processes have counts");
-    }
-    let array = bytes.get(ect::CountsRecord::SIZE..).and_then(Array::parse::<ect::TimedCalls>);
-    let array = array.ok_or("its array's header is cut or has too small entries")?;
-    let functions = array.iter::<ect::TimedCalls>().map(|function| CountedCalls {
-        offset: Some(function.code & !EXIT).filter(|code| *code < ESCAPE_FIRST),
+    read_calls(bytes, process, recording, true, |function: ect::TimedCalls| CountedCalls {
+        offset: offset_of(function.code),
         slot: function.slot,
         ticks: function.ticks,
         calls: function.calls,
@@ -92,14 +71,35 @@ pub(crate) fn read_times(
             longest: function.longest,
             histogram: function.histogram,
         })),
-    });
+    })
+}
+
+/// A code offset, if it is one.
+fn offset_of(code: u32) -> Option<u32> {
+    Some(code & !EXIT).filter(|code| *code < ESCAPE_FIRST)
+}
+
+/// Adds a process's calls, whose entries are of type `T`.
+fn read_calls<T: Wire>(
+    bytes: &[u8],
+    process: usize,
+    recording: &mut Recording,
+    is_timed: bool,
+    of: impl Fn(T) -> CountedCalls,
+) -> Result<(), &'static str> {
+    let record = ect::CountsRecord::read(bytes).ok_or("it is too short")?;
+    if recording.counts.len() >= TABLE_MAX {
+        return Err("too many processes have counts");
+    }
+    let array = bytes.get(ect::CountsRecord::SIZE..).and_then(Array::parse::<T>);
+    let array = array.ok_or("its array's header is cut or has too small entries")?;
     recording.counts.push(Counts {
         snapshot: record.snapshot,
         process,
-        is_timed: true,
+        is_timed,
         calls: record.calls,
         others: record.others,
-        functions: functions.collect(),
+        functions: array.iter::<T>().map(of).collect(),
     });
     if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
 }

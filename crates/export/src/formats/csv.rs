@@ -102,19 +102,7 @@ impl<'o> Csv<'o> {
     }
 
     fn mark(&mut self, mark: &Mark, source: &impl Source) {
-        let (kind, start) = match mark.kind {
-            MarkKind::Label => ("label", None),
-            MarkKind::Instant => ("instant", None),
-            MarkKind::Throw => ("throw", None),
-            MarkKind::Catch => ("catch", None),
-            MarkKind::Counter | MarkKind::CounterReal => ("counter", None),
-            MarkKind::Log => ("log", None),
-            MarkKind::Output(stream) => (stream.name(), None),
-            MarkKind::OrphanSpanEnd => ("orphan span end", None),
-            MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
-            // The line of its end includes it.
-            MarkKind::SpanBegin { .. } => return,
-        };
+        let Some((kind, start)) = text::mark_kind(mark) else { return };
         let start_ns = start.map_or(mark.at_ns, |(start_ns, ..)| start_ns);
         put_times(self.head(kind), source, start_ns, start.map(|_| mark.at_ns));
         let bytes = &mut self.portions.bytes;

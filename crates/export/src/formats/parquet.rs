@@ -188,19 +188,7 @@ impl<'o> Parquet<'o> {
     }
 
     fn mark(&mut self, mark: &Mark, source: &impl Source) {
-        let (kind, start) = match mark.kind {
-            MarkKind::Label => ("label", None),
-            MarkKind::Instant => ("instant", None),
-            MarkKind::Throw => ("throw", None),
-            MarkKind::Catch => ("catch", None),
-            MarkKind::Counter | MarkKind::CounterReal => ("counter", None),
-            MarkKind::Log => ("log", None),
-            MarkKind::Output(stream) => (stream.name(), None),
-            MarkKind::OrphanSpanEnd => ("orphan span end", None),
-            MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
-            // The row of its end includes it.
-            MarkKind::SpanBegin { .. } => return,
-        };
+        let Some((kind, start)) = text::mark_kind(mark) else { return };
         let name = match mark.kind {
             MarkKind::Throw | MarkKind::Catch => text::type_name(source.mark_name(mark.name)),
             _ => Some(text::mark_title(source, mark).into_owned()),

@@ -58,19 +58,7 @@ impl Markers {
     }
 
     pub(super) fn mark(&mut self, mark: &Mark, source: &impl Source, strings: &mut Strings) {
-        let (kind, start) = match mark.kind {
-            MarkKind::Label => ("label", None),
-            MarkKind::Instant => ("instant", None),
-            MarkKind::Throw => ("throw", None),
-            MarkKind::Catch => ("catch", None),
-            MarkKind::Counter | MarkKind::CounterReal => ("counter", None),
-            MarkKind::Log => ("log", None),
-            MarkKind::Output(stream) => (stream.name(), None),
-            MarkKind::OrphanSpanEnd => ("orphan span end", None),
-            MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
-            // The marker of its end includes it.
-            MarkKind::SpanBegin { .. } => return,
-        };
+        let Some((kind, start)) = text::mark_kind(mark) else { return };
         let title = text::mark_title(source, mark);
         let is_log = matches!(mark.kind, MarkKind::Log | MarkKind::Output(_));
         // Lines of a log are values: there are as many as lines.
