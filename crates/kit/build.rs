@@ -286,7 +286,8 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
 }
 
 /// Links a library that is preloaded to record more; with `module_object` a traced library, whose
-/// functions call the hooks themselves. It names no version of the C library's functions, so it loads wherever programs do.
+/// functions call the hooks themselves. It names no version of the C library's functions, so it
+/// loads wherever programs do.
 fn preloaded(out: &Path, manifest: &Path, module_object: Option<PathBuf>, library: &str, source: &str) {
     let folder = manifest.join("preloaded");
     println!("cargo::rerun-if-changed={}", folder.display());

@@ -200,7 +200,8 @@ fn speedscope(bytes: &[u8]) -> (Functions, usize) {
     (functions, profiles.len())
 }
 
-/// Adds up the samples of a Firefox profile, after checking its tables as the profiler relies on them.
+/// Adds up the samples of a Firefox profile, after checking its tables as the profiler relies on
+/// them.
 fn firefox(bytes: &[u8]) -> (Functions, usize) {
     let file: Value = serde_json::from_slice(bytes).expect("JSON");
     assert_eq!(file["meta"]["preprocessedProfileVersion"], 70);
@@ -284,7 +285,8 @@ fn boxes_of_svg(svg: &str) -> BTreeMap<String, Vec<u64>> {
     times
 }
 
-/// Python with DuckDB in the target folder; `None`, with a word about it, where pip can't install it.
+/// Python with DuckDB in the target folder; `None`, with a word about it, where pip can't install
+/// it.
 fn python() -> Option<PathBuf> {
     let wanted = include_str!("../parquet/requirements.txt");
     let folder = target_folder().join("parquet");
@@ -487,7 +489,8 @@ fn imported(place: &Place, source: &Path, options: &[&str]) -> PathBuf {
     file
 }
 
-/// What was exported as Chrome JSON and imported again has the same calls and times, to the nanosecond.
+/// What was exported as Chrome JSON and imported again has the same calls and times, to the
+/// nanosecond.
 #[test]
 fn chrome_json_comes_back() {
     let place = Place::new("exports_imported");
@@ -503,7 +506,8 @@ fn chrome_json_comes_back() {
         let Some((name, _)) = name else { continue };
         *found.entry(name.to_owned()).or_default() = numbers;
     }
-    // Times become ticks and times again: each may be a nanosecond off, and own time by those of callees.
+    // Times become ticks and times again: each may be a nanosecond off, and own time by those of
+    // callees.
     let calls: u64 = wanted.values().filter_map(|numbers| numbers.calls).sum();
     let is_same = |of: &Numbers, wanted: &Numbers| {
         let most = 2 * wanted.calls.unwrap_or(0);

@@ -38,7 +38,8 @@ long syscall(long number, ...)
 }
 "#;
 
-/// Gives a byte to and fro between two threads as often as its argument says, when it gets one itself.
+/// Gives a byte to and fro between two threads as often as its argument says, when it gets one
+/// itself.
 const PING_PONG: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
@@ -329,8 +330,8 @@ fn choice(source: &str) -> &str {
     if source == "perf+tracefs" { "best" } else { source }
 }
 
-/// Some kernels' tracefs leaves switches out now and then. Then something is unknown, and `info` says
-/// so.
+/// Some kernels' tracefs leaves switches out now and then. Then something is unknown, and `info`
+/// says so.
 fn has_holes(file: &Path) -> bool {
     let states = &info(file)["states"];
     let missing = states["switches_missing"].as_u64().unwrap();

@@ -460,7 +460,8 @@ mod browser {
         lines
     }
 
-    /// Looks at traces in the page of `everycall view`, as a user does, and at one page that holds everything.
+    /// Looks at traces in the page of `everycall view`, as a user does, and at one page that holds
+    /// everything.
     pub fn look_at_views(place: &Place, traces: &[(PathBuf, &str)]) -> Vec<String> {
         let browser = target_folder().join("browser");
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser");

@@ -70,7 +70,8 @@ impl LabelledEvents<'_> {
         self.events.make_checkpoints();
     }
 
-    /// A checkpoint directly before the event of the timeline that was returned last, if one was made there.
+    /// A checkpoint directly before the event of the timeline that was returned last, if one was
+    /// made there.
     pub fn take_checkpoint(&mut self) -> Option<Checkpoint> {
         self.events.take_checkpoint()
     }

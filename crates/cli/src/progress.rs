@@ -1,5 +1,5 @@
-//! The progress lines of `record --stream` and `export`. Only on a terminal, because the program's own
-//! output must not be mixed with them in a file.
+//! The progress lines of `record --stream` and `export`. Only on a terminal, because the program's
+//! own output must not be mixed with them in a file.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;

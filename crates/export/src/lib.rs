@@ -14,8 +14,8 @@
 //!
 //! Everything is streamed: memory holds the open calls of one thread and the functions that
 //! occurred (for sums, also their paths or pairs), whatever the length of the trace. Nothing is repaired here: losses in the timeline are
-//! shown as losses. No files are opened, except for parts of an output that don't fit into memory (`spool`):
-//! names and sources are provided by [`Names`].
+//! shown as losses. No files are opened, except for parts of an output that don't fit into memory
+//! (`spool`): names and sources are provided by [`Names`].
 
 // Every public item is documented, with units and errors.
 #![deny(missing_docs, clippy::missing_errors_doc)]

@@ -65,8 +65,8 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Of what samples tell, the next span in which the thread waited; or what is unknown, apart from
-    /// the times in which such a span began and ended.
+    /// Of what samples tell, the next span in which the thread waited; or what is unknown, apart
+    /// from the times in which such a span began and ended.
     fn sampled(&mut self, states: &ThreadStates) -> Option<OffCpu> {
         let waited = |span: Option<&StateSpan>| {
             let span = span.filter(|span| matches!(span.state, ThreadState::Blocked(_)))?;

@@ -175,8 +175,8 @@ impl Paths {
         totals
     }
 
-    /// The paths that have a total time of `least` or more, with the time on each and on its narrower
-    /// longer ones.
+    /// The paths that have a total time of `least` or more, with the time on each and on its
+    /// narrower longer ones.
     pub(crate) fn wide(&self, total_ns: &[u64], least: u64) -> impl Iterator<Item = (&Path, u64)> {
         let mut own: Vec<u64> = self.paths.iter().map(|path| path.own_ns).collect();
         for (index, path) in self.paths.iter().enumerate().rev() {

@@ -18,17 +18,23 @@
 //! With [`Times::Raw`], `start_ticks`, `dur_ticks` and `at_ticks` stand there, and calls have `address`, where the function was entered, as its module's file has it.
 //!
 //! `resumed_by` is the kernel's number of the thread that goes on with a suspended stack. Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
-//! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53, or a double that is no number. A call whose
-//! thread's states are known has `voluntary_switches` and `involuntary_switches`; where some of its time is unknown, `off_cpu_at_least_ns` and `off_cpu_at_most_ns`. A call with
-//! labels has `labels`, an object of their names and values (an array where a name has several; `kept call` is the number of a call that a trigger kept), and `more_labels` where they were
-//! too many. A span's line is written when it ends; `orphan_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
-//! wholly recorded or didn't return has `remarks`, an array of "truncated at start", "truncated at end", "truncated at a loss",
-//! "truncated at a gap", "unwound", "exact time unknown" (after "unwound": it ended some time before), "exit lost",
-//! "caller uncertain" (the call around it may not have made it), "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
-//! A call that the one before jumped to has `tail_call_of`, that one's function, or `possible_tail_call_of` where it jumped and the
-//! code doesn't tell where to. `symbol` is the linker's name where several functions may have the name, `same_code_as` the functions with the
-//! same code at the same address. With inlined calls asked for, `inlined_not_timed` has those of the call's function: `level` (inlined
-//! calls around it), `name`, `at` (file and line of the call); `more_inlined` counts those that were left out.
+//! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left
+//! out where there is none, a text where it is above 2^53, or a double that is no number. A call
+//! whose thread's states are known has `voluntary_switches` and `involuntary_switches`; where some
+//! of its time is unknown, `off_cpu_at_least_ns` and `off_cpu_at_most_ns`. A call with labels has
+//! `labels`, an object of their names and values (an array where a name has several; `kept call` is
+//! the number of a call that a trigger kept), and `more_labels` where they were too many. A span's
+//! line is written when it ends; `orphan_span_end` in the place of `span` and at one moment is an
+//! end without a begin. A call that isn't wholly recorded or didn't return has `remarks`, an array
+//! of "truncated at start", "truncated at end", "truncated at a loss", "truncated at a gap",
+//! "unwound", "exact time unknown" (after "unwound": it ended some time before), "exit lost",
+//! "caller uncertain" (the call around it may not have made it), "partly not recorded", "ends in a
+//! tail call"; a span that isn't, likewise. A call that the one before jumped to has
+//! `tail_call_of`, that one's function, or `possible_tail_call_of` where it jumped and the code
+//! doesn't tell where to. `symbol` is the linker's name where several functions may have the name,
+//! `same_code_as` the functions with the same code at the same address. With inlined calls asked
+//! for, `inlined_not_timed` has those of the call's function: `level` (inlined calls around it),
+//! `name`, `at` (file and line of the call); `more_inlined` counts those that were left out.
 
 use std::io::{self, Write};
 

@@ -266,8 +266,8 @@ pub mod meta {
     pub const IMPORT_NOTE: u32 = 34;
 }
 
-/// The first bytes of the build ids of [module images](chunk::MODULE_IMAGE) that only hold the names
-/// of functions which were imported without any file. Since version 2.9.
+/// The first bytes of the build ids of [module images](chunk::MODULE_IMAGE) that only hold the
+/// names of functions which were imported without any file. Since version 2.9.
 pub const IMPORTED_BUILD_ID: [u8; 8] = *b"imported";
 
 wire_struct! {

@@ -9,7 +9,8 @@ pub const NONE: u32 = u32::MAX;
 pub const PAYLOAD_MAX: u64 = 32 << 20;
 
 wire_struct! {
-    /// Begins a [SYMBOLS](crate::ect::chunk::SYMBOLS) chunk. The module's path follows, then the body.
+    /// Begins a [SYMBOLS](crate::ect::chunk::SYMBOLS) chunk. The module's path follows, then the
+    /// body.
     pub struct SymbolsRecord [64] {
         /// Bytes of this record; the path follows.
         pub record_size: u32,

@@ -29,8 +29,8 @@ use crate::wire::wire_struct;
 
 /// First bytes of a hub.
 pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"everyhub");
-/// Version of the hub, and of the arenas that it hands out: a process of another version says so, and
-/// runs on without it.
+/// Version of the hub, and of the arenas that it hands out: a process of another version says so,
+/// and runs on without it.
 pub const HUB_VERSION: u32 = (4 << 8) | ARENA_VERSION;
 /// Permissions of the hub's and the arenas' memory: for the recorder's user only.
 pub const OWNER_MODE: u32 = 0o600;

@@ -45,7 +45,8 @@ pub mod kind {
     pub const WAKEUPS_LOST: u8 = 6;
     /// The thread's CPU time was read, between `cpu` microseconds before `time` and `time`. It had
     /// run `other` nanoseconds since the sample before, by the kernel's count, which
-    /// [`u32::MAX`] and more don't fit in; `state` is a set of [`super::sample`]. Since version 2.9.
+    /// [`u32::MAX`] and more don't fit in; `state` is a set of [`super::sample`]. Since version
+    /// 2.9.
     pub const SAMPLE: u8 = 7;
 }
 

@@ -1,5 +1,5 @@
-//! How fast something is imported: `cargo run --release -p everycall-import --example speed SOURCE`.
-//! Prints entries and exits per second; nothing is written to disk.
+//! How fast something is imported: `cargo run --release -p everycall-import --example speed
+//! SOURCE`. Prints entries and exits per second; nothing is written to disk.
 
 use std::path::PathBuf;
 use std::time::Instant;

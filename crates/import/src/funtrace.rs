@@ -11,7 +11,8 @@
 //! | `ENDTRACE` | none: the sample ends |
 //!
 //! The upper bits of an address are flags: bit 63 a return; bit 62 a return whose address is the
-//! caller's; both, an exception is caught there; bit 61 a call whose return comes even if it is unwound.
+//! caller's; both, an exception is caught there; bit 61 a call whose return comes even if it is
+//! unwound.
 //!
 //! Samples of one run repeat events: each thread's are read once.
 
@@ -353,7 +354,8 @@ fn maps(text: &[u8]) -> Vec<ModuleFacts> {
         .collect()
 }
 
-/// Which addresses are of one function: by the files' symbols, otherwise by the calls that were seen.
+/// Which addresses are of one function: by the files' symbols, otherwise by the calls that were
+/// seen.
 #[derive(Default)]
 struct Functions {
     files: BTreeMap<Vec<u8>, ModuleSymbols>,

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A source's times become ticks, with clock readings by what it says of its clock. What it says of
-//! lost events becomes missing segments with their count. What it doesn't say isn't made up: it is in
-//! the file's notes, which `everycall info` shows.
+//! lost events becomes missing segments with their count. What it doesn't say isn't made up: it is
+//! in the file's notes, which `everycall info` shows.
 //!
 //! No number in the input is trusted; input that doesn't make sense gives an error with its offset,
 //! or, behind something of use, a note.
@@ -56,8 +56,9 @@ use crate::folder::DiskFolder;
 use crate::input::BUFFER;
 use crate::output::Output;
 
-/// Writes the trace file of what is at `path`, which has this format. `tool_version` is everycall's.
-/// The output should be buffered. Returns what is in the file; its warnings are its notes.
+/// Writes the trace file of what is at `path`, which has this format. `tool_version` is
+/// everycall's. The output should be buffered. Returns what is in the file; its warnings are its
+/// notes.
 ///
 /// # Errors
 ///

@@ -451,7 +451,8 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 
-    /// Writes the segment that is being filled; only a thread's last one may be shorter than others.
+    /// Writes the segment that is being filled; only a thread's last one may be shorter than
+    /// others.
     fn end_segment(&mut self, id: ThreadId, is_last: bool) -> io::Result<()> {
         let Some(thread) = self.threads.get(id.0 as usize) else { return Ok(()) };
         if thread.words.is_empty() {

@@ -7,8 +7,9 @@
 //!  instruction trace error type 1 time 47170.086912826 cpu -1 pid 293415 tid 293415 ip 0x7ffff7327730 code 7: Overflow packet
 //! ```
 //!
-//! Branches: a call opens the function that it leads to; a return closes the one that it leaves; a jump
-//! to another function's beginning is a tail call. Behind an error, the trace goes on somewhere else.
+//! Branches: a call opens the function that it leads to; a return closes the one that it leaves; a
+//! jump to another function's beginning is a tail call. Behind an error, the trace goes on
+//! somewhere else.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 

@@ -1,5 +1,5 @@
-//! uftrace's folder (versions 0.9 and up): `info`, `task.txt`, for each session `sid-*.map`, for each
-//! file `*.sym`, for each thread `TID.dat`.
+//! uftrace's folder (versions 0.9 and up): `info`, `task.txt`, for each session `sid-*.map`, for
+//! each file `*.sym`, for each thread `TID.dat`.
 //!
 //! A record has 16 bytes, and payload behind it if `more` is set:
 //!
@@ -12,8 +12,9 @@
 //! +------------------------------------------------+---------------+
 //! ```
 //!
-//! The payload's size isn't in the record but in specifications of arguments. So the record after it
-//! is found by what it must be: 5 in its place, a time that isn't earlier, a depth that is possible.
+//! The payload's size isn't in the record but in specifications of arguments. So the record after
+//! it is found by what it must be: 5 in its place, a time that isn't earlier, a depth that is
+//! possible.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

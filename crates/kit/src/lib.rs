@@ -18,7 +18,8 @@ pub const MODULE_OBJECT: &str = "everycall-module.o";
 pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 /// The library that is preloaded to record calls that wait.
 pub const WAITS_LIBRARY: &str = "libeverycall-waits.so";
-/// The library that is preloaded to record what the program writes to its standard output and error.
+/// The library that is preloaded to record what the program writes to its standard output and
+/// error.
 pub const OUTPUT_LIBRARY: &str = "libeverycall-output.so";
 
 /// The folder of `everycall.h`.

@@ -227,8 +227,8 @@ impl Control {
         Ok((reply, rows.chunks_exact(Session::SIZE).filter_map(Session::read).collect()))
     }
 
-    /// A session by its number, from 0, with its selection, a site set. `None` if there are fewer, or
-    /// the process's runtime is of a version that doesn't tell.
+    /// A session by its number, from 0, with its selection, a site set. `None` if there are fewer,
+    /// or the process's runtime is of a version that doesn't tell.
     ///
     /// # Errors
     ///

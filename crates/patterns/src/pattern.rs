@@ -338,7 +338,8 @@ fn split(text: &str) -> Vec<&str> {
     }
 }
 
-/// A glob over paths, or other names. It is enough for the end of the path to match, from a slash on.
+/// A glob over paths, or other names. It is enough for the end of the path to match, from a slash
+/// on.
 fn path_glob(pattern: &str, example: &str) -> Result<Regex, String> {
     if pattern.is_empty() {
         return Err(format!("names no path; write one such as {example}"));

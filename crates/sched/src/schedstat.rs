@@ -4,8 +4,8 @@
 //! A thread whose counts stay the same while it waits was off the CPU for that time. What a thread
 //! did between two samples with different counts isn't known, but how long it ran is.
 //!
-//! The counts of a thread that runs lag behind by up to a tick of the scheduler. They are exact when it leaves
-//! its CPU. So readers conclude only from what lies between two changes.
+//! The counts of a thread that runs lag behind by up to a tick of the scheduler. They are exact
+//! when it leaves its CPU. So readers conclude only from what lies between two changes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,8 +1,9 @@
 //! Scheduling events of an instance of tracefs, which has buffers and settings of its own: other
 //! tracers on the machine don't notice it.
 //!
-//! Root makes an instance and removes it at the end. If the recorder is killed, its watcher does that, or
-//! the next recorder. Other users need one that root has made for them ([`crate::delegated`]).
+//! Root makes an instance and removes it at the end. If the recorder is killed, its watcher does
+//! that, or the next recorder. Other users need one that root has made for them
+//! ([`crate::delegated`]).
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -65,8 +66,8 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Begins for what the calling thread starts, with times in ticks if the kernel has them, and if
-    /// not `is_raw`. `Err` says why it can't.
+    /// Begins for what the calling thread starts, with times in ticks if the kernel has them, and
+    /// if not `is_raw`. `Err` says why it can't.
     pub fn open(is_raw: bool) -> Result<Tracefs, String> {
         let failed = |error: io::Error| format!("tracefs, which tells that, can't be used: {error}");
         let instance = match given(getuid().as_raw()) {

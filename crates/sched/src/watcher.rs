@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
 /// The shell goes on in a process that isn't the recorder's child. Its `read` ends with the
-/// recorder's end of the pipe, or with a line from it. An instance whose pipes are still open can't be
-/// removed, so it tries again.
+/// recorder's end of the pipe, or with a line from it. An instance whose pipes are still open can't
+/// be removed, so it tries again.
 const SCRIPT: &str = r#"
 cd /
 exec 3<&0 0<&-
@@ -34,8 +34,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts it for the instance `folder` with these events. The instance is removed, unless it `stays`:
-    /// with buffers of so many KiB, and then its lock is held meanwhile.
+    /// Starts it for the instance `folder` with these events. The instance is removed, unless it
+    /// `stays`: with buffers of so many KiB, and then its lock is held meanwhile.
     ///
     /// # Errors
     ///

@@ -274,8 +274,8 @@ impl File {
         self.chunk(7, &payload.0);
     }
 
-    /// The beginning of a file whose events follow, in version 2.2: everything of the process but the
-    /// events. Its threads' rings are only asked for their size.
+    /// The beginning of a file whose events follow, in version 2.2: everything of the process but
+    /// the events. Its threads' rings are only asked for their size.
     #[must_use]
     pub fn begun(process: &Process) -> File {
         let mut file = File::new(2, 2);

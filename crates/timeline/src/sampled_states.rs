@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn time_off_the_cpu_has_a_bound() {
-        // It runs 300 of each 1000, and is switched all the time; times are in microseconds here, and
-        // CPU times in nanoseconds.
+        // It runs 300 of each 1000, and is switched all the time; times are in microseconds here,
+        // and CPU times in nanoseconds.
         let event =
             |time: u64| SchedEvent { time, pid: 1, tid: 1, other: 300, cpu: 0, kind: kind::SAMPLE, state: 0 };
         let events: Vec<SchedEvent> = (1..=100).map(|count| event(count * 1000)).collect();

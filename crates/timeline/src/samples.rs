@@ -31,8 +31,8 @@ impl Samples {
         (begin, self.all.get(last).map_or(to, |sample| sample.after))
     }
 
-    /// Nanoseconds that the thread was off the CPU from `from` to `to`, at most; `None` if there are
-    /// no samples around that time.
+    /// Nanoseconds that the thread was off the CPU from `from` to `to`, at most; `None` if there
+    /// are no samples around that time.
     pub(crate) fn off_at_most(&self, from: u64, to: u64) -> Option<u64> {
         let first = self.all.partition_point(|sample| sample.after <= from).checked_sub(1)?;
         let last = self.all.partition_point(|sample| sample.before < to);

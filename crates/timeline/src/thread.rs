@@ -18,7 +18,8 @@ use crate::thread_info::ThreadInfo;
 /// Steps that are processed together; their results are stored until they are requested.
 const STEPS_AT_ONCE: usize = 512;
 
-/// A place in a thread's timeline, at which [`Trace::thread_events_from`](crate::Trace::thread_events_from) continues.
+/// A place in a thread's timeline, at which
+/// [`Trace::thread_events_from`](crate::Trace::thread_events_from) continues.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     ordered: OrderedPlace,

@@ -39,7 +39,8 @@ pub struct StateSpan {
     pub state: ThreadState,
     /// The CPU on which it ran, or from which it was taken; `None` if that isn't known.
     pub cpu: Option<u16>,
-    /// The thread that woke it at [`StateSpan::start`]; `None` if the source can't tell, or none did.
+    /// The thread that woke it at [`StateSpan::start`]; `None` if the source can't tell, or none
+    /// did.
     pub woken_by: Option<u32>,
 }
 

@@ -234,8 +234,8 @@ impl<'a> Trace<'a> {
         self.events_of(index, code, None)
     }
 
-    /// The same from a checkpoint on, which was made by the same thread's timeline, checked by the same code.
-    /// `None` if the file can't be read there.
+    /// The same from a checkpoint on, which was made by the same thread's timeline, checked by the
+    /// same code. `None` if the file can't be read there.
     #[must_use]
     pub fn thread_events_from<'t>(
         &'t self,

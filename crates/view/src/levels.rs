@@ -273,7 +273,8 @@ impl Levels {
         }
     }
 
-    /// The call at a depth that is open at a moment, as the lowest level knows it; of two that meet there, the later one.
+    /// The call at a depth that is open at a moment, as the lowest level knows it; of two that meet
+    /// there, the later one.
     pub fn find(&self, depth: usize, at_ns: u64) -> Option<Cell> {
         let cells = &self.depths.get(depth)?.levels.first()?.cells;
         let index = cells.partition_point(|cell| cell.to() <= at_ns);

@@ -31,8 +31,8 @@ fn stop_before(file: &File, thread: usize, at_ns: u64) -> Option<Stop> {
     track.stops.get(behind.checked_sub(1)?).cloned()
 }
 
-/// Passes the calls that are open at some moment of a window, with their depths, in the order of their
-/// ends.
+/// Passes the calls that are open at some moment of a window, with their depths, in the order of
+/// their ends.
 pub(crate) fn calls(
     context: &Context<'_>,
     thread: usize,

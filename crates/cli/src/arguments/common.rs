@@ -19,11 +19,11 @@ pub struct FilterArguments {
     /// Threads and fibers by their numbers in `everycall info`, such as 1234 or 1234,1000000003
     #[arg(long, value_name = "TIDS")]
     tid: Vec<String>,
-    /// Start at this time, such as 1.5ms after the beginning of the trace, or a calendar time such as
-    /// 2026-11-23T10:00:00.5Z or 10:00:00.5
+    /// Start at this time, such as 1.5ms after the beginning of the trace, or a calendar time such
+    /// as 2026-11-23T10:00:00.5Z or 10:00:00.5
     ///
-    /// Without time zone, times are of this machine's zone (TZ sets another one); without date, of the day
-    /// on which the trace begins, or a later one that the trace contains.
+    /// Without time zone, times are of this machine's zone (TZ sets another one); without date, of
+    /// the day on which the trace begins, or a later one that the trace contains.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<Moment>,
     /// Stop at this time after the beginning of the trace, or at this calendar time

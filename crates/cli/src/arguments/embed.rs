@@ -17,8 +17,8 @@ pub struct EmbedArguments {
     pub remove: bool,
     /// Also put in sources below this folder; repeatable
     ///
-    /// Always put in are sources below the compiler's working folder or one of its parents, in --map-source targets, and in
-    /// system folders such as /usr/include.
+    /// Always put in are sources below the compiler's working folder or one of its parents, in
+    /// --map-source targets, and in system folders such as /usr/include.
     #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub source_folder: Vec<PathBuf>,
     /// Put in sources from any folder, even if they changed since compilation
@@ -37,10 +37,11 @@ pub struct EmbedArguments {
 /// What `record` embeds.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct EmbedChoice {
-    /// Put the symbols of the recorded functions and their sources into the trace, so that it needs no other file any more
+    /// Put the symbols of the recorded functions and their sources into the trace, so that it needs
+    /// no other file any more
     ///
-    /// By default, symbols without sources are put in where that takes at most 50 ms and a tenth of the recording's time.
-    /// `everycall embed` does it later.
+    /// By default, symbols without sources are put in where that takes at most 50 ms and a tenth of
+    /// the recording's time. `everycall embed` does it later.
     #[arg(long)]
     pub embed: bool,
     /// Put no symbols into the trace

@@ -12,13 +12,15 @@ use super::selection::{PATTERNS, parse_count};
 #[derive(Debug, Args)]
 #[command(after_help = PATTERNS)]
 pub struct FollowArguments {
-    /// Process id, as `everycall ps` lists it, and functions; only functions if a program is started
+    /// Process id, as `everycall ps` lists it, and functions; only functions if a program is
+    /// started
     #[arg(value_name = "PID|PATTERN")]
     pub words: Vec<String>,
     /// How much is shown of functions; repeatable, and the last one that matches a function counts
     ///
-    /// 0: nothing. 1: one line for each call, with its duration, and nothing of what it calls. 2: the call, and the
-    /// chosen functions that it calls [default for PATTERN]. 3: the call, and all that is recorded within it, by anybody.
+    /// 0: nothing. 1: one line for each call, with its duration, and nothing of what it calls. 2:
+    /// the call, and the chosen functions that it calls [default for PATTERN]. 3: the call, and all
+    /// that is recorded within it, by anybody.
     #[arg(long, value_name = "LEVEL:PATTERN", value_parser = LevelRule::parse)]
     pub level: Vec<LevelRule>,
     /// How long to follow, such as 10s [default: until Ctrl-C or the end of the program]
@@ -30,8 +32,8 @@ pub struct FollowArguments {
     /// In which time moments are shown; trace: since this command began
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Wall)]
     pub clock: Clock,
-    /// Read commands from standard input: `LEVEL PATTERN` changes what is shown, `quit` ends [default: on a terminal, unless
-    /// a program is started, whose input it is]
+    /// Read commands from standard input: `LEVEL PATTERN` changes what is shown, `quit` ends
+    /// [default: on a terminal, unless a program is started, whose input it is]
     #[arg(long, conflicts_with = "command")]
     pub commands: bool,
     /// Print no messages

@@ -14,8 +14,9 @@ pub struct ImportArguments {
     /// Format of the source [default: by its content]
     #[arg(short, long, value_enum)]
     pub format: Option<ImportFormat>,
-    /// The program that wrote an XRay log: the log has numbers of functions, the program's file says
-    /// which they are [default: the program of the log's name, beside it or in the current folder]
+    /// The program that wrote an XRay log: the log has numbers of functions, the program's file
+    /// says which they are [default: the program of the log's name, beside it or in the current
+    /// folder]
     #[arg(long, value_name = "PROGRAM")]
     pub binary: Option<PathBuf>,
     /// Print no report at the end

@@ -100,14 +100,15 @@ pub enum Verb {
     Functions(FunctionsArguments),
     /// Record some functions of a running program for a while, and write their trace
     ///
-    /// Other recordings of the program are not affected. When this command ends, for any reason, the
-    /// functions that only it recorded are switched off again.
+    /// Other recordings of the program are not affected. When this command ends, for any reason,
+    /// the functions that only it recorded are switched off again.
     Trace(TraceArguments),
     /// Print calls of a running program as an indented tree while they happen
     ///
-    /// `everycall follow PID PATTERN...` follows a running program, `everycall follow PATTERN... -- PROGRAM` starts one. The
-    /// functions are recorded as with `everycall trace`: when this command ends, for any reason, those that only it recorded are
-    /// switched off again. docs/follow.md describes the output.
+    /// `everycall follow PID PATTERN...` follows a running program, `everycall follow PATTERN... --
+    /// PROGRAM` starts one. The functions are recorded as with `everycall trace`: when this command
+    /// ends, for any reason, those that only it recorded are switched off again. docs/follow.md
+    /// describes the output.
     #[command(
         override_usage = "everycall follow [OPTIONS] PID PATTERN...\n       everycall follow [OPTIONS] PATTERN... -- PROGRAM [ARGUMENTS]..."
     )]
@@ -129,9 +130,9 @@ pub enum Verb {
     Core(CoreArguments),
     /// Make a trace file of another tool's trace: XRay, uftrace, funtrace, Chrome JSON, Intel PT
     ///
-    /// The file is like one of `record`: replay, report, info and export read it. Functions are named
-    /// by the programs' files if these are there, otherwise by the names in the source. What the
-    /// source doesn't tell is listed by `everycall info`. docs/import.md describes each format.
+    /// The file is like one of `record`: replay, report, info and export read it. Functions are
+    /// named by the programs' files if these are there, otherwise by the names in the source. What
+    /// the source doesn't tell is listed by `everycall info`. docs/import.md describes each format.
     Import(ImportArguments),
     /// Print a command for gdb that takes a snapshot of a live process or a core
     ///
@@ -139,39 +140,42 @@ pub enum Verb {
     GdbScript,
     /// Count the calls of each function, or measure their times, too, and record none
     ///
-    /// Counts are exact, per function and thread, and cost about a tenth of recording. `everycall count -- ./app` prints them at the
-    /// program's end; `everycall count PID` reads them while a program runs that was started with EVERYCALL_COUNT=calls or time, or by `count`.
+    /// Counts are exact, per function and thread, and cost about a tenth of recording. `everycall
+    /// count -- ./app` prints them at the program's end; `everycall count PID` reads them while a
+    /// program runs that was started with EVERYCALL_COUNT=calls or time, or by `count`.
     /// docs/count.md says more.
     Count(Box<CountArguments>),
     /// Show what a trace contains, and what is missing in it
     Info(InfoArguments),
     /// Find the functions to leave out of a build so that tracing costs no more than a budget
     ///
-    /// Says from a trace what these functions cost and what is lost without them. The list is for everycall cc --not @LIST,
-    /// record --not @LIST and resolve --not @LIST.
+    /// Says from a trace what these functions cost and what is lost without them. The list is for
+    /// everycall cc --not @LIST, record --not @LIST and resolve --not @LIST.
     Cull(CullArguments),
     /// Look at traces in the browser: timeline, tables, flame graphs, sources
     ///
-    /// The page comes from this program, by an address of this machine with a secret in it; no other
-    /// program, no other machine and no network is needed. It ends when its tab is closed, or with
-    /// Ctrl-C.
+    /// The page comes from this program, by an address of this machine with a secret in it; no
+    /// other program, no other machine and no network is needed. It ends when its tab is closed, or
+    /// with Ctrl-C.
     View(Box<ViewArguments>),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
     /// Print calls, times and percentiles of all functions, as a table
     ///
-    /// Also by thread, process, module, source file, label and call path; the callers and callees of a
-    /// function, the tree of all paths, the slowest calls, and what changed between runs. docs/report.md
-    /// says how each number is computed.
+    /// Also by thread, process, module, source file, label and call path; the callers and callees
+    /// of a function, the tree of all paths, the slowest calls, and what changed between runs.
+    /// docs/report.md says how each number is computed.
     Report(Box<ReportArguments>),
     /// Add up what several runs did, in one file for `report`
     ///
-    /// The file holds calls, times and percentiles of each function and run, not the calls themselves.
+    /// The file holds calls, times and percentiles of each function and run, not the calls
+    /// themselves.
     Merge(MergeArguments),
     /// Put symbols and sources into a trace, so that it needs no other file
     ///
-    /// The names, lines and inlined calls of the functions in the trace, and their source files, as far as `export` would
-    /// include them. Then the trace shows the same on any machine, also when the program has been rebuilt or deleted.
+    /// The names, lines and inlined calls of the functions in the trace, and their source files, as
+    /// far as `export` would include them. Then the trace shows the same on any machine, also when
+    /// the program has been rebuilt or deleted.
     Embed(EmbedArguments),
     /// Write a trace for a viewer
     Export(ExportArguments),

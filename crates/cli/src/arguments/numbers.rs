@@ -16,7 +16,8 @@ pub struct CullArguments {
     /// What tracing may cost: a share of the program's own time, such as 3%
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", allow_hyphen_values = true)]
     pub budget: u32,
-    /// What an event (entry or exit) costs, such as 10ns [default: what a trace of record --budget says, else 10ns]
+    /// What an event (entry or exit) costs, such as 10ns [default: what a trace of record --budget
+    /// says, else 10ns]
     #[arg(long, value_name = "TIME", value_parser = event_cost)]
     pub event_cost: Option<u64>,
     /// Write the list of functions to this file
@@ -43,10 +44,11 @@ pub struct CountArguments {
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
-    /// Show the calls again and again at this interval, such as 1s, until ctrl-C or the program's end
+    /// Show the calls again and again at this interval, such as 1s, until ctrl-C or the program's
+    /// end
     ///
-    /// On a terminal as a live table: / filters as you type, s sorts by the next column, q ends. Otherwise as lines, with the calls
-    /// since the last table.
+    /// On a terminal as a live table: / filters as you type, s sorts by the next column, q ends.
+    /// Otherwise as lines, with the calls since the last table.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub every: Option<u64>,
     /// Measure the calls' times, too: total, own, shortest, longest and percentiles
@@ -79,10 +81,12 @@ pub struct ReportArguments {
     /// Output format: a table for people, or all numbers for programs
     #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
-    /// What to group calls by: function, thread, process, module, file (source file), label:NAME, or path (of calls)
+    /// What to group calls by: function, thread, process, module, file (source file), label:NAME,
+    /// or path (of calls)
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
     pub by: Grouping,
-    /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws
+    /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max
+    /// or throws
     #[arg(long, value_name = "COLUMN", default_value = "own", value_parser = order)]
     pub sort: Order,
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
@@ -90,13 +94,14 @@ pub struct ReportArguments {
     pub limit: Option<usize>,
     /// Count the time of tail calls: a call lasts until the function that it jumps to has ended
     ///
-    /// As --trigger does, in the table and in comparisons. If that function isn't traced, the time is
-    /// an upper limit. Without this option, such a call ends at its jump, as in `replay`.
+    /// As --trigger does, in the table and in comparisons. If that function isn't traced, the time
+    /// is an upper limit. Without this option, such a call ends at its jump, as in `replay`.
     #[arg(long)]
     pub tails: bool,
     /// Leave the time in which a thread waited out of the own times of the table
     ///
-    /// The trace must have thread states: `everycall record --states`. Total times and percentiles stay as they are.
+    /// The trace must have thread states: `everycall record --states`. Total times and percentiles
+    /// stay as they are.
     #[arg(long, conflicts_with_all = ["diff", "callers", "callees", "tree", "slowest", "explain", "never"])]
     pub no_blocked: bool,
     /// In which time --slowest shows when calls began
@@ -150,8 +155,8 @@ pub struct DiffArguments {
     /// Compare these runs, the old ones, with those of --against
     ///
     /// With several runs on each side, changes larger than the noise between runs are marked *.
-    /// `--diff old.ect new.ect` compares two files. A run can be part of a file: a range of time, `app.ect@1s..2s`,
-    /// or the calls with a label, `app.ect@request=7`.
+    /// `--diff old.ect new.ect` compares two files. A run can be part of a file: a range of time,
+    /// `app.ect@1s..2s`, or the calls with a label, `app.ect@request=7`.
     #[arg(long, value_name = "OLD", num_args = 1.., conflicts_with_all = ["callers", "callees", "tree", "slowest", "never", "explain", "traces"])]
     pub diff: Vec<PathBuf>,
     /// The new runs
@@ -159,8 +164,9 @@ pub struct DiffArguments {
     pub against: Vec<PathBuf>,
     /// End with exit code 3 if this holds, such as 'p99(handle) > +10%'; repeatable
     ///
-    /// calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws of a function; a change in percent or by
-    /// an amount ('+10%', '+2ms', '-5%'), or without + and - the new number ('p99(handle) > 20ms', which needs no --diff).
+    /// calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws of a function; a change in
+    /// percent or by an amount ('+10%', '+2ms', '-5%'), or without + and - the new number
+    /// ('p99(handle) > 20ms', which needs no --diff).
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,
 }

@@ -56,13 +56,14 @@ pub struct ExportArguments {
     pub output: Option<PathBuf>,
     /// In which time moments are written
     ///
-    /// csv has columns of calendar time or ticks; chrome and vizviewer name the beginning in calendar time in otherData;
-    /// perfetto always contains calendar time.
+    /// csv has columns of calendar time or ticks; chrome and vizviewer name the beginning in
+    /// calendar time in otherData; perfetto always contains calendar time.
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
     pub clock: Clock,
     /// Colour a flame graph by what changed since this older trace
     ///
-    /// Red paths have more own time than in the older trace, blue ones less. The filters select from both traces.
+    /// Red paths have more own time than in the older trace, blue ones less. The filters select
+    /// from both traces.
     #[arg(long, value_name = "TRACE")]
     pub against: Option<PathBuf>,
     /// Show in each slice's details which calls the compiler inlined [default: on, except for JSON
@@ -74,8 +75,8 @@ pub struct ExportArguments {
     pub no_inlines: bool,
     /// Also include sources below this folder; repeatable
     ///
-    /// Always included are sources below the compiler's working folder or one of its parents, in --map-source targets, and in system
-    /// folders such as /usr/include.
+    /// Always included are sources below the compiler's working folder or one of its parents, in
+    /// --map-source targets, and in system folders such as /usr/include.
     #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub source_folder: Vec<PathBuf>,
     /// Include sources from any folder, even if they changed since compilation

@@ -36,7 +36,8 @@ pub struct RecordArguments {
     /// [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub stream_memory: Option<u64>,
-    /// Start a new file after this many bytes: app.0001.ect, app.0002.ect, ... [default with --keep-files: 1G]
+    /// Start a new file after this many bytes: app.0001.ect, app.0002.ect, ... [default with
+    /// --keep-files: 1G]
     #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub file_size: Option<u64>,
     /// Start a new file after this time, such as 10s
@@ -58,9 +59,9 @@ pub struct RecordArguments {
     pub min_duration: Option<u64>,
     /// Keep the cost of tracing below this share of the program's CPU time, such as 3%
     ///
-    /// The runtime measures what an event costs and switches off the functions that are called most, while the program
-    /// runs, until the rest fits, and on again when the load falls. `everycall info` and the timeline show what was off,
-    /// and when.
+    /// The runtime measures what an event costs and switches off the functions that are called
+    /// most, while the program runs, until the rest fits, and on again when the load falls.
+    /// `everycall info` and the timeline show what was off, and when.
     #[arg(long, value_name = "SHARE", value_parser = budget, allow_hyphen_values = true)]
     pub budget: Option<String>,
     /// Record when the kernel ran each thread, when it was preempted and when it waited
@@ -87,14 +88,15 @@ pub struct RecordArguments {
     pub waits: bool,
     /// Record what the program writes to its standard output and error, with its text
     ///
-    /// The lines appear where they were written. The streams stay what they are. A library is loaded into the program for it
-    /// (LD_PRELOAD), so the program must not be linked statically.
+    /// The lines appear where they were written. The streams stay what they are. A library is
+    /// loaded into the program for it (LD_PRELOAD), so the program must not be linked statically.
     #[arg(long)]
     pub with_output: bool,
     /// Record the lines that the program adds to its log file meanwhile; repeatable
     ///
-    /// With a format as for strftime, lines are placed by the times that they begin with: --log 'app.log:%Y-%m-%d %H:%M:%S%.f'.
-    /// Without, they are placed when they are found in the file, some milliseconds after they were written.
+    /// With a format as for strftime, lines are placed by the times that they begin with: --log
+    /// 'app.log:%Y-%m-%d %H:%M:%S%.f'. Without, they are placed when they are found in the file,
+    /// some milliseconds after they were written.
     #[arg(long, value_name = "FILE[:TIME FORMAT]", value_parser = log_choice)]
     pub log: Vec<LogChoice>,
     #[command(flatten)]
@@ -158,7 +160,8 @@ pub enum StateSource {
     Tracefs,
     /// perf_event_open
     Perf,
-    /// Samples of /proc: only waiting for longer than a millisecond; for containers and others where both are closed
+    /// Samples of /proc: only waiting for longer than a millisecond; for containers and others
+    /// where both are closed
     Schedstat,
 }
 

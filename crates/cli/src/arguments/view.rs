@@ -22,8 +22,8 @@ pub struct ViewArguments {
     pub port: Option<u16>,
     /// Write one page that holds everything into this file, instead of serving
     ///
-    /// It needs nothing else: it can be sent, and opened years later. It contains the sources of the functions
-    /// shown, as far as they may be shown.
+    /// It needs nothing else: it can be sent, and opened years later. It contains the sources of
+    /// the functions shown, as far as they may be shown.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// With --html: let other users read the file
@@ -31,8 +31,8 @@ pub struct ViewArguments {
     pub shared: bool,
     /// Also show sources below this folder; repeatable
     ///
-    /// Always shown are sources below the compiler's working folder or one of its parents, in --map-source targets, and in system
-    /// folders such as /usr/include.
+    /// Always shown are sources below the compiler's working folder or one of its parents, in
+    /// --map-source targets, and in system folders such as /usr/include.
     #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub source_folder: Vec<PathBuf>,
     /// Show sources from any folder, even if they changed since compilation

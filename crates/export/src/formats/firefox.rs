@@ -1,10 +1,11 @@
 //! The Firefox Profiler's processed profile format.
 //!
-//! <https://github.com/firefox-devtools/profiler/blob/main/src/types/profile.ts>, version 70. Each stack
-//! from one event to the next is a sample whose weight is its duration, as the profiler's own import
-//! of traces makes them: so its stack chart shows each call, and its call tree and flame graph have the exact times.
-//! Labels, log lines, losses and times off the CPU are markers. Other than a crate's, these weights
-//! have fractions of milliseconds, and columns need not fit into memory.
+//! <https://github.com/firefox-devtools/profiler/blob/main/src/types/profile.ts>, version 70. Each
+//! stack from one event to the next is a sample whose weight is its duration, as the profiler's own
+//! import of traces makes them: so its stack chart shows each call, and its call tree and flame
+//! graph have the exact times. Labels, log lines, losses and times off the CPU are markers. Other
+//! than a crate's, these weights have fractions of milliseconds, and columns need not fit into
+//! memory.
 
 mod markers;
 mod shared;
@@ -71,7 +72,8 @@ impl<'o> Firefox<'o> {
         self.stack = stack;
     }
 
-    /// A sample of the stack that began at `since_ns`; outside of all calls, it ends what was before.
+    /// A sample of the stack that began at `since_ns`; outside of all calls, it ends what was
+    /// before.
     #[inline]
     fn sample(&mut self, weight_ns: u64) {
         match self.stack {

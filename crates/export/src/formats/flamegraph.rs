@@ -1,7 +1,8 @@
 //! Flame graphs as SVG pictures that need nothing else: they zoom and search in any browser.
 //!
 //! inferno draws them, from folded stacks. What takes a ten-thousandth of the time or less is too
-//! narrow to be seen: such paths are left out, and their time is in their callers. This bounds memory.
+//! narrow to be seen: such paths are left out, and their time is in their callers. This bounds
+//! memory.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,8 +24,8 @@ use crate::summary::{Note, Summary};
 /// A path with less than all time divided by this isn't drawn.
 const NARROWEST: u64 = 10_000;
 
-/// Separates frames while stacks are sorted: names have no control characters, and what sorts first keeps callees
-/// with their caller.
+/// Separates frames while stacks are sorted: names have no control characters, and what sorts first
+/// keeps callees with their caller.
 const SEPARATOR: char = '\u{1}';
 
 /// The time on a path and not on longer ones, in the older trace and in this one.
@@ -158,9 +159,9 @@ fn missing(summary: &Summary) -> Option<String> {
 }
 
 fn draw(options: &mut Options<'_>, stacks: &Stacks, alone: bool, out: &mut Vec<u8>) -> io::Result<()> {
-    // They are in order already: inferno's own order is that of whole lines, in which a function whose
-    // name begins with another's may come between that one and its callees. As a "flame chart", it takes
-    // them from the last one to the first.
+    // They are in order already: inferno's own order is that of whole lines, in which a function
+    // whose name begins with another's may come between that one and its callees. As a "flame
+    // chart", it takes them from the last one to the first.
     options.flame_chart = true;
     let lines: Vec<String> = stacks.iter().rev().map(|(stack, times)| line(stack, *times, alone)).collect();
     flamegraph::from_lines(options, lines.iter().map(String::as_str), out)

@@ -2,7 +2,8 @@
 //! that the trace has. `docs/parquet.md` says what the columns mean.
 //!
 //! Names stand in every row, as dictionary-encoded texts: they cost next to nothing, and who reads
-//! the table needs no second one. Times are nanoseconds as 64-bit integers. Memory holds one group of rows.
+//! the table needs no second one. Times are nanoseconds as 64-bit integers. Memory holds one group
+//! of rows.
 
 mod coded;
 mod columns;

@@ -1,5 +1,5 @@
-//! The basic log: records of 32 bytes. The threads' buffers are written one after the other, as they
-//! fill up.
+//! The basic log: records of 32 bytes. The threads' buffers are written one after the other, as
+//! they fill up.
 //!
 //! | offset | size | record |
 //! |---|---|---|

@@ -1,7 +1,7 @@
 //! The log of XRay's flight data recorder: buffers, each of one thread.
 //!
-//! A buffer is (since version 2) a record of its length, then so many bytes of records. A record has
-//! 8 bytes for a function, or 16 for anything else, by its lowest bit:
+//! A buffer is (since version 2) a record of its length, then so many bytes of records. A record
+//! has 8 bytes for a function, or 16 for anything else, by its lowest bit:
 //!
 //! ```text
 //! function:  u32  bit 0: 0, bits 3..1: as in the basic log, bits 31..4: the function;  u32  ticks since the record before
@@ -21,8 +21,8 @@
 //! | 8 | typed event | bytes of its data, 4; ticks since the record before, 4; type, 2; the data follow |
 //! | 9 | process | 4 |
 //!
-//! Buffers lie in the file in the order in which they were taken up; those of a thread in the order of
-//! time. They are used again and again: older ones may be missing, and how many isn't known.
+//! Buffers lie in the file in the order in which they were taken up; those of a thread in the order
+//! of time. They are used again and again: older ones may be missing, and how many isn't known.
 
 use std::io::{self, SeekFrom, Write};
 

@@ -8,8 +8,9 @@
 //! | 8 | 8 | counter's rate, per second; 0 if it isn't known |
 //! | 16 | 16 | FDR: bytes of a buffer |
 //!
-//! Functions have numbers, from 1, by the tables of the program that wrote the log. A log of several
-//! objects has the object's number in the upper bits; the others' functions have no names here.
+//! Functions have numbers, from 1, by the tables of the program that wrote the log. A log of
+//! several objects has the object's number in the upper bits; the others' functions have no names
+//! here.
 
 mod basic;
 mod fdr;

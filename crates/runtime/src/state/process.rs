@@ -147,7 +147,8 @@ pub(crate) fn inherited_arena() -> Option<Arena> {
 }
 
 /// The memory that the runtime has mapped: the arena, `Process` with the control blocks and the
-/// stacks of the slow path, and the times of open calls' callees, or nothing. Also valid in a forked child.
+/// stacks of the slow path, and the times of open calls' callees, or nothing. Also valid in a
+/// forked child.
 pub(crate) fn own_memory() -> Option<[Range<u64>; 3]> {
     let process = core::ptr::from_ref(process()?) as u64;
     let arena = inherited_arena()?;

@@ -77,8 +77,8 @@ pub(crate) fn make_room_for_calls(
     make_room_once(process, arena, &process.crash.stacks, index, base..limit)
 }
 
-/// Allocates space for the counts of dropped calls of a slot, or for the times of its calls, unless that was done before. Returns
-/// whether they have space.
+/// Allocates space for the counts of dropped calls of a slot, or for the times of its calls, unless
+/// that was done before. Returns whether they have space.
 pub(crate) fn make_room_for_counts(process: &Process, arena: &Arena, slot: u32) -> bool {
     let part = if dropped::is_timing() {
         let first = times::sums_at(arena, slot);

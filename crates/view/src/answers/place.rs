@@ -33,7 +33,8 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
     let From { events, open: mut stack } = read_from(context, thread, from);
     let mut call: Option<Call> = None;
     let mut short = None;
-    // The call's time without that of its callees, and without that in which its stack was suspended.
+    // The call's time without that of its callees, and without that in which its stack was
+    // suspended.
     let mut less_ns = 0_u64;
     for event in events {
         match event {

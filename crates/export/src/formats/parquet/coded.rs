@@ -1,8 +1,8 @@
 //! Columns of few different values: a dictionary page, and a page of their numbers.
 //!
 //! The crate's own writer takes the texts themselves and looks each of them up again, which takes
-//! longer than everything else that is done for a row. Here their numbers are known already. It also takes its
-//! time for rows without a value, which here are one run.
+//! longer than everything else that is done for a row. Here their numbers are known already. It
+//! also takes its time for rows without a value, which here are one run.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};

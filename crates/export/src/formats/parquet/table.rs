@@ -40,7 +40,8 @@ pub(super) struct Row {
     pub(super) remarks: Option<TextId>,
 }
 
-/// Columns that store how much a value differs from that of the row before; the others number their values.
+/// Columns that store how much a value differs from that of the row before; the others number their
+/// values.
 const DELTAS: [&str; 11] = [
     "pid",
     "tid",
