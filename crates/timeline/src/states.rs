@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use everycall_format::sched::{SchedEvent, kind, state};
 use everycall_reader::{Sched, SchedClock, SchedSource};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockQuality};
 use crate::sampled_states;
 use crate::thread_states::{StateSpan, ThreadState, ThreadStates, Wait};
 
@@ -28,6 +28,11 @@ impl States {
             SchedClock::Ticks => clock.ns(time),
             SchedClock::MonotonicRaw => clock.at_monotonic_raw(time),
         };
+        // Calls are then shown in ticks, among which these moments have no place.
+        let has_no_rate = matches!(clock.quality(), ClockQuality::AssumedRate { .. });
+        if has_no_rate && sched.clock == SchedClock::MonotonicRaw {
+            return States::default();
+        }
         let mut events = sched.events.clone();
         events.sort_by_key(|event| event.time);
         if sched.source == SchedSource::Schedstat {
@@ -184,6 +189,24 @@ mod tests {
         let letter = |state| format!("{state:?}").chars().next().unwrap();
         let thread = states.thread(1, 1).unwrap();
         thread.spans().iter().map(|span| (span.start, span.end, letter(span.state))).collect()
+    }
+
+    #[test]
+    fn among_ticks_there_are_no_states_of_another_clock() {
+        let reading = ClockReading { ticks: 1, monotonic_raw_ns: 1, ..ClockReading::default() };
+        let clock = Clock::new(&[reading], None);
+        let of = |clock_of| {
+            let events = vec![event(10, 1, 0, kind::ON, 0), event(20, 1, 0, kind::OFF, BLOCKED)];
+            let sched = Sched {
+                source: SchedSource::Perf,
+                clock: clock_of,
+                text: Vec::new(),
+                overwritten: 0,
+                events,
+            };
+            States::new(&sched, &clock).thread(1, 1).is_some()
+        };
+        assert!(of(SchedClock::Ticks) && !of(SchedClock::MonotonicRaw));
     }
 
     const BLOCKED: u32 = state::BLOCKED as u32;

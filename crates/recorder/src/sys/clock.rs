@@ -11,6 +11,9 @@ const TRIES: usize = 5;
 const READINGS_MAX: usize = 16_384;
 /// Seconds between readings at first.
 const INTERVAL_SECONDS: u64 = 1;
+/// Nanoseconds before the second reading, without which nobody knows how long a tick is. The file of a
+/// recorder that is killed soon needs it, too.
+const FIRST_INTERVAL_NS: u64 = 20_000_000;
 
 /// Reads all clocks.
 #[must_use]
@@ -55,10 +58,17 @@ impl Readings {
     /// Takes a reading where the last one is old enough.
     pub fn poll(&mut self) {
         let now = nanoseconds(clock_gettime(ClockId::MonotonicRaw));
-        let last = self.all.last().map_or(0, |reading| reading.monotonic_raw_ns);
-        if now.saturating_sub(last) >= self.interval_ns {
+        if self.is_due(now) {
             self.take();
         }
+    }
+
+    /// Whether the last reading is old enough at `now`: as old as those before it are together.
+    fn is_due(&self, now: u64) -> bool {
+        let of = |reading: Option<&ClockReading>| reading.map_or(0, |reading| reading.monotonic_raw_ns);
+        let (first, last) = (of(self.all.first()), of(self.all.last()));
+        let interval = last.saturating_sub(first).clamp(FIRST_INTERVAL_NS, self.interval_ns);
+        now.saturating_sub(last) >= interval
     }
 
     /// Takes a reading now, and returns its ticks.
@@ -95,6 +105,23 @@ impl Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn readings_begin_soon_and_become_rare() {
+        let at = |monotonic_raw_ns| ClockReading { monotonic_raw_ns, ..ClockReading::default() };
+        let due = |all: &[u64]| {
+            let readings =
+                Readings { all: all.iter().copied().map(at).collect(), interval_ns: 1_000_000_000 };
+            let last = *all.last().unwrap();
+            let after = |ns: &u64| readings.is_due(last + ns * 1_000_000);
+            (0..=2_000).find(after).unwrap()
+        };
+        let ms = 1_000_000;
+        assert_eq!(due(&[5 * ms]), 20);
+        assert_eq!(due(&[5 * ms, 25 * ms]), 20);
+        assert_eq!(due(&[5 * ms, 25 * ms, 45 * ms]), 40);
+        assert_eq!(due(&[5 * ms, 5_000 * ms]), 1_000);
+    }
 
     #[test]
     fn clocks_agree_over_a_pause() {
