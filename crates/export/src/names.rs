@@ -74,10 +74,12 @@ fn unnamed(name: String) -> FunctionName<'static> {
 
 /// Dense number of a function within one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct FunctionId(u32);
+pub struct FunctionId(u32);
 
 impl FunctionId {
-    pub(crate) fn index(self) -> usize {
+    /// As an index: numbers are given from 0 on.
+    #[must_use]
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
