@@ -77,6 +77,12 @@ fn unnamed(name: String) -> FunctionName<'static> {
 pub struct FunctionId(u32);
 
 impl FunctionId {
+    /// The function with this number.
+    #[must_use]
+    pub fn of_index(index: usize) -> FunctionId {
+        FunctionId(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
     /// As an index: numbers are given from 0 on.
     #[must_use]
     pub fn index(self) -> usize {

@@ -9,21 +9,15 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use everycall_export::{CALL, FunctionId, Row, What};
-use rustc_hash::FxHashMap;
+use everycall_export::{CALL, Row};
 
+use crate::records::{RECORD, Record, Remarks, from_bytes, to_bytes};
 use crate::traces::{Shared, TraceRows};
 
-/// Numbers of a record.
-const WORDS: usize = 9;
-/// Bytes of a record.
-const RECORD: usize = WORDS * 8;
 /// Records that are written at once.
 const BLOCK: usize = 1 << 16;
 /// Records that are read at once.
 const PAGE: usize = 64;
-
-type Record = [i64; WORDS];
 
 /// The calls of all traces.
 pub(crate) struct Calls {
@@ -33,9 +27,7 @@ pub(crate) struct Calls {
     page: RefCell<(usize, Vec<u8>)>,
     /// By trace: the functions.
     rows: Vec<TraceRows>,
-    /// By number: functions and their traces, and texts of remarks.
-    functions: Vec<FunctionId>,
-    remarks: Vec<String>,
+    remarks: Remarks,
 }
 
 /// A call.
@@ -56,10 +48,7 @@ struct Writer {
 
 impl Writer {
     fn put(&mut self, number: usize, record: &Record) -> io::Result<()> {
-        let mut bytes = [0; RECORD];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(record) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
+        let bytes = to_bytes(record);
         if number >= self.first + BLOCK {
             self.flush()?;
             self.first = number / BLOCK * BLOCK;
@@ -88,43 +77,16 @@ impl Calls {
     pub(crate) fn read(shared: &Shared) -> io::Result<Calls> {
         let mut writer = Writer { file: tempfile::tempfile()?, first: 0, block: vec![0; BLOCK * RECORD] };
         let mut rows: Vec<TraceRows> = shared.traces.iter().map(|trace| trace.rows()).collect();
-        let mut functions: Vec<FunctionId> = Vec::new();
-        let (mut remarks, mut numbers) = (vec![String::new()], FxHashMap::default());
+        let mut remarks = Remarks::default();
         let mut last_id = 0;
         for (index, lane) in shared.lanes.iter().enumerate() {
             let Some(of_trace) = rows.get_mut(lane.trace) else { continue };
             let before = last_id;
             of_trace.enter(lane.thread, before);
             while let Some(row) = of_trace.next_row() {
-                let (What::Function(function), true, Some(id)) = (&row.what, row.kind == CALL, row.id) else {
-                    continue;
-                };
-                while functions.len() <= function.index() {
-                    // Numbers of functions are dense.
-                    functions.push(*function);
+                if let (CALL, Some(id)) = (row.kind, row.id) {
+                    writer.put(place(id), &remarks.record(index, row, of_trace.last_id()))?;
                 }
-                if let Some(place) = functions.get_mut(function.index()) {
-                    *place = *function;
-                }
-                let remark = match row.remarks {
-                    None => 0,
-                    Some(text) => *numbers.entry(text).or_insert_with_key(|text: &String| {
-                        remarks.push(text.clone());
-                        remarks.len() - 1
-                    }),
-                };
-                let record = [
-                    row.parent.unwrap_or(0),
-                    pair(index, function.index()),
-                    i64::from(row.depth) << 32 | i64::from(row.recursion.unwrap_or(0)),
-                    row.start_ns,
-                    row.duration_ns.unwrap_or(0),
-                    row.own_ns.unwrap_or(0),
-                    remark as i64,
-                    of_trace.last_id(),
-                    id,
-                ];
-                writer.put(place(id), &record)?;
             }
             last_id = of_trace.last_id();
             if let Some(count) = shared.counts.borrow_mut().get_mut(index) {
@@ -133,7 +95,7 @@ impl Calls {
         }
         writer.flush()?;
         let page = RefCell::new((usize::MAX, Vec::new()));
-        Ok(Calls { file: writer.file, count: last_id, page, rows, functions, remarks })
+        Ok(Calls { file: writer.file, count: last_id, page, rows, remarks })
     }
 
     /// The call with this number, if there is one.
@@ -141,32 +103,9 @@ impl Calls {
         if !(1..=self.count).contains(&id) {
             return Ok(None);
         }
-        let [parent, whose, levels, start_ns, duration_ns, own_ns, remark, last, number] =
-            self.record(place(id))?;
-        if number != id {
-            return Ok(None);
-        }
-        let (lane, function) = ((whose >> 32) as usize, (whose & 0xffff_ffff) as usize);
-        let function = self.functions.get(function).copied();
-        let row = Row {
-            kind: CALL,
-            id: Some(id),
-            parent: Some(parent).filter(|parent| *parent > 0),
-            depth: (levels >> 32) as i32,
-            recursion: Some((levels & 0xffff_ffff) as i32),
-            start_ns,
-            start_realtime_ns: None,
-            duration_ns: Some(duration_ns),
-            own_ns: Some(own_ns),
-            what: function.map_or(What::Nothing, What::Function),
-            value: None,
-            real_value: None,
-            blocked_ns: None,
-            runnable_ns: None,
-            other_tid: None,
-            remarks: self.remarks.get(remark as usize).filter(|text| !text.is_empty()).cloned(),
-        };
-        Ok(Some(Call { lane, row, last }))
+        let record = self.record(place(id))?;
+        let (lane, row) = self.remarks.row(&record);
+        Ok(Some(Call { lane, row, last: record.last() }).filter(|call| call.row.id == Some(id)))
     }
 
     /// The rows of a trace, by which functions are named.
@@ -184,20 +123,12 @@ impl Calls {
             self.file.read_exact_at(bytes, (number / PAGE * PAGE * RECORD) as u64)?;
             *known = number / PAGE;
         }
-        let mut record = Record::default();
-        let words = bytes.chunks_exact(8).skip(number % PAGE * WORDS);
-        for (word, bytes) in record.iter_mut().zip(words) {
-            *word = i64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        }
-        Ok(record)
+        let place = number % PAGE * RECORD;
+        Ok(from_bytes(bytes.get(place..).unwrap_or_default()))
     }
 }
 
 /// The place of a call in the file.
 fn place(id: i64) -> usize {
     usize::try_from(id - 1).unwrap_or(0)
-}
-
-fn pair(high: usize, low: usize) -> i64 {
-    (high as i64) << 32 | low as i64
 }

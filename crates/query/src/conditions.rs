@@ -18,6 +18,10 @@ pub(crate) mod column {
     pub(crate) const START: i32 = 9;
     pub(crate) const DURATION: i32 = 11;
     pub(crate) const FUNCTION: i32 = 13;
+    pub(crate) const MODULE: i32 = 14;
+    pub(crate) const FILE: i32 = 15;
+    pub(crate) const LINE: i32 = 16;
+    pub(crate) const TRACE: i32 = 23;
 }
 
 /// The first and the last value that pass.

@@ -23,6 +23,7 @@ use rusqlite::{Connection, Error, Result};
 
 use crate::calls::Calls;
 use crate::conditions::{Comparison, Conditions, column};
+use crate::groups::{Groups, Order, is_of_functions};
 use crate::schema;
 use crate::traces::{Lane, Shared, TraceRows};
 
@@ -58,6 +59,9 @@ mod way {
     pub(super) const BY_ID: i32 = 2;
     /// The calls that a call made.
     pub(super) const BY_PARENT: i32 = 3;
+    /// Calls in the order of their functions; numbered as above.
+    pub(super) const GROUPED: i32 = 4;
+    pub(super) const GROUPED_NUMBERED: i32 = 5;
 }
 
 #[repr(C)]
@@ -145,7 +149,7 @@ unsafe impl VTab<'_> for Events {
             let mut usage = info.constraint_usage(one.place);
             usage.set_argv_index(used);
             usage.set_omit(one.is_sure);
-            plan.push(char::from(b'a'.saturating_add(u8::try_from(one.column).unwrap_or(0))));
+            plan.push(letter(one.column));
             plan.push(one.comparison.letter());
         };
         if let Some((_, one)) = lookup {
@@ -164,11 +168,25 @@ unsafe impl VTab<'_> for Events {
                 _ => 1.0,
             };
         }
+        let order: Order = info.order_bys().map(|by| (by.column(), by.is_order_by_desc())).collect();
+        let is_grouped = is_calls
+            && lookup.is_none()
+            && !order.is_empty()
+            && order.iter().all(|(by, _)| is_of_functions(*by));
+        if is_grouped {
+            for (column, is_descending) in order {
+                plan.push(letter(column));
+                plan.push(if is_descending { 'D' } else { 'A' });
+            }
+            info.set_order_by_consumed(true);
+        }
         info.set_idx_str(&plan);
         let needs_numbers = info.col_used() & (1 << column::ID | 1 << column::PARENT) != 0;
         let (way, cost, rows) = match lookup {
             Some((way, _)) if way == way::BY_ID => (way, 10.0, 1.0),
             Some((way, _)) => (way, 40.0, 8.0),
+            None if is_grouped && needs_numbers => (way::GROUPED_NUMBERED, all * 3.0 + rows, rows),
+            None if is_grouped => (way::GROUPED, all * 3.0 + rows, rows),
             None if needs_numbers => (way::SCAN_NUMBERED, all * 2.0 + rows, rows),
             None => (way::SCAN, all * 2.0 + rows, rows),
         };
@@ -190,10 +208,17 @@ unsafe impl VTab<'_> for Events {
     }
 }
 
+/// A column as a letter of a plan.
+fn letter(column: i32) -> char {
+    char::from(b'a'.saturating_add(u8::try_from(column).unwrap_or(0)))
+}
+
 /// Where the rows of a cursor come from.
 enum Reading {
     Nothing,
     Scan(Box<Scan>),
+    /// What was scanned, by function.
+    Grouped(Box<Scan>, Box<Groups>),
     /// Calls with numbers from the first on, up to the last; each is followed by the next one that
     /// it didn't make itself.
     Lookup {
@@ -321,6 +346,7 @@ impl EventsCursor {
         self.current = match &mut self.source {
             Reading::Nothing => None,
             Reading::Scan(scan) => scan.next(&self.shared, &self.conditions),
+            Reading::Grouped(_, groups) => groups.next().map_err(failed)?,
             Reading::Lookup { calls, next, last } => loop {
                 if *next > *last {
                     break None;
@@ -335,11 +361,25 @@ impl EventsCursor {
         Ok(())
     }
 
+    /// All calls of a scan, in the order of their functions.
+    fn grouped(&self, scan: &mut Scan, order: &Order) -> std::io::Result<Groups> {
+        let mut groups = Groups::new(self.shared.traces.len())?;
+        while let Some((number, row)) = scan.next(&self.shared, &self.conditions) {
+            let Some(lane) = self.shared.lanes.get(number) else { continue };
+            if let Some(Some(rows)) = scan.rows.get(lane.trace) {
+                groups.add(lane.trace, number, row, rows)?;
+            }
+        }
+        let traces: Vec<&str> = self.shared.traces.iter().map(|trace| trace.name).collect();
+        groups.sort(order, &traces);
+        Ok(groups)
+    }
+
     /// The rows by which the functions of the current one are named.
     fn namer(&self, lane: &Lane) -> Option<&TraceRows> {
         match &self.source {
             Reading::Nothing => None,
-            Reading::Scan(scan) => scan.rows.get(lane.trace)?.as_ref(),
+            Reading::Scan(scan) | Reading::Grouped(scan, _) => scan.rows.get(lane.trace)?.as_ref(),
             Reading::Lookup { calls, .. } => calls.rows(lane.trace),
         }
     }
@@ -351,10 +391,15 @@ unsafe impl VTabCursor for EventsCursor {
         self.conditions = Conditions::default();
         self.row_number = 0;
         let mut key = None;
+        let mut order = Order::new();
         let letters: Vec<char> = plan.unwrap_or_default().chars().collect();
-        for (place, (letters, value)) in letters.chunks_exact(2).zip(values.iter()).enumerate() {
+        for (place, letters) in letters.chunks_exact(2).enumerate() {
             let [column, letter] = letters else { continue };
             let column = (*column as i32) - ('a' as i32);
+            let Some(value) = values.iter().nth(place) else {
+                order.push((column, *letter == 'D'));
+                continue;
+            };
             match Comparison::of_letter(*letter) {
                 Some(Comparison::OneOf) => {
                     let mut list = values.in_values(place)?;
@@ -385,14 +430,20 @@ unsafe impl VTabCursor for EventsCursor {
             _ => {
                 self.shared.scans.set(self.shared.scans.get() + 1);
                 let traces = self.shared.traces.len();
-                Reading::Scan(Box::new(Scan {
+                let mut scan = Box::new(Scan {
                     rows: (0..traces).map(|_| None).collect(),
                     passes: vec![Vec::new(); traces],
                     lane: 0,
                     is_in: false,
-                    is_numbered: way == way::SCAN_NUMBERED,
+                    is_numbered: matches!(way, way::SCAN_NUMBERED | way::GROUPED_NUMBERED),
                     last_id: 0,
-                }))
+                });
+                if matches!(way, way::GROUPED | way::GROUPED_NUMBERED) {
+                    let groups = self.grouped(&mut scan, &order).map_err(failed)?;
+                    Reading::Grouped(scan, Box::new(groups))
+                } else {
+                    Reading::Scan(scan)
+                }
             }
         };
         self.advance()

@@ -6,6 +6,7 @@
 //! schema      the tables and their columns, as users see them
 //! events      the table that all rows of a timeline make, read while a query runs
 //! calls       calls by their numbers, for joins: in a temporary file
+//! groups      calls in the order of their functions, for `group by`: likewise
 //! lists       tables that are small: threads, processes, modules, sums of functions
 //! functions   functions of SQL that SQLite doesn't have
 //! output      results as table, CSV and JSON lines
@@ -24,8 +25,10 @@ mod database;
 mod error;
 mod events;
 mod functions;
+mod groups;
 mod lists;
 mod output;
+mod records;
 mod schema;
 mod traces;
 
