@@ -416,6 +416,20 @@ print(json.dumps([dict(zip(table.columns, row))[name] for row in table.fetchall(
         sql(place, options, &[file], &early),
         sql(place, options, &[file], &early.replace("start_ns <", "+start_ns <"))
     );
+    for order in ["function, module, line", "function desc, line", "line desc, function"] {
+        let query = format!(
+            "select count(*) as a, function as b, sum(id) as c, max(remarks) as d, sum(depth + recursion) as e from slices \
+             group by function, module, line order by {order}"
+        );
+        // A column that is computed can't be grouped by anything but SQLite.
+        let sorted = query
+            .replace("function, module, line order", "function || '', module || '', line + 0 order")
+            .replace("order by function desc, line", "order by function || '' desc, line + 0")
+            .replace("order by function, module, line", "order by function || '', module || '', line + 0")
+            .replace("order by line desc, function", "order by line + 0 desc, function || ''");
+        let grouped = sql(place, options, &[file], &query);
+        assert!(grouped.len() > 2 && grouped == sql(place, options, &[file], &sorted), "{query}");
+    }
     let pairs = |first: &str, join: &str| {
         let query = format!(
             "{first} select caller.function as a, callee.function as b, count(*) as c, sum(callee.duration_ns) as d from {join} group by a, b order by a, b"
