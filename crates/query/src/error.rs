@@ -51,7 +51,7 @@ impl QueryError {
     pub(crate) fn of(error: &Error, refused: Option<String>) -> Self {
         if let Some(what) = refused {
             let text = format!(
-                "a query may only read the traces' tables: {what} is refused; write a `select`, and keep its result with -o FILE"
+                "a query may only read the traces' tables (refused: {what}); write a `select`, and keep its result with -o FILE"
             );
             return QueryError::Query(text);
         }
@@ -60,6 +60,10 @@ impl QueryError {
                 let place =
                     usize::try_from(*offset).ok().map(|offset| place(sql, offset)).unwrap_or_default();
                 QueryError::Query(format!("{msg}{}{place}", advice(msg)))
+            }
+            Error::Empty => QueryError::empty(),
+            Error::SqliteFailure(_, Some(said)) if said.contains("Recursion limit") => {
+                QueryError::Query("the query is nested too deeply".to_owned())
             }
             Error::MultipleStatement => {
                 QueryError::Query("these are several queries; write one, or run them one by one".to_owned())

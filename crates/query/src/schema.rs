@@ -227,7 +227,7 @@ pub(crate) const TABLES: &[TableFacts] = &[
     },
     TableFacts {
         name: "lines",
-        about: "log lines (C API), and lines that the program wrote (`record --output`, `--log`)",
+        about: "log lines (C API), and lines that the program wrote (`record --with-output`, `--log`)",
         rows: From::Events(
             "kind, parent, pid, tid, start_ns, function as text, trace",
             "kind in ('log', 'stdout', 'stderr', 'file', 'other')",
