@@ -315,9 +315,9 @@ fn damage_is_survived() {
     }
 }
 
-/// An arena of version 5 with a part for scheduling events, which starts behind all others: 3 of process
-/// 77, of which the last is behind the moment until which they are known; one of a process of
-/// others.
+/// An arena of version 5 with a part for scheduling events, which starts behind all others: 3 of
+/// process 77, of which the last is behind the moment until which they are known; one of a process
+/// of others.
 fn arena_with_states(process: &Process, spoil: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut arena = arena_image(process);
     let at = arena.len().next_multiple_of(4096);

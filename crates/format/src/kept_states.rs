@@ -1,5 +1,5 @@
-//! The newest scheduling events of a process in its arena, so that they are in a core, and there when
-//! the recorder was killed.
+//! The newest scheduling events of a process in its arena, so that they are in a core, and there
+//! when the recorder was killed.
 
 use crate::arena::ClockReading;
 use crate::sched::{KEPT_EVENTS, KEPT_EVENTS_AT};
@@ -7,8 +7,8 @@ use crate::wire::{Wire, wire_struct};
 
 /// "everysts".
 pub const KEPT_MAGIC: u64 = u64::from_le_bytes(*b"everysts");
-/// Of events that newer ones have overwritten, those that are left out behind them: the recorder may
-/// go on writing while a core is written.
+/// Of events that newer ones have overwritten, those that are left out behind them: the recorder
+/// may go on writing while a core is written.
 pub const KEPT_SLACK: u32 = KEPT_EVENTS / 16;
 /// Limit on bytes of the text.
 pub const KEPT_TEXT_MAX: usize = KEPT_EVENTS_AT as usize - KeptHeader::SIZE;
@@ -40,7 +40,8 @@ wire_struct! {
         pub until: u64,
         /// All clocks at that moment.
         pub reading: ClockReading,
-        /// [`KeptHeader::sum`]; something else while the fields from `written` on are being written.
+        /// [`KeptHeader::sum`]; something else while the fields from `written` on are being
+        /// written.
         pub check: u64,
     }
 }

@@ -1,5 +1,5 @@
-//! Thread states of a process that `record --states` records: its recorder has the kernel's events. The
-//! arena has what the recorder had read some milliseconds ago, or before it was killed.
+//! Thread states of a process that `record --states` records: its recorder has the kernel's events.
+//! The arena has what the recorder had read some milliseconds ago, or before it was killed.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

@@ -11,8 +11,8 @@
 //!
 //! [`Children`] tells which threads descend from a thread of a running process.
 //!
-//! Nothing runs in the traced program for it, and nothing is left in the kernel when the recorder ends,
-//! however it ends.
+//! Nothing runs in the traced program for it, and nothing is left in the kernel when the recorder
+//! ends, however it ends.
 
 // Messages go through the caller.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
@@ -77,9 +77,9 @@ pub struct Sched {
 }
 
 impl Sched {
-    /// Begins to record the processes that the calling thread starts from now on, and all their descendants.
-    /// At most `bytes` of events are kept; newer ones overwrite older ones. If the kernel refuses, no
-    /// events are recorded, and the chunk says why.
+    /// Begins to record the processes that the calling thread starts from now on, and all their
+    /// descendants. At most `bytes` of events are kept; newer ones overwrite older ones. If the
+    /// kernel refuses, no events are recorded, and the chunk says why.
     #[must_use]
     pub fn of_processes_to_come(choice: Choice, bytes: usize) -> Sched {
         let (source, text) = open(choice);

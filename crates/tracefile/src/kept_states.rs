@@ -20,8 +20,8 @@ pub struct KeptStates {
 }
 
 impl KeptStates {
-    /// Those of process `pid` in an arena with this layout. `read` reads bytes at an offset, and says
-    /// whether it could. `None` if there are none, or if they make no sense.
+    /// Those of process `pid` in an arena with this layout. `read` reads bytes at an offset, and
+    /// says whether it could. `None` if there are none, or if they make no sense.
     #[must_use]
     pub fn read(
         layout: &ArenaHeader,

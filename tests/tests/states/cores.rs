@@ -1,5 +1,5 @@
-//! States where the recorder can't write its file: in a core of the program, and when the recorder was
-//! killed before the program was looked at.
+//! States where the recorder can't write its file: in a core of the program, and when the recorder
+//! was killed before the program was looked at.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,5 @@
-//! Whatever the kernel refuses, the trace is whole, `info` says why states are missing or coarse, and
-//! nothing is left in the kernel.
+//! Whatever the kernel refuses, the trace is whole, `info` says why states are missing or coarse,
+//! and nothing is left in the kernel.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::{NOBODY, TraceFs, folder_of_user, info, lines, may_be_another, one_line, phases, program};
 
-/// refuse CALL NUMBER COMMAND...: a command for which a system call fails with this error, as under a
-/// container's filter.
+/// refuse CALL NUMBER COMMAND...: a command for which a system call fails with this error, as under
+/// a container's filter.
 const REFUSE: &str = r#"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -69,8 +69,8 @@ impl Refused {
         Refused { place, program, refuse, of_user }
     }
 
-    /// Records with `states`, after the words of `before`; returns the states of `info` in JSON. All
-    /// calls are in the trace, and `info` says what it says in one line.
+    /// Records with `states`, after the words of `before`; returns the states of `info` in JSON.
+    /// All calls are in the trace, and `info` says what it says in one line.
     fn record(&self, before: &[&str], states: &str) -> Value {
         self.check(
             self.place.command("env").args(before).arg(everycall()),

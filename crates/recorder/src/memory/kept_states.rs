@@ -1,5 +1,5 @@
-//! The newest scheduling events of a process in its arena: a core of the process has them, and they are
-//! there when this recorder was killed.
+//! The newest scheduling events of a process in its arena: a core of the process has them, and they
+//! are there when this recorder was killed.
 //!
 //! Nothing is read back from there: the traced process may have written anything.
 
