@@ -9,6 +9,7 @@
 //! | [`cc_main`] | `everycall cc [--mode M] -- COMPILER ARGS...` |
 //! | [`named_compiler_main`] | `everycall-gcc`, `-g++`, `-clang`, `-clang++`, with version suffixes |
 //! | [`as_main`] | `as`, run by gcc |
+//! | [`rustc_main`], [`linker_main`] | rustc, run by cargo, and the linker, run by rustc |
 //! | [`write_integration`] | pkg-config files and a CMake package, for builds without any prefix |
 //!
 //! Nothing in the environment changes object code; it only says where programs and the cache folder lie.
@@ -28,6 +29,7 @@ mod mode;
 mod obstacles;
 mod prefix;
 mod response;
+mod rust;
 mod toolbox;
 mod wrap;
 
@@ -41,4 +43,6 @@ pub use kit_files::{
     for_executable,
 };
 pub use mode::Mode;
+pub use rust::{CRATES_VARIABLE, INNER_VARIABLE, RustCrates, is_linker_path, is_rustc_name, linker_main, rustc_main};
+pub use toolbox::Toolbox;
 pub use prefix::{cc_main, is_compiler_name, named_compiler_main};

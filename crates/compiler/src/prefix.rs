@@ -372,7 +372,7 @@ fn line_information(family: Family) -> &'static str {
     }
 }
 
-fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
+pub(crate) fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
     let is_gold = invocation.linker.as_deref() == Some("gold");
     if !is_gold {

@@ -1,0 +1,17 @@
+//! Rust: what cargo and rustc run instead of rustc and the linker (docs/design/rust.md).
+//!
+//! ```text
+//! cargo -> everycall-rustc (RUSTC_WRAPPER)
+//!            rustc, first run: the names of the functions           functions
+//!            rustc, real run: with hook calls in these functions    rustc; noise: what LLVM says of names
+//!              -> linkers/cc: the project's linker, with the runtime          link
+//! ```
+
+mod arguments;
+mod functions;
+mod link;
+mod noise;
+mod rustc;
+
+pub use link::{is_linker_path, linker_main};
+pub use rustc::{CRATES_VARIABLE, INNER_VARIABLE, RustCrates, is_rustc_name, rustc_main};
