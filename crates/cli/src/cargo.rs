@@ -65,6 +65,8 @@ struct Build {
     wrapper: PathBuf,
     inner: Option<OsString>,
     crates: RustCrates,
+    /// Variables for build scripts, with their compilers.
+    compilers: Vec<(&'static str, PathBuf)>,
 }
 
 impl Build {
@@ -87,7 +89,10 @@ impl Build {
             renew(&target, &version).map_err(failed)?;
         }
         let inner = project::rustc_wrapper(&cargo);
-        Ok(Build { cargo, this: crate::this_program()?, target, wrapper, inner, crates })
+        let mut compilers = everycall_compiler::compilers(&toolbox).map_err(failed)?;
+        // The project's own choice stays.
+        compilers.retain(|(variable, _)| env::var_os(variable).is_none());
+        Ok(Build { cargo, this: crate::this_program()?, target, wrapper, inner, crates, compilers })
     }
 
     /// A command whose builds are traced.
@@ -98,6 +103,7 @@ impl Build {
             .env("CARGO_TARGET_DIR", &self.target)
             // The list of functions belongs to a whole crate.
             .env("CARGO_INCREMENTAL", "0")
+            .envs(self.compilers.iter().map(|(variable, program)| (variable, program)))
             .env(CRATES_VARIABLE, self.crates.to_text())
             .env(INNER_VARIABLE, self.inner.as_deref().unwrap_or_default());
         command

@@ -121,6 +121,9 @@ fn compiler_call(called_as: &OsString, mut words: Vec<OsString>) -> Option<ExitC
     if everycall_compiler::is_linker_path(called_as) {
         return Some(everycall_compiler::linker_main(words, &kit));
     }
+    if everycall_compiler::is_build_compiler_path(called_as) {
+        return Some(everycall_compiler::build_compiler_main(called_as, words, &kit));
+    }
     if everycall_compiler::is_compiler_name(name) {
         return Some(everycall_compiler::named_compiler_main(called_as, words, &kit));
     }

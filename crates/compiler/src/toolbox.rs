@@ -6,6 +6,7 @@
 //! FOLDER/hook-calls.specs
 //! FOLDER/everycall-rustc   what cargo runs instead of rustc
 //! FOLDER/linkers/NAME      what rustc runs instead of the linker of this name; made as needed
+//! FOLDER/compilers/NAME    what build scripts run instead of gcc and g++; made as needed
 //! ```
 //!
 //! Its path is a part of compiler command lines, so it is the same for every call of one installation and
@@ -46,6 +47,9 @@ pub(crate) fn step_of(called_as: &Path) -> Step {
 
 /// Name of the link that cargo runs instead of rustc.
 pub(crate) const RUSTC_NAME: &str = "everycall-rustc";
+
+/// The folder below, with links that build scripts run instead of a compiler.
+pub(crate) const COMPILERS_FOLDER: &str = "compilers";
 
 /// The folder below, with links that rustc runs instead of a linker.
 pub(crate) const LINKERS_FOLDER: &str = "linkers";
@@ -128,7 +132,20 @@ impl Toolbox {
     ///
     /// Those of the file system.
     pub(crate) fn linker(&self, name: &OsStr) -> io::Result<PathBuf> {
-        let folder = self.folder.join(LINKERS_FOLDER);
+        self.link(LINKERS_FOLDER, name)
+    }
+
+    /// The program that build scripts run instead of the compiler of this name.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn compiler(&self, name: &OsStr) -> io::Result<PathBuf> {
+        self.link(COMPILERS_FOLDER, name)
+    }
+
+    fn link(&self, folder: &str, name: &OsStr) -> io::Result<PathBuf> {
+        let folder = self.folder.join(folder);
         match fs::DirBuilder::new().mode(0o755).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}

@@ -69,12 +69,18 @@ impl RustCrates {
     fn has(&self, variable: impl Fn(&str) -> Option<OsString>) -> bool {
         // Build scripts run rustc, too, to find out what it can do.
         let Some(name) = variable("CARGO_CRATE_NAME") else { return false };
-        let is_named = |name: &OsStr| self.names.iter().any(|known| known.as_str() == name);
-        let is_in_folder = || {
-            let folder = variable("CARGO_MANIFEST_DIR").map(PathBuf::from);
-            folder.is_some_and(|folder| self.folders.contains(&folder))
-        };
-        self.all || is_in_folder() || is_named(&name) || variable("CARGO_PKG_NAME").is_some_and(|name| is_named(&name))
+        self.is_named(&name) || self.has_package(variable)
+    }
+
+    /// Whether the package is traced for which cargo runs a program with these variables.
+    pub(super) fn has_package(&self, variable: impl Fn(&str) -> Option<OsString>) -> bool {
+        let folder = variable("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let is_in_folder = folder.is_some_and(|folder| self.folders.contains(&folder));
+        self.all || is_in_folder || variable("CARGO_PKG_NAME").is_some_and(|name| self.is_named(&name))
+    }
+
+    fn is_named(&self, name: &OsStr) -> bool {
+        self.names.iter().any(|known| known.as_str() == name)
     }
 }
 
