@@ -37,7 +37,9 @@ fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         let is_cargos = name.starts_with("CARGO_") && !matches!(&name[..], "CARGO_HOME");
-        if is_cargos || matches!(&name[..], "RUSTFLAGS" | "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CARGO") {
+        if is_cargos
+            || matches!(&name[..], "RUSTFLAGS" | "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CARGO")
+        {
             command.env_remove(name);
         }
     }
@@ -74,7 +76,8 @@ fn check(trace: &Path, printed: &str, note: &str) {
     for (name, own) in &counted {
         assert_eq!(tallies.get(name), Some(own), "{note}: {name} in {tallies:#?}");
     }
-    for (name, calls) in [("app::first_of_two", 4), ("app::second_of_two", 7), ("in_c", 3), ("below_in_c", 3)] {
+    for (name, calls) in [("app::first_of_two", 4), ("app::second_of_two", 7), ("in_c", 3), ("below_in_c", 3)]
+    {
         assert_eq!(tallies.get(name), Some(&Tally { entries: calls, exits: calls }), "{note}: {name}");
     }
     assert_eq!(trace.losses(), 0, "{note}");
@@ -85,14 +88,21 @@ fn check(trace: &Path, printed: &str, note: &str) {
 fn calls_are_those_that_the_program_counts() {
     let place = Place::new("rust");
     let folder = workspace(&place);
-    for (profile, build, with_panics) in
-        [("dev", "debug", true), ("release", "release", true), ("fat", "fat", true), ("thin", "thin", true), ("abort", "abort", false)]
-    {
+    for (profile, build, with_panics) in [
+        ("dev", "debug", true),
+        ("release", "release", true),
+        ("fat", "fat", true),
+        ("thin", "thin", true),
+        ("abort", "abort", false),
+    ] {
         let trace = place.file(&format!("{profile}.ect"));
         let trace_name = trace.to_str().unwrap();
         successful(&mut cargo_everycall(&folder, &["build", "--offline", "--profile", profile]));
         let plugin = folder.join("target/everycall").join(build).join("libplugin.so");
-        let mut run = cargo_everycall(&folder, &["-o", trace_name, "run", "-q", "--offline", "--profile", profile, "--"]);
+        let mut run = cargo_everycall(
+            &folder,
+            &["-o", trace_name, "run", "-q", "--offline", "--profile", profile, "--"],
+        );
         run.arg(if with_panics { "--panics" } else { "--no-panics" }).arg(plugin);
         let printed = successful(&mut run);
         check(&trace, &printed, profile);
@@ -122,7 +132,10 @@ fn what_isnt_traced_is_built_as_ever() {
         let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         bytes.windows(20).any(|window| window == b"everycall_runtime_v1")
     };
-    assert!(!has_runtime(&folder.join("target/debug/app")) && has_runtime(&folder.join("target/everycall/debug/app")));
+    assert!(
+        !has_runtime(&folder.join("target/debug/app"))
+            && has_runtime(&folder.join("target/everycall/debug/app"))
+    );
     // What cargo and rustc run themselves is without the runtime.
     let mut own = Vec::new();
     for entry in fs::read_dir(folder.join("target/everycall/debug/build")).unwrap() {
@@ -147,7 +160,10 @@ fn tests_are_in_one_file_and_errors_are_cargos() {
     // As people call it.
     let subcommand = everycall().with_file_name("cargo-everycall");
     let mut test = command(&subcommand, &folder);
-    let output = test.args(["everycall", "test", "--offline", "-o", "tests.ect", "--", "--test-threads=2"]).output().unwrap();
+    let output = test
+        .args(["everycall", "test", "--offline", "-o", "tests.ect", "--", "--test-threads=2"])
+        .output()
+        .unwrap();
     assert!(output.status.success() && said(&output).contains("2 passed"), "{}", said(&output));
     let trace = TraceView::tallies_only(&folder.join("tests.ect"));
     assert_eq!(trace.tallies().get("app::is_left"), Some(&Tally { entries: 2, exits: 1 }));
@@ -178,7 +194,8 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
     // As the environment names it, then as cargo's configuration does.
     for is_configured in [false, true] {
-        let mut build = cargo_everycall(&folder, &["--crate", "nothing", "build", "--offline", "-p", "parts"]);
+        let mut build =
+            cargo_everycall(&folder, &["--crate", "nothing", "build", "--offline", "-p", "parts"]);
         if is_configured {
             fs::create_dir_all(folder.join(".cargo")).unwrap();
             let text = format!("[build]\nrustc-wrapper = {:?}\n", wrapper.to_str().unwrap());
@@ -196,12 +213,19 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
     }
     for (words, sentence) in [
         (&["check"][..], "`check` is not a verb of `cargo everycall`"),
-        (&["build", "--offline", "-p", "parts", "--target", "aarch64-unknown-linux-gnu"], "only Linux on x86-64"),
+        (
+            &["build", "--offline", "-p", "parts", "--target", "aarch64-unknown-linux-gnu"],
+            "only Linux on x86-64",
+        ),
     ] {
         let output = cargo_everycall(&folder, words).output().unwrap();
         let text = said(&output);
         assert!(!output.status.success() && text.contains(sentence), "{text}");
     }
     let output = cargo_everycall(place.path(), &["build"]).output().unwrap();
-    assert!(!output.status.success() && said(&output).contains("could not find `Cargo.toml`"), "{}", said(&output));
+    assert!(
+        !output.status.success() && said(&output).contains("could not find `Cargo.toml`"),
+        "{}",
+        said(&output)
+    );
 }

@@ -120,7 +120,12 @@ impl Build {
     }
 
     /// Becomes cargo, which builds the program and runs it by `everycall record`.
-    fn become_run(&self, request: &Request, project: &Project, options: Vec<OsString>) -> Result<ExitCode, Failure> {
+    fn become_run(
+        &self,
+        request: &Request,
+        project: &Project,
+        options: Vec<OsString>,
+    ) -> Result<ExitCode, Failure> {
         let target = request.target.as_ref().unwrap_or(&project.host);
         let theirs = project::runner(&self.cargo, target);
         let mut runner = vec![self.this.clone().into_os_string(), "record".into()];
@@ -129,11 +134,16 @@ impl Build {
         runner.push("--".into());
         runner.extend(theirs.into_iter().map(OsString::from));
         let words: Result<Vec<String>, OsString> = runner.into_iter().map(OsString::into_string).collect();
-        let words = words.map_err(|word| usage(format!("{} is not UTF-8, as cargo needs it", word.display())))?;
+        let words =
+            words.map_err(|word| usage(format!("{} is not UTF-8, as cargo needs it", word.display())))?;
         // An array of strings is the same in JSON and TOML.
         let runner = serde_json::Value::from(words).to_string();
         let mut command = self.prepared(&self.cargo);
-        command.arg("--config").arg(format!("target.{target}.runner={runner}")).arg("run").args(&request.args);
+        command
+            .arg("--config")
+            .arg(format!("target.{target}.runner={runner}"))
+            .arg("run")
+            .args(&request.args);
         let error = command.exec();
         Err(self.not_run(&error))
     }
@@ -215,4 +225,3 @@ fn say_what_next(build: &Build, request: &Request, project: &Project) {
     say!("everycall: built for tracing");
     say!("  next: everycall record -- {}", shown.unwrap_or(program).display());
 }
-

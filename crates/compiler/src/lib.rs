@@ -43,9 +43,9 @@ pub use kit_files::{
     for_executable,
 };
 pub use mode::Mode;
+pub use prefix::{cc_main, is_compiler_name, named_compiler_main};
 pub use rust::{
-    CRATES_VARIABLE, INNER_VARIABLE, RustCrates, build_compiler_main, compilers, is_build_compiler_path, is_linker_path,
-    is_rustc_name, linker_main, rustc_main,
+    CRATES_VARIABLE, INNER_VARIABLE, RustCrates, build_compiler_main, compilers, is_build_compiler_path,
+    is_linker_path, is_rustc_name, linker_main, rustc_main,
 };
 pub use toolbox::Toolbox;
-pub use prefix::{cc_main, is_compiler_name, named_compiler_main};

@@ -138,11 +138,13 @@ impl Request {
             "--target-dir" => self.has_target_folder = true,
             "-r" | "--release" => "release".clone_into(&mut self.profile),
             "--profile" => {
-                self.profile = text().map(|name| match &name[..] {
-                    "dev" | "test" => "debug".to_owned(),
-                    "bench" => "release".to_owned(),
-                    _ => name,
-                }).unwrap_or_default();
+                self.profile = text()
+                    .map(|name| match &name[..] {
+                        "dev" | "test" => "debug".to_owned(),
+                        "bench" => "release".to_owned(),
+                        _ => name,
+                    })
+                    .unwrap_or_default();
             }
             _ => {}
         }
@@ -156,7 +158,8 @@ impl Request {
     }
 }
 
-const WHAT_TO_NAME: &str = "name one of run, test, bench and build, as in: cargo everycall run --release -- ARGUMENTS";
+const WHAT_TO_NAME: &str =
+    "name one of run, test, bench and build, as in: cargo everycall run --release -- ARGUMENTS";
 
 #[cfg(test)]
 mod tests {
@@ -173,13 +176,17 @@ mod tests {
     #[test]
     fn the_output_is_ours_and_the_programs_arguments_are_not() {
         let request = read("run --release --bin a -o t.ect -- -o x");
-        assert_eq!((&args(&request)[..], request.output), ("--release --bin a -- -o x", Some("t.ect".into())));
+        assert_eq!(
+            (&args(&request)[..], request.output),
+            ("--release --bin a -- -o x", Some("t.ect".into()))
+        );
         let request = read("run -p a input -o x");
         assert_eq!((&args(&request)[..], request.output), ("-p a input -o x", None));
         let request = read("test name -o t.ect --target=x86_64-unknown-linux-musl -- --nocapture");
         assert_eq!(args(&request), "name --target=x86_64-unknown-linux-musl -- --nocapture");
         assert_eq!(request.target.as_deref(), Some("x86_64-unknown-linux-musl"));
-        let built: Vec<_> = request.without_running().iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        let built: Vec<_> =
+            request.without_running().iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
         assert_eq!(built.join(" "), "--no-run name --target=x86_64-unknown-linux-musl");
     }
 

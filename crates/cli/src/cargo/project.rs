@@ -44,19 +44,24 @@ impl Project {
         let answer: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| failed(format!("`cargo metadata` wrote no JSON: {error}")))?;
         let host = host(cargo).ok_or_else(|| failed("`cargo -vV` didn't name a host".to_owned()))?;
-        Project::read(&answer, host).ok_or_else(|| failed("`cargo metadata` named no target folder".to_owned()))
+        Project::read(&answer, host)
+            .ok_or_else(|| failed("`cargo metadata` named no target folder".to_owned()))
     }
 
     fn read(answer: &Value, host: String) -> Option<Project> {
         let packages = || answer["packages"].as_array().into_iter().flatten();
-        let folder = |package: &Value| Path::new(package["manifest_path"].as_str()?).parent().map(Path::to_owned);
+        let folder =
+            |package: &Value| Path::new(package["manifest_path"].as_str()?).parent().map(Path::to_owned);
         let is_program = |target: &&Value| {
             target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "bin"))
         };
         let targets = packages().flat_map(|package| package["targets"].as_array().into_iter().flatten());
         Some(Project {
             folders: packages().filter_map(folder).collect(),
-            programs: targets.filter(is_program).filter_map(|target| Some(target["name"].as_str()?.to_owned())).collect(),
+            programs: targets
+                .filter(is_program)
+                .filter_map(|target| Some(target["name"].as_str()?.to_owned()))
+                .collect(),
             target: answer["target_directory"].as_str()?.into(),
             host,
         })
@@ -99,7 +104,13 @@ pub fn runner(cargo: &OsStr, target: &str) -> Vec<String> {
 /// answer in any, and concerns this question only.
 fn config(cargo: &OsStr, key: &str) -> Option<Value> {
     let mut command = Command::new(cargo);
-    command.env("RUSTC_BOOTSTRAP", "1").args(["-Zunstable-options", "config", "get", "--format=json-value", key]);
+    command.env("RUSTC_BOOTSTRAP", "1").args([
+        "-Zunstable-options",
+        "config",
+        "get",
+        "--format=json-value",
+        key,
+    ]);
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     serde_json::from_slice(&output.stdout).ok()
 }

@@ -110,7 +110,9 @@ impl Rustc {
     /// Whether code is made, as opposed to checks and documentation.
     pub fn makes_code(&self) -> bool {
         let makes = |kind: &String| matches!(&kind[..], "link" | "obj" | "asm" | "llvm-ir" | "llvm-bc");
-        !self.is_query && self.crate_name.is_some() && (self.emitted.is_empty() || self.emitted.iter().any(makes))
+        !self.is_query
+            && self.crate_name.is_some()
+            && (self.emitted.is_empty() || self.emitted.iter().any(makes))
     }
 
     /// Whether it is loaded by rustc itself, or run by cargo while it builds.
@@ -178,7 +180,9 @@ fn word_at(args: &[OsString], at: usize) -> Word {
         let rest = &bytes[option.len()..];
         match rest.is_empty() && !matches!(*option, "-O" | "-g") {
             true => Word { option: (*option).to_owned(), value: next(), length: 2 },
-            false => Word { option: (*option).to_owned(), value: OsString::from_vec(rest.to_vec()), length: 1 },
+            false => {
+                Word { option: (*option).to_owned(), value: OsString::from_vec(rest.to_vec()), length: 1 }
+            }
         }
     } else {
         Word { option: text.into_owned(), value: OsString::new(), length: 1 }

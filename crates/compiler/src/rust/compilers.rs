@@ -19,7 +19,8 @@ use crate::toolbox::{COMPILERS_FOLDER, Toolbox};
 /// Those of the file system.
 pub fn compilers(toolbox: &Toolbox) -> io::Result<Vec<(&'static str, PathBuf)>> {
     let is_gcc = |name: &str| {
-        compiler::find_program(OsStr::new(name)).is_some_and(|path| compiler::family_of(&path) == Some(Family::Gcc))
+        compiler::find_program(OsStr::new(name))
+            .is_some_and(|path| compiler::family_of(&path) == Some(Family::Gcc))
     };
     let mut found = Vec::new();
     for (variable, default, name) in [("CC", "cc", "gcc"), ("CXX", "c++", "g++")] {

@@ -84,7 +84,10 @@ fn is_plain_linker(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".exe").unwrap_or(&name);
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    name == "ld" || name.ends_with("-ld") || name.starts_with("ld.") || matches!(name, "rust-lld" | "lld" | "mold" | "wild")
+    name == "ld"
+        || name.ends_with("-ld")
+        || name.starts_with("ld.")
+        || matches!(name, "rust-lld" | "lld" | "mold" | "wild")
 }
 
 /// A linker's arguments as a compiler would be given them.
@@ -96,7 +99,9 @@ fn for_compiler(args: &[OsString]) -> Vec<OsString> {
 fn for_linker(options: Vec<OsString>) -> Vec<OsString> {
     let parts = |option: OsString| -> Vec<OsString> {
         match option.as_bytes().strip_prefix(b"-Wl,") {
-            Some(list) => list.split(|byte| *byte == b',').map(|part| OsString::from_vec(part.to_vec())).collect(),
+            Some(list) => {
+                list.split(|byte| *byte == b',').map(|part| OsString::from_vec(part.to_vec())).collect()
+            }
             None if option == "-Xlinker" => Vec::new(),
             None => vec![option],
         }

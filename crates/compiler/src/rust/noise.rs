@@ -51,7 +51,9 @@ impl Filter {
                 at += BEFORE.len();
             } else if rest.starts_with(BEHIND) {
                 at += BEHIND.len();
-            } else if !is_end && (BEFORE.starts_with(rest) || BEHIND.starts_with(rest) || digits == rest.len()) {
+            } else if !is_end
+                && (BEFORE.starts_with(rest) || BEHIND.starts_with(rest) || digits == rest.len())
+            {
                 // It may become one of these.
                 break;
             } else if digits > 0 && self.numbers > 0 && !self.is_within {

@@ -119,10 +119,12 @@ fn run(command: Vec<OsString>) -> Result<ExitStatus, Failure> {
         code: EXIT_REFUSED,
     })?;
     let args: Vec<OsString> = words.collect();
-    let compiler = Compiler { program, inner: std::env::var_os(INNER_VARIABLE).filter(|inner| !inner.is_empty()) };
+    let compiler =
+        Compiler { program, inner: std::env::var_os(INNER_VARIABLE).filter(|inner| !inner.is_empty()) };
     let rustc = Rustc::read(&args);
     let crates = RustCrates::of_text(&std::env::var(CRATES_VARIABLE).unwrap_or_default());
-    let is_traced = crates.has(|name| std::env::var_os(name)) && rustc.makes_code() && !rustc.is_part_of_the_build();
+    let is_traced =
+        crates.has(|name| std::env::var_os(name)) && rustc.makes_code() && !rustc.is_part_of_the_build();
     if !is_traced {
         return Err(compiler.replace_this(&args));
     }
@@ -168,7 +170,9 @@ fn traced(compiler: &Compiler, rustc: &Rustc, args: &[OsString]) -> Result<ExitS
         let linker = link::linker_for(rustc.linker.as_deref(), &toolbox)?;
         let mut option = OsString::from("-Clinker=");
         option.push(linker);
-        command.arg(option).env(link::REAL_VARIABLE, rustc.linker.as_deref().unwrap_or(OsStr::new(link::DEFAULT)));
+        command
+            .arg(option)
+            .env(link::REAL_VARIABLE, rustc.linker.as_deref().unwrap_or(OsStr::new(link::DEFAULT)));
     }
     let mut child = command.stderr(Stdio::piped()).spawn().map_err(|error| compiler.not_run(&error))?;
     if let Some(mut stderr) = child.stderr.take() {
@@ -188,7 +192,11 @@ fn traced(compiler: &Compiler, rustc: &Rustc, args: &[OsString]) -> Result<ExitS
 /// The functions of the crate; `None` if rustc fails, and will say why in its real run.
 fn names(compiler: &Compiler, rustc: &Rustc, scratch: &Scratch) -> Result<Option<Vec<String>>, Failure> {
     let mut command = Command::new(&compiler.program);
-    command.args(rustc.first_run(&scratch.folder)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(rustc.first_run(&scratch.folder))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let status = command.status().map_err(|error| compiler.not_run(&error))?;
     if !status.success() {
         return Ok(None);
@@ -205,8 +213,8 @@ fn list(
     toolbox: &Toolbox,
     is_cached: bool,
 ) -> io::Result<PathBuf> {
-    // Only then does rustc merge functions.
-    let keep_apart = matches!(&rustc.opt_level[..], "2" | "3");
+    // In the others, functions aren't merged.
+    let keep_apart = !matches!(&rustc.opt_level[..], "0" | "1");
     if is_cached {
         let mut text = Vec::new();
         functions::write_list(names, keep_apart, &mut text)?;
@@ -305,7 +313,12 @@ mod tests {
         for target in ["x86_64-unknown-linux-gnu", "x86_64-unknown-linux-musl", "x86_64-alpine-linux-musl"] {
             assert!(is_supported(target), "{target}");
         }
-        for target in ["aarch64-unknown-linux-gnu", "x86_64-unknown-none", "wasm32-wasip1", "x86_64-unknown-linux-gnux32"] {
+        for target in [
+            "aarch64-unknown-linux-gnu",
+            "x86_64-unknown-none",
+            "wasm32-wasip1",
+            "x86_64-unknown-linux-gnux32",
+        ] {
             assert!(!is_supported(target), "{target}");
         }
     }
