@@ -14,6 +14,10 @@ fn workspace(place: &Place) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust");
     let to = place.file("a workspace");
     copy(&from, &to);
+    let manifest = to.join("app/Cargo.toml");
+    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/api");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(manifest, text.replace("\"API\"", &format!("{:?}", api.to_str().unwrap()))).unwrap();
     to
 }
 
@@ -106,10 +110,14 @@ fn calls_are_those_that_the_program_counts() {
         run.arg(if with_panics { "--panics" } else { "--no-panics" }).arg(plugin);
         let printed = successful(&mut run);
         check(&trace, &printed, profile);
+        let tree = successful(command(everycall(), place.path()).arg("replay").arg(&trace));
+        for said in ["a span", "answer", "42", "level", "-3", "a moment"] {
+            assert!(tree.contains(said), "{profile}: {said} in {tree}");
+        }
+        assert!(!tree.contains("leaves_nothing"), "{profile}: {tree}");
         let counted = own_counts(&printed);
         assert_eq!(counted.contains_key("app::throws"), with_panics, "{profile}: {printed}");
         if with_panics {
-            let tree = successful(command(everycall(), place.path()).arg("replay").arg(&trace));
             assert_eq!(tree.matches("* throw panic").count(), 4 + 1, "{profile}: {tree}");
             // A thread catches its panic, too.
             assert_eq!(tree.matches("* catch panic").count(), 4 + 1, "{profile}: {tree}");

@@ -148,7 +148,29 @@ fn main() {
     if let Some(plugin) = arguments.iter().find(|argument| argument.ends_with(".so")) {
         use_plugin(plugin);
     }
+    speaks();
     parts::print();
+}
+
+/// Says something by the crate `everycall-api`.
+#[counted]
+fn speaks() {
+    assert!(everycall::is_there());
+    let _span = everycall::span("a span");
+    everycall::label("answer", 42);
+    everycall::counter("level", -3);
+    everycall::instant("a moment");
+    let path = std::env::temp_dir().join(format!("everycall-speaks-{}.ect", std::process::id()));
+    everycall::Snapshot::take().unwrap().write(&path).unwrap();
+    assert!(std::fs::remove_file(path).is_ok());
+    let out = everycall::leave_thread_out().unwrap();
+    leaves_nothing();
+    drop(out);
+}
+
+#[inline(never)]
+fn leaves_nothing() {
+    black_box(());
 }
 
 #[cfg(test)]
