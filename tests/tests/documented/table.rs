@@ -621,6 +621,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo everycall run --release -o app.ect", Not(RUST)),
     ("cargo everycall test", Not(RUST)),
     ("cargo everycall bench", Not(RUST)),
+    ("cargo everycall --not 'core::*' --not 'alloc::*' --not 'std::*' run", Not(RUST)),
     ("cargo everycall build --release", Not(RUST)),
     ("everycall record -- target/everycall/release/app", Not(RUST)),
     ("cargo everycall --stream --trigger 'app::handle > 20ms' run", Not(RUST)),
