@@ -70,8 +70,8 @@ fn own_counts(printed: &str) -> BTreeMap<String, Tally> {
     printed.lines().map(line).collect()
 }
 
-/// Compares the trace with the program's own counters, and with what is told of the two functions
-/// with the same code and of those in C, which don't count.
+/// Compares the trace with the program's own counters, and with known counts of functions that don't
+/// count: the two with the same code, and those in C.
 fn check(trace: &Path, printed: &str, note: &str) {
     let trace = TraceView::tallies_only(trace);
     let tallies = trace.tallies();

@@ -12,7 +12,7 @@ use crate::kit_files::Kit;
 use crate::prefix;
 use crate::toolbox::{COMPILERS_FOLDER, Toolbox};
 
-/// The variables by which build scripts are told of a compiler, and the programs. None if the
+/// The variables that name a compiler to build scripts, and the programs. None if the
 /// system's compiler isn't gcc: a program of another family may not take the scripts' options.
 ///
 /// # Errors
