@@ -168,7 +168,7 @@ impl<'t> TraceView<'t> {
     }
 
     /// What the trace stores about that thread.
-    pub(crate) fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
+    pub fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
         self.trace.threads().get(self.trace_index(thread)?)
     }
 

@@ -74,6 +74,11 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall import -q -o import.ect funtrace.raw && everycall info import.ect | grep -q '^imported '",
         ),
     ),
+    ("everycall sql", So("everycall sql app.ect 'select function from functions' | grep -q handle_request")),
+    (
+        "everycall sql app.ect 'select ...'",
+        So("everycall sql app.ect 'select count(*) as calls from slices' | grep -q calls"),
+    ),
     ("mkdir -p fleet", So("mkdir -p fleet")),
     ("everycall export -f FORMAT app.ect", So("everycall export -f folded app.ect")),
     (
