@@ -39,7 +39,8 @@ const INLINED: [&str; 8] = [
 /// The kit's files that are made of the runtime.
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
-const WRAPPERS: [&str; 6] = ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock"];
+const WRAPPERS: [&str; 7] =
+    ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock", "rust"];
 /// Archives, and the wrappers whose objects they contain.
 const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
 /// The libraries that are preloaded to record more, their sources, and whether their functions are

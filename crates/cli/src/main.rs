@@ -5,6 +5,7 @@
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
 //! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, import, gdb, info, view, replay,
 //!           report, merge, export
+//! cargo     of Rust projects, and of what `cargo everycall` runs, in the room cargo
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! trigger   the options of record's triggers for a running program, in the room triggers
 //! traces    traces: opening them, and what is said of them;  source_notes: the same of sources
@@ -18,6 +19,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arguments;
+mod cargo;
 mod control;
 mod core;
 mod count;
@@ -116,6 +118,15 @@ fn compiler_call(called_as: &OsString, mut words: Vec<OsString>) -> Option<ExitC
     if everycall_compiler::is_assembler_name(name) {
         return Some(everycall_compiler::as_main(called_as, words));
     }
+    if everycall_compiler::is_rustc_name(name) {
+        return Some(everycall_compiler::rustc_main(words));
+    }
+    if everycall_compiler::is_linker_path(called_as) {
+        return Some(everycall_compiler::linker_main(words, &kit));
+    }
+    if everycall_compiler::is_build_compiler_path(called_as) {
+        return Some(everycall_compiler::build_compiler_main(called_as, words, &kit));
+    }
     if everycall_compiler::is_compiler_name(name) {
         return Some(everycall_compiler::named_compiler_main(called_as, words, &kit));
     }
@@ -132,6 +143,7 @@ fn kit() -> std::io::Result<PathBuf> {
 fn run(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Cc { arguments } => Ok(everycall_compiler::cc_main(arguments, &kit)),
+        Verb::Cargo(arguments) => cargo::run(*arguments),
         Verb::Record(arguments) => record::run(arguments),
         Verb::Resolve(arguments) => resolve::run(&arguments),
         Verb::Core(arguments) => core::run(&arguments),

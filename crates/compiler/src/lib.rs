@@ -9,9 +9,11 @@
 //! | [`cc_main`] | `everycall cc [--mode M] -- COMPILER ARGS...` |
 //! | [`named_compiler_main`] | `everycall-gcc`, `-g++`, `-clang`, `-clang++`, with version suffixes |
 //! | [`as_main`] | `as`, run by gcc |
+//! | [`rustc_main`], [`linker_main`] | rustc, run by cargo, and the linker, run by rustc |
 //! | [`write_integration`] | pkg-config files and a CMake package, for builds without any prefix |
 //!
-//! Nothing in the environment changes object code; it only says where programs and the cache folder lie.
+//! Nothing in the environment changes what the prefix makes; it only says where programs and the cache folder lie.
+//! The wrappers of rustc and of build scripts' compilers, which cargo runs, read there which crates are traced.
 
 // Messages go through `everycall_io::messages`: these macros panic if standard error is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
@@ -28,6 +30,7 @@ mod mode;
 mod obstacles;
 mod prefix;
 mod response;
+mod rust;
 mod toolbox;
 mod wrap;
 
@@ -42,3 +45,8 @@ pub use kit_files::{
 };
 pub use mode::Mode;
 pub use prefix::{cc_main, is_compiler_name, named_compiler_main};
+pub use rust::{
+    CRATES_VARIABLE, INNER_VARIABLE, RustCrates, build_compiler_main, compilers, is_build_compiler_path,
+    is_linker_path, is_rustc_name, linker_main, rustc_main,
+};
+pub use toolbox::Toolbox;

@@ -136,6 +136,20 @@ pub fn named_compiler_main(argv0: &OsStr, args: Vec<OsString>, kit: Kit<'_>) -> 
     finish(&name.to_string_lossy(), run(None, Chosen::default(), command, kit))
 }
 
+/// A call of a compiler by the build script of a Rust package.
+pub(crate) fn build_compiler(name: OsString, args: Vec<OsString>, is_traced: bool, kit: Kit<'_>) -> ExitCode {
+    let who = name.to_string_lossy().into_owned();
+    let command: Vec<OsString> = [name].into_iter().chain(args).collect();
+    finish(&who, if is_traced { run(None, Chosen::default(), command, kit) } else { plain(command) })
+}
+
+/// Becomes the command, without options of ours.
+fn plain(command: Vec<OsString>) -> Result<Never, Failure> {
+    let line = CommandLine::split(command).ok_or_else(|| Failure::refused("no compiler is named"))?;
+    let path = compiler::find_program(&line.compiler).ok_or_else(|| not_found(&line.compiler))?;
+    execute(line, path, Options::default())
+}
+
 /// Whether a program name is one of our compiler names, such as `everycall-gcc` or
 /// `everycall-clang++-19`.
 pub fn is_compiler_name(name: &OsStr) -> bool {
@@ -372,7 +386,7 @@ fn line_information(family: Family) -> &'static str {
     }
 }
 
-fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
+pub(crate) fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
     let is_gold = invocation.linker.as_deref() == Some("gold");
     if !is_gold {

@@ -4,11 +4,15 @@
 //! FOLDER/as                  makes sites
 //! FOLDER/exits/as            completes the unwind information at exits only
 //! FOLDER/hook-calls.specs
+//! FOLDER/everycall-rustc   what cargo runs instead of rustc
+//! FOLDER/linkers/NAME      what rustc runs instead of the linker of this name; made as needed
+//! FOLDER/compilers/NAME    what build scripts run instead of gcc and g++; made as needed
 //! ```
 //!
 //! Its path is a part of compiler command lines, so it is the same for every call of one installation and
 //! differs between versions: compiler caches hash it. It is made once, complete or not at all.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +44,15 @@ pub(crate) fn step_of(called_as: &Path) -> Step {
     let folder = called_as.parent().and_then(Path::file_name);
     if folder.is_some_and(|name| name == EXITS_FOLDER) { Step::Exits } else { Step::Sites }
 }
+
+/// Name of the link that cargo runs instead of rustc.
+pub(crate) const RUSTC_NAME: &str = "everycall-rustc";
+
+/// The folder below, with links that build scripts run instead of a compiler.
+pub(crate) const COMPILERS_FOLDER: &str = "compilers";
+
+/// The folder below, with links that rustc runs instead of a linker.
+pub(crate) const LINKERS_FOLDER: &str = "linkers";
 
 /// A folder with the assembler step and the specs.
 pub struct Toolbox {
@@ -101,6 +114,47 @@ impl Toolbox {
             fs::rename(&draft, &path)?;
         }
         Ok(path)
+    }
+
+    /// The folder itself.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The program for cargo's `RUSTC_WRAPPER`.
+    pub fn rustc_wrapper(&self) -> PathBuf {
+        self.folder.join(RUSTC_NAME)
+    }
+
+    /// The program that rustc runs instead of the linker of this name.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn linker(&self, name: &OsStr) -> io::Result<PathBuf> {
+        self.link(LINKERS_FOLDER, name)
+    }
+
+    /// The program that build scripts run instead of the compiler of this name.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn compiler(&self, name: &OsStr) -> io::Result<PathBuf> {
+        self.link(COMPILERS_FOLDER, name)
+    }
+
+    fn link(&self, folder: &str, name: &OsStr) -> io::Result<PathBuf> {
+        let folder = self.folder.join(folder);
+        match fs::DirBuilder::new().mode(0o755).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let path = folder.join(name);
+        match symlink(std::env::current_exe()?, &path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(path),
+        }
     }
 
     /// The specs file, for gcc's `-specs=`.
@@ -173,6 +227,7 @@ fn ensure(folder: &Path, program: &Path) -> io::Result<()> {
 fn is_complete(folder: &Path, program: &Path) -> bool {
     let is_link = |step: PathBuf| fs::read_link(step).is_ok_and(|target| target == program);
     is_link(folder.join("as"))
+        && is_link(folder.join(RUSTC_NAME))
         && is_link(folder.join(EXITS_FOLDER).join("as"))
         && everycall_io::cache::is_private(folder).unwrap_or(false)
         && everycall_io::cache::is_private(&folder.join(EXITS_FOLDER)).unwrap_or(false)
@@ -186,7 +241,7 @@ fn fill(folder: &Path, program: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    for step in [folder.join("as"), exits.join("as")] {
+    for step in [folder.join("as"), exits.join("as"), folder.join(RUSTC_NAME)] {
         match fs::remove_file(&step) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => symlink(program, &step)?,

@@ -17,7 +17,7 @@ use crate::args::{Invocation, Stage};
 use crate::compiler::{self, Family};
 use crate::kit_files::{
     BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT,
-    MEMORY_LOCK_OBJECT, for_executable,
+    MEMORY_LOCK_OBJECT, RUST_OBJECT, for_executable,
 };
 
 /// Functions that one object of the kit wraps. If the object lies in an archive, it is linked only
@@ -71,6 +71,13 @@ const EXCEPTIONS: Wrapper = Wrapper {
 /// Also in C++: with link-time optimisation, gcc uses it for functions that only clean up.
 const CLEANUPS: Wrapper =
     Wrapper { object: CLEANUPS_ARCHIVE, always: &[], others: &[("__gcc_personality_v0", "libgcc_eh.a")] };
+
+/// Rust's standard library, in any form, calls these of the unwinder's library.
+const RUST: Wrapper = Wrapper {
+    object: RUST_OBJECT,
+    always: &[],
+    others: &[("_Unwind_SetGR", "libgcc_eh.a"), ("_Unwind_RaiseException", "libgcc_eh.a")],
+};
 
 /// Whether all code of a link reports the exits of inlined calls also when an exception leaves them
 /// (in modes that report inlined calls). clang's code doesn't.
@@ -161,6 +168,11 @@ pub fn archives(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsS
         return Vec::new();
     }
     wrapper(&CLEANUPS, invocation, compiler, kit)
+}
+
+/// Options of a link of Rust's code, beside the others.
+pub fn rust(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
+    wrapper(&RUST, invocation, compiler, kit)
 }
 
 fn is_cxx(invocation: &Invocation, compiler: &Path) -> bool {

@@ -86,6 +86,8 @@ impl Scene {
         for name in ["everycall", "everycall-gcc", "everycall-g++"] {
             std::os::unix::fs::symlink(everycall(), tools.join(name)).unwrap();
         }
+        let subcommand = everycall().with_file_name("cargo-everycall");
+        std::os::unix::fs::symlink(subcommand, tools.join("cargo-everycall")).unwrap();
         let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
         for (name, text) in [
             ("app.cpp", APP_CPP),

@@ -27,6 +27,7 @@ pub enum Run {
 use Run::{Not, So};
 
 const SUITE: &str = "the test suite itself, or a part of it";
+const RUST: &str = "as the command above with other options; tested by `rust`";
 const LONG: &str = "takes too long for a test";
 pub const STARTS_A_SERVER: &str =
     "./server & server=$!; sleep 0.3; kill -USR2 $server; sleep 0.5; kill $server; ls server-$server-*.ect";
@@ -614,6 +615,33 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench report", Not(LONG)),
     ("cargo xtask bench view --events 1000000000", Not(LONG)),
     ("cargo xtask bench labels", Not(LONG)),
+    // Rust: tests/tests/rust.rs tests what is in the traces.
+    (
+        "cargo everycall run --release -- ARGUMENTS",
+        So(
+            "cargo init -q --vcs none --name app rust && cd rust && cargo everycall run --release --offline -- ARGUMENTS && \
+             everycall replay app.ect | grep -q app::main",
+        ),
+    ),
+    (
+        "everycall cargo run",
+        So(
+            "cargo init -q --vcs none --name app rust-2 && cd rust-2 && everycall cargo --not 'core::*' run --offline",
+        ),
+    ),
+    ("cargo everycall run --release -o app.ect", Not(RUST)),
+    ("cargo everycall test", Not(RUST)),
+    ("cargo everycall bench", Not(RUST)),
+    ("cargo everycall --not 'core::*' --not 'alloc::*' --not 'std::*' run", Not(RUST)),
+    ("cargo everycall build --release", Not(RUST)),
+    ("everycall record -- target/everycall/release/app", Not(RUST)),
+    ("cargo everycall --stream --trigger 'app::handle > 20ms' run", Not(RUST)),
+    ("cargo everycall --all run", Not(RUST)),
+    ("cargo everycall --crate regex-automata run", Not(RUST)),
+    (
+        "cargo +nightly everycall --all run -Zbuild-std --target x86_64-unknown-linux-gnu",
+        Not("needs a nightly toolchain with the sources of the standard library"),
+    ),
     // Our own tests and measurements.
     ("cargo xtask test", Not(SUITE)),
     ("cargo xtask models", Not(SUITE)),

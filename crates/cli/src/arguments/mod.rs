@@ -1,5 +1,6 @@
 //! The command line.
 
+mod cargo;
 mod common;
 mod embed;
 mod follow;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+pub use cargo::CargoArguments;
 pub use common::{Clock, FilterArguments, SymbolArguments, TextFormat, moment};
 pub use embed::{EmbedArguments, EmbedChoice};
 pub use follow::{FollowArguments, LevelRule};
@@ -73,6 +75,12 @@ pub enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Build a Rust project so that it can be traced, and run it: what `cargo everycall` does
+    ///
+    /// `cargo everycall run`, `test` and `bench` build and record, `build` only builds. Options of
+    /// `record` stand before the verb, cargo's own behind it. docs/rust.md describes what is traced.
+    #[command(override_usage = "cargo everycall [OPTIONS] run|test|bench|build [ARGUMENTS OF CARGO]...")]
+    Cargo(Box<CargoArguments>),
     /// Run a program and write its trace
     ///
     /// The program's input, output and environment are unchanged. This command ends with its exit

@@ -1,0 +1,169 @@
+//! The runtime's table, if the process has one.
+//!
+//! `unsafe`: the table is found by a weak reference, which Rust can only write in assembly, and its
+//! functions are the runtime's. The table is declared as in `everycall.h`.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_void};
+use std::mem::offset_of;
+
+use crate::Error;
+
+type Reserved = Option<unsafe extern "C" fn()>;
+type Sink = Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> i32>;
+
+/// Later versions add entries at its end; `size` is the size of the one that is there.
+#[repr(C)]
+struct Table {
+    abi: u32,
+    size: u32,
+    reserved: [Reserved; 2],
+    mark: Reserved,
+    ticks_per_second: unsafe extern "C" fn() -> u64,
+    record_thread: unsafe extern "C" fn(u32, u64) -> i32,
+    record_process: unsafe extern "C" fn(u32, u64) -> i32,
+    ring_size: Reserved,
+    snapshot: unsafe extern "C" fn(u64, *mut u64) -> i32,
+    snapshot_write: unsafe extern "C" fn(u64, i32, *const i8, Sink, *mut c_void) -> i32,
+    snapshot_free: unsafe extern "C" fn(u64) -> i32,
+    more: [Reserved; 6],
+    off: *const u32,
+    quick_mark: unsafe extern "C" fn(u32, *const u8, u64, u64) -> i32,
+    log: Reserved,
+}
+
+/// What the whole table above needs.
+const SIZE: usize = offset_of!(Table, log) + size_of::<Reserved>();
+const _: () = assert!(SIZE == 8 + 19 * 8);
+
+/// Classes of marks.
+#[derive(Clone, Copy)]
+pub(crate) enum Mark {
+    Label = 1,
+    Instant = 2,
+    SpanBegin = 3,
+    SpanEnd = 4,
+    Counter = 12,
+    CounterReal = 13,
+}
+
+/// A mark has no value.
+const NO_VALUE: u32 = 0x80;
+/// Bytes of a name that are kept.
+const NAME_MAX: usize = 64;
+
+/// The table, if this process has one.
+#[inline(always)]
+fn table() -> Option<&'static Table> {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    {
+        let address: *const Table;
+        // SAFETY: it reads the address of a weak symbol, which is null where nothing defines it.
+        unsafe {
+            std::arch::asm!(
+                ".weak everycall_runtime_v1",
+                "mov {}, qword ptr [rip + everycall_runtime_v1@GOTPCREL]",
+                out(reg) address,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        // SAFETY: the runtime's table stays as long as the process.
+        unsafe { address.as_ref() }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    None
+}
+
+/// The table, if it has all entries.
+fn whole_table() -> Result<&'static Table, Error> {
+    let table = table().ok_or(Error::NOT_TRACED)?;
+    if table.size as usize >= SIZE { Ok(table) } else { Err(Error::OLD_RUNTIME) }
+}
+
+pub(crate) fn is_there() -> bool {
+    whole_table().is_ok()
+}
+
+#[inline(always)]
+fn stack_pointer() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let pointer: u64;
+        // SAFETY: it copies a register.
+        unsafe { std::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+        pointer
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+/// Writes a mark; nothing happens where there is no runtime or tracing is off.
+#[inline(always)]
+pub(crate) fn mark(class: Mark, name: &str, value: Option<u64>) {
+    let Some(table) = table() else { return };
+    // SAFETY: only read where the table has the entry; the runtime changes the number.
+    if (table.size as usize) < SIZE || unsafe { table.off.read_volatile() } != 0 {
+        return;
+    }
+    let length = name.len().min(NAME_MAX) as u32 + 1;
+    let what = class as u32 | if value.is_none() { NO_VALUE } else { 0 } | length << 8;
+    // SAFETY: the name has that length.
+    unsafe { (table.quick_mark)(what, name.as_ptr(), value.unwrap_or(0), stack_pointer()) };
+}
+
+#[inline]
+pub(crate) fn now() -> u64 {
+    match table() {
+        None => 0,
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every x86-64 processor has it.
+        Some(_) => unsafe { std::arch::x86_64::_rdtsc() },
+        #[cfg(not(target_arch = "x86_64"))]
+        Some(_) => 0,
+    }
+}
+
+pub(crate) fn ticks_per_second() -> u64 {
+    // SAFETY: the runtime's function.
+    whole_table().map_or(1_000_000_000, |table| unsafe { (table.ticks_per_second)() })
+}
+
+#[inline(never)]
+pub(crate) fn record_thread(on: bool) -> Result<(), Error> {
+    // SAFETY: the runtime's function, with a stack pointer of this thread.
+    Error::of(unsafe { (whole_table()?.record_thread)(on.into(), stack_pointer()) })
+}
+
+#[inline(never)]
+pub(crate) fn record_process(on: bool) -> Result<(), Error> {
+    // SAFETY: the runtime's function, with a stack pointer of this thread.
+    Error::of(unsafe { (whole_table()?.record_process)(on.into(), stack_pointer()) })
+}
+
+pub(crate) fn take_snapshot(since: u64) -> Result<u64, Error> {
+    let mut number = 0;
+    // SAFETY: the result is writable.
+    Error::of(unsafe { (whole_table()?.snapshot)(since, &raw mut number) })?;
+    Ok(number)
+}
+
+pub(crate) fn write_snapshot(number: u64, path: &CStr) -> Result<(), Error> {
+    // SAFETY: the path is a C string; there is no function for the bytes.
+    Error::of(unsafe {
+        (whole_table()?.snapshot_write)(number, -1, path.as_ptr().cast(), None, std::ptr::null_mut())
+    })
+}
+
+pub(crate) fn write_snapshot_to(number: u64, descriptor: i32) -> Result<(), Error> {
+    // SAFETY: no path and no function.
+    Error::of(unsafe {
+        (whole_table()?.snapshot_write)(number, descriptor, std::ptr::null(), None, std::ptr::null_mut())
+    })
+}
+
+pub(crate) fn free_snapshot(number: u64) {
+    if let Ok(table) = whole_table() {
+        // SAFETY: a number from `take_snapshot`, freed once.
+        unsafe { (table.snapshot_free)(number) };
+    }
+}

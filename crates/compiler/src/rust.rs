@@ -1,0 +1,20 @@
+//! Rust: what cargo and rustc run instead of rustc and the linker (docs/design/rust.md).
+//!
+//! ```text
+//! cargo -> everycall-rustc (RUSTC_WRAPPER)
+//!            rustc, first run: the names of the functions           functions
+//!            rustc, real run: with hook calls in these functions    rustc; noise: what LLVM says of names
+//!              -> linkers/cc: the project's linker, with the runtime          link
+//!      -> build scripts -> compilers/gcc, compilers/g++ (CC, CXX)                   compilers
+//! ```
+
+mod arguments;
+mod compilers;
+mod functions;
+mod link;
+mod noise;
+mod rustc;
+
+pub use compilers::{build_compiler_main, compilers, is_build_compiler_path};
+pub use link::{is_linker_path, linker_main};
+pub use rustc::{CRATES_VARIABLE, INNER_VARIABLE, RustCrates, is_rustc_name, rustc_main};

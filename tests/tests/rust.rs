@@ -1,0 +1,241 @@
+//! `cargo everycall`: the calls of a Rust workspace are those that its own counters count, however it
+//! is built, and what isn't traced is built as ever.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use everycall_tests::{Place, Tally, TraceView, everycall, successful};
+
+/// A copy of the workspace in `tests/rust`.
+fn workspace(place: &Place) -> PathBuf {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust");
+    let to = place.file("a workspace");
+    copy(&from, &to);
+    let manifest = to.join("app/Cargo.toml");
+    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/api");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(manifest, text.replace("\"API\"", &format!("{:?}", api.to_str().unwrap()))).unwrap();
+    to
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// A command in the workspace, without what the cargo that runs this test has set.
+fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        let is_cargos = name.starts_with("CARGO_") && !matches!(&name[..], "CARGO_HOME");
+        if is_cargos
+            || matches!(&name[..], "RUSTFLAGS" | "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CARGO")
+        {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn cargo_everycall(folder: &Path, words: &[&str]) -> Command {
+    let mut cargo = command(everycall(), folder);
+    cargo.arg("cargo").args(words);
+    cargo
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// What the program says of itself: name, entries, returns.
+fn own_counts(printed: &str) -> BTreeMap<String, Tally> {
+    let line = |line: &str| {
+        let (name, counts) = line.split_once(" = ").unwrap();
+        let (entries, exits) = counts.split_once(' ').unwrap();
+        (name.to_owned(), Tally { entries: entries.parse().unwrap(), exits: exits.parse().unwrap() })
+    };
+    printed.lines().map(line).collect()
+}
+
+/// Compares the trace with the program's own counters, and with known counts of functions that don't
+/// count: the two with the same code, and those in C.
+fn check(trace: &Path, printed: &str, note: &str) {
+    let trace = TraceView::tallies_only(trace);
+    let tallies = trace.tallies();
+    let counted = own_counts(printed);
+    assert!(counted.len() >= 9, "{note}: {printed}");
+    for (name, own) in &counted {
+        assert_eq!(tallies.get(name), Some(own), "{note}: {name} in {tallies:#?}");
+    }
+    for (name, calls) in [("app::first_of_two", 4), ("app::second_of_two", 7), ("in_c", 3), ("below_in_c", 3)]
+    {
+        assert_eq!(tallies.get(name), Some(&Tally { entries: calls, exits: calls }), "{note}: {name}");
+    }
+    assert_eq!(trace.losses(), 0, "{note}");
+    assert!(trace.threads.iter().all(|thread| thread.orphans == 0), "{note}");
+}
+
+#[test]
+fn calls_are_those_that_the_program_counts() {
+    let place = Place::new("rust");
+    let folder = workspace(&place);
+    for (profile, build, with_panics) in [
+        ("dev", "debug", true),
+        ("release", "release", true),
+        ("fat", "fat", true),
+        ("thin", "thin", true),
+        ("abort", "abort", false),
+    ] {
+        let trace = place.file(&format!("{profile}.ect"));
+        let trace_name = trace.to_str().unwrap();
+        successful(&mut cargo_everycall(&folder, &["build", "--offline", "--profile", profile]));
+        let plugin = folder.join("target/everycall").join(build).join("libplugin.so");
+        let mut run = cargo_everycall(
+            &folder,
+            &["-o", trace_name, "run", "-q", "--offline", "--profile", profile, "--"],
+        );
+        run.arg(if with_panics { "--panics" } else { "--no-panics" }).arg(plugin);
+        let printed = successful(&mut run);
+        check(&trace, &printed, profile);
+        let tree = successful(command(everycall(), place.path()).arg("replay").arg(&trace));
+        for said in ["a span", "answer", "42", "level", "-3", "a moment"] {
+            assert!(tree.contains(said), "{profile}: {said} in {tree}");
+        }
+        assert!(!tree.contains("leaves_nothing"), "{profile}: {tree}");
+        let counted = own_counts(&printed);
+        assert_eq!(counted.contains_key("app::throws"), with_panics, "{profile}: {printed}");
+        if with_panics {
+            assert_eq!(tree.matches("* throw panic").count(), 4 + 1, "{profile}: {tree}");
+            // A thread catches its panic, too.
+            assert_eq!(tree.matches("* catch panic").count(), 4 + 1, "{profile}: {tree}");
+            assert!(!tree.contains("exact time unknown"), "{profile}: {tree}");
+        }
+    }
+}
+
+#[test]
+fn what_isnt_traced_is_built_as_ever() {
+    let place = Place::new("rust-rest");
+    let folder = workspace(&place);
+    let plain = |words: &[&str]| command(env!("CARGO"), &folder).args(words).output().unwrap();
+    assert!(plain(&["build", "--offline"]).status.success());
+    successful(&mut cargo_everycall(&folder, &["build", "--offline"]));
+    // Ordinary builds are in another folder, and have no hooks.
+    let again = said(&plain(&["build", "--offline"]));
+    assert!(again.contains("Finished") && !again.contains("Compiling"), "{again}");
+    let has_runtime = |path: &Path| {
+        let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // A variable that it reads.
+        let word = b"EVERYCALL_RING_SIZE";
+        bytes.windows(word.len()).any(|window| window == word)
+    };
+    assert!(
+        !has_runtime(&folder.join("target/debug/app"))
+            && has_runtime(&folder.join("target/everycall/debug/app"))
+    );
+    // What cargo and rustc run themselves is without the runtime.
+    let mut own = Vec::new();
+    for entry in fs::read_dir(folder.join("target/everycall/debug/build")).unwrap() {
+        own.push(entry.unwrap().path().join("build-script-build"));
+    }
+    for entry in fs::read_dir(folder.join("target/everycall/debug/deps")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with("libcounted-") && name.ends_with(".so") {
+            own.push(path);
+        }
+    }
+    own.retain(|path| path.exists());
+    assert_eq!(own.len(), 2, "{own:?}");
+    assert!(own.iter().all(|path| !has_runtime(path)), "{own:?}");
+}
+
+#[test]
+fn tests_are_in_one_file_and_errors_are_cargos() {
+    let place = Place::new("rust-tests");
+    let folder = workspace(&place);
+    // As people call it.
+    let subcommand = everycall().with_file_name("cargo-everycall");
+    let mut test = command(&subcommand, &folder);
+    let output = test
+        .args(["everycall", "test", "--offline", "-o", "tests.ect", "--", "--test-threads=2"])
+        .output()
+        .unwrap();
+    assert!(output.status.success() && said(&output).contains("2 passed"), "{}", said(&output));
+    let trace = TraceView::tallies_only(&folder.join("tests.ect"));
+    assert_eq!(trace.tallies().get("app::is_left"), Some(&Tally { entries: 2, exits: 1 }));
+    assert!(trace.processes.len() >= 3, "{:?}", trace.processes);
+
+    // A failing test, and a source that can't be compiled: cargo's status and its messages, alone.
+    let main = folder.join("app/src/main.rs");
+    let source = fs::read_to_string(&main).unwrap();
+    fs::write(&main, source.replace("is_left(1), 2", "is_left(1), 3")).unwrap();
+    let output = cargo_everycall(&folder, &["test", "-q", "--offline", "-p", "app"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(101), "{}", said(&output));
+    fs::write(&main, source.replace("fn main() {", "fn main() { let unused = 1;")).unwrap();
+    let output = cargo_everycall(&folder, &["build", "--offline"]).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success() && text.contains("unused variable") && !text.contains("CSV"), "{text}");
+    fs::write(&main, "fn main() { undefined(); }").unwrap();
+    let output = cargo_everycall(&folder, &["run", "--offline"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(101), "{}", said(&output));
+    assert!(said(&output).contains("cannot find function `undefined`"), "{}", said(&output));
+}
+
+#[test]
+fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
+    let place = Place::new("rust-wrappers");
+    let folder = workspace(&place);
+    let (log, wrapper) = (place.file("log"), place.file("wrapper"));
+    fs::write(&wrapper, format!("#!/bin/sh\necho \"$*\" >> '{}'\nexec \"$@\"\n", log.display())).unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    // As the environment names it, then as cargo's configuration does.
+    for is_configured in [false, true] {
+        let mut build =
+            cargo_everycall(&folder, &["--crate", "nothing", "build", "--offline", "-p", "parts"]);
+        if is_configured {
+            fs::create_dir_all(folder.join(".cargo")).unwrap();
+            let text = format!("[build]\nrustc-wrapper = {:?}\n", wrapper.to_str().unwrap());
+            fs::write(folder.join(".cargo/config.toml"), text).unwrap();
+        } else {
+            build.env("RUSTC_WRAPPER", &wrapper);
+        }
+        fs::write(folder.join("parts/src/more.rs"), "").unwrap();
+        let _ = fs::remove_dir_all(folder.join("target"));
+        successful(&mut build);
+        let calls = fs::read_to_string(&log).unwrap();
+        let calls: Vec<_> = calls.lines().filter(|call| call.contains("--crate-name parts")).collect();
+        assert!(calls.len() == 1 && calls[0].contains("-forceattrs-csv-path="), "{calls:?}");
+        fs::remove_file(&log).unwrap();
+    }
+    for (words, sentence) in [
+        (&["check"][..], "`check` is not a verb of `cargo everycall`"),
+        (
+            &["build", "--offline", "-p", "parts", "--target", "aarch64-unknown-linux-gnu"],
+            "only Linux on x86-64",
+        ),
+    ] {
+        let output = cargo_everycall(&folder, words).output().unwrap();
+        let text = said(&output);
+        assert!(!output.status.success() && text.contains(sentence), "{text}");
+    }
+    let output = cargo_everycall(place.path(), &["build"]).output().unwrap();
+    assert!(
+        !output.status.success() && said(&output).contains("could not find `Cargo.toml`"),
+        "{}",
+        said(&output)
+    );
+}
