@@ -27,7 +27,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 9;
+pub const VERSION_MINOR: u16 = 10;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -180,6 +180,10 @@ pub mod chunk {
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::TimedCalls`], after the
     /// threads of its snapshot. Since version 2.9.
     pub const TIMES: u32 = 26;
+    /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`]: the
+    /// [counts of all calls](crate::all_calls) that were recorded so far, after the threads of their
+    /// snapshot. Since version 2.10.
+    pub const ALL_CALLS: u32 = 28;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }

@@ -514,6 +514,10 @@ impl Indexer {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_counts(bytes, process, recording)?;
             }
+            chunk::ALL_CALLS => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_all_calls(bytes, process, recording)?;
+            }
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_times(bytes, process, recording)?;
