@@ -18,7 +18,7 @@ use everycall_format::dropped::{DroppedHeader, TICKS_MAX, counting};
 use everycall_format::event::WORD_SIZE;
 use everycall_recorder::clock;
 use everycall_ring::Pool;
-use everycall_tracefile::Dropped;
+use everycall_tracefile::{AllCalls, Dropped};
 
 use crate::error::LiveError;
 use crate::mapping::Mapping;
@@ -311,6 +311,13 @@ impl LiveArena {
             bytes.iter_mut().zip(&found).for_each(|(to, from)| *to = *from);
             found.len() == bytes.len()
         })
+    }
+
+    /// The numbers of all calls that the process has recorded so far; `None` if it counts its calls
+    /// and doesn't record them.
+    #[must_use]
+    pub fn all_calls(&self) -> Option<AllCalls> {
+        self.dropped().all_calls().cloned()
     }
 
     /// Whether the process counts its calls and doesn't record them.

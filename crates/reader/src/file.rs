@@ -403,6 +403,7 @@ impl Indexer {
                     | chunk::COUNTS
                     | chunk::SCHED
                     | chunk::TIMES
+                    | chunk::ALL_CALLS
                     | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {

@@ -1,8 +1,10 @@
 //! Counts of all calls beside the rings: those of an arena, and their chunk.
 
+use std::collections::HashMap;
+
 use everycall_format::arena::ArenaHeader;
 use everycall_format::dropped::{DroppedFunction, OTHERS, counting};
-use everycall_format::ect::{CountedCalls, CountsRecord};
+use everycall_format::ect::{CountedCalls, CountsRecord, chunk};
 use everycall_format::event::WORD_SIZE;
 
 use crate::chunk_writer::{array, bytes_of};
@@ -50,7 +52,7 @@ impl AllCalls {
     #[must_use]
     pub fn since(mut self, before: &AllCalls) -> AllCalls {
         let key = |one: &CountedCalls| (one.slot, one.code, one.ticks);
-        let earlier: std::collections::HashMap<_, u64> =
+        let earlier: HashMap<_, u64> =
             before.functions.iter().map(|one| (key(one), one.calls)).collect();
         for one in &mut self.functions {
             one.calls = one.calls.saturating_sub(earlier.get(&key(one)).copied().unwrap_or(0));
@@ -64,11 +66,10 @@ impl AllCalls {
         self
     }
 
-    /// Those of the functions and slots that are `wanted`; calls of functions that found no place
-    /// are asked for without a code offset.
-    pub fn keep(&mut self, wanted: impl Fn(u32, Option<(u32, u64)>) -> bool) {
-        self.functions.retain(|one| wanted(one.slot, Some((one.code, one.ticks))));
-        self.others.retain(|(slot, _)| wanted(*slot, None));
+    /// Leaves the slots that are `wanted`.
+    pub fn keep_slots(&mut self, wanted: impl Fn(u32) -> bool) {
+        self.functions.retain(|one| wanted(one.slot));
+        self.others.retain(|(slot, _)| wanted(*slot));
     }
 
     /// Calls of all functions.
@@ -81,15 +82,22 @@ impl AllCalls {
         self.others.iter().map(|(_, calls)| *calls).fold(0, u64::saturating_add)
     }
 
-    /// The parts of the chunk that has the counts of snapshot number `snapshot`.
-    pub(crate) fn payload(&self, snapshot: u32) -> [Vec<u8>; 2] {
-        let record = CountsRecord {
-            snapshot,
-            counting: counting::OFF,
-            calls: self.calls(),
-            others: self.others(),
-            ..CountsRecord::default()
-        };
+    /// The chunk that has the counts of snapshot number `snapshot` beside its events: its kind, and
+    /// its parts.
+    #[must_use]
+    pub fn chunk(&self, snapshot: u32) -> (u32, [Vec<u8>; 2]) {
+        (chunk::ALL_CALLS, self.payload(snapshot, counting::OFF))
+    }
+
+    /// The same for a file that has counts and no events.
+    #[must_use]
+    pub fn chunk_alone(&self, snapshot: u32) -> (u32, [Vec<u8>; 2]) {
+        (chunk::COUNTS, self.payload(snapshot, counting::CALLS))
+    }
+
+    fn payload(&self, snapshot: u32, counting: u32) -> [Vec<u8>; 2] {
+        let (calls, others) = (self.calls(), self.others());
+        let record = CountsRecord { snapshot, counting, calls, others, ..CountsRecord::default() };
         [bytes_of(&record), array(&self.functions)]
     }
 }

@@ -25,8 +25,8 @@ pub struct Dropped {
     timed: Vec<TimedCalls>,
     /// Calls of functions that found no place, there.
     others: u64,
-    /// All calls, in a process that records.
-    all_calls: AllCalls,
+    /// All calls, in a process that records, unless they aren't wanted.
+    all_calls: Option<AllCalls>,
 }
 
 impl Dropped {
@@ -48,8 +48,8 @@ impl Dropped {
         let functions = bytes.chunks_exact(DroppedFunction::SIZE).filter_map(DroppedFunction::read);
         let functions: Vec<DroppedFunction> = functions.collect();
         let all_calls = match is_counting {
-            true => AllCalls::default(),
-            false => AllCalls::read(layout, slots, &functions, &mut read),
+            true => None,
+            false => Some(AllCalls::read(layout, slots, &functions, &mut read)),
         };
         if header.highest_ns == 0 && !is_counting {
             return Dropped { header, all_calls, ..Dropped::default() };
@@ -136,14 +136,25 @@ impl Dropped {
 
     /// All calls, in a process that records.
     #[must_use]
-    pub fn all_calls(&self) -> &AllCalls {
-        &self.all_calls
+    pub fn all_calls(&self) -> Option<&AllCalls> {
+        self.all_calls.as_ref()
+    }
+
+    /// With all calls since `before`, in the slots that are `wanted`; without them if there is no
+    /// `before`.
+    #[must_use]
+    pub fn since(mut self, before: Option<&AllCalls>, wanted: impl Fn(u32) -> bool) -> Dropped {
+        let all = self.all_calls.take().zip(before);
+        self.all_calls = all.map(|(all, before)| all.since(before));
+        if let Some(all) = &mut self.all_calls {
+            all.keep_slots(wanted);
+        }
+        self
     }
 
     /// The chunks that have the counts of snapshot number `snapshot`: their kinds, and their parts.
     pub fn chunks(&self, snapshot: u32) -> impl Iterator<Item = (u32, [Vec<u8>; 2])> {
-        let all = (!self.is_counting()).then(|| (chunk::ALL_CALLS, self.all_calls.payload(snapshot)));
-        self.chunk(snapshot).into_iter().chain(all)
+        self.chunk(snapshot).into_iter().chain(self.all_calls.as_ref().map(|all| all.chunk(snapshot)))
     }
 
     /// The kind of the chunk that has the counts of calls that weren't recorded, and its parts;
