@@ -52,17 +52,16 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     // Counts don't tell from where a call came.
     let has_own = arguments.within.is_empty() && !arguments.crossing;
     let before = if has_own { program.arena.all_calls() } else { None };
-    let mut session =
-        Session {
-            program: &program,
-            control: Some(control),
-            name,
-            modules,
-            sets,
-            activations: 1,
-            others: 0,
-            before,
-        };
+    let mut session = Session {
+        program: &program,
+        control: Some(control),
+        name,
+        modules,
+        sets,
+        activations: 1,
+        others: 0,
+        before,
+    };
     let chosen = Chosen { threads: &arguments.threads, start_ticks, children };
     let facts = session.facts(arguments, start_ticks);
     // Begins before the session does, so that nothing of it is overwritten unseen.

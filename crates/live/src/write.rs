@@ -23,8 +23,8 @@ use everycall_tracefile::{
 use crate::arena::LiveArena;
 use crate::images;
 use crate::pinner::Pinner;
-use crate::states;
 use crate::process::ThreadNames;
+use crate::states;
 use crate::take::{PinnedSegment, PinnedThread, SessionFacts, Snapshot, nanoseconds_since, session_record};
 
 /// The only snapshot of the file.

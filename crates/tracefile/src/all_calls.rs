@@ -52,8 +52,7 @@ impl AllCalls {
     #[must_use]
     pub fn since(mut self, before: &AllCalls) -> AllCalls {
         let key = |one: &CountedCalls| (one.slot, one.code, one.ticks);
-        let earlier: HashMap<_, u64> =
-            before.functions.iter().map(|one| (key(one), one.calls)).collect();
+        let earlier: HashMap<_, u64> = before.functions.iter().map(|one| (key(one), one.calls)).collect();
         for one in &mut self.functions {
             one.calls = one.calls.saturating_sub(earlier.get(&key(one)).copied().unwrap_or(0));
         }

@@ -32,11 +32,11 @@ macro_rules! field {
     };
 }
 
+pub(crate) mod all_calls;
 pub(crate) mod arena;
 pub(crate) mod beginning;
 pub(crate) mod cancelled;
 pub(crate) mod crash_file;
-pub(crate) mod all_calls;
 pub(crate) mod dropped;
 pub(crate) mod hub;
 pub(crate) mod kept_calls;

@@ -2,8 +2,8 @@
 //! counts: switches this on and off in a thread, and records how many calls were dropped.
 
 use crate::state::arena::Arena;
-use crate::state::process::Process;
 use crate::state::places::Place;
+use crate::state::process::Process;
 use crate::state::{all_calls, dropped, times, trigger_table};
 use crate::threads::room;
 use crate::threads::thread::Thread;

@@ -274,7 +274,14 @@ impl Output<'_> {
             () if dropped::is_timing() => {
                 let others = |slot| times::read(arena, slot, OTHERS).calls;
                 let of = |function: &TimedCalls| function.calls;
-                self.counts(process, (chunk::TIMES, counting::TIMES), || timed(process, arena), of, others, counts)
+                self.counts(
+                    process,
+                    (chunk::TIMES, counting::TIMES),
+                    || timed(process, arena),
+                    of,
+                    others,
+                    counts,
+                )
             }
             () if dropped::is_counting() => {
                 let others = |slot| dropped::count(arena, slot, OTHERS);
