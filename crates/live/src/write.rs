@@ -16,8 +16,8 @@ use everycall_format::hub::origin;
 use everycall_recorder::triggers::WriteChunk;
 use everycall_recorder::{clock, host};
 use everycall_tracefile::{
-    AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_image,
-    module_table, texts,
+    AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, array, bytes_of, is_segment,
+    module_image, module_table, text_of, texts,
 };
 
 use crate::arena::LiveArena;
@@ -195,6 +195,8 @@ pub fn write_counts(
             ..ThreadRecord::default()
         };
         file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])?;
+        let name = text_of(&record.name);
+        summary.threads.push(ThreadSummary { tid, name, ..ThreadSummary::default() });
     }
     if let Some((kind, [record, functions])) = counts.all_calls().map(|all| all.chunk_alone(SNAPSHOT)) {
         file.chunk(kind, &[&record, &functions])?;
