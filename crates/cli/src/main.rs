@@ -55,6 +55,7 @@ mod trace;
 mod traces;
 mod trigger;
 mod triggers;
+mod tui;
 mod view;
 mod written;
 
@@ -147,6 +148,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Count(arguments) => count::run(*arguments),
         Verb::Cull(arguments) => cull::run(&arguments),
         Verb::View(arguments) => view::run(*arguments),
+        Verb::Tui(arguments) => tui::run(*arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Report(arguments) => report::run(*arguments),
         Verb::Merge(arguments) => merge::run(&arguments),

@@ -7,6 +7,7 @@
 //! - [`Runs`]: turns segments into events chunks.
 //! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
 //! - [`Dropped`]: calls that were counted, by function.
+//! - [`KeptStates`]: the newest scheduling events in an arena.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
 // Messages go through `everycall_io::messages`: these macros panic if the output is closed.
@@ -19,6 +20,7 @@ mod all_calls;
 mod chunk_writer;
 mod dropped;
 mod embedded;
+mod kept_states;
 mod packer;
 mod payload;
 mod ring;
@@ -29,6 +31,7 @@ pub use all_calls::AllCalls;
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
 pub use dropped::{Dropped, keep_settled};
 pub use embedded::SourceFile;
+pub use kept_states::KeptStates;
 pub use packer::Packer;
 pub use payload::{module_image, module_table, texts};
 pub use ring::{Ring, Segments, Tally, is_segment, tally};

@@ -33,6 +33,11 @@ pub const STARTS_A_SERVER: &str =
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
+    // What it draws is tested in live_table.rs and in crates/tui.
+    (
+        "everycall tui app.ect",
+        So("printf q | script -qec 'everycall tui app.ect' /dev/null | grep -q '1 timeline'"),
+    ),
     // The page is tested in view.rs and in crates/view.
     (
         "everycall view app.ect",

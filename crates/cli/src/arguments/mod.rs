@@ -11,6 +11,7 @@ mod record;
 mod selection;
 mod setup;
 mod triggers;
+mod tui;
 mod view;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ pub use selection::{
 };
 pub use setup::{CompletionsArguments, ManArguments, SetupTracefsArguments};
 pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments, TriggerArguments};
+pub use tui::TuiArguments;
 pub use view::ViewArguments;
 
 /// What the command is for, in one line.
@@ -43,6 +45,7 @@ Records every function call of a program, and shows what happened.
   everycall cc -- g++ -O2 -g app.cpp -o app           builds it for tracing
   everycall record -o app.ect -- ./app args           runs it and writes a trace
   everycall view app.ect                              shows it in the browser
+  everycall tui app.ect                               shows it in the terminal
   everycall replay app.ect                            the calls as a tree
   everycall export -f vizviewer -o app.json app.ect   for vizviewer";
 
@@ -158,6 +161,10 @@ pub enum Verb {
     /// other program, no other machine and no network is needed. It ends when its tab is closed, or
     /// with Ctrl-C.
     View(Box<ViewArguments>),
+    /// Look at a trace in the terminal: timeline, tree of call paths, table of functions
+    ///
+    /// Needs no browser and no mouse, and works over ssh. `?` shows the keys, `q` quits.
+    Tui(Box<TuiArguments>),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
     /// Print calls, times and percentiles of all functions, as a table
