@@ -4,6 +4,7 @@
 mod pairing;
 
 use everycall_reader::TraceFile;
+use everycall_timeline::Trace;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,9 +16,24 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = file.symbols(module, &mut (8 << 20));
         }
         let _ = file.sources(&mut (8 << 20));
+        parts(&file);
         pairing::check(file);
     }
 });
+
+/// The parts of threads that can be read alone.
+fn parts(file: &TraceFile<'_>) {
+    let Ok(trace) = Trace::open_unread(file) else { return };
+    for thread in 0..trace.threads().len() {
+        for number in 0..trace.parts(thread) {
+            let _ = trace.part_begin(thread, number);
+            let part = trace.part(thread, None, number..number + 1);
+            if let Some(read) = part.and_then(|part| part.events(0..part.begins().len())) {
+                assert!(read.events.is_sorted_by_key(|event| event.at_ns()));
+            }
+        }
+    }
+}
 
 /// Makes the checksums of everything that looks like a chunk right.
 fn repair(bytes: &mut [u8]) {

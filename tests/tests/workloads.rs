@@ -370,6 +370,22 @@ fn views() {
     }
 }
 
+/// The page's files in the repository are those that its sources give.
+#[test]
+fn the_page_is_built_from_its_sources() {
+    if std::env::var_os("EVERYCALL_SKIP_BROWSER").is_some_and(|value| value == "1") {
+        println!("skipped: the viewer's page was not built, as EVERYCALL_SKIP_BROWSER=1 asks");
+        return;
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/view/page");
+    let built = browser::built(&page);
+    for name in ["alone.html", "app.css", "app.js", "index.html", "worker.js"] {
+        let read = |folder: &Path| fs::read(folder.join(name)).expect("a file of the page");
+        let advice = "run `npm ci && npm run build` in crates/view/page, and commit dist";
+        assert!(read(&page.join("dist")) == read(&built), "{name} isn't what its sources give; {advice}");
+    }
+}
+
 /// How long each function was in each state, by `report`: the page's tables are to say the same.
 /// Empty where the kernel told none.
 fn states_of_functions(file: &Path) -> Value {
@@ -547,6 +563,40 @@ mod browser {
         npm.args(["install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]);
         successful(npm.current_dir(browser));
         fs::write(complete, versions).expect("a file in the target folder");
+    }
+
+    /// Builds the viewer's page in the target folder; returns where its files are.
+    pub fn built(page: &Path) -> PathBuf {
+        let folder = target_folder().join("page");
+        let tools = ["package.json", "package-lock.json"];
+        let read = |folder: &Path, name: &str| fs::read(folder.join(name)).ok();
+        let is_there = tools.iter().all(|name| read(&folder, name) == read(page, name));
+        fs::create_dir_all(&folder).expect("a folder in the target folder");
+        if !is_there {
+            for name in tools {
+                let _ = fs::remove_file(folder.join(name));
+            }
+            let installing = folder.join("installing");
+            let _ = fs::remove_dir_all(&installing);
+            fs::create_dir_all(&installing).expect("a folder in the target folder");
+            let copy = |name: &str, into: &Path| {
+                fs::copy(page.join(name), into.join(name)).expect("a copy");
+            };
+            tools.iter().for_each(|name| copy(name, &installing));
+            let mut npm = Command::new("npm");
+            npm.args(["ci", "--silent", "--no-audit", "--no-fund"]);
+            successful(npm.current_dir(&installing));
+            let _ = fs::remove_dir_all(folder.join("node_modules"));
+            fs::rename(installing.join("node_modules"), folder.join("node_modules")).expect("a folder moves");
+            tools.iter().for_each(|name| copy(name, &folder));
+        }
+        let _ = fs::remove_dir_all(folder.join("src"));
+        successful(
+            Command::new("cp").arg("-r").args(["build.mjs", "src"].map(|name| page.join(name))).arg(&folder),
+        );
+        let into = folder.join("built");
+        successful(Command::new("node").args(["build.mjs", "--into", "built"]).current_dir(&folder));
+        into
     }
 
     fn chromium() -> PathBuf {

@@ -2,14 +2,15 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::KeptCall;
 use everycall_timeline::{
-    Checkpoint, Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, ThreadStates, TimelineEvent,
-    Trace, WallClock,
+    Checkpoint, Location, Mark, MarkKind, MarkName, Part, ThreadEvents, ThreadInfo, ThreadStates,
+    TimelineEvent, Trace, WallClock,
 };
 
 use crate::budget::named_marks;
@@ -73,6 +74,18 @@ impl LabelledEvents<'_> {
     /// From now on, checkpoints are made now and then.
     pub fn make_checkpoints(&mut self) {
         self.events.make_checkpoints();
+    }
+
+    /// Whether no event so far came later than others that happened after it.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        self.events.is_in_order()
+    }
+
+    /// From now on, doesn't wait for events that come late: where it is known that there are none,
+    /// the next events are there sooner.
+    pub fn without_late(&mut self) {
+        self.events.without_late();
     }
 
     /// A checkpoint directly before the event of the timeline that was returned last, if one was
@@ -168,7 +181,7 @@ impl<'t> TraceView<'t> {
     }
 
     /// What the trace stores about that thread.
-    pub(crate) fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
+    pub fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
         self.trace.threads().get(self.trace_index(thread)?)
     }
 
@@ -183,6 +196,21 @@ impl<'t> TraceView<'t> {
     pub fn events_from(&self, thread: usize, checkpoint: &Checkpoint) -> Option<LabelledEvents<'_>> {
         let index = self.source.index(thread)?;
         Some(self.labelled(index, self.trace.thread_events_from(index, Some(self.names), checkpoint)?))
+    }
+
+    /// How many parts of that thread can be read alone; 0 if none can.
+    pub fn parts(&self, thread: usize) -> usize {
+        self.source.index(thread).map_or(0, |index| self.trace.parts(index))
+    }
+
+    /// When one of these parts begins: [`Trace::part_begin`].
+    pub fn part_begin(&self, thread: usize, part: usize) -> Option<u64> {
+        self.trace.part_begin(self.source.index(thread)?, part)
+    }
+
+    /// Some of these parts: [`Trace::part`].
+    pub fn part(&self, thread: usize, parts: Range<usize>) -> Option<Part<'_>> {
+        self.trace.part(self.source.index(thread)?, Some(self.names), parts)
     }
 
     fn labelled<'v>(&'v self, index: usize, events: ThreadEvents<'v>) -> LabelledEvents<'v> {

@@ -13,6 +13,7 @@ use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
 use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
+use crate::event::{self, Events};
 use crate::model::{
     Module, OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
 };
@@ -31,6 +32,8 @@ const PAYLOAD_MAX: u64 = 64 << 20;
 const IMAGE_BASE: u64 = 64 << 20;
 /// ... and as a multiple of its packed ones. Programs' files become a quarter of their size.
 const IMAGE_RATIO: u64 = 16;
+/// Bytes of an events chunk in which its first words lie, packed or not.
+const BEGINNING: u64 = 160 << 10;
 /// Threads and snapshots that events may name without a record of their own.
 const PLACEHOLDERS_MAX: usize = 4096;
 
@@ -272,6 +275,30 @@ impl Source for TraceFile<'_> {
     fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
         let (chunks, tid, segment_size) = self.events_of(key);
         Some(Box::new(FileSegments::from(self, chunks, tid, segment_size, first)?))
+    }
+
+    fn parts(&self, key: ThreadKey) -> usize {
+        self.events_of(key).0.len()
+    }
+
+    fn part(&self, key: ThreadKey, part: usize) -> Option<Box<dyn SegmentCursor + '_>> {
+        let (chunks, tid, segment_size) = self.events_of(key);
+        let chunk = std::slice::from_ref(chunks.get(part)?);
+        Some(Box::new(FileSegments::new(self, chunk, tid, segment_size)))
+    }
+
+    fn part_begin(&self, key: ThreadKey, part: usize) -> Option<u64> {
+        let chunk = self.events_of(key).0.get(part)?;
+        let length = chunk.length.min(BEGINNING).min(self.size.saturating_sub(chunk.payload_at()));
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
+        let count = self.source.read_full_at(chunk.payload_at(), &mut bytes).ok()?;
+        let bytes = bytes.get(..count)?;
+        let record = EventsRecord::read(bytes)?;
+        let words = words::first(&record, bytes.get(EventsRecord::SIZE..)?).ok()?;
+        if !event::begins_segment(&words, record.first_segment) {
+            return None;
+        }
+        Some(Events::new(&words).next()?.ticks)
     }
 }
 

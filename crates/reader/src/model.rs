@@ -419,6 +419,24 @@ pub trait Source: Send + Sync {
         let _ = (key, first);
         None
     }
+
+    /// How many parts of a thread's segments can be read alone, in their order; 0 if none can.
+    fn parts(&self, key: ThreadKey) -> usize {
+        let _ = key;
+        0
+    }
+
+    /// The segments of one of these parts; `None` if there is no such part.
+    fn part(&self, key: ThreadKey, part: usize) -> Option<Box<dyn SegmentCursor + '_>> {
+        let _ = (key, part);
+        None
+    }
+
+    /// When one of these parts begins, in ticks: quicker than reading it, and not checked.
+    fn part_begin(&self, key: ThreadKey, part: usize) -> Option<u64> {
+        let _ = (key, part);
+        None
+    }
 }
 
 impl<T: Source + ?Sized> Source for &T {
@@ -434,6 +452,15 @@ impl<T: Source + ?Sized> Source for &T {
     fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
         (**self).segments_from(key, first)
     }
+    fn parts(&self, key: ThreadKey) -> usize {
+        (**self).parts(key)
+    }
+    fn part(&self, key: ThreadKey, part: usize) -> Option<Box<dyn SegmentCursor + '_>> {
+        (**self).part(key, part)
+    }
+    fn part_begin(&self, key: ThreadKey, part: usize) -> Option<u64> {
+        (**self).part_begin(key, part)
+    }
 }
 
 impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
@@ -448,6 +475,15 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
     }
     fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
         (**self).segments_from(key, first)
+    }
+    fn parts(&self, key: ThreadKey) -> usize {
+        (**self).parts(key)
+    }
+    fn part(&self, key: ThreadKey, part: usize) -> Option<Box<dyn SegmentCursor + '_>> {
+        (**self).part(key, part)
+    }
+    fn part_begin(&self, key: ThreadKey, part: usize) -> Option<u64> {
+        (**self).part_begin(key, part)
     }
 }
 

@@ -49,6 +49,37 @@ pub(crate) fn decode(record: &EventsRecord, bytes: &[u8], is_cut: bool) -> Resul
     Ok(words)
 }
 
+/// The first words in `bytes`, which may be only the beginning of the chunk's: a few hundred, and
+/// unchecked.
+///
+/// # Errors
+/// What is wrong with the chunk.
+pub(crate) fn first(record: &EventsRecord, bytes: &[u8]) -> Result<Vec<u64>, &'static str> {
+    const COUNT: usize = 256;
+    let count = usize::try_from(record.words).map_or(COUNT, |words| words.min(COUNT));
+    let limit = everycall_compact::encoded_max(count);
+    let mut unpacked = Vec::new();
+    let is_packed = matches!(record.encoding, encoding::ZSTD | encoding::COMPACT_ZSTD);
+    if is_packed {
+        let decoder = unpacker(bytes).map_err(|_| "there is no memory to unpack it")?;
+        // The rest of the frame may be missing.
+        let _ = decoder.take(limit as u64).read_to_end(&mut unpacked);
+    }
+    let bytes = if is_packed { &unpacked } else { bytes.get(..limit.min(bytes.len())).unwrap_or_default() };
+    let encoding = match record.encoding {
+        encoding::COMPACT_ZSTD => encoding::COMPACT,
+        encoding::ZSTD => encoding::RAW,
+        other => other,
+    };
+    if encoding == encoding::COMPACT {
+        let mut words = Vec::new();
+        // There are more words than these.
+        let _ = everycall_compact::decode(bytes, count, &mut words);
+        return Ok(words);
+    }
+    decode(&EventsRecord { words: count as u64, encoding, ..*record }, bytes, true)
+}
+
 /// More don't fit into a chunk where they are stored as they are.
 const WORDS_MAX: usize = EVENTS_PAYLOAD_MAX as usize / WORD_SIZE;
 

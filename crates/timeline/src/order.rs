@@ -88,6 +88,9 @@ pub(crate) struct Ordered<'a> {
     disordered: VecDeque<(u64, u64)>,
     /// Places in `steps` of those that came late in the current segment.
     late: Vec<usize>,
+    /// Steps that are held back.
+    window: usize,
+    is_in_order: bool,
 }
 
 /// What the next batch begins with.
@@ -122,7 +125,19 @@ impl<'a> Ordered<'a> {
             held: VecDeque::new(),
             disordered: VecDeque::new(),
             late: Vec::new(),
+            window: WINDOW,
+            is_in_order: true,
         }
+    }
+
+    /// Whether no step came late so far.
+    pub fn is_in_order(&self) -> bool {
+        self.is_in_order
+    }
+
+    /// From now on, no steps are held back.
+    pub fn without_late(&mut self) {
+        self.window = 0;
     }
 
     /// Continues at a place, with these segments.
@@ -205,8 +220,8 @@ impl<'a> Ordered<'a> {
         }
         loop {
             match self.state {
-                State::Read if self.steps.len() >= 2 * WINDOW => {
-                    return Some(self.hand_out(self.steps.len() - WINDOW));
+                State::Read if self.steps.len() >= (2 * self.window).max(1) => {
+                    return Some(self.hand_out(self.steps.len() - self.window));
                 }
                 State::Read => self.read(),
                 _ if !self.steps.is_empty() => return Some(self.hand_out(self.steps.len())),
@@ -271,6 +286,7 @@ impl<'a> Ordered<'a> {
         });
         let process = self.process;
         let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, late, .. } = self;
+        let clamped_before = *clamped;
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
         let line = |slot, ticks| names.logs.step(words, slot, process, ticks);
         let mut latest_now = *latest;
@@ -297,6 +313,7 @@ impl<'a> Ordered<'a> {
             steps.extend(depth.step(event, name, line).map(&mut in_order));
         }
         *latest = latest_now;
+        self.is_in_order &= self.late.is_empty() && self.clamped == clamped_before;
         if !self.late.is_empty() {
             self.note_disorder();
         }

@@ -51,6 +51,17 @@ pub(crate) struct Cuts {
     pub spans: Vec<spans::Key>,
 }
 
+impl Cuts {
+    /// How many calls they are.
+    pub fn open_calls(&self) -> u32 {
+        let count = |call: &CutCall| match call {
+            CutCall::Exit(_) => 1,
+            CutCall::Unnamed(count) => *count,
+        };
+        self.calls.iter().map(count).fold(0, u32::saturating_add)
+    }
+}
+
 /// A call that is open.
 #[derive(Clone, Copy, Debug)]
 struct Frame {

@@ -71,15 +71,43 @@ pub(crate) fn scan_thread(
         Warning::SegmentsMissing { tid: thread.tid, count: missing }.add_to(warnings);
     }
     scan.is_complete = first_segment == Some(0) && scan.segments_lost == 0;
-    let open_calls = source.open_calls(key);
-    scan.open_calls = open_calls.len() as u64;
-    // A call can't be older than its thread; one that claims to be is damaged.
-    let starts = open_calls.iter().map(|call| call.ticks).filter(|ticks| *ticks >= thread.start_ticks);
-    scan.earliest_ticks = starts.chain(scan.reach_ticks.map(|(first, _)| first)).min();
+    scan.note_open_calls(source, key);
     scan
 }
 
+/// Looks at the first and the last part of a thread only: what it covers is known then, and its
+/// events aren't counted.
+pub(crate) fn scan_ends(source: &dyn Source, key: ThreadKey) -> ThreadScan {
+    let parts = source.parts(key);
+    let mut ends = ThreadScan::default();
+    let (mut first, mut last) = (u64::MAX, 0);
+    let mut words = Vec::new();
+    let (mut names, mut of_end) = (MarkNames::default(), ThreadScan::default());
+    let (begin, end) = (0, parts.saturating_sub(1));
+    for part in [Some(begin), (end > begin).then_some(end)].into_iter().flatten() {
+        let Some(mut segments) = source.part(key, part) else { continue };
+        while let Some(segment) = segments.next_segment(&mut words) {
+            if segment.is_ok() {
+                of_end.segment(&words, (0, &mut names), &mut first, &mut last);
+            }
+        }
+    }
+    ends.reach_ticks = (first <= last).then_some((first, last));
+    ends.note_open_calls(source, key);
+    ends
+}
+
 impl ThreadScan {
+    /// Calls that were open when the snapshot was taken.
+    fn note_open_calls(&mut self, source: &dyn Source, key: ThreadKey) {
+        let thread = &source.recording().snapshots[key.snapshot].threads[key.thread];
+        let open_calls = source.open_calls(key);
+        self.open_calls = open_calls.len() as u64;
+        // A call can't be older than its thread; one that claims to be is damaged.
+        let starts = open_calls.iter().map(|call| call.ticks).filter(|ticks| *ticks >= thread.start_ticks);
+        self.earliest_ticks = starts.chain(self.reach_ticks.map(|(first, _)| first)).min();
+    }
+
     fn segment(
         &mut self,
         words: &[u64],

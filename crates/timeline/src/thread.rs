@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everycall_reader::{Ending, Reason, Source};
+use everycall_reader::{Ending, Reason, SegmentCursor, Source};
 
 use crate::clock::Clock;
 use crate::code::Code;
@@ -45,6 +45,8 @@ pub struct ThreadEvents<'t> {
     /// `None` where there is no such thread.
     maker: Option<Maker<'t>>,
     stats: PairingStats,
+    /// At the end: [`ThreadEvents::is_in_order`].
+    was_in_order: bool,
     narrowed: Option<Narrowed<'t>>,
     /// Whether checkpoints are made, and the last one that wasn't taken.
     makes_checkpoints: bool,
@@ -62,12 +64,30 @@ impl<'t> ThreadEvents<'t> {
         resumed: Option<&Checkpoint>,
     ) -> ThreadEvents<'t> {
         let cuts = resumed.map(|checkpoint| checkpoint.cuts.clone());
-        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, code, cuts));
+        ThreadEvents::of(thread.map(|thread| Maker::new(source, thread, clock, modules, names, code, cuts)))
+    }
+
+    /// The timeline of segments, as if nothing else of their thread existed, and how many calls that
+    /// began before end in it.
+    pub(crate) fn alone<S: SegmentCursor + 't>(
+        segments: impl Fn() -> S,
+        pairing: impl Fn() -> Pairing<'t>,
+        names: &'t MarkNames,
+        process: usize,
+    ) -> (ThreadEvents<'t>, u32) {
+        let ordered = || Ordered::new(Box::new(segments()), names, process);
+        let cuts = collect_cuts(ordered(), pairing());
+        let begun = cuts.last().map_or(0, |cuts| cuts.open_calls());
+        (ThreadEvents::of(Some(Maker::of(ordered(), pairing(), cuts, names, process))), begun)
+    }
+
+    fn of(maker: Option<Maker<'t>>) -> ThreadEvents<'t> {
         ThreadEvents {
             out: Vec::new(),
             given: 0,
             maker,
             stats: PairingStats::default(),
+            was_in_order: true,
             narrowed: None,
             makes_checkpoints: false,
             checkpoint: None,
@@ -90,6 +110,20 @@ impl<'t> ThreadEvents<'t> {
             narrowed.resume(state);
         }
         true
+    }
+
+    /// Whether no event so far came later than others that happened after it.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        self.maker.as_ref().map_or(self.was_in_order, |maker| maker.ordered.is_in_order())
+    }
+
+    /// From now on, doesn't wait for events that come late: where it is known that there are none,
+    /// the next events are there sooner.
+    pub fn without_late(&mut self) {
+        if let Some(maker) = &mut self.maker {
+            maker.ordered.without_late();
+        }
     }
 
     /// From now on, checkpoints are made now and then.
@@ -140,6 +174,7 @@ impl<'t> ThreadEvents<'t> {
             }
             if !maker.make(&mut self.out) {
                 self.stats = maker.stats();
+                self.was_in_order = maker.ordered.is_in_order();
                 self.maker = None;
             }
             if let Some(narrowed) = &mut self.narrowed {
@@ -214,13 +249,12 @@ impl<'t> Maker<'t> {
                 location: call.offset.map(|offset| modules.locate(&mut cursor, offset, call.ticks)),
             })
             .collect();
+        let ordered = || Ordered::new(source.segments(key), names, thread.process);
+        let pairing = || Pairing::new(clock.walk(), modules, code);
         let cuts = match cuts {
             Some(cuts) => cuts,
             None if thread.is_complete => Vec::new(),
-            None => {
-                let pairing = Pairing::new(clock.walk(), modules, code);
-                collect_cuts(Ordered::new(source.segments(key), names, thread.process), pairing)
-            }
+            None => collect_cuts(ordered(), pairing()),
         };
         let snapshot = source.recording().snapshots.get(key.snapshot);
         let process = source.recording().processes.get(thread.process);
@@ -231,17 +265,33 @@ impl<'t> Maker<'t> {
             _ => false,
         });
         Maker {
-            ordered: Ordered::new(source.segments(key), names, thread.process),
-            done: 0,
-            pairing: Pairing::new(clock.walk(), modules, code),
             listed,
-            cuts,
-            names,
-            process: thread.process,
-            first_ticks: None,
-            begins: true,
             end_ticks: snapshot.and_then(|snapshot| snapshot.ticks),
             is_exact: at_process_end && thread.deep == 0,
+            ..Maker::of(ordered(), pairing(), cuts, names, thread.process)
+        }
+    }
+
+    /// One that knows nothing of the thread's end.
+    fn of(
+        ordered: Ordered<'t>,
+        pairing: Pairing<'t>,
+        cuts: Vec<Arc<Cuts>>,
+        names: &'t MarkNames,
+        process: usize,
+    ) -> Maker<'t> {
+        Maker {
+            ordered,
+            done: 0,
+            pairing,
+            listed: Vec::new(),
+            cuts,
+            names,
+            process,
+            first_ticks: None,
+            begins: true,
+            end_ticks: None,
+            is_exact: false,
             is_finished: false,
         }
     }
@@ -258,7 +308,7 @@ impl<'t> Maker<'t> {
         })
     }
 
-    fn resume(&mut self, segments: Box<dyn everycall_reader::SegmentCursor + 't>, at: &Checkpoint) {
+    fn resume(&mut self, segments: Box<dyn SegmentCursor + 't>, at: &Checkpoint) {
         self.ordered = Ordered::resumed(segments, self.names, self.process, &at.ordered);
         self.pairing.resume(&at.pairing);
         (self.done, self.first_ticks, self.begins) = (0, at.first_ticks, false);

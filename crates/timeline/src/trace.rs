@@ -1,5 +1,7 @@
 //! A whole recording, ready to be shown.
 
+use std::ops::Range;
+
 use everycall_reader::{
     Child, Counts, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Sched, Session,
     Snapshot, Source, ThreadKey, Trigger, Warning,
@@ -11,8 +13,9 @@ use crate::location::{Location, ModuleMap};
 use crate::log_lines::LogLines;
 use crate::marks::MarkNames;
 use crate::narrowing::Narrowing;
+use crate::part::Part;
 use crate::process_tree::{Relative, process_tree};
-use crate::scan::{ThreadScan, scan_thread};
+use crate::scan::{ThreadScan, scan_ends, scan_thread};
 use crate::states::States;
 use crate::thread::{Checkpoint, ThreadEvents};
 use crate::thread_info::ThreadInfo;
@@ -32,13 +35,21 @@ pub struct Trace<'a> {
     warnings: Vec<Warning>,
 }
 
+/// How a trace is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    InNs,
+    InTicks,
+    Unread,
+}
+
 impl<'a> Trace<'a> {
     /// Reads all words of `source` once to learn what it contains, and makes the clock.
     ///
     /// # Errors
     /// None at present: damage is reported in [`Trace::warnings`]. The type allows for later errors.
     pub fn open(source: impl Source + 'a) -> Result<Trace<'a>, Error> {
-        Trace::open_with(source, false)
+        Trace::open_with(source, How::InNs)
     }
 
     /// Like [`Trace::open`], but all times are ticks, as they were recorded, instead of nanoseconds since the origin.
@@ -47,10 +58,20 @@ impl<'a> Trace<'a> {
     /// # Errors
     /// As [`Trace::open`].
     pub fn open_in_ticks(source: impl Source + 'a) -> Result<Trace<'a>, Error> {
-        Trace::open_with(source, true)
+        Trace::open_with(source, How::InTicks)
     }
 
-    fn open_with(source: impl Source + 'a, in_ticks: bool) -> Result<Trace<'a>, Error> {
+    /// Reads the ends of each thread only, so that it takes no longer for long threads: to know a little of a large
+    /// file at once. Threads have no counts, marks have no names, and missing segments aren't noticed. What
+    /// threads cover is known, and [`Trace::part`] can be read.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub fn open_unread(source: impl Source + 'a) -> Result<Trace<'a>, Error> {
+        Trace::open_with(source, How::Unread)
+    }
+
+    fn open_with(source: impl Source + 'a, how: How) -> Result<Trace<'a>, Error> {
         let source: Box<dyn Source + 'a> = Box::new(source);
         let recording = source.recording();
         let mut warnings = recording.warnings.clone();
@@ -60,13 +81,17 @@ impl<'a> Trace<'a> {
         for (snapshot, threads) in recording.snapshots.iter().enumerate() {
             for thread in 0..threads.threads.len() {
                 let key = ThreadKey { snapshot, thread };
-                scans.push((key, scan_thread(source.as_ref(), key, &mut names, &mut warnings)));
+                let scan = match how {
+                    How::Unread if source.parts(key) > 0 => scan_ends(source.as_ref(), key),
+                    _ => scan_thread(source.as_ref(), key, &mut names, &mut warnings),
+                };
+                scans.push((key, scan));
             }
         }
         let earliest = scans.iter().filter_map(|(_, scan)| scan.earliest_ticks).min();
         let mut clock = Clock::new(&recording.clock, earliest);
         let mut in_ns = None;
-        if in_ticks {
+        if how == How::InTicks {
             let raw = clock.raw();
             in_ns = Some(std::mem::replace(&mut clock, raw));
         }
@@ -259,6 +284,33 @@ impl<'a> Trace<'a> {
     ) -> Option<ThreadEvents<'t>> {
         let mut events = self.events_of(index, code, Some(checkpoint));
         events.resume(self.source.as_ref(), self.threads.get(index)?.key, checkpoint).then_some(events)
+    }
+
+    /// How many parts of the thread at `index` can be read alone; 0 if none can.
+    #[must_use]
+    pub fn parts(&self, index: usize) -> usize {
+        self.threads.get(index).map_or(0, |thread| self.source.parts(thread.key))
+    }
+
+    /// When one of these parts begins, in nanoseconds since the origin, as far as that is known
+    /// without reading it.
+    #[must_use]
+    pub fn part_begin(&self, index: usize, part: usize) -> Option<u64> {
+        let ticks = self.source.part_begin(self.threads.get(index)?.key, part)?;
+        Some(self.clock.ns(ticks))
+    }
+
+    /// Some parts of a thread; `None` if they can't be read.
+    #[must_use]
+    pub fn part<'t>(
+        &'t self,
+        index: usize,
+        code: Option<&'t dyn Code>,
+        parts: Range<usize>,
+    ) -> Option<Part<'t>> {
+        let thread = self.threads.get(index)?;
+        let cursors = parts.map_while(|part| self.source.part(thread.key, part));
+        Part::read(cursors, thread.process, &self.clock, self.modules_of(thread.process), &self.names, code)
     }
 
     fn events_of<'t>(

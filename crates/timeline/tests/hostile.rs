@@ -9,7 +9,7 @@ use everycall_timeline::{Location, MarkKind, ThreadEvents, TimelineEvent, Trace}
 
 /// Reads everything and returns the number of events. Checks what holds for any input.
 fn read(source: impl Source) -> u64 {
-    let trace = Trace::open(source).unwrap();
+    let trace = Trace::open(&source).unwrap();
     let same = |entry: Location, exit: Location| (entry.image_address & 3 != 0).then_some(entry == exit);
     let mut count = 0;
     for thread in trace.threads() {
@@ -47,7 +47,25 @@ fn read(source: impl Source) -> u64 {
         }
     }
     trace.warnings().iter().for_each(|warning| drop(warning.to_string()));
+    if count % 16 == 0 {
+        read_parts(&source);
+    }
     count
+}
+
+/// Reads the parts of threads that can be read alone.
+fn read_parts(source: impl Source) {
+    let trace = Trace::open_unread(source).unwrap();
+    for thread in 0..trace.threads().len() {
+        for number in 0..trace.parts(thread) {
+            let begin = trace.part_begin(thread, number);
+            let Some(part) = trace.part(thread, None, number..number + 1) else { continue };
+            assert!(begin.is_none_or(|begin| part.begins().contains(&begin)));
+            if let Some(read) = part.events(0..part.begins().len()) {
+                assert!(read.events.is_sorted_by_key(|event| event.at_ns()));
+            }
+        }
+    }
 }
 
 /// The sample, with a thread that fills the file up to 64 KiB.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use everycall_analysis::NameOptions;
 use everycall_export::{Filter, Source as _, Thread, TraceSource};
-use everycall_reader::TraceFile;
+use everycall_reader::{Source as _, ThreadKey, TraceFile};
 use everycall_timeline::{Checkpoint, ThreadStates, Trace};
 use rustc_hash::FxHashMap;
 
@@ -13,6 +13,7 @@ use crate::functions::FunctionTable;
 use crate::levels::Levels;
 use crate::marks::Marks;
 use crate::series::Series;
+use crate::sketch::{PARTS_MIN, Sketch};
 
 /// Pixels of the density that is kept for each track.
 pub(crate) const DENSITY: usize = 4096;
@@ -27,6 +28,22 @@ pub struct Input {
     pub file: TraceFile<'static>,
     /// How its functions are named, and where sources lie.
     pub names: NameOptions,
+}
+
+/// The same, once it is being opened.
+pub(crate) struct SharedInput {
+    pub path: String,
+    pub file: Arc<TraceFile<'static>>,
+    pub names: NameOptions,
+    /// Which calls are counted.
+    pub filter: Filter,
+}
+
+impl SharedInput {
+    pub fn new(input: Input, filter: Filter) -> SharedInput {
+        let Input { path, file, names } = input;
+        SharedInput { path, file: Arc::new(file), names, filter }
+    }
 }
 
 /// An opened file.
@@ -52,6 +69,8 @@ pub(crate) struct File {
     /// Events that were read.
     pub read_events: AtomicU64,
     pub is_complete: AtomicBool,
+    /// What is shown of what wasn't read in order yet; none of small files.
+    pub sketch: Option<Arc<Sketch>>,
 }
 
 /// What was read of a thread.
@@ -67,6 +86,8 @@ pub(crate) struct Track {
     pub density: Vec<u32>,
     /// The most calls that were open at once.
     pub depth: usize,
+    /// Whether no event comes later than others that happened after it; known at the end.
+    pub is_in_order: bool,
     /// Places from which reading can continue, by time.
     pub stops: Vec<Stop>,
 }
@@ -97,19 +118,55 @@ pub(crate) struct Open {
 }
 
 impl File {
-    /// Reads what the file holds besides its events' order: threads, counts, the clock.
+    /// Looks at the ends of the threads of a large file, so that something is known of it at once: a
+    /// file to be sketched. `None` for others, which are opened as fast.
     ///
     /// # Errors
     ///
     /// Those of the timeline.
-    pub fn open(index: usize, input: Input, filter: &Filter) -> Result<File, everycall_reader::Error> {
-        let file = Arc::new(input.file);
-        let trace = Trace::open(Arc::clone(&file))?;
+    pub fn sketched(index: usize, input: &SharedInput) -> Result<Option<File>, everycall_reader::Error> {
+        let recording = input.file.recording();
+        let snapshots = recording.snapshots.iter().enumerate();
+        let keys = snapshots.flat_map(|(snapshot, of)| {
+            (0..of.threads.len()).map(move |thread| ThreadKey { snapshot, thread })
+        });
+        if keys.map(|key| input.file.parts(key)).sum::<usize>() < PARTS_MIN {
+            return Ok(None);
+        }
+        let mut file = File::of(index, input, Trace::open_unread(Arc::clone(&input.file))?);
+        let parts = file.indices.iter().map(|index| file.trace.parts(*index)).collect();
+        file.sketch = Sketch::new(parts).map(Arc::new);
+        Ok(Some(file))
+    }
+
+    /// Reads what the file holds besides its events' order: threads, counts, the clock. `sketched`
+    /// is what was made of it before.
+    ///
+    /// # Errors
+    ///
+    /// Those of the timeline.
+    pub fn open(
+        index: usize,
+        input: &SharedInput,
+        sketched: Option<&File>,
+    ) -> Result<File, everycall_reader::Error> {
+        let mut file = File::of(index, input, Trace::open(Arc::clone(&input.file))?);
+        // A thread's first event may be an earlier one than it seemed.
+        let is_same = |before: &&File| {
+            before.indices == file.indices
+                && before.trace.clock().origin_ticks() == file.trace.clock().origin_ticks()
+        };
+        file.sketch = sketched.filter(is_same).and_then(|before| before.sketch.clone());
+        Ok(file)
+    }
+
+    fn of(index: usize, input: &SharedInput, trace: Trace<'static>) -> File {
+        let file = Arc::clone(&input.file);
         let source = TraceSource::new(&trace, None);
         let threads = source.threads().to_vec();
         let indices = (0..threads.len()).map(|thread| source.index(thread).unwrap_or(usize::MAX)).collect();
         let end_ns = source.end_ns();
-        let filter = resolved(filter, &source);
+        let filter = resolved(&input.filter, &source);
         let track = |_: &Thread| {
             RwLock::new(Track {
                 levels: Levels::new(end_ns, 0),
@@ -119,25 +176,27 @@ impl File {
                 is_complete: false,
                 density: vec![0; DENSITY],
                 depth: 0,
+                is_in_order: false,
                 stops: Vec::new(),
             })
         };
         let tracks = threads.iter().map(track).collect();
-        Ok(File {
+        File {
             index,
-            path: input.path,
+            path: input.path.clone(),
             tracks,
             threads,
             indices,
             end_ns,
-            options: input.names,
+            options: input.names.clone(),
             filter,
             series: Mutex::default(),
             read_events: AtomicU64::new(0),
             is_complete: AtomicBool::new(false),
+            sketch: None,
             file,
             trace,
-        })
+        }
     }
 
     /// The number of a thread's track among those of all files.

@@ -4,6 +4,7 @@
 //! ```text
 //! file, library    inputs -> opened files, with the threads that read them
 //! glance           what is known of a file before its events are
+//! sketch           parts of a large file, before it was read in order
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
 //! levels           what is drawn at each width of a pixel
 //! window           calls from the file, where levels are too coarse
@@ -36,6 +37,7 @@ mod query;
 mod read;
 mod series;
 mod server;
+mod sketch;
 mod threads;
 mod window;
 

@@ -1,7 +1,7 @@
 //! The opened files, and the threads that read them.
 //!
 //! ```text
-//! open      Input -> File        in a thread of its own, as all that follows
+//! open      Input -> File        in a thread of its own, as all that follows; of a large file a sketch before
 //! read      File -> its summary levels
 //! workers   File -> answers that need events: `quick` ones of a frame, and `long` ones of a range
 //! ```
@@ -18,9 +18,10 @@ use everycall_analysis::{Profile, SymbolNames, TraceView};
 use everycall_export::Filter;
 use serde_json::Value;
 
-use crate::file::{File, Input, SharedFunctions, lock, place_of_track};
+use crate::file::{File, Input, SharedFunctions, SharedInput, lock, place_of_track};
 use crate::glance::glance;
 use crate::read::{Numbers, read};
+use crate::sketch;
 use crate::threads::thread;
 
 /// All files that are viewed.
@@ -43,13 +44,15 @@ enum Slot {
         path: String,
         glance: Value,
     },
+    /// Its events are being counted. Something is drawn of them already.
+    Sketched(Arc<OpenFile>),
     Open(Arc<OpenFile>),
     Failed(String),
 }
 
 /// A file with its workers.
 pub(crate) struct OpenFile {
-    pub file: File,
+    pub file: Arc<File>,
     pub quick: Worker,
     pub long: Worker,
     /// The sums of all calls by function, once they were asked for.
@@ -99,15 +102,22 @@ impl Worker {
     }
 }
 
-fn work(of: &Arc<OpenFile>, functions: &SharedFunctions, jobs: &Receiver<Job>, stop: Arc<AtomicBool>) {
-    let file = &of.file;
+/// Answers until nobody asks any more.
+fn work(file: &File, functions: &SharedFunctions, jobs: &Receiver<Job>, stop: Arc<AtomicBool>) {
+    // Nothing is needed before the first request.
+    let Ok(first) = jobs.recv() else { return };
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
     let view = TraceView::new(&file.trace, &names).with_stop(stop);
     let numbers = RefCell::new(Numbers::new(&view, functions));
     let context = Context { file, view: &view, names: &names, numbers };
+    first(&context);
     while let Ok(job) = jobs.recv() {
         job(&context);
     }
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    thread(name, run).map_err(|error| format!("no thread can be started: {error}"))
 }
 
 impl Library {
@@ -148,23 +158,46 @@ impl Library {
 
     fn run(&self, index: usize, input: Input) {
         let path = input.path.clone();
-        let file = match File::open(index, input, &self.filter) {
-            Ok(file) => file,
-            Err(error) => return self.put(index, Slot::Failed(format!("{path}: {error}"))),
-        };
+        if let Err(why) = self.try_run(index, &SharedInput::new(input, self.filter.clone())) {
+            self.put(index, Slot::Failed(format!("{path}: {why}")));
+        }
+    }
+
+    fn try_run(&self, index: usize, input: &SharedInput) -> Result<(), String> {
+        let sketched = File::sketched(index, input).map_err(|error| error.to_string())?;
+        let sketched = sketched.map(|file| self.with_workers(file)).transpose()?;
+        if let Some(open) = &sketched {
+            let (file, functions) = (Arc::clone(&open.file), self.functions.clone());
+            start("sketch", move || sketch::draw(&file, &functions))?;
+            self.put(index, Slot::Sketched(Arc::clone(open)));
+        }
+        let before = sketched.as_ref().map(|open| open.file.as_ref());
+        let result = self.read_in_order(index, input, before);
+        if let Some(sketch) = before.and_then(|file| file.sketch.as_ref()) {
+            sketch.end();
+        }
+        result
+    }
+
+    fn read_in_order(&self, index: usize, input: &SharedInput, before: Option<&File>) -> Result<(), String> {
+        let file = File::open(index, input, before).map_err(|error| error.to_string())?;
+        let open = self.with_workers(file)?;
+        self.put(index, Slot::Open(Arc::clone(&open)));
+        read(&open.file, &self.functions);
+        Ok(())
+    }
+
+    /// Starts the threads that answer requests about a file.
+    fn with_workers(&self, file: File) -> Result<Arc<OpenFile>, String> {
         let (of_quick, of_long) = (Arc::default(), Arc::clone(&self.stop));
         let ((quick, quick_jobs), (long, long_jobs)) =
             (Worker::new(Arc::clone(&of_quick)), Worker::new(Arc::clone(&of_long)));
-        let open = Arc::new(OpenFile { file, quick, long, whole: Mutex::default() });
+        let file = Arc::new(file);
         for (name, jobs, stop) in [("quick", quick_jobs, of_quick), ("long", long_jobs, of_long)] {
-            let (of_worker, functions) = (Arc::clone(&open), self.functions.clone());
-            let started = thread(name, move || work(&of_worker, &functions, &jobs, stop));
-            if let Err(error) = started {
-                return self.put(index, Slot::Failed(format!("{path}: no thread can be started: {error}")));
-            }
+            let (of_worker, functions) = (Arc::clone(&file), self.functions.clone());
+            start(name, move || work(&of_worker, &functions, &jobs, stop))?;
         }
-        self.put(index, Slot::Open(Arc::clone(&open)));
-        read(&open.file, &self.functions);
+        Ok(Arc::new(OpenFile { file, quick, long, whole: Mutex::default() }))
     }
 
     /// Ends the table or tree that is being computed, with [`STOPPED`]; `false` lets the next one
@@ -192,24 +225,39 @@ impl Library {
 
     /// The files, once all of them are open; waits for that for a while.
     pub(crate) fn files(&self) -> Result<Vec<Arc<OpenFile>>, String> {
+        self.wait_for(|slot| !matches!(slot, Slot::Opening { .. } | Slot::Sketched(_)))
+    }
+
+    /// The files, once something can be drawn of all of them; waits for that for a while.
+    pub(crate) fn drawn(&self) -> Result<Vec<Arc<OpenFile>>, String> {
+        self.wait_for(|slot| !matches!(slot, Slot::Opening { .. }))
+    }
+
+    fn wait_for(&self, is_there: impl Fn(&Slot) -> bool) -> Result<Vec<Arc<OpenFile>>, String> {
         let files = lock(&self.files);
-        let is_opening =
-            |files: &mut Vec<Slot>| files.iter().any(|file| matches!(file, Slot::Opening { .. }));
+        let is_opening = |files: &mut Vec<Slot>| files.iter().any(|slot| !is_there(slot));
         let waited = self.opened.wait_timeout_while(files, Duration::from_secs(30), is_opening);
         let files = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let still = |path: &str| Err(format!("{path}: its events are still being counted; ask again"));
         let open = files.iter().map(|slot| match slot {
-            Slot::Opening { path, .. } => Err(format!("{path} is still being opened; ask again")),
-            Slot::Open(open) => Ok(Arc::clone(open)),
+            Slot::Opening { path, .. } => still(path),
+            Slot::Sketched(open) if !is_there(slot) => still(&open.file.path),
+            Slot::Sketched(open) | Slot::Open(open) => Ok(Arc::clone(open)),
             Slot::Failed(why) => Err(why.clone()),
         });
         open.collect()
     }
 
+    /// Whether the events of some file are still being counted.
+    pub(crate) fn is_counting(&self) -> bool {
+        lock(&self.files).iter().any(|slot| matches!(slot, Slot::Sketched(_)))
+    }
+
     /// The files, once all of them were read.
     pub(crate) fn wait(&self) -> Result<Vec<Arc<OpenFile>>, String> {
         loop {
-            let is_opening = lock(&self.files).iter().any(|slot| matches!(slot, Slot::Opening { .. }));
-            if !is_opening {
+            let is_opening = |slot: &Slot| matches!(slot, Slot::Opening { .. } | Slot::Sketched(_));
+            if !lock(&self.files).iter().any(is_opening) {
                 let files = self.files()?;
                 if files.iter().all(|open| open.file.is_complete()) {
                     return Ok(files);
@@ -221,9 +269,17 @@ impl Library {
 
     /// The file and the thread of a track.
     pub(crate) fn track(&self, id: u32) -> Result<(Arc<OpenFile>, usize), String> {
-        let (file, thread) = place_of_track(id);
-        let files = self.files()?;
-        let file = files.get(file).filter(|file| thread < file.file.threads.len());
-        file.cloned().map(|file| (file, thread)).ok_or_else(|| format!("there is no track {id}"))
+        track_of(&self.files()?, id)
     }
+
+    /// The same, as soon as something can be drawn of it.
+    pub(crate) fn drawn_track(&self, id: u32) -> Result<(Arc<OpenFile>, usize), String> {
+        track_of(&self.drawn()?, id)
+    }
+}
+
+fn track_of(files: &[Arc<OpenFile>], id: u32) -> Result<(Arc<OpenFile>, usize), String> {
+    let (file, thread) = place_of_track(id);
+    let file = files.get(file).filter(|file| thread < file.file.threads.len());
+    file.cloned().map(|file| (file, thread)).ok_or_else(|| format!("there is no track {id}"))
 }

@@ -141,6 +141,9 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
                 lowest += 1;
             }
             if is_last {
+                if let Some(mut track) = file.track_mut(thread) {
+                    track.is_in_order = events.is_in_order();
+                }
                 break;
             }
         }

@@ -18,8 +18,11 @@ pub(crate) struct From<'w> {
 /// Begins to read a thread before `at_ns`.
 pub(crate) fn read_from<'w>(context: &Context<'w>, thread: usize, at_ns: u64) -> From<'w> {
     if let Some(stop) = stop_before(context.file, thread, at_ns)
-        && let Some(events) = context.view.events_from(thread, &stop.checkpoint)
+        && let Some(mut events) = context.view.events_from(thread, &stop.checkpoint)
     {
+        if context.file.track(thread).is_some_and(|track| track.is_in_order) {
+            events.without_late();
+        }
         return From { events, open: stop.open.to_vec() };
     }
     From { events: context.view.events_with_labels(thread), open: Vec::new() }

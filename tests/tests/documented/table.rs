@@ -73,6 +73,11 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall import -q -o import.ect funtrace.raw && everycall info import.ect | grep -q '^imported '",
         ),
     ),
+    ("everycall sql", So("everycall sql app.ect 'select function from functions' | grep -q handle_request")),
+    (
+        "everycall sql app.ect 'select ...'",
+        So("everycall sql app.ect 'select count(*) as calls from slices' | grep -q calls"),
+    ),
     ("mkdir -p fleet", So("mkdir -p fleet")),
     ("everycall export -f FORMAT app.ect", So("everycall export -f folded app.ect")),
     (
@@ -607,6 +612,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--by label:", So("everycall report --by label:request old.ect")),
     ("cargo xtask bench count", Not(LONG)),
     ("cargo xtask bench report", Not(LONG)),
+    ("cargo xtask bench view --events 1000000000", Not(LONG)),
     ("cargo xtask bench labels", Not(LONG)),
     // Our own tests and measurements.
     ("cargo xtask test", Not(SUITE)),

@@ -23,6 +23,7 @@ mod stream;
 mod switch;
 mod table;
 mod triggers;
+mod view;
 mod workload;
 
 use std::time::Instant;
@@ -34,13 +35,14 @@ use self::machine::Machine;
 use self::table::Table;
 
 const USAGE: &str = "\
-usage: cargo xtask bench [PART...] [--quick] [--format text|json]
+usage: cargo xtask bench [PART...] [--quick] [--events N] [--format text|json]
 parts: cost    an event, in each mode
        count   a call that is counted and not recorded, in each mode
        off     sites while tracing is off
        edges   start and end, threads, memory, size, compiling
        decode  events per second to a timeline and to each output
        report  events per second to a report of all functions, and to its other views
+       view    the viewer's pictures of a large trace, of --events N
        stream  events per second that record --stream stores
        triggers an event while a trigger waits for its condition
        budget  CPU time of programs under --budget 3%, and what remains traced
@@ -60,6 +62,7 @@ enum Part {
     Edges,
     Decode,
     Report,
+    View,
     Stream,
     Triggers,
     MinDuration,
@@ -72,13 +75,14 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 15] = [
+    const ALL: [(&'static str, Part); 16] = [
         ("cost", Part::Cost),
         ("count", Part::Count),
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
         ("report", Part::Report),
+        ("view", Part::View),
         ("stream", Part::Stream),
         ("triggers", Part::Triggers),
         ("min-duration", Part::MinDuration),
@@ -90,7 +94,7 @@ impl Part {
         ("peers", Part::Peers),
     ];
 
-    fn measure(self, lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
+    fn measure(self, lab: &Lab, is_quick: bool, events: Option<u64>) -> Result<Vec<Table>, String> {
         match self {
             Part::Cost => cost::run(lab),
             Part::Count => count::run(lab, is_quick),
@@ -98,6 +102,7 @@ impl Part {
             Part::Edges => edges::run(lab, is_quick),
             Part::Decode => decode::run(lab, is_quick),
             Part::Report => report::run(lab, is_quick),
+            Part::View => view::run(lab, is_quick, events),
             Part::Stream => stream::run(lab, is_quick),
             Part::Triggers => triggers::run(lab, is_quick),
             Part::MinDuration => min_duration::run(lab, is_quick),
@@ -116,15 +121,22 @@ impl Part {
 struct Options {
     parts: Vec<Part>,
     is_quick: bool,
+    /// Of the trace that is made for the viewer.
+    events: Option<u64>,
     is_json: bool,
 }
 
 impl Options {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-        let mut options = Options { parts: Vec::new(), is_quick: false, is_json: false };
+        let mut options = Options { parts: Vec::new(), is_quick: false, events: None, is_json: false };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--quick" => options.is_quick = true,
+                "--events" => {
+                    let count = words.next().and_then(|word| word.parse().ok());
+                    let wrong = || format!("--events wants a number\n{USAGE}");
+                    options.events = Some(count.ok_or_else(wrong)?);
+                }
                 "--format" => match words.next().as_deref() {
                     Some("text") => options.is_json = false,
                     Some("json") => options.is_json = true,
@@ -161,7 +173,7 @@ pub fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
             continue;
         }
         let begin = Instant::now();
-        match part.measure(&lab, options.is_quick) {
+        match part.measure(&lab, options.is_quick, options.events) {
             Ok(measured) => {
                 if !options.is_json {
                     measured.iter().for_each(|table| println!("{}", table.shown()));
@@ -190,8 +202,10 @@ mod tests {
     #[test]
     fn options() {
         assert_eq!(parse(&[]).unwrap().parts.len(), Part::ALL.len());
-        let some = parse(&["off", "--quick", "--format", "json", "cost"]).unwrap();
-        assert_eq!(some, Options { parts: vec![Part::Off, Part::Cost], is_quick: true, is_json: true });
+        let some = parse(&["off", "--quick", "--format", "json", "cost", "--events", "7"]).unwrap();
+        let parts = vec![Part::Off, Part::Cost];
+        assert_eq!(some, Options { parts, is_quick: true, events: Some(7), is_json: true });
+        assert!(parse(&["--events", "many"]).unwrap_err().contains("number"));
         assert!(parse(&["--format", "xml"]).unwrap_err().contains("text"));
         assert!(parse(&["of"]).unwrap_err().contains("`of`"));
     }

@@ -10,6 +10,7 @@ mod processes;
 mod record;
 mod selection;
 mod setup;
+mod sql;
 mod triggers;
 mod tui;
 mod view;
@@ -31,6 +32,7 @@ pub use selection::{
     FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
 };
 pub use setup::{CompletionsArguments, ManArguments, SetupTracefsArguments};
+pub use sql::SqlArguments;
 pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments, TriggerArguments};
 pub use tui::TuiArguments;
 pub use view::ViewArguments;
@@ -173,6 +175,15 @@ pub enum Verb {
     /// of a function, the tree of all paths, the slowest calls, and what changed between runs.
     /// docs/report.md says how each number is computed.
     Report(Box<ReportArguments>),
+    /// Query traces with SQL: calls, functions, threads, states, labels and more as tables
+    ///
+    /// `everycall sql app.ect 'select function, own_ns from functions order by own_ns desc limit
+    /// 10'`. The tables are those of `everycall export -f parquet`, read while the query runs.
+    /// --schema lists them; docs/sql.md has examples.
+    #[command(
+        override_usage = "everycall sql [OPTIONS] TRACE... QUERY\n       everycall sql [OPTIONS] TRACE... @FILE\n       everycall sql --schema"
+    )]
+    Sql(Box<SqlArguments>),
     /// Add up what several runs did, in one file for `report`
     ///
     /// The file holds calls, times and percentiles of each function and run, not the calls

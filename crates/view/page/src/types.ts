@@ -59,6 +59,8 @@ export interface Trace {
   begin_wall_ns?: string | number | null;
   duration_ns: number;
   events: number;
+  /** `events` is an estimate: they are being counted. */
+  counting?: boolean;
   /** The whole file has been read. */
   complete: boolean;
   read_events: number;

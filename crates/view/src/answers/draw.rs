@@ -12,7 +12,7 @@ use crate::library::{Context, Library, OpenFile};
 use crate::marks::{Item, Kind, Text};
 use crate::query::{Answered, Query};
 use crate::series::Series;
-use crate::window;
+use crate::{sketch, window};
 
 /// Calls are summaries of several; all are exact otherwise.
 const CELLS: u32 = 1;
@@ -32,7 +32,7 @@ pub(super) fn tracks(library: &Library, query: &Query) -> Answered<Vec<u32>> {
     if let Some(tracks) = query.tracks()? {
         return Ok(tracks);
     }
-    let files = library.files()?;
+    let files = library.drawn()?;
     Ok(files
         .iter()
         .flat_map(|open| (0..open.file.threads.len()).map(|thread| open.file.track_id(thread)))
@@ -40,7 +40,7 @@ pub(super) fn tracks(library: &Library, query: &Query) -> Answered<Vec<u32>> {
 }
 
 pub(super) fn end_ns(library: &Library) -> Answered<u64> {
-    Ok(library.files()?.iter().map(|open| open.file.end_ns).max().unwrap_or(0))
+    Ok(library.drawn()?.iter().map(|open| open.file.end_ns).max().unwrap_or(0))
 }
 
 /// `slices`.
@@ -52,7 +52,7 @@ pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
     body.extend_from_slice(b"EVS1");
     body.extend_from_slice(&(tracks.len() as u32).to_le_bytes());
     for id in tracks {
-        let (open, thread) = library.track(id)?;
+        let (open, thread) = library.drawn_track(id)?;
         let drawn = drawn(&open, thread, (from, to, pixels), depths.clone())?;
         encode(&mut body, id, &drawn, depths.start);
     }
@@ -83,7 +83,7 @@ pub(crate) fn slices_of(
     window: (u64, u64, u64),
     depths: Range<usize>,
 ) -> Answered<Vec<Slice>> {
-    let (open, thread) = library.track(track)?;
+    let (open, thread) = library.drawn_track(track)?;
     let slice = |(depth, cell): &(usize, Cell)| Slice {
         depth: *depth,
         from: cell.from,
@@ -95,30 +95,62 @@ pub(crate) fn slices_of(
     Ok(drawn(&open, thread, window, depths)?.cells.iter().map(slice).collect())
 }
 
-/// The cells of a window.
+/// The cells of a window: those that were read in order, and what is known of the rest.
 fn drawn(open: &OpenFile, thread: usize, window: (u64, u64, u64), depths: Range<usize>) -> Answered<Drawn> {
     let (from, to, pixels) = window;
     let pixel = (to.saturating_sub(from) / pixels).max(1);
-    let is_kept = open.file.track(thread).is_none_or(|track| track.levels.level_for(pixel).1);
-    if is_kept {
-        return Ok(of_levels(&open.file, thread, window, depths));
+    let Some((is_kept, read_ns)) = open.file.track(thread).map(|track| {
+        let read_ns = if track.is_complete { u64::MAX } else { track.read_ns };
+        (track.levels.level_for(pixel).1, read_ns)
+    }) else {
+        return Ok(Drawn::default());
+    };
+    let mut drawn = if is_kept || read_ns <= from {
+        of_levels(&open.file, thread, window, depths.clone())
+    } else {
+        let depths = depths.clone();
+        open.quick.ask(move |context| exact(context, thread, (from, to, pixel), &depths))?
+    };
+    if read_ns < to && open.file.sketch.is_some() {
+        let from = from.max(read_ns);
+        let sketched = open.quick.ask(move |context| {
+            let mut merging = Merging::new(pixel);
+            sketch::window(context, thread, &depths, (from, to), |depth, cell| {
+                // What began before was read, as far as it was.
+                if cell.from >= from || from == window.0 && read_ns < from {
+                    merging.add(depth, cell);
+                }
+            });
+            merging.finish()
+        })?;
+        drawn.flags |= sketched.flags | INCOMPLETE;
+        drawn.cells.extend(sketched.cells);
+        drawn.cells.sort_by_key(|(depth, cell)| (*depth, cell.from));
     }
-    open.quick.ask(move |context| {
-        let mut all: Vec<(usize, Cell)> = Vec::new();
-        window::calls(context, thread, from, to, &mut |depth, cell| {
-            if depths.contains(&depth) {
-                all.push((depth, cell));
-            }
-        });
-        all.sort_by_key(|(depth, cell)| (*depth, cell.from));
-        let mut merging = Merging::new(pixel);
-        all.into_iter().for_each(|(depth, cell)| merging.add(depth, cell));
-        let mut drawn = merging.finish();
-        if context.file.track(thread).is_some_and(|track| !track.is_complete) {
-            drawn.flags |= INCOMPLETE;
+    Ok(drawn)
+}
+
+/// The cells of a window, read from the file.
+fn exact(
+    context: &Context<'_>,
+    thread: usize,
+    (from, to, pixel): (u64, u64, u64),
+    depths: &Range<usize>,
+) -> Drawn {
+    let mut all: Vec<(usize, Cell)> = Vec::new();
+    window::calls(context, thread, from, to, &mut |depth, cell| {
+        if depths.contains(&depth) {
+            all.push((depth, cell));
         }
-        drawn
-    })
+    });
+    all.sort_by_key(|(depth, cell)| (*depth, cell.from));
+    let mut merging = Merging::new(pixel);
+    all.into_iter().for_each(|(depth, cell)| merging.add(depth, cell));
+    let mut drawn = merging.finish();
+    if context.file.track(thread).is_some_and(|track| !track.is_complete) {
+        drawn.flags |= INCOMPLETE;
+    }
+    drawn
 }
 
 /// The cells of a window from the summary levels.
@@ -213,7 +245,7 @@ pub(crate) fn states(library: &Library, query: &Query) -> Answered<Value> {
     let window = query.window(end_ns(library)?)?;
     let mut all = Map::new();
     for id in tracks(library, query)? {
-        let (open, thread) = library.track(id)?;
+        let (open, thread) = library.drawn_track(id)?;
         if let Some(rows) = states_of(&open.file, thread, window) {
             all.insert(id.to_string(), rows);
         }
@@ -274,7 +306,7 @@ pub(crate) fn marks(library: &Library, query: &Query) -> Answered<Value> {
     let (from, to, pixels) = query.window(end_ns(library)?)?;
     let mut all = Vec::new();
     for id in tracks(library, query)? {
-        library.track(id)?;
+        library.drawn_track(id)?;
         let (file, thread) = place_of_track(id);
         all.extend(marks_of(library, file, thread, (from, to), pixels as usize)?);
     }
@@ -289,7 +321,7 @@ pub(crate) fn marks_of(
     (from, to): (u64, u64),
     limit: usize,
 ) -> Answered<Vec<Value>> {
-    let files = library.files()?;
+    let files = library.drawn()?;
     let open = files.get(file).ok_or("there is no such file")?;
     let items = open.file.track(thread).map(|track| track.marks.within(from, to, limit)).unwrap_or_default();
     if items.is_empty() {
@@ -331,7 +363,7 @@ pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
 /// `counters`.
 pub(crate) fn counters(library: &Library, query: &Query) -> Answered<Value> {
     let window = query.window(end_ns(library)?)?;
-    let files = library.files()?;
+    let files = library.drawn()?;
     Ok(files.iter().flat_map(|open| counters_of(&open.file, window)).collect())
 }
 
@@ -354,12 +386,25 @@ pub(crate) fn counters_of(file: &File, (from, to, pixels): (u64, u64, u64)) -> V
     all.into_iter().map(json).collect()
 }
 
+/// Spreads events evenly over the pixels between two moments.
+fn spread(counts: &mut [u64], pixel: f64, (from, to): (u64, u64), events: u64) {
+    let (from, to) = (from as f64 / pixel, to as f64 / pixel);
+    if from >= to {
+        return;
+    }
+    let some = counts.iter_mut().enumerate().take(to as usize + 1).skip(from as usize);
+    for (at, sum) in some {
+        let here = (at as f64 + 1.0).min(to) - (at as f64).max(from);
+        *sum += (events as f64 * here / (to - from)) as u64;
+    }
+}
+
 /// `overview`.
 pub(crate) fn overview(library: &Library, query: &Query) -> Answered<Value> {
     let end = end_ns(library)?.max(1);
     let (.., pixels) = query.window(end)?;
     let mut counts = vec![0_u64; pixels as usize];
-    for open in library.files()? {
+    for open in library.drawn()? {
         let file = &open.file;
         let scale = file.end_ns as f64 / end as f64;
         for thread in 0..file.threads.len() {
@@ -369,6 +414,15 @@ pub(crate) fn overview(library: &Library, query: &Query) -> Answered<Value> {
                 if let Some(sum) = counts.get_mut(pixel) {
                     *sum += u64::from(*count);
                 }
+            }
+            if let Some(sketch) = file.sketch.as_ref().filter(|_| !track.is_complete) {
+                let read_ns = track.read_ns;
+                drop(track);
+                let pixel = end as f64 / pixels as f64;
+                sketch.density(thread, |from, to, events| {
+                    let from = from.max(read_ns);
+                    spread(&mut counts, pixel, (from, to), events);
+                });
             }
         }
     }

@@ -22,10 +22,15 @@ pub(crate) fn trace(library: &Library) -> Answered<Value> {
     if let Some(glances) = library.glances() {
         return Ok(opening(&glances));
     }
-    let files = library.files()?;
+    // Before they are counted, there is an estimate.
+    let is_counting = library.is_counting();
+    let files = library.drawn()?;
     let first = files.first().ok_or("there is no file")?;
     let sum = |of: fn(&File) -> u64| files.iter().map(|open| of(&open.file)).sum::<u64>();
-    let events = sum(|file| file.trace.threads().iter().map(|thread| thread.events).sum());
+    let events = sum(|file| {
+        let counted = file.trace.threads().iter().map(|thread| thread.events).sum();
+        file.sketch.as_ref().filter(|_| counted == 0).map_or(counted, |sketch| sketch.events())
+    });
     let is_complete = files.iter().all(|open| open.file.is_complete());
     let read = sum(|file| file.read_events.load(Ordering::Relaxed));
     let mut kept = Vec::new();
@@ -39,6 +44,7 @@ pub(crate) fn trace(library: &Library) -> Answered<Value> {
         "begin_wall_ns": first.file.trace.clock().origin_realtime_ns().map(|ns| ns.to_string()),
         "duration_ns": files.iter().map(|open| open.file.end_ns).max(),
         "events": events,
+        "counting": is_counting,
         "complete": is_complete,
         "read_events": if is_complete { events } else { read.min(events) },
         "file_bytes": sum(|file| file.file.size()),
@@ -119,6 +125,9 @@ fn track(file: &File, index: usize) -> Value {
     let reach = info.and_then(|info| info.reach);
     let known = file.track(index);
     let depth = known.as_ref().map_or(0, |track| track.levels.depths().max(track.open.len()));
+    let is_read = known.as_ref().is_some_and(|track| track.is_complete);
+    let sketch = file.sketch.as_ref().filter(|_| !is_read);
+    let depth = depth.max(sketch.map_or(0, |sketch| sketch.depth(index)));
     let kind = if thread.is_sampled {
         "counter"
     } else if thread.fiber().is_some() {

@@ -141,14 +141,14 @@ export function box(canvas: Canvas, x0: number, x1: number, y: number, height: n
   }
 }
 
-/** Diagonal stripes: `thick` of each `period` pixels. */
-export function hatch(canvas: Canvas, x0: number, x1: number, y: number, height: number, colour: number, period: number, thick: number): void {
+/** Diagonal stripes: `thick` of each `period` pixels; with `over`, only over pixels of this colour. */
+export function hatch(canvas: Canvas, x0: number, x1: number, y: number, height: number, colour: number, period: number, thick: number, over?: number): void {
   const [left, right] = [Math.max(0, x0), Math.min(canvas.width, x1)];
   for (let line = Math.max(0, y); line < Math.min(canvas.height, y + height); line++) {
     const start = line * canvas.width;
     for (let x = left - ((left + line) % period); x < right; x += period) {
       const end = Math.min(right, x + thick);
-      for (let at = Math.max(left, x); at < end; at++) canvas.pixels[start + at] = colour;
+      for (let at = Math.max(left, x); at < end; at++) if (over === undefined || canvas.pixels[start + at] === over) canvas.pixels[start + at] = colour;
     }
   }
 }

@@ -255,7 +255,7 @@ export class View {
       }
       const { complete, read_ns: read, from, to } = lane.track;
       if (!trace.complete && complete !== true && lane.slices !== null) {
-        hatch(target, x(Math.max(from, read ?? to)), x(read === undefined ? trace.duration_ns : to), y, tall, look.waiting, 12, 6);
+        hatch(target, x(Math.max(from, read ?? to)), x(read === undefined ? trace.duration_ns : to), y, tall, look.waiting, 12, 6, look.background);
       }
     }
   }

@@ -41,10 +41,21 @@ export function programOf({ program, files }: Trace): string {
 }
 
 function Progress({ store }: { store: Store }): JSX.Element {
-  const { read_events: read, events, read_bytes: bytes, file_bytes: all } = store.trace;
+  const { read_events: read, events, read_bytes: bytes, file_bytes: all, counting } = store.trace;
   const share = all ? (bytes ?? 0) / all : events > 0 ? read / events : 0;
-  return <span role="progressbar" aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(100 * share)}>{count(read)} events, reading&hellip; {Math.round(100 * share)} %</span>;
+  const why = 'Hatched times were not read from their beginning yet. What is shown there comes from parts of the file, read here and there: calls are missing between them, and of outer calls only the number is known.';
+  return (
+    <span title={why} role="progressbar" aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(100 * share)}>
+      {counting ? <>about {about(events)} events, being counted</> : <>{count(read)} events, reading&hellip; {Math.round(100 * share)} %</>}; hatched: incomplete
+    </span>
+  );
 }
+
+/** A number with two digits that are true. */
+const about = (n: number): string => {
+  const scale = 10 ** Math.max(0, Math.floor(Math.log10(Math.max(n, 1))) - 1);
+  return count(Math.round(n / scale) * scale);
+};
 
 function SearchBox({ store }: { store: Store }): JSX.Element {
   useStore(store, ({ state, found, isSearching, searchError, next }) => [state.query, found, isSearching, searchError, next]);
