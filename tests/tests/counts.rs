@@ -51,11 +51,16 @@ const UNCOUNTED: [&str; 4] = ["main", "_ZL11before_mainv", "_ZL3usePKc", "count_
 
 /// What a table in JSON has.
 fn table(text: &str) -> Calls {
+    column(text, "calls")
+}
+
+/// A number of each row of a table in JSON.
+fn column(text: &str, name: &str) -> Calls {
     let table: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let rows = table["rows"].as_array().expect("rows").iter();
     rows.map(|row| {
         let symbols = row["symbols"].as_array().expect("symbols");
-        (symbols[0].as_str().expect("a name").to_owned(), row["calls"].as_u64().expect("calls"))
+        (symbols[0].as_str().expect("a name").to_owned(), row[name].as_u64().expect("calls"))
     })
     .filter(|(name, _)| !UNCOUNTED.contains(&name.as_str()))
     .collect()
@@ -199,11 +204,11 @@ fn what_makes_no_sense_is_refused() {
     assert!(refused(&["count", "--every", "1s", "--", "./counted"]).contains("everycall count PID --every"));
     assert!(refused(&["count", "--", "true"]).contains("true"));
     assert!(refused(&["count", "--not", "*nothing_like_it*", "--", "./counted"]).contains("matches"));
-    // One that records.
+    // One that records has no times of all calls.
     let mut command = place.command(&counted.program);
     let standing = Standing::start(command.arg(&counted.library).arg("wait"));
-    let said = refused(&["count", &standing.pid.to_string()]);
-    assert!(said.contains("EVERYCALL_COUNT=calls"), "{said}");
+    let said = refused(&["count", "--time", &standing.pid.to_string()]);
+    assert!(said.contains("EVERYCALL_COUNT=time"), "{said}");
     let _ = standing.end();
     // What needs recorded calls says that there are none.
     let standing = counted.standing();
@@ -337,6 +342,123 @@ fn times_are_read_while_the_program_runs_and_when_it_is_killed() {
 }
 
 /// What is left out, by a list or by the program, isn't counted.
+/// The numbers of all calls in a trace, whose rings have the newest ones only.
+fn all_calls(counted: &Counted, trace: &str) -> Calls {
+    let table = successful(counted.place.command(everycall()).args(["report", "-f", "json", trace]));
+    let (all, kept) = (column(&table, "all_calls"), column(&table, "calls"));
+    assert!(all["leaf"] > kept["leaf"] && kept.values().sum::<u64>() > 0, "{trace}: {table}");
+    all
+}
+
+#[test]
+fn recorded_calls_are_counted_beside_the_ring_in_every_mode() {
+    for mode in Mode::ALL {
+        let counted = Counted::built("counts-beside", mode);
+        let record = |options: &[&str], how: &[&str]| {
+            let mut command = counted.place.command(everycall());
+            command.args(["record", "-q", "-o", "beside.ect"]).args(options);
+            command.arg("--").arg(&counted.program).arg(&counted.library).args(how);
+            let output = command.output().expect("it starts");
+            own(&String::from_utf8_lossy(&output.stdout))
+        };
+        // The handlers, exceptions, threads and children of this program are in its rings in part.
+        let printed = record(&["--ring-size", "64K"], &[]);
+        assert!(printed["handler"] > 0 && printed["throws"] == 180_000, "{printed:?}");
+        assert_eq!(all_calls(&counted, "beside.ect"), printed, "{mode:?}");
+        let printed = record(&["--ring-size", "64K"], &["kill"]);
+        assert_eq!(printed["late"], 1, "{printed:?}");
+        assert_eq!(all_calls(&counted, "beside.ect"), printed, "{mode:?} killed");
+        // Those that are dropped are among all calls.
+        let printed = record(&["--ring-size", "64K", "--min-duration", "1us"], &[]);
+        assert_eq!(all_calls(&counted, "beside.ect"), printed, "{mode:?} dropped");
+        let dropped = counted.place.command(everycall()).args(["info", "-f", "json", "beside.ect"]).output();
+        let dropped = String::from_utf8(dropped.expect("it starts").stdout).expect("text");
+        assert!(dropped.contains("dropped"), "{dropped}");
+        if matches!(mode, Mode::GCC_NOPS | Mode::GCC_FINSTRUMENT) {
+            let printed = record(&["--stream"], &[]);
+            let table = ["report", "-f", "json", "beside.ect"];
+            let table = successful(counted.place.command(everycall()).args(table));
+            assert_eq!(column(&table, "all_calls"), printed, "{mode:?}");
+            assert_eq!(column(&table, "calls"), printed, "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn processes_that_record_are_counted_while_they_run() {
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let counted = Counted::built("counts-recording", mode);
+        let place = &counted.place;
+        let mut command = place.command(&counted.program);
+        command.env("EVERYCALL_RING_SIZE", "64K").arg(&counted.library).arg("wait");
+        let standing = Standing::start(&mut command);
+        let pid = standing.pid.to_string();
+        let first = counted.report(&["count", "-f", "json", &pid]);
+        assert_eq!(first["in_thread"], 9, "{mode:?}: {first:?}");
+        assert_eq!(counted.report(&["count", "-f", "json", &pid]), first, "nothing was called since");
+        // A snapshot and a core have them, too.
+        successful(place.command(everycall()).args(["snapshot", "-q", "-o", "now.ect", &pid]));
+        assert_eq!(all_calls(&counted, "now.ect"), first, "{mode:?}");
+        let core = place.file("core");
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-p", &pid, "-batch", "-ex"]);
+        successful(gdb.arg(format!("gcore {}", core.display())));
+        successful(place.command(everycall()).args(["core", "-q", "-o", "core.ect"]).arg(&core));
+        assert_eq!(all_calls(&counted, "core.ect"), first, "{mode:?}");
+        let mut expected = own(&standing.end().1);
+        // The child had counts of its own.
+        expected.remove("in_child");
+        *expected.get_mut("leaf").expect("it was called") -= 1000;
+        expected.remove("late");
+        assert_eq!(first, expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn sessions_have_counts_of_their_own() {
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let place = Place::new(&format!("counts-sessions-{}", mode.label()));
+        let program = place.build(mode, &["-O1", "beating.c", "-pthread"], "beating");
+        let mut standing = Standing::start(place.command(&program).env("EVERYCALL_RING_SIZE", "64K"));
+        let pid = standing.pid.to_string();
+        let begin = |output: &str, more: &[&str], pattern: &str| {
+            let mut command = place.command(everycall());
+            command.args(["trace", "--for", "100s", "-q", "-o", output, &pid, pattern]).args(more);
+            command.spawn().expect("it starts")
+        };
+        let listed = || successful(place.command(everycall()).args(["sessions", &pid]));
+        let sessions = [
+            begin("work.ect", &["--counts"], "work"),
+            begin("beat.ect", &["--counts", "--thread", "beating"], "beat"),
+            begin("elsewhere.ect", &["--counts", "--thread", "1"], "work"),
+            begin("events.ect", &[], "work"),
+        ];
+        everycall_tests::wait::until("the sessions", || {
+            let listed = listed();
+            listed.matches("work").count() >= 3 && listed.contains("beat")
+        });
+        standing.go_on();
+        let (_, printed) = standing.end();
+        for mut session in sessions {
+            assert!(session.wait().expect("it ends").success());
+        }
+        let (own, work) = (own(&printed), 102_000);
+        assert_eq!(own["work"], work + 1000);
+        let report = |trace: &str, name: &str| {
+            let table = successful(place.command(everycall()).args(["report", "-f", "json", trace]));
+            column(&table, name)
+        };
+        let worked = Calls::from([("work".to_owned(), work)]);
+        assert_eq!(report("work.ect", "calls"), worked, "{mode:?}");
+        assert_eq!(report("elsewhere.ect", "calls"), Calls::new(), "{mode:?}");
+        let beats = report("beat.ect", "calls");
+        assert!(beats.len() == 1 && (1..=own["beat"]).contains(&beats["beat"]), "{mode:?}: {beats:?}");
+        // The rings have the newest ones only.
+        assert_eq!(report("events.ect", "all_calls"), worked, "{mode:?}");
+        assert!(report("events.ect", "calls")["work"] < work, "{mode:?}");
+    }
+}
+
 #[test]
 fn selections_are_counted_alone() {
     for mode in Mode::ALL {

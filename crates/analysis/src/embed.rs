@@ -143,7 +143,7 @@ impl Gathering<'_> {
             }
         }
         let (trace, names) = (self.trace, self.names);
-        for counts in trace.counts() {
+        for counts in trace.counts().iter().chain(trace.all_calls()) {
             let located =
                 counts.functions.iter().filter_map(|counted| Some((counted.offset?, counted.ticks)));
             for (offset, ticks) in located {

@@ -163,15 +163,18 @@ fn read(pid: u32, path: &Path) -> Result<(), Failure> {
     let failed =
         |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
     let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;
-    if !arena.is_counting() {
-        return Err(failed(
-            &"records its calls and doesn't count them; `everycall snapshot` and `report` show what it recorded. To count, start it as \
-              everycall count -- PROGRAM, or with EVERYCALL_COUNT=calls or time",
-        ));
-    }
-    let snapshot = everycall_live::take(&arena, None).map_err(|error| failed(&error))?;
-    let file = File::create(path).map_err(|error| Failure::writing(path, error))?;
-    let mut file = BufWriter::new(file);
-    snapshot.write(&mut file, env!("CARGO_PKG_VERSION")).map_err(|error| Failure::writing(path, error))?;
+    let create = || File::create(path).map(BufWriter::new).map_err(|error| Failure::writing(path, error));
+    let version = env!("CARGO_PKG_VERSION");
+    let mut file;
+    let written = if arena.is_counting() {
+        let snapshot = everycall_live::take(&arena, None).map_err(|error| failed(&error))?;
+        file = create()?;
+        snapshot.write(&mut file, version)
+    } else {
+        // It has counts beside its rings.
+        file = create()?;
+        everycall_live::write_counts(&arena, None, |_| true, &mut file, version)
+    };
+    written.map_err(|error| Failure::writing(path, error))?;
     file.flush().map_err(|error| Failure::writing(path, error))
 }

@@ -24,6 +24,8 @@ const MEANINGS: [&str; counter::COUNT] = [
     "events of fibers not recorded: no free ring",
     "times that `everycall enable`, `disable` or `trace` changed which functions are recorded",
     "sites off at the end because their functions are not selected; their calls are missing",
+    "threads whose calls are not in the counts of all calls: no disk space for them",
+    "modules whose calls are not in the counts of all calls: no memory for them",
 ];
 
 /// The meaning of the counter with this number; `None` if this version doesn't know it.

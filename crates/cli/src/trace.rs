@@ -11,7 +11,7 @@ use everycall_format::arena::{ThreadHeader, counter};
 use everycall_format::until_nul;
 use everycall_io::outfile::OutFile;
 use everycall_io::say;
-use everycall_live::{Control, SessionFacts, SessionStream, StreamError};
+use everycall_live::{AllCalls, Control, SessionFacts, SessionStream, StreamError};
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_recorder::Summary;
 use everycall_sched::Children;
@@ -49,8 +49,19 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let name = arguments.name.clone().unwrap_or_else(|| patterns.join(" "));
     control.open(&name, &sets.recorded).map_err(|error| program.failed(&error))?;
     let start_ticks = everycall_live::now_ticks();
-    let mut session =
-        Session { program: &program, control: Some(control), name, modules, sets, activations: 1, others: 0 };
+    // Counts don't tell from where a call came.
+    let has_own = arguments.within.is_empty() && !arguments.crossing;
+    let before = if has_own { program.arena.all_calls() } else { None };
+    let mut session = Session {
+        program: &program,
+        control: Some(control),
+        name,
+        modules,
+        sets,
+        activations: 1,
+        others: 0,
+        before,
+    };
     let chosen = Chosen { threads: &arguments.threads, start_ticks, children };
     let facts = session.facts(arguments, start_ticks);
     // Begins before the session does, so that nothing of it is overwritten unseen.
@@ -61,6 +72,8 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         SessionStream::begin(&program.arena, buffered, version, &facts, |thread| chosen.has(thread))
             .map(|stream| Sink::Stream(path, Box::new(stream)))
             .map_err(|error| stream_failed(&program, path, error))?
+    } else if arguments.counts {
+        Sink::Counts(file)
     } else {
         Sink::Copy(file)
     };
@@ -72,6 +85,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let (mut summary, moment) = match sink {
         Sink::Stream(path, begun) => stream(&mut session, &run, path, *begun, signals)?,
         Sink::Copy(file) => copy(&mut session, &run, file, signals)?,
+        Sink::Counts(file) => count(&mut session, &run, file, signals)?,
     };
     // The report says how often others changed the selection.
     summary.counters[counter::SELECTIONS] = session.others;
@@ -93,6 +107,8 @@ enum Sink<'a> {
     Stream(&'a Path, Box<SessionStream<'a, BufWriter<OutFile>>>),
     /// Into the rings, which are copied at its end.
     Copy(Output<'a>),
+    /// Nowhere: its calls are counted.
+    Counts(Output<'a>),
 }
 
 /// What was requested, and when it began.
@@ -123,6 +139,25 @@ fn copy(
     }
     snapshot.show_session(&session.facts(run.arguments, run.start_ticks));
     let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
+    Ok((summary, Moment::Session(last)))
+}
+
+/// Writes the numbers of calls at the session's end.
+fn count(
+    session: &mut Session<'_>,
+    run: &Run<'_>,
+    file: Output<'_>,
+    signals: Signals,
+) -> Result<(Summary, Moment), Failure> {
+    wait(session, run, &signals, &mut || Ok(Pass { pause: PAUSE, bytes: 0 }))?;
+    signals.end();
+    let last = u64::try_from(run.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let facts = session.facts(run.arguments, run.start_ticks);
+    let (arena, version) = (&session.program.arena, env!("CARGO_PKG_VERSION"));
+    let wanted = |thread: &ThreadHeader| run.chosen.has(thread);
+    let summary =
+        file.write(|file| everycall_live::write_counts(arena, Some(&facts), wanted, file, version))?;
+    session.end();
     Ok((summary, Moment::Session(last)))
 }
 
@@ -177,6 +212,8 @@ struct Session<'p> {
     /// How often it changed the selection, and, when it ends, how often others did.
     activations: u64,
     others: u64,
+    /// All calls when it began.
+    before: Option<AllCalls>,
 }
 
 impl Session<'_> {
@@ -203,6 +240,7 @@ impl Session<'_> {
             within: self.sets.within.clone(),
             crossing: arguments.crossing,
             some_threads: !arguments.threads.is_empty(),
+            before: self.before.clone(),
         }
     }
 

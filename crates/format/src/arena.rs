@@ -13,6 +13,7 @@
 //! open_calls_offset      open-call stacks, as many as threads, open_call_stride bytes each:
 //!                          OpenCall[open_call_capacity], entry 0 is a sentinel
 //! behind them            counts of dropped calls, as many as threads
+//! all_calls_offset       what crate::all_calls declares
 //! segments_offset        segments, segment_size bytes each
 //! live_triggers_at       as at triggers_at, for each client that arms functions at run time
 //! times_offset           what crate::times declares, if the process's calls are timed
@@ -44,6 +45,7 @@
 //! **Open-call stack.** Entries follow the sentinel without a gap. The first entry whose word is
 //! zero ends the stack: a hook writes the word last, and clears it first when the call ends.
 
+use crate::all_calls;
 use crate::dropped;
 use crate::sched::KEPT_SIZE;
 use crate::times;
@@ -56,7 +58,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 5;
+pub const ARENA_VERSION: u32 = 6;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -80,7 +82,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [560] {
+    pub struct ArenaHeader [568] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -180,6 +182,8 @@ wire_struct! {
         /// Where the newest scheduling events begin, see [`crate::kept_states`]; 0 if they aren't
         /// recorded. Older runtimes don't know of it.
         pub states_offset: u64,
+        /// Where the [counts of all calls](crate::all_calls) begin.
+        pub all_calls_offset: u64,
     }
 }
 
@@ -239,8 +243,13 @@ pub mod counter {
     pub const SELECTIONS: usize = 18;
     /// Sites that are off now because their functions are not selected. This counter may fall.
     pub const SITES_NOT_SELECTED: usize = 19;
+    /// Threads whose calls aren't in the [counts of all calls](crate::all_calls), because the disk
+    /// had no room for them.
+    pub const THREADS_UNCOUNTED: usize = 20;
+    /// Modules whose calls aren't in the counts of all calls, because there was no memory.
+    pub const MODULES_UNCOUNTED: usize = 21;
     /// Number of counters in use; later ones, up to [`COUNTERS`](super::COUNTERS), are 0.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 22;
 }
 
 wire_struct! {
@@ -550,7 +559,8 @@ impl ArenaHeader {
         let open_calls_offset = dropped_offset + dropped::TABLE_SIZE;
         let open_call_stride = open_call_bytes(open_call_capacity);
         let counts_offset = open_calls_offset + u64::from(thread_capacity) * open_call_stride;
-        let segments_offset = counts_offset + u64::from(thread_capacity) * dropped::COUNTS_SIZE;
+        let all_calls_offset = counts_offset + u64::from(thread_capacity) * dropped::COUNTS_SIZE;
+        let segments_offset = all_calls_offset + u64::from(thread_capacity) * all_calls::COUNTS_SIZE;
         ArenaHeader {
             magic: ARENA_MAGIC,
             version: ARENA_VERSION,
@@ -575,6 +585,7 @@ impl ArenaHeader {
             extra_segments,
             trigger_sites,
             dropped_offset,
+            all_calls_offset,
             ..ArenaHeader::default()
         }
     }
@@ -629,6 +640,12 @@ impl ArenaHeader {
     #[must_use]
     pub const fn dropped_counts_at(&self, slot: u32) -> u64 {
         self.open_calls_at(self.thread_capacity) + slot as u64 * dropped::COUNTS_SIZE
+    }
+
+    /// Where a thread slot's [counts of all calls](all_calls) are.
+    #[must_use]
+    pub const fn all_calls_at(&self, slot: u32) -> u64 {
+        self.all_calls_offset + slot as u64 * all_calls::COUNTS_SIZE
     }
 
     /// Where the entry of segment `index` of the pool is.
@@ -692,6 +709,8 @@ impl ArenaHeader {
                 self.thread_capacity.into(),
                 dropped::COUNTS_SIZE,
             )
+            && self.all_calls_offset.is_multiple_of(PAGE)
+            && within(self.all_calls_offset, self.thread_capacity.into(), all_calls::COUNTS_SIZE)
             && within(self.segments_offset, self.segment_capacity.into(), self.segment_size)
             && self.times_offset.is_multiple_of(PAGE)
             && (self.times_offset == 0

@@ -180,6 +180,10 @@ pub mod chunk {
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::TimedCalls`], after the
     /// threads of its snapshot. Since version 2.9.
     pub const TIMES: u32 = 26;
+    /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`]: the
+    /// [counts of all calls](crate::all_calls) that were recorded so far, after the threads of their
+    /// snapshot. Since version 2.10.
+    pub const ALL_CALLS: u32 = 28;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }

@@ -21,6 +21,7 @@
 //! - [`site_set`]: sets of functions, for triggers and selections.
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
 //! - [`dropped`]: counts of calls that are not recorded.
+//! - [`all_calls`]: counts of all calls, beside the rings.
 //! - [`sched`]: scheduling events of the kernel.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
@@ -29,6 +30,7 @@
 #![no_std]
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
+pub mod all_calls;
 pub mod arena;
 pub mod budget;
 pub mod control;

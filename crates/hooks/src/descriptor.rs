@@ -52,7 +52,8 @@ pub mod slow {
     pub const BODY: u32 = 2;
     /// The hook has raised the top of the open-call stack by one entry without filling it.
     pub const PUSHED: u32 = 4;
-    /// An entry that is to be counted and not recorded.
+    /// An entry that is to be counted: in a process that only counts, or else one that the hook has
+    /// recorded.
     pub const COUNT: u32 = 8;
 }
 
@@ -154,6 +155,9 @@ pub struct ModuleDescriptor {
     /// function has none yet. (The addresses of two functions are at least five bytes apart,
     /// because each contains the call of a hook. So these words don't overlap.)
     pub places: AtomicU64,
+    /// In processes that record, the same for the [counts of all
+    /// calls](everycall_format::all_calls); 0 if the module's calls aren't counted.
+    pub recorded_places: AtomicU64,
 }
 
 /// A callback of the program that takes bytes: `(context, bytes, count)`. Writing stops if it

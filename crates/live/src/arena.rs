@@ -18,7 +18,7 @@ use everycall_format::dropped::{DroppedHeader, TICKS_MAX, counting};
 use everycall_format::event::WORD_SIZE;
 use everycall_recorder::clock;
 use everycall_ring::Pool;
-use everycall_tracefile::{Dropped, KeptStates};
+use everycall_tracefile::{AllCalls, Dropped, KeptStates};
 
 use crate::error::LiveError;
 use crate::mapping::Mapping;
@@ -314,6 +314,13 @@ impl LiveArena {
         KeptStates::read(&self.layout, self.header().target_pid, |offset, bytes| {
             self.read_bytes(offset, bytes)
         })
+    }
+
+    /// The numbers of all calls that the process has recorded so far; `None` if it counts its calls
+    /// and doesn't record them.
+    #[must_use]
+    pub fn all_calls(&self) -> Option<AllCalls> {
+        self.dropped().all_calls().cloned()
     }
 
     /// Whether the bytes there were read.

@@ -261,14 +261,14 @@ impl<'a, W: Write> SessionStream<'a, W> {
         for owner in others {
             self.thread(owner, &[], &dropped, Some((&names, &after)))?;
         }
-        self.end(facts, &after, &dropped, has_ended)
+        self.end(facts, &after, dropped, has_ended)
     }
 
     fn end(
         mut self,
         facts: &SessionFacts,
         after: &ClockReading,
-        dropped: &Dropped,
+        dropped: Dropped,
         has_ended: bool,
     ) -> Result<(Summary, W), StreamError> {
         let layout = self.arena.layout();
@@ -290,8 +290,10 @@ impl<'a, W: Write> SessionStream<'a, W> {
         summary.children = children.iter().map(Child::from).collect();
         self.file.chunk(chunk::CHILDREN, &[&array(&children)])?;
         self.session(facts, after.ticks)?;
+        let is_wanted = |slot| self.arena.thread(slot).is_some_and(|header| (self.is_wanted)(&header));
+        let dropped = dropped.since(facts.before.as_ref(), is_wanted);
         dropped.add_to(&mut summary);
-        if let Some((kind, [record, functions])) = dropped.chunk(SNAPSHOT) {
+        for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             self.file.chunk(kind, &[&record, &functions])?;
         }
         let mut warnings = Vec::new();

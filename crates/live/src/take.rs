@@ -18,7 +18,7 @@ use everycall_format::ect::{SessionRecord, session_flags};
 use everycall_format::event::{self, Word, kind};
 use everycall_recorder::clock;
 use everycall_ring::GrowRequest;
-use everycall_tracefile::bytes_of;
+use everycall_tracefile::{AllCalls, bytes_of};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::arena::LiveArena;
@@ -95,8 +95,8 @@ pub struct Snapshot<'a> {
     cpu_ns: u64,
     pub(crate) before: ClockReading,
     pub(crate) after: ClockReading,
-    /// The payload of the SESSION chunk.
-    pub(crate) session: Option<Vec<u8>>,
+    /// The payload of the SESSION chunk, and all calls when the session became active.
+    pub(crate) session: Option<(Vec<u8>, Option<AllCalls>)>,
 }
 
 /// What a session requested, to be written into its file: readers show nothing else.
@@ -114,6 +114,9 @@ pub struct SessionFacts {
     pub crossing: bool,
     /// It requested some threads only, see [`Snapshot::retain_threads`].
     pub some_threads: bool,
+    /// [All calls](LiveArena::all_calls) when it became active, to which its own are the difference;
+    /// `None` if counts can't say which calls are its own.
+    pub before: Option<AllCalls>,
 }
 
 /// The payload of a session's chunk.
@@ -145,7 +148,7 @@ pub fn now_ticks() -> u64 {
 impl Snapshot<'_> {
     /// Restricts the file to what a session requested, until now.
     pub fn show_session(&mut self, facts: &SessionFacts) {
-        self.session = Some(session_record(facts, self.after.ticks));
+        self.session = Some((session_record(facts, self.after.ticks), facts.before.clone()));
     }
 
     /// Leaves the threads for which `is_wanted` returns true; the others' segments are unpinned.

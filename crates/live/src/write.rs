@@ -2,26 +2,30 @@
 //! where the program takes the memory up faster than that, all that is left is copied at once, the
 //! oldest segments first.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::Wire;
-use everycall_format::arena::ClockReading;
-use everycall_format::ect::{NO_PROCESS, ProcessRecord, SnapshotRecord, chunk, image_end, meta, reason};
+use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
+use everycall_format::ect::{
+    NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, chunk, image_end, meta, reason,
+};
 use everycall_format::event::WORD_SIZE;
 use everycall_format::hub::origin;
 use everycall_recorder::triggers::WriteChunk;
 use everycall_recorder::{clock, host};
 use everycall_tracefile::{
-    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_image,
-    module_table, texts,
+    AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, array, bytes_of, is_segment,
+    module_image, module_table, text_of, texts,
 };
 
 use crate::arena::LiveArena;
 use crate::images;
 use crate::pinner::Pinner;
+use crate::process::ThreadNames;
 use crate::states;
-use crate::take::{PinnedSegment, PinnedThread, Snapshot};
+use crate::take::{PinnedSegment, PinnedThread, SessionFacts, Snapshot, nanoseconds_since, session_record};
 
 /// The only snapshot of the file.
 const SNAPSHOT: u32 = 0;
@@ -125,6 +129,87 @@ pub fn write_kept(
     Ok(summary)
 }
 
+/// Writes a file with the numbers of all calls that a process has recorded so far, without the calls
+/// themselves; of a session, with its facts, those of its functions since it became active, by
+/// threads that are `wanted`. `tool_version` is everycall's. The output should be buffered.
+///
+/// # Errors
+///
+/// The output's.
+pub fn write_counts(
+    arena: &LiveArena,
+    session: Option<&SessionFacts>,
+    wanted: impl Fn(&ThreadHeader) -> bool,
+    output: impl Write,
+    tool_version: &str,
+) -> io::Result<Summary> {
+    let mut file = ChunkWriter::begin(output)?;
+    let before = clock::read();
+    let mut threads = arena.current_threads();
+    threads.retain(|(_, header)| wanted(header));
+    let is_there = |slot: u32| threads.iter().any(|((of, _), _)| *of == slot);
+    let counts = match session {
+        None => arena.dropped(),
+        Some(facts) => arena.dropped().since(facts.before.as_ref(), is_there),
+    };
+    let frame = Frame { arena, before, after: clock::read() };
+    let header = arena.header();
+    let mut summary = Summary { ring_size: arena.layout().ring_size, ..Summary::of(&header) };
+    file.chunk(chunk::META, &[&frame.meta(tool_version)])?;
+    file.chunk(chunk::CLOCK, &[&array(&frame.clock_readings())])?;
+    let (process, command) = frame.process();
+    file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+    let modules = arena.modules();
+    file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
+    if let Some(facts) = session {
+        file.chunk(chunk::SESSION, &[&session_record(facts, frame.after.ticks)])?;
+    }
+    let pid = arena.process().pid;
+    let record = SnapshotRecord {
+        snapshot: SNAPSHOT,
+        reason: reason::REQUEST,
+        pid,
+        threads: threads.len() as u32,
+        ticks: frame.after.ticks,
+        ring_size: arena.layout().ring_size,
+        segment_size: arena.layout().segment_size,
+        counters: header.counters,
+    };
+    file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+    let names = ThreadNames::of(arena.process());
+    for (thread, ((slot, generation), header)) in (0..).zip(&threads) {
+        let ThreadHeader { tid, start_ticks, fiber, .. } = *header;
+        let is_living = header.state == thread_state::USED && fiber == 0;
+        let age_ns = nanoseconds_since(&arena.layout().start, &frame.after, start_ticks);
+        let new_name = if is_living { names.new_name(tid, age_ns, &header.name) } else { None };
+        let record = ThreadRecord {
+            snapshot: SNAPSHOT,
+            thread,
+            pid,
+            tid,
+            slot: *slot,
+            generation: *generation,
+            start_ticks,
+            name: new_name.unwrap_or(header.name),
+            fiber,
+            ..ThreadRecord::default()
+        };
+        file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])?;
+        let name = text_of(&record.name);
+        summary.threads.push(ThreadSummary { tid, name, ..ThreadSummary::default() });
+    }
+    if let Some((kind, [record, functions])) = counts.all_calls().map(|all| all.chunk_alone(SNAPSHOT)) {
+        file.chunk(kind, &[&record, &functions])?;
+    }
+    images::deleted(pid, &modules, &mut summary.warnings, |module, bytes| {
+        let [record, packed] = module_image(module, &bytes)?;
+        file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
+    })?;
+    (summary.file_size, _) = file.end()?;
+    summary.counted = Some(counts.all_calls().map_or(0, AllCalls::calls));
+    Ok(summary)
+}
+
 impl Snapshot<'_> {
     fn frame(&self) -> Frame<'_> {
         Frame { arena: self.arena, before: self.before, after: self.after }
@@ -156,13 +241,15 @@ impl Snapshot<'_> {
         let children = self.arena.children();
         summary.children = children.iter().map(Child::from).collect();
         file.chunk(chunk::CHILDREN, &[&array(&children)])?;
-        let dropped = self.arena.dropped();
-        if let Some(session) = &self.session {
+        let mut dropped = self.arena.dropped();
+        if let Some((session, before)) = &self.session {
             file.chunk(chunk::SESSION, &[session])?;
+            let slots: HashSet<u32> = self.threads.iter().map(|thread| thread.slot).collect();
+            dropped = dropped.since(before.as_ref(), |slot| slots.contains(&slot));
         }
         self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
         dropped.add_to(&mut summary);
-        if let Some((kind, [record, functions])) = dropped.chunk(SNAPSHOT) {
+        for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;
         }
         match states {

@@ -43,13 +43,27 @@ pub(crate) fn read_counts(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    read_calls(bytes, process, recording, false, |function: ect::CountedCalls| CountedCalls {
+    read_calls(bytes, process, &mut recording.counts, false, counted)
+}
+
+/// Adds all calls that the process with index `process` has recorded. `Err` says what is wrong with
+/// the payload.
+pub(crate) fn read_all_calls(
+    bytes: &[u8],
+    process: usize,
+    recording: &mut Recording,
+) -> Result<(), &'static str> {
+    read_calls(bytes, process, &mut recording.all_calls, false, counted)
+}
+
+fn counted(function: ect::CountedCalls) -> CountedCalls {
+    CountedCalls {
         offset: offset_of(function.code),
         slot: function.slot,
         ticks: function.ticks,
         calls: function.calls,
         times: None,
-    })
+    }
 }
 
 /// Adds what the process with index `process` has timed. `Err` says what is wrong with the payload.
@@ -58,7 +72,7 @@ pub(crate) fn read_times(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    read_calls(bytes, process, recording, true, |function: ect::TimedCalls| CountedCalls {
+    read_calls(bytes, process, &mut recording.counts, true, |function: ect::TimedCalls| CountedCalls {
         offset: offset_of(function.code),
         slot: function.slot,
         ticks: function.ticks,
@@ -79,21 +93,21 @@ fn offset_of(code: u32) -> Option<u32> {
     Some(code & !EXIT).filter(|code| *code < ESCAPE_FIRST)
 }
 
-/// Adds a process's calls, whose entries are of type `T`.
+/// Adds a process's calls, whose entries are of type `T`, to `counts`.
 fn read_calls<T: Wire>(
     bytes: &[u8],
     process: usize,
-    recording: &mut Recording,
+    counts: &mut Vec<Counts>,
     is_timed: bool,
     of: impl Fn(T) -> CountedCalls,
 ) -> Result<(), &'static str> {
     let record = ect::CountsRecord::read(bytes).ok_or("it is too short")?;
-    if recording.counts.len() >= TABLE_MAX {
+    if counts.len() >= TABLE_MAX {
         return Err("too many processes have counts");
     }
     let array = bytes.get(ect::CountsRecord::SIZE..).and_then(Array::parse::<T>);
     let array = array.ok_or("its array's header is cut or has too small entries")?;
-    recording.counts.push(Counts {
+    counts.push(Counts {
         snapshot: record.snapshot,
         process,
         is_timed,

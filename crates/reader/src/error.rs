@@ -320,6 +320,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::KEPT => "facts of a kept call",
         chunk::DROPPED => "counts of dropped calls",
         chunk::COUNTS => "counts of calls",
+        chunk::ALL_CALLS => "counts of all calls",
         chunk::TIMES => "times of calls",
         chunk::SCHED => "scheduling events",
         chunk::SESSION => "what a session asked for",

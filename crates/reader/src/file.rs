@@ -430,6 +430,7 @@ impl Indexer {
                     | chunk::COUNTS
                     | chunk::SCHED
                     | chunk::TIMES
+                    | chunk::ALL_CALLS
                     | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
@@ -540,6 +541,10 @@ impl Indexer {
             chunk::COUNTS => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_counts(bytes, process, recording)?;
+            }
+            chunk::ALL_CALLS => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_all_calls(bytes, process, recording)?;
             }
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

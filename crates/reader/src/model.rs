@@ -34,6 +34,9 @@ pub struct Recording {
     pub dropped: Vec<Dropped>,
     /// Calls that were counted and not recorded, by process and snapshot.
     pub counts: Vec<Counts>,
+    /// All calls of processes that record, by process and snapshot: also those whose events were
+    /// overwritten, and those that were dropped.
+    pub all_calls: Vec<Counts>,
     /// What one session requested, if the file was written by `everycall trace`: all other calls of
     /// its process are left out.
     pub session: Option<Session>,
@@ -554,7 +557,7 @@ pub struct Dropped {
     pub functions: Vec<DroppedCalls>,
 }
 
-/// The calls of a process that were counted, and not recorded.
+/// The calls of a process that were counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// [`Snapshot::number`](crate::Snapshot::number) of the snapshot at which they were read.

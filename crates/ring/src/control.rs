@@ -39,10 +39,9 @@ pub struct Control {
     /// accesses anything else here: another thread may be running this stack, and only the thread
     /// that runs it writes here.
     pub stack_high: AtomicU64,
-    /// Thread slot in the arena.
-    pub slot: AtomicU32,
-    /// Calls open beyond `open_limit`.
-    pub deep: AtomicU32,
+    /// Address of this slot's [counts of all calls](everycall_format::all_calls), or of counts that
+    /// are never read. Never 0 while the thread records.
+    pub counts: AtomicU64,
     /// Exits of calls that took at least this many ticks leave the fast path: a
     /// [trigger](everycall_format::trigger) may want such a call, or (then this is 0) the call may
     /// have to be [dropped](everycall_format::dropped). (For calls of 2^32 ticks and more, only the
@@ -150,6 +149,10 @@ pub struct Control {
     pub jump_code: AtomicU32,
     /// Low half of the number of events when the present exception was thrown; 0 if none is known.
     pub raised: AtomicU32,
+    /// Thread slot in the arena.
+    pub slot: AtomicU32,
+    /// Calls open beyond `open_limit`.
+    pub deep: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -211,8 +214,7 @@ macro_rules! blank_control {
                     state: AtomicU32::new(0),
                     stack_low: AtomicU64::new(0),
                     stack_high: AtomicU64::new(0),
-                    slot: AtomicU32::new(0),
-                    deep: AtomicU32::new(0),
+                    counts: AtomicU64::new(0),
                     floor: AtomicU32::new(u32::MAX),
                     matching: AtomicU32::new(0),
                     open_base: AtomicU64::new(0),
@@ -255,6 +257,8 @@ macro_rules! blank_control {
                     jump_target: AtomicU64::new(0),
                     jump_code: AtomicU32::new(0),
                     raised: AtomicU32::new(0),
+                    slot: AtomicU32::new(0),
+                    deep: AtomicU32::new(0),
                 }
             }
         }

@@ -28,6 +28,11 @@ impl Narrowing {
         }
     }
 
+    /// Whether the session requested calls of the function at a location.
+    pub fn has(&self, location: Location) -> bool {
+        self.functions.contains(location)
+    }
+
     /// Whether it says which calls of a process are shown.
     pub fn is_of(&self, process: usize) -> bool {
         self.process == process

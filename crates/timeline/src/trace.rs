@@ -175,6 +175,20 @@ impl<'a> Trace<'a> {
         &self.source.recording().counts
     }
 
+    /// All calls of processes that recorded, also those whose events were overwritten.
+    #[must_use]
+    pub fn all_calls(&self) -> &[Counts] {
+        &self.source.recording().all_calls
+    }
+
+    /// Whether calls of a process's function at a location are shown: with a session, those that it
+    /// requested.
+    #[must_use]
+    pub fn is_of_session(&self, process: usize, location: Location) -> bool {
+        let narrowing = self.narrowing.as_ref().filter(|narrowing| narrowing.is_of(process));
+        narrowing.is_none_or(|narrowing| narrowing.has(location))
+    }
+
     /// Thread states; `None` if they weren't recorded.
     #[must_use]
     pub fn states(&self) -> Option<&States> {

@@ -1,4 +1,5 @@
-//! Calls that were counted and not recorded: counts of an arena, and their chunk.
+//! Calls that were counted: short ones and those that weren't recorded, and beside them all calls.
+//! Counts of an arena, and their chunks.
 
 use everycall_format::Wire;
 use everycall_format::arena::ArenaHeader;
@@ -7,6 +8,7 @@ use everycall_format::ect::{CountedCalls, CountsRecord, DroppedCalls, DroppedRec
 use everycall_format::event::WORD_SIZE;
 use everycall_format::times::TimeSums;
 
+use crate::all_calls::AllCalls;
 use crate::chunk_writer::{array, bytes_of};
 use crate::summary::Summary;
 
@@ -23,6 +25,8 @@ pub struct Dropped {
     timed: Vec<TimedCalls>,
     /// Calls of functions that found no place, there.
     others: u64,
+    /// All calls, in a process that records, unless they aren't wanted.
+    all_calls: Option<AllCalls>,
 }
 
 impl Dropped {
@@ -36,16 +40,22 @@ impl Dropped {
             return Dropped::default();
         };
         let is_counting = header.counting != counting::OFF;
-        if header.highest_ns == 0 && !is_counting {
-            return Dropped::default();
-        }
         let places = header.places.clamp(1, FUNCTIONS);
         let mut bytes = vec![0; (places as usize - 1) * DroppedFunction::SIZE];
         if !read(layout.dropped_function_at(1), &mut bytes) {
             return Dropped { header, ..Dropped::default() };
         }
         let functions = bytes.chunks_exact(DroppedFunction::SIZE).filter_map(DroppedFunction::read);
+        let functions: Vec<DroppedFunction> = functions.collect();
+        let all_calls = match is_counting {
+            true => None,
+            false => Some(AllCalls::read(layout, slots, &functions, &mut read)),
+        };
+        if header.highest_ns == 0 && !is_counting {
+            return Dropped { header, all_calls, ..Dropped::default() };
+        }
         let mut functions: Vec<DroppedCalls> = functions
+            .iter()
             .map(|function| DroppedCalls {
                 code: function.code,
                 ticks: function.ticks,
@@ -85,7 +95,7 @@ impl Dropped {
             sums.push(sum);
         }
         functions.retain(|function| function.calls > 0);
-        Dropped { header, slots: sums, functions, counted, timed: Vec::new(), others }
+        Dropped { header, slots: sums, functions, counted, timed: Vec::new(), others, all_calls }
     }
 
     /// Whether the process counts its calls and doesn't record them.
@@ -124,10 +134,32 @@ impl Dropped {
         summary.min_duration_ns = summary.min_duration_ns.max(self.header.highest_ns);
     }
 
-    /// The kind of the chunk that has the counts of snapshot number `snapshot`, and its parts; `None`
-    /// if calls are neither dropped nor counted.
+    /// All calls, in a process that records.
     #[must_use]
-    pub fn chunk(&self, snapshot: u32) -> Option<(u32, [Vec<u8>; 2])> {
+    pub fn all_calls(&self) -> Option<&AllCalls> {
+        self.all_calls.as_ref()
+    }
+
+    /// With all calls since `before`, in the slots that are `wanted`; without them if there is no
+    /// `before`.
+    #[must_use]
+    pub fn since(mut self, before: Option<&AllCalls>, wanted: impl Fn(u32) -> bool) -> Dropped {
+        let all = self.all_calls.take().zip(before);
+        self.all_calls = all.map(|(all, before)| all.since(before));
+        if let Some(all) = &mut self.all_calls {
+            all.keep_slots(wanted);
+        }
+        self
+    }
+
+    /// The chunks that have the counts of snapshot number `snapshot`: their kinds, and their parts.
+    pub fn chunks(&self, snapshot: u32) -> impl Iterator<Item = (u32, [Vec<u8>; 2])> {
+        self.chunk(snapshot).into_iter().chain(self.all_calls.as_ref().map(|all| all.chunk(snapshot)))
+    }
+
+    /// The kind of the chunk that has the counts of calls that weren't recorded, and its parts;
+    /// `None` if calls are neither dropped nor counted.
+    fn chunk(&self, snapshot: u32) -> Option<(u32, [Vec<u8>; 2])> {
         if self.is_counting() {
             let record = CountsRecord {
                 snapshot,

@@ -6,7 +6,7 @@
 //! - [`Packer`]: event words in their smallest form.
 //! - [`Runs`]: turns segments into events chunks.
 //! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
-//! - [`Dropped`]: short calls that were dropped, by function.
+//! - [`Dropped`]: calls that were counted, by function.
 //! - [`KeptStates`]: the newest scheduling events in an arena.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
@@ -16,6 +16,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod all_calls;
 mod chunk_writer;
 mod dropped;
 mod embedded;
@@ -26,6 +27,7 @@ mod ring;
 mod runs;
 mod summary;
 
+pub use all_calls::AllCalls;
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
 pub use dropped::{Dropped, keep_settled};
 pub use embedded::SourceFile;

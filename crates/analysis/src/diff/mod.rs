@@ -269,6 +269,7 @@ impl Diff {
         let number = order.number(sums) as f64;
         match order {
             Order::Calls
+            | Order::AllCalls
             | Order::OwnTime
             | Order::TotalTime
             | Order::Unwound

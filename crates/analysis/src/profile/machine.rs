@@ -24,6 +24,7 @@ pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
     ];
     let names = ["calls", "unwound", "truncated", "ended_earlier", "tail_calls", "at_most", "untimed"];
     let mut all: Vec<_> = names.into_iter().zip(own.map(Some)).collect();
+    all.push(("all_calls", (sums.all_calls > 0).then_some(sums.all_calls)));
     all.extend([
         ("total_ns", Some(sums.total_ns)),
         ("own_ns", Some(sums.own_ns)),

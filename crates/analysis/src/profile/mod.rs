@@ -6,7 +6,7 @@
 //! sums       the sums of calls;  sketch: their durations, with percentiles within 1 %
 //! table      sums by group;  group: the criteria;  tree: by path
 //! focus      the functions of a query: edges (callers and callees), slowest, explain
-//! counted    calls that were counted, but not recorded
+//! counted    calls that were counted: instead of recording them, or beside that
 //! notes      what the numbers lack
 //! stored     profiles in files;  machine: the numbers as JSON
 //! ```
@@ -89,6 +89,8 @@ pub enum Order {
     Max,
     /// A percentile of the durations, in ten thousandths.
     Percentile(u32),
+    /// All calls, also those whose events were overwritten.
+    AllCalls,
     /// Calls that were unwound.
     Unwound,
     /// Nanoseconds in the function itself in which its thread was on a CPU.
@@ -105,8 +107,9 @@ pub enum Order {
 
 impl Order {
     /// The names of the numbers.
-    pub const NAMED: [(&'static str, Order); 16] = [
+    pub const NAMED: [(&'static str, Order); 17] = [
         ("calls", Order::Calls),
+        ("all calls", Order::AllCalls),
         ("total", Order::TotalTime),
         ("own", Order::OwnTime),
         ("avg", Order::Average),
@@ -132,6 +135,7 @@ impl Order {
             "self" => "own",
             "average" => "avg",
             "call" => "calls",
+            "all-calls" | "all_calls" => "all calls",
             name => name,
         };
         Order::NAMED.iter().find(|(known, _)| *known == name).map(|(_, order)| *order)
@@ -146,7 +150,10 @@ impl Order {
     /// Whether the number is a time in nanoseconds.
     #[must_use]
     pub fn is_time(self) -> bool {
-        !matches!(self, Order::Calls | Order::Unwound | Order::Voluntary | Order::Involuntary)
+        !matches!(
+            self,
+            Order::Calls | Order::AllCalls | Order::Unwound | Order::Voluntary | Order::Involuntary
+        )
     }
 
     /// This number of a group.
@@ -154,6 +161,7 @@ impl Order {
     pub fn number(self, sums: &Sums) -> u64 {
         match self {
             Order::Calls => sums.calls,
+            Order::AllCalls => sums.all_calls,
             Order::OwnTime => sums.own_ns,
             Order::TotalTime => sums.total_ns,
             Order::Average => sums.times.average().unwrap_or(0),
@@ -324,7 +332,7 @@ impl Profile {
         let none = Sums::default();
         for cell in &self.cells.all {
             let sums = cell.sums.since(sums_before(&cell.key).unwrap_or(&none));
-            if sums.calls > 0 || sums.in_octaves > 0 {
+            if sums.calls > 0 || sums.all_calls > 0 || sums.in_octaves > 0 {
                 since.cells.add(cell.key.clone(), &sums);
             }
         }
@@ -360,7 +368,18 @@ impl Profile {
     /// The groups with calls, sorted by `order`. The result is deterministic.
     #[must_use]
     pub fn rows(&self, order: Order) -> Vec<Row<'_>> {
-        let cells = self.cells.all.iter().filter(|cell| cell.sums.calls > 0 || cell.sums.own_ns > 0);
+        self.rows_if(order, |sums| sums.calls > 0 || sums.own_ns > 0)
+    }
+
+    /// The same with groups whose calls were all overwritten or dropped, so that only their number
+    /// is known.
+    #[must_use]
+    pub fn rows_of_all_calls(&self, order: Order) -> Vec<Row<'_>> {
+        self.rows_if(order, |sums| sums.calls > 0 || sums.own_ns > 0 || sums.all_calls > 0)
+    }
+
+    fn rows_if(&self, order: Order, is_shown: impl Fn(&Sums) -> bool) -> Vec<Row<'_>> {
+        let cells = self.cells.all.iter().filter(|cell| is_shown(&cell.sums));
         let mut rows: Vec<_> = cells.map(|cell| Row { key: &cell.key, sums: &cell.sums }).collect();
         let function = |key: &Key| match key {
             Key::Function(number) => self.functions.get(*number).map(Function::order),

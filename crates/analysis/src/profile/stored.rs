@@ -16,8 +16,9 @@ pub const BEGIN: &[u8] = b"{\"everycall_profile\":";
 /// Version of the format; readers refuse newer ones.
 pub const VERSION: u64 = 1;
 
-/// How many numbers a function has in the files of each version: those of thread states came later.
-const NUMBERS: [usize; 3] = [10, 18, Sums::NAMES.len()];
+/// How many numbers a function has in the files of each version: those of thread states came later,
+/// then that of all calls.
+const NUMBERS: [usize; 4] = [10, 18, 25, Sums::NAMES.len()];
 
 /// A run in such a file, with its profile by function.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +83,7 @@ pub fn read(text: &[u8]) -> Result<Vec<StoredRun>, StoredError> {
 
 fn stored(run: &StoredRun) -> Value {
     let mut functions = Vec::new();
-    for row in run.profile.rows(Order::Calls) {
+    for row in run.profile.rows_of_all_calls(Order::Calls) {
         let Key::Function(number) = row.key else { continue };
         let Some(function) = run.profile.functions().get(*number) else { continue };
         let identity = &function.identity;

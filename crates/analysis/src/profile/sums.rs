@@ -6,7 +6,7 @@ use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
 
 /// Numbers of [`Sums`], without the sketches.
-const NUMBERS: usize = 25;
+const NUMBERS: usize = 26;
 
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,10 @@ pub struct Sums {
     /// Of these, calls whose times were added up while they were counted: of each only the power
     /// of two is known, so percentiles are approximate.
     pub in_octaves: u64,
+    /// All calls that the processes made, as they counted them while they recorded: also those whose
+    /// events were overwritten, and those that were dropped. Its calls if they were counted and not
+    /// recorded; 0 if nothing was counted.
+    pub all_calls: u64,
     /// Nanoseconds in the calls and their callees. Calls within another call of the same group add
     /// nothing.
     pub total_ns: u64,
@@ -145,6 +149,7 @@ impl Sums {
         Sums {
             calls,
             untimed: calls.saturating_sub(times.count()),
+            all_calls: self.all_calls.saturating_sub(before.all_calls),
             in_octaves: times.count(),
             total_ns: self.total_ns.saturating_sub(before.total_ns),
             own_ns: self.own_ns.saturating_sub(before.own_ns),
@@ -188,6 +193,7 @@ impl Sums {
             own_voluntary,
             own_involuntary,
             self.in_octaves,
+            self.all_calls,
         ]
     }
 
@@ -223,6 +229,7 @@ impl Sums {
             own_voluntary,
             own_involuntary,
             &mut self.in_octaves,
+            &mut self.all_calls,
         ]
     }
 
@@ -253,5 +260,6 @@ impl Sums {
         "own_voluntary_switches",
         "own_involuntary_switches",
         "in_octaves",
+        "all_calls",
     ];
 }

@@ -97,6 +97,9 @@ pub struct TraceArguments {
     /// until then is added
     #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub max_size: Option<u64>,
+    /// Write only how often each function was called during the session, exactly, and no calls
+    #[arg(long, conflicts_with_all = ["within", "crossing", "stream", "max_size"])]
+    pub counts: bool,
     /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

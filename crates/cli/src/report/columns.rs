@@ -30,8 +30,9 @@ const SWITCHES: [Order; 2] = [Order::Voluntary, Order::Involuntary];
 
 /// All columns in display order, each with its rank: if there isn't enough room, those of the
 /// highest rank are removed first.
-pub const ALL: [(Column, u8); 21] = [
+pub const ALL: [(Column, u8); 22] = [
     (Column::Number(Order::Calls), 0),
+    (Column::Number(Order::AllCalls), 1),
     (Column::Number(Order::TotalTime), 0),
     (Column::Number(Order::OwnTime), 0),
     (Column::Percent, 3),
@@ -70,7 +71,9 @@ impl Column {
     pub fn is_optional(self) -> bool {
         match self {
             Column::Number(order) => {
-                STATES.contains(&order) || SWITCHES.contains(&order) || order == Order::Unwound
+                STATES.contains(&order)
+                    || SWITCHES.contains(&order)
+                    || matches!(order, Order::Unwound | Order::AllCalls)
             }
             Column::OffAtMost | Column::Truncated | Column::TailAtMost => true,
             Column::Percent | Column::Histogram => false,
@@ -82,6 +85,8 @@ impl Column {
         let none = String::new();
         match self {
             Column::Number(Order::Calls) => Count(sums.calls).to_string(),
+            Column::Number(Order::AllCalls) if sums.all_calls == 0 || !scale.has_more_calls => none,
+            Column::Number(Order::AllCalls) => Count(sums.all_calls).to_string(),
             Column::Number(Order::Unwound) if sums.unwound == 0 => none,
             Column::Number(Order::Unwound) => Count(sums.unwound).to_string(),
             Column::Number(Order::TotalTime | Order::OwnTime) | Column::Percent
@@ -123,6 +128,8 @@ impl Column {
 pub struct Scale {
     /// Own time of all rows.
     pub own_ns: u64,
+    /// Whether a row has more calls in all than in the trace.
+    pub has_more_calls: bool,
     /// The shortest and the longest call of all rows.
     pub reach: Option<(u64, u64)>,
 }
@@ -131,8 +138,9 @@ impl Scale {
     pub fn of<'s>(all: impl Iterator<Item = &'s Sums> + Clone) -> Scale {
         let min = all.clone().filter_map(|sums| sums.times.min()).min();
         let max = all.clone().filter_map(|sums| sums.times.max()).max();
+        let has_more_calls = all.clone().any(|sums| sums.all_calls > sums.calls);
         let own_ns = all.map(|sums| sums.own_ns).fold(0, u64::saturating_add);
-        Scale { own_ns, reach: min.zip(max) }
+        Scale { own_ns, has_more_calls, reach: min.zip(max) }
     }
 
     /// Durations of a row as bars, from the shortest call of all rows to the longest, in equal steps of their logarithms.

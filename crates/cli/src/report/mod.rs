@@ -83,7 +83,7 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
         ));
     }
     let sort = if profile.is_untimed() { Order::Calls } else { arguments.sort };
-    let all = profile.rows(sort);
+    let all = profile.rows_of_all_calls(sort);
     let shown = &all[..limit(arguments).min(all.len())];
     let style = text::Style { width: width(arguments), by: &arguments.by };
     print(&match arguments.format {
@@ -106,7 +106,7 @@ pub fn print_table(
     limit: Option<usize>,
 ) -> Result<(), Failure> {
     let order = if profile.is_untimed() { Order::Calls } else { Order::OwnTime };
-    let all = profile.rows(order);
+    let all = profile.rows_of_all_calls(order);
     let most = match limit {
         Some(0) => usize::MAX,
         Some(limit) => limit,

@@ -75,6 +75,7 @@ macro_rules! assemble {
             TRIGGER_FLOOR = const offset_of!(Control, trigger_floor),
             SHORT_MAP = const offset_of!(Control, short_map),
             SHORT_COUNTS = const offset_of!(Control, short_counts),
+            ALL_CALLS = const offset_of!(Control, counts),
             OTHER_WORDS = const offset_of!(Control, other_words),
             MAP_FULL = const offset_of!(ShortMap, is_full),
             MAP_ENTRIES = const offset_of!(ShortMap, entries),
@@ -118,6 +119,7 @@ macro_rules! assemble {
             COUNTS = const COUNTS,
             COUNT_ALL = const COUNT_ALL,
             PLACES = const offset_of!(ModuleDescriptor, places),
+            RECORDED_PLACES = const offset_of!(ModuleDescriptor, recorded_places),
             HOME = const THREAD_HOME,
             PUSHED = const slow::PUSHED,
             BLOCKED_SIGNALS = const BLOCKED_SIGNALS.cast_signed(),
@@ -171,7 +173,8 @@ hooks_asm! {
 
     # Pushes an OpenCall except for its word, and takes jump if the frame below is dead. The stack
     # pointer is written before the top is raised, and again afterwards: a signal handler in between
-    # may have written its own there. Afterwards rdx is the entry.
+    # may have written its own there. Afterwards rdx is the entry, and the control block is on the
+    # stack.
     .macro everycall_push jump, slow
         movq    {OPEN_TOP}(%rcx), %rdx
         movq    %rsp, {CALL_POINTER}(%rdx)
@@ -180,8 +183,31 @@ hooks_asm! {
         \\jump  \\slow
         movq    %rsp, {CALL_POINTER}(%rdx)
         shlq    $32, %rax
+        pushq   %rcx
+        .cfi_adjust_cfa_offset 8
         movl    {TICKS_HIGH}(%rcx), %ecx
         movq    %rcx, {CALL_TICKS_HIGH}(%rdx)           # the stamp beside it is 0
+    .endm
+
+    # The rest of an entry hook, once the entry is written: counts the call, which no ring forgets.
+    # One instruction adds to the count, so a signal handler may count at any point, and a handler
+    # that jumps away before it leaves a call that isn't counted. The control block is this stack's,
+    # as compared in the prologue, so no other thread adds to its counts. In a forked child, it and
+    # the module's table are wiped. So the address of the counts is read first: if it isn't 0 but
+    # the place is, the child was forked in between, and the slow path is taken.
+    .macro everycall_counted_epilogue address, what
+        popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        movq    {ALL_CALLS}(%rcx), %rsi
+        movq    everycall_module + {RECORDED_PLACES}(%rip), %rdx
+        testq   %rdx, %rdx
+        jz      8f                                  # the module's calls aren't counted
+        addq    \\address, %rdx
+        movl    (%rdx), %edx                        # offset of the function's count
+        testl   %edx, %edx
+        jz      everycall_slow_count_\\what\\()_without_slot
+        addq    $1, (%rsi, %rdx)
+    8:  everycall_epilogue
     .endm
 
     .macro everycall_function name
@@ -248,12 +274,12 @@ hooks_asm! {
     everycall_function everycall_entry
         everycall_prologue entry
         everycall_push jbe, everycall_slow_entry_pushed
-        movl    32(%rsp), %ecx
+        movl    40(%rsp), %ecx
         subl    everycall_module + {BIAS_ENTRY}(%rip), %ecx
         orq     %rcx, %rax
         movq    %rax, {CALL_WORD}(%rdx)
         movq    %rax, (%rsi)
-        everycall_epilogue
+        everycall_counted_epilogue 32(%rsp), entry
     everycall_function_end everycall_entry
     ",
 
@@ -323,7 +349,7 @@ hooks_asm! {
         orq     %rcx, %rax
         movq    %rax, {CALL_WORD}(%rdx)
         movq    %rax, (%rsi)
-        everycall_epilogue
+        everycall_counted_epilogue %rdi, body
     1:  .cfi_adjust_cfa_offset -32
         jb      1f
         testb   ${COUNTS}, everycall_module + {ON}(%rip)

@@ -49,9 +49,9 @@ impl Event<'_> {
         self.what & slow::BODY != 0
     }
 
-    /// Whether the call is to be counted and not recorded.
+    /// Whether the call is to be counted, and nothing else.
     fn is_counted(&self) -> bool {
-        self.what & slow::COUNT != 0 && dropped::is_counting()
+        self.what & slow::COUNT != 0
     }
 
     /// The code address after the hook's call. `None` for a `__cyg_profile` hook.
@@ -138,7 +138,8 @@ pub(crate) unsafe extern "C" fn slow_path(
     let event = Event { what, reserved, address, stack_pointer, module };
     if is_traced(process) {
         match event.is_counted() {
-            true => count(process, &event),
+            true if dropped::is_counting() => count(process, &event),
+            true => count_recorded(process, &Owner::of(control, stack_pointer), &event),
             false => record(process, Owner::of(control, stack_pointer), event),
         }
         keeper::start_if_due(process);
@@ -182,6 +183,18 @@ fn count(process: &'static Process, event: &Event<'_>) {
         short_calls::add_functions_to_dumps(process.arena());
         // Most threads set their name soon after they start.
         thread.look_at_name();
+    }
+}
+
+/// Counts a call that its hook has recorded: the first one of its function.
+fn count_recorded(process: &'static Process, owner: &Owner, event: &Event<'_>) {
+    // Otherwise the process was forked meanwhile: the call is its parent's.
+    if let Owner::Stack(control) = owner
+        && control.state.load(Relaxed) == state::ACTIVE
+    {
+        let thread = Thread::new(process, control);
+        let place = thread.count_recorded(event.place(process));
+        counted::note(event.module, event.address, place);
     }
 }
 

@@ -1,12 +1,14 @@
-//! Where a module's hooks find the counts of its functions, in a process that counts calls instead
-//! of recording them.
+//! Where a module's hooks find the counts of its functions: those of all calls beside the ring, or,
+//! in a process that counts calls instead of recording them, those or the functions' times.
 #![allow(unsafe_code)] // A table that is mapped here.
 
 use crate::state::places::Place;
 use crate::state::process::Process;
 use crate::state::{dropped, times};
-use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
-use core::sync::atomic::Ordering::Relaxed;
+use crate::sys::system::{
+    self, MADV_DONTDUMP, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
+};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_hooks::ModuleDescriptor;
 
 /// Bytes of a module's table: an entry may begin at each byte.
@@ -14,24 +16,30 @@ fn size(module: &ModuleDescriptor) -> u64 {
     module.size.load(Relaxed) + size_of::<u32>() as u64
 }
 
+/// Where the module has the address of the table.
+fn table_of(module: &ModuleDescriptor) -> &AtomicU64 {
+    if dropped::is_counting() { &module.places } else { &module.recorded_places }
+}
+
 /// Makes the table of a module whose place in memory is known. Returns whether its functions can be
 /// counted. Only what is used of the table takes memory. A forked child, which has other places for
 /// functions, finds it empty.
 pub(crate) fn begin(module: &ModuleDescriptor) -> bool {
-    if !dropped::is_counting() {
-        return true;
-    }
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(table) = system::map(size(module), PROT_READ | PROT_WRITE, flags, -1) else { return false };
-    let _ = system::advise(table, size(module), system::MADV_WIPEONFORK);
+    if system::advise(table, size(module), MADV_WIPEONFORK).is_err() {
+        system::unmap(table, size(module));
+        return false;
+    }
+    let _ = system::advise(table, size(module), MADV_DONTDUMP);
     module.times.store(dropped::is_timing().into(), Relaxed);
-    module.places.store((table as u64).wrapping_sub(module.start.load(Relaxed)), Relaxed);
+    table_of(module).store((table as u64).wrapping_sub(module.start.load(Relaxed)), Relaxed);
     true
 }
 
 /// The module is about to be unloaded: its hooks don't run any more.
 pub(crate) fn end(module: &ModuleDescriptor) {
-    let table = module.places.swap(0, Relaxed);
+    let table = table_of(module).swap(0, Relaxed);
     if table != 0 {
         system::unmap(table.wrapping_add(module.start.load(Relaxed)) as *mut u8, size(module));
     }
@@ -47,7 +55,7 @@ pub(crate) fn note_timed(process: &Process, module: &ModuleDescriptor, address: 
 /// The function that `module`'s hook has found at `address` has this place.
 pub(crate) fn note(module: &ModuleDescriptor, address: u64, place: u32) {
     let offset = address.wrapping_sub(module.start.load(Relaxed));
-    let table = module.places.load(Relaxed);
+    let table = table_of(module).load(Relaxed);
     if table == 0 || offset >= module.size.load(Relaxed) {
         return;
     }

@@ -67,8 +67,11 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.slow_stacks.store(slow_stacks::list(), Relaxed);
     module.slow.store(slow_path as usize as u64, Relaxed);
     if !counted::begin(module) {
-        arena.count(counter::MODULES_UNTRACED, 1);
-        return;
+        if dropped::is_counting() {
+            arena.count(counter::MODULES_UNTRACED, 1);
+            return;
+        }
+        arena.count(counter::MODULES_UNCOUNTED, 1);
     }
     // Read before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();

@@ -24,6 +24,8 @@ pub(crate) struct CrashFile {
     pub(crate) stacks: [AtomicU64; (THREAD_CAPACITY / u64::BITS) as usize],
     /// Slots whose counts of dropped calls have disk space: a set of their indices.
     pub(crate) counts: [AtomicU64; (THREAD_CAPACITY / u64::BITS) as usize],
+    /// Slots whose counts of all calls have disk space: a set of their indices.
+    pub(crate) all_calls: [AtomicU64; (THREAD_CAPACITY / u64::BITS) as usize],
     /// Held while the clocks are read.
     pub(crate) clock_lock: AtomicU32,
     /// When they were last read, in ticks.

@@ -1,9 +1,10 @@
 //! Calls that hooks count and don't record: see [`everycall_format::dropped`]. These are short
-//! calls, or, in a process that only counts, all calls.
+//! calls, or, in a process that only counts, all calls. And the places of functions, which counts
+//! of all calls beside the ring ([`crate::state::all_calls`]) have, too.
 //!
-//! A hook finds the place of its function's count in the process's [`everycall_hooks::ShortMap`].
-//! If the function isn't there, the call is recorded, and its exit comes to the slow path, which
-//! adds it. So the map is changed with signals blocked, by several threads at a time, without a
+//! A hook finds the place of its function's count in the process's [`everycall_hooks::ShortMap`],
+//! or in its module's table. If the function isn't there, the slow path adds it, after the entry or
+//! at the exit. So the map is changed with signals blocked, by several threads at a time, without a
 //! lock.
 #![allow(unsafe_code)] // Shared memory: structures and counts in the arena, by their addresses.
 
@@ -119,17 +120,17 @@ pub(crate) fn count_of(arena: &Arena, control: &Control) -> u64 {
     count(arena, control.slot.load(Relaxed), 0)
 }
 
-/// Gives the function at `code` a place, so that its next short calls are counted. A short call of
-/// it has just ended and was recorded. Returns the place if it is a new one.
+/// Gives the function at `code` a place, so that its calls are counted from now on. Returns the
+/// place if it is a new one.
 #[cold]
 pub(crate) fn learn(process: &Process, code: u32, ticks: u64) -> Option<u32> {
     let (arena, map) = (process.arena(), &process.short_map);
-    if map.is_full.load(Relaxed) != 0 {
+    if map.is_full.load(Relaxed) != 0 || find(process, code).is_some() {
         return None;
     }
     let place = map.places.fetch_add(1, Relaxed).wrapping_add(1);
     let hash = code.wrapping_mul(short_map::FACTOR) >> short_map::SHIFT;
-    if place < if is_counting() { OTHERS } else { FUNCTIONS } {
+    if place < OTHERS {
         let function = function_at(arena, place);
         field!(function, DroppedFunction, code, AtomicU32).store(code, Relaxed);
         field!(function, DroppedFunction, ticks, AtomicU64).store(ticks, Relaxed);
@@ -161,9 +162,8 @@ fn find(process: &Process, code: u32) -> Option<u32> {
     entries.filter(|entry| *entry as u32 == code).map(|entry| (entry >> 32) as u32).next()
 }
 
-/// The place of the function at `code`, in a process that counts. It gets one if it has none yet,
-/// or that of all others if there is none left; then so do functions that aren't known. Returns it
-/// with whether it is a new one.
+/// The place of the function at `code`. It gets one if it has none yet, or that of all others if
+/// there is none left; so do functions that aren't known. Returns it with whether it is a new one.
 #[cold]
 pub(crate) fn place_of(process: &Process, code: Option<u32>) -> (u32, bool) {
     let Some(code) = code else { return (OTHERS, false) };
@@ -185,13 +185,19 @@ pub(crate) fn count_call(control: &Control, place: u32) {
     count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
-/// Counts of threads that the program has excluded. They are never read.
+/// Address of counts that are never read.
+pub(crate) fn nobodys() -> u64 {
+    NOBODYS.as_ptr() as u64
+}
+
+/// Counts of threads that the program has excluded, or whose counts have no place. They are never
+/// read.
 static NOBODYS: [AtomicU64; FUNCTIONS as usize] = [const { AtomicU64::new(0) }; FUNCTIONS as usize];
 
 /// In a process that counts, discards the counts of a thread from now on.
 pub(crate) fn leave_out(control: &Control) {
     if is_counting() && !is_timing() {
-        control.short_counts.store(NOBODYS.as_ptr() as u64, Relaxed);
+        control.short_counts.store(nobodys(), Relaxed);
     }
 }
 

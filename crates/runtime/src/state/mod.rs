@@ -16,6 +16,7 @@
 //! selection        which functions are recorded
 //! off_ranges       functions that are off by themselves and whose hooks are always called
 //! dropped          counts of calls that are not recorded
+//! all_calls        counts of all calls, beside the rings
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording
@@ -31,6 +32,7 @@ macro_rules! field {
     };
 }
 
+pub(crate) mod all_calls;
 pub(crate) mod arena;
 pub(crate) mod beginning;
 pub(crate) mod cancelled;

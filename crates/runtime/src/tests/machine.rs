@@ -210,6 +210,7 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             time_exit_hook: zero(),
             times: zero(),
             places: AtomicU64::new(0),
+            recorded_places: AtomicU64::new(0),
         }))
     });
     (process::process().unwrap(), module)

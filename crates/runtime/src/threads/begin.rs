@@ -37,6 +37,7 @@ static SEGMENTS_DUMPED: AtomicU32 = AtomicU32::new(0);
 /// A forked child's arena is new, so core dumps contain nothing of it yet.
 pub(crate) fn begin_child() {
     SEGMENTS_DUMPED.store(0, Relaxed);
+    short_calls::begin_child();
 }
 
 /// Gives the stack that the calling thread runs a control block and a ring, in a free `place` (slot

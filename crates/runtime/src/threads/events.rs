@@ -75,6 +75,9 @@ impl Thread<'_> {
             self.time_entry(place, is_there);
         }
         self.write(ticks, place, 0);
+        if !dropped::is_counting() {
+            self.count_recorded(place);
+        }
         is_there
     }
 

@@ -4,7 +4,7 @@
 use crate::state::arena::Arena;
 use crate::state::crash_file::{IS_FILE, SEGMENTS};
 use crate::state::process::Process;
-use crate::state::{dropped, times};
+use crate::state::{all_calls, dropped, times};
 use crate::sys::lock::Lock;
 use crate::sys::{clock, disk};
 use core::mem::offset_of;
@@ -88,6 +88,14 @@ pub(crate) fn make_room_for_counts(process: &Process, arena: &Arena, slot: u32) 
         first..first + COUNTS_SIZE
     };
     !IS_FILE.load(Relaxed) || make_room_once(process, arena, &process.crash.counts, slot, part)
+}
+
+/// Allocates space for a slot's counts of all calls, unless that was done before. Returns whether
+/// they have space.
+pub(crate) fn make_room_for_all_calls(process: &Process, arena: &Arena, slot: u32) -> bool {
+    let first = all_calls::counts_at(arena, slot);
+    let part = first..first + all_calls::COUNTS_SIZE;
+    !IS_FILE.load(Relaxed) || make_room_once(process, arena, &process.crash.all_calls, slot, part)
 }
 
 /// Allocates space for a part of the arena, unless bit `index` of `done` says that it has space.

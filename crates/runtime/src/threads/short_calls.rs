@@ -2,11 +2,13 @@
 //! counts: switches this on and off in a thread, and records how many calls were dropped.
 
 use crate::state::arena::Arena;
+use crate::state::places::Place;
 use crate::state::process::Process;
-use crate::state::{dropped, times, trigger_table};
+use crate::state::{all_calls, dropped, times, trigger_table};
 use crate::threads::room;
 use crate::threads::thread::Thread;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use everycall_format::arena::counter;
 use everycall_format::dropped::{COUNTS_SIZE, FUNCTIONS, OTHERS};
 use everycall_format::event::{kind, payload_word, record_word};
 use everycall_format::times::TIME_SUMS_SIZE;
@@ -35,10 +37,18 @@ pub(crate) fn look_at_thresholds(process: &Process, control: &Control) -> bool {
     before != 0 || short != 0
 }
 
-/// Lets the thread's hooks count, in a process that counts its calls and doesn't record them.
+/// Lets the thread's hooks count: all calls beside the ring, or in a process that counts its calls
+/// and doesn't record them.
 pub(crate) fn begin_to_count(process: &Process, control: &Control) {
     let arena = process.arena();
     let slot = control.slot.load(Relaxed);
+    let is_beside = !dropped::is_counting() && room::make_room_for_all_calls(process, arena, slot);
+    all_calls::begin(control, is_beside.then(|| all_calls::counts_at(arena, slot)));
+    if is_beside {
+        add_all_calls_to_dumps(arena, slot);
+    } else if !dropped::is_counting() {
+        arena.count(counter::THREADS_UNCOUNTED, 1);
+    }
     if dropped::is_timing() {
         control.short_map.store(times::callees(), Relaxed);
         control.short_counts.store(times::sums_at(arena, slot), Relaxed);
@@ -49,6 +59,26 @@ pub(crate) fn begin_to_count(process: &Process, control: &Control) {
         control.short_counts.store(dropped::counts_at(arena, slot), Relaxed);
         let first = arena.offset_of(dropped::counts_at(arena, slot));
         arena.add_to_dumps(first, COUNTS_SIZE);
+    }
+}
+
+/// Slots whose counts of all calls are added to core dumps at a time.
+const DUMPED_SLOTS: u32 = 16;
+/// Number of slots whose counts of all calls core dumps contain, from the first one on.
+static SLOTS_DUMPED: AtomicU32 = AtomicU32::new(0);
+
+/// A forked child's arena is new, so core dumps contain nothing of it yet.
+pub(crate) fn begin_child() {
+    SLOTS_DUMPED.store(0, Relaxed);
+}
+
+/// Adds a slot's counts of all calls to core dumps, and those of the slots after it.
+fn add_all_calls_to_dumps(arena: &Arena, slot: u32) {
+    if slot >= SLOTS_DUMPED.load(Relaxed) {
+        let end = (slot + DUMPED_SLOTS).min(arena.layout().thread_capacity);
+        let first = SLOTS_DUMPED.fetch_max(end, Relaxed);
+        let size = u64::from(end.saturating_sub(first)) * all_calls::COUNTS_SIZE;
+        arena.add_to_dumps(arena.layout().all_calls_at(first), size);
     }
 }
 
@@ -102,6 +132,15 @@ pub(crate) fn tell(process: &Process, control: &Control, ring: &Ring<'_>, ticks:
 }
 
 impl Thread<'_> {
+    /// Counts a call of the function at `place`, which was recorded. Returns the place of its count.
+    pub(crate) fn count_recorded(&self, place: Place) -> u32 {
+        let (place, is_new) = all_calls::add(self.process, self.control, place);
+        if is_new {
+            add_functions_to_dumps(self.process.arena());
+        }
+        place
+    }
+
     /// Adopts the current thresholds, and records how many calls were dropped so far. The segment
     /// must have room for the record.
     pub(crate) fn look_at_thresholds(&self, ticks: u64) {

@@ -6,7 +6,7 @@ use crate::features::snapshot::Sink;
 use crate::features::snapshot::take::{Noted, Pinned, open, successor};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
-use crate::state::{beginning, dropped, times};
+use crate::state::{all_calls, beginning, dropped, times};
 use crate::sys::crc::Crc;
 use crate::sys::errors::{self, error};
 use crate::sys::file::{self, File};
@@ -24,6 +24,7 @@ use everycall_format::ect::{
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
 use everycall_format::trigger::TriggeredCall;
+use everycall_ring::Control;
 
 /// The number of words at the end that may be zero although nothing is lost: each signal handler
 /// that interrupts a hook leaves one.
@@ -273,14 +274,28 @@ impl Output<'_> {
             () if dropped::is_timing() => {
                 let others = |slot| times::read(arena, slot, OTHERS).calls;
                 let of = |function: &TimedCalls| function.calls;
-                self.counts(process, (chunk::TIMES, counting::TIMES), || timed(process, arena), of, others)
+                self.counts(
+                    process,
+                    (chunk::TIMES, counting::TIMES),
+                    || timed(process, arena),
+                    of,
+                    others,
+                    counts,
+                )
             }
             () if dropped::is_counting() => {
                 let others = |slot| dropped::count(arena, slot, OTHERS);
                 let of = |function: &CountedCalls| function.calls;
-                self.counts(process, (chunk::COUNTS, counting::CALLS), || counted(process, arena), of, others)
+                let functions = || counted(process, arena, dropped::count, counts);
+                self.counts(process, (chunk::COUNTS, counting::CALLS), functions, of, others, counts)
             }
-            () => self.dropped(process, arena),
+            () => {
+                self.dropped(process, arena)?;
+                let others = |slot| all_calls::count(arena, slot, OTHERS);
+                let of = |function: &CountedCalls| function.calls;
+                let functions = || counted(process, arena, all_calls::count, recorded);
+                self.counts(process, (chunk::ALL_CALLS, counting::OFF), functions, of, others, recorded)
+            }
         }
     }
 
@@ -292,6 +307,7 @@ impl Output<'_> {
         entries: impl Fn() -> I,
         calls_of: impl Fn(&T) -> u64,
         others: impl Fn(u32) -> u64,
+        is_there: fn(&Control) -> bool,
     ) -> Result<(), i32> {
         let length = entries().count() * T::SIZE;
         aside(length.max(1), |memory| {
@@ -303,7 +319,7 @@ impl Output<'_> {
                 function.write(place);
                 written += 1;
             }
-            let others = slots(process, process.arena()).map(others);
+            let others = slots(process, process.arena(), is_there).map(others);
             let others = others.fold(0, u64::saturating_add);
             let record = CountsRecord {
                 snapshot: 0,
@@ -408,19 +424,39 @@ impl Output<'_> {
     }
 }
 
-/// The slots whose threads count.
-fn slots(process: &'static Process, arena: &Arena) -> impl Iterator<Item = u32> {
+/// The slots whose threads count, if `is_there` says that.
+fn slots(
+    process: &'static Process,
+    arena: &Arena,
+    is_there: fn(&Control) -> bool,
+) -> impl Iterator<Item = u32> {
     let slots = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
-    (0..slots).filter(|slot| process.control(*slot).short_counts.load(Relaxed) != 0)
+    (0..slots).filter(move |slot| is_there(process.control(*slot)))
+}
+
+/// Whether a thread counts calls that aren't recorded.
+fn counts(control: &Control) -> bool {
+    control.short_counts.load(Relaxed) != 0
+}
+
+/// Whether all of a thread's calls are counted beside its ring, or were: counts of ended threads
+/// stay.
+fn recorded(control: &Control) -> bool {
+    all_calls::is_counted(control)
 }
 
 /// The calls that these have counted, by function.
-fn counted<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item = CountedCalls> + 'a {
+fn counted<'a>(
+    process: &'static Process,
+    arena: &'a Arena,
+    count: fn(&Arena, u32, u32) -> u64,
+    is_there: fn(&Control) -> bool,
+) -> impl Iterator<Item = CountedCalls> + 'a {
     let (places, _) = dropped::places(arena);
-    slots(process, arena).flat_map(move |slot| {
-        (1..places).filter_map(move |place| {
+    slots(process, arena, is_there).flat_map(move |slot| {
+        (1..places.min(OTHERS)).filter_map(move |place| {
             let (code, ticks) = dropped::function(arena, place);
-            let calls = dropped::count(arena, slot, place);
+            let calls = count(arena, slot, place);
             (calls > 0).then_some(CountedCalls { code, slot, ticks, calls })
         })
     })
@@ -429,7 +465,7 @@ fn counted<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Ite
 /// The calls that these have timed, by function.
 fn timed<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item = TimedCalls> + 'a {
     let (places, _) = dropped::places(arena);
-    slots(process, arena).flat_map(move |slot| {
+    slots(process, arena, counts).flat_map(move |slot| {
         (1..places.min(OTHERS)).filter_map(move |place| {
             let (code, ticks) = dropped::function(arena, place);
             let calls = TimedCalls { code, slot, ticks, ..times::read(arena, slot, place) };

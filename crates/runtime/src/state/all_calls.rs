@@ -1,0 +1,54 @@
+//! Counts of all calls that are recorded: see [`everycall_format::all_calls`]. Functions have the
+//! places of [`dropped`].
+#![allow(unsafe_code)] // Counts in the arena, by their addresses.
+
+use crate::state::arena::Arena;
+use crate::state::dropped;
+use crate::state::places::Place;
+use crate::state::process::Process;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+pub(crate) use everycall_format::all_calls::COUNTS_SIZE;
+use everycall_format::dropped::FUNCTIONS;
+use everycall_ring::Control;
+
+/// Address of a slot's counts.
+pub(crate) fn counts_at(arena: &Arena, slot: u32) -> u64 {
+    let slot = slot.min(arena.layout().thread_capacity.saturating_sub(1));
+    arena.base() as u64 + arena.layout().all_calls_at(slot)
+}
+
+/// A slot's count at `place`. If the arena is a file, the counts must have disk space.
+pub(crate) fn count(arena: &Arena, slot: u32, place: u32) -> u64 {
+    word(counts_at(arena, slot), place).load(Relaxed)
+}
+
+/// Lets a thread's hooks count at `counts`, or, if there are none, where nobody reads it.
+pub(crate) fn begin(control: &Control, counts: Option<u64>) {
+    control.counts.store(counts.unwrap_or(dropped::nobodys()), Relaxed);
+}
+
+/// Whether a thread's calls are counted.
+pub(crate) fn is_counted(control: &Control) -> bool {
+    !matches!(control.counts.load(Relaxed), 0) && control.counts.load(Relaxed) != dropped::nobodys()
+}
+
+/// Counts a call of the calling thread, whose signals are blocked, in a process that records.
+/// Returns the function's place, and whether it is a new one.
+pub(crate) fn add(process: &Process, control: &Control, place: Place) -> (u32, bool) {
+    let code = if let Place::Offset(code) = place { Some(code) } else { None };
+    let (place, is_new) = dropped::place_of(process, code);
+    let counts = control.counts.load(Relaxed);
+    if counts != 0 {
+        let count = word(counts, place);
+        // Only this thread writes it.
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+    (place, is_new)
+}
+
+fn word(counts: u64, place: u32) -> &'static AtomicU64 {
+    let address = counts + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
+    // SAFETY: within the arena by its layout, or within counts that nobody reads; aligned, never
+    // unmapped.
+    unsafe { &*(address as *const AtomicU64) }
+}
