@@ -37,7 +37,7 @@ pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
     if arguments.every.is_some() && arguments.pid.is_none() {
         return Err(Failure::new(
             exit_code::USAGE,
-            "--every is for a process that runs already; start it with EVERYCALL_COUNT=calls or time, then: everycall count PID --every 1s",
+            "--every is for a process that runs already; start it with EVERYCALL_COUNT=calls or time, or by everycall count --memory -- PROGRAM, then: everycall count PID --every 1s",
         ));
     }
     match arguments.pid {
@@ -89,7 +89,11 @@ fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Ru
 fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
         output: Some(path.to_owned()),
-        only_counts: Some(if arguments.time { Counting::Times } else { Counting::Calls }),
+        only_counts: Some(match arguments {
+            CountArguments { memory: true, .. } => Counting::Memory,
+            CountArguments { time: true, .. } => Counting::Times,
+            _ => Counting::Calls,
+        }),
         embed: EmbedChoice::default(),
         states: None,
         counters: None,

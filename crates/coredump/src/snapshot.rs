@@ -291,7 +291,7 @@ impl<'a> Snapshot<'a> {
             summary.threads.push(ring.summary(&record, self.reached.ticks, nanoseconds));
         }
         dropped.add_to(summary);
-        if let Some((kind, [record, functions])) = dropped.chunk(SNAPSHOT) {
+        for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;
         }
         Ok(())

@@ -54,7 +54,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 5;
+pub const ARENA_VERSION: u32 = 6;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 

@@ -27,7 +27,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 9;
+pub const VERSION_MINOR: u16 = 10;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -180,6 +180,9 @@ pub mod chunk {
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::TimedCalls`], after the
     /// threads of its snapshot. Since version 2.9.
     pub const TIMES: u32 = 26;
+    /// [`crate::memory::MemoryRecord`], then [`super::ArrayHeader`] and
+    /// [`crate::memory::MemoryCalls`], after the TIMES of its snapshot. Since version 2.10.
+    pub const MEMORY: u32 = 27;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }

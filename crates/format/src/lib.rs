@@ -21,6 +21,7 @@
 //! - [`site_set`]: sets of functions, for triggers and selections.
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
 //! - [`dropped`]: counts of calls that are not recorded.
+//! - [`times`]: times of calls that are counted; [`memory`]: what they allocate and free.
 //! - [`sched`]: scheduling events of the kernel.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
@@ -41,6 +42,7 @@ pub mod event;
 pub mod hub;
 pub mod label;
 pub mod log_line;
+pub mod memory;
 pub mod sched;
 pub mod site;
 pub mod site_set;

@@ -291,7 +291,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         self.file.chunk(chunk::CHILDREN, &[&array(&children)])?;
         self.session(facts, after.ticks)?;
         dropped.add_to(&mut summary);
-        if let Some((kind, [record, functions])) = dropped.chunk(SNAPSHOT) {
+        for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             self.file.chunk(kind, &[&record, &functions])?;
         }
         let mut warnings = Vec::new();

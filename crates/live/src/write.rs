@@ -162,7 +162,7 @@ impl Snapshot<'_> {
         }
         self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
         dropped.add_to(&mut summary);
-        if let Some((kind, [record, functions])) = dropped.chunk(SNAPSHOT) {
+        for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;
         }
         match states {

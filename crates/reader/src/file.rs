@@ -11,6 +11,7 @@ use everycall_format::ect::{
 
 use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
+use crate::memory;
 use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
 use crate::model::{
@@ -403,6 +404,7 @@ impl Indexer {
                     | chunk::COUNTS
                     | chunk::SCHED
                     | chunk::TIMES
+                    | chunk::MEMORY
                     | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
@@ -517,6 +519,10 @@ impl Indexer {
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_times(bytes, process, recording)?;
+            }
+            chunk::MEMORY => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                memory::read_memory(bytes, process, recording)?;
             }
             chunk::SESSION => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

@@ -1,7 +1,7 @@
 //! A whole recording, ready to be shown.
 
 use everycall_reader::{
-    Child, Counts, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Sched, Session,
+    Child, Counts, Dropped, Error, KeptCall, Memory, Meta, Module, Process, ProcessEnd, Recording, Sched, Session,
     Snapshot, Source, ThreadKey, Trigger, Warning,
 };
 
@@ -148,6 +148,12 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn counts(&self) -> &[Counts] {
         &self.source.recording().counts
+    }
+
+    /// What counted calls have allocated and freed, by process and snapshot.
+    #[must_use]
+    pub fn memory(&self) -> &[Memory] {
+        &self.source.recording().memory
     }
 
     /// Thread states; `None` if they weren't recorded.

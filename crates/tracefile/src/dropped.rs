@@ -8,6 +8,7 @@ use everycall_format::event::WORD_SIZE;
 use everycall_format::times::TimeSums;
 
 use crate::chunk_writer::{array, bytes_of};
+use crate::memory::Memory;
 use crate::summary::Summary;
 
 /// The counts of an arena.
@@ -23,6 +24,8 @@ pub struct Dropped {
     timed: Vec<TimedCalls>,
     /// Calls of functions that found no place, there.
     others: u64,
+    /// If it also counts what they allocate.
+    memory: Option<Memory>,
 }
 
 impl Dropped {
@@ -52,9 +55,11 @@ impl Dropped {
                 ..DroppedCalls::default()
             })
             .collect();
-        if header.counting == counting::TIMES {
-            let (timed, others) = timed(layout, slots, &functions, read);
-            return Dropped { header, timed, others, ..Dropped::default() };
+        if counting::has_times(header.counting) {
+            let (timed, others) = timed(layout, slots, &functions, &mut read);
+            let is_there = header.counting == counting::MEMORY;
+            let memory = is_there.then(|| Memory::read(layout, &header, slots, &functions, read));
+            return Dropped { header, timed, others, memory, ..Dropped::default() };
         }
         let (mut sums, mut counted, mut others) = (Vec::new(), Vec::new(), 0_u64);
         let mut counts = vec![0; places as usize * WORD_SIZE];
@@ -85,7 +90,7 @@ impl Dropped {
             sums.push(sum);
         }
         functions.retain(|function| function.calls > 0);
-        Dropped { header, slots: sums, functions, counted, timed: Vec::new(), others }
+        Dropped { header, slots: sums, functions, counted, others, ..Dropped::default() }
     }
 
     /// Whether the process counts its calls and doesn't record them.
@@ -124,10 +129,16 @@ impl Dropped {
         summary.min_duration_ns = summary.min_duration_ns.max(self.header.highest_ns);
     }
 
-    /// The kind of the chunk that has the counts of snapshot number `snapshot`, and its parts; `None`
-    /// if calls are neither dropped nor counted.
+    /// The chunks that have the counts of snapshot number `snapshot`: their kinds and parts. None if
+    /// calls are neither dropped nor counted.
     #[must_use]
-    pub fn chunk(&self, snapshot: u32) -> Option<(u32, [Vec<u8>; 2])> {
+    pub fn chunks(&self, snapshot: u32) -> Vec<(u32, [Vec<u8>; 2])> {
+        let memory = self.memory.as_ref().map(|memory| (chunk::MEMORY, memory.chunk(snapshot)));
+        self.chunk(snapshot).into_iter().chain(memory).collect()
+    }
+
+    /// The first of these.
+    fn chunk(&self, snapshot: u32) -> Option<(u32, [Vec<u8>; 2])> {
         if self.is_counting() {
             let record = CountsRecord {
                 snapshot,
@@ -136,9 +147,9 @@ impl Dropped {
                 others: self.others,
                 ..CountsRecord::default()
             };
-            return Some(match self.header.counting {
-                counting::TIMES => (chunk::TIMES, [bytes_of(&record), array(&self.timed)]),
-                _ => (chunk::COUNTS, [bytes_of(&record), array(&self.counted)]),
+            return Some(match counting::has_times(self.header.counting) {
+                true => (chunk::TIMES, [bytes_of(&record), array(&self.timed)]),
+                false => (chunk::COUNTS, [bytes_of(&record), array(&self.counted)]),
             });
         }
         let record = DroppedRecord {

@@ -17,6 +17,7 @@
 
 mod chunk_writer;
 mod dropped;
+mod memory;
 mod embedded;
 mod packer;
 mod payload;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use everycall_export::{Filter, Source as _};
 use everycall_reader::CountedCalls;
-use everycall_timeline::{Clock, ThreadInfo};
+use everycall_timeline::{Clock, Location, ThreadInfo};
 
-use super::functions::{Functions, PlaceOf as _, Places};
+use super::functions::{FunctionNumber, Functions, PlaceOf as _, Places};
 use super::group::{Grouping, Key};
+use super::memory;
 use super::notes::Notes;
 use super::sketch::Sketch;
 use super::sums::Sums;
@@ -26,8 +27,7 @@ pub(super) struct Target<'p> {
 
 /// Adds the calls that a trace has only counted. Only the last snapshot of a process counts. A
 /// filter by time, depth or label lets none of them through, because these aren't known.
-pub(super) fn add(target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
-    let Target { grouping, number, functions, cells, notes } = target;
+pub(super) fn add(mut target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
     let trace = view.trace();
     let of_process: BTreeMap<usize, _> =
         trace.counts().iter().map(|counts| (counts.process, counts)).collect();
@@ -41,54 +41,111 @@ pub(super) fn add(target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
         || filter.min_duration_ns > 0
         || filter.label.is_some()
         || filter.depth.is_some();
-    if is_filtered || matches!(grouping, Grouping::Path | Grouping::Label(_)) {
-        notes.counted_only = notes.counted_only.saturating_add(all);
+    if is_filtered || matches!(target.grouping, Grouping::Path | Grouping::Label(_)) {
+        target.notes.counted_only = target.notes.counted_only.saturating_add(all);
         return;
     }
     let ns_per_tick = ns_per_tick(trace.clock());
-    let mut places = Places::new(view, filter.function.as_ref());
+    let mut selected = Selected::new(view, filter);
     for (process, counts) in of_process {
-        notes.counted_others = notes.counted_others.saturating_add(counts.others);
-        let pid = trace.processes().get(process).map_or(0, |process| process.pid);
-        if !filter.pids.is_empty() && !filter.pids.contains(&pid) {
+        target.notes.counted_others = target.notes.counted_others.saturating_add(counts.others);
+        if !selected.has_process(process) {
             continue;
         }
         for counted in &counts.functions {
-            // Of the threads that used the slot, the last one represents all.
-            let is_its = |thread: &&ThreadInfo| thread.process == process && thread.slot.0 == counted.slot;
-            let thread = trace.threads().iter().filter(is_its).max_by_key(|thread| thread.slot.1);
-            let tid = thread.map_or(0, |thread| thread.tid);
-            if !filter.tids.is_empty() && !filter.tids.contains(&tid) {
+            if !selected.has_slot(process, counted.slot) {
                 continue;
             }
             let Some(offset) = counted.offset else {
-                notes.counted_others = notes.counted_others.saturating_add(counted.calls);
+                let others = &mut target.notes.counted_others;
+                *others = others.saturating_add(counted.calls);
                 continue;
             };
             let location = trace.locate(process, offset, counted.ticks);
-            let place = places.get(location, functions);
-            if filter.function.is_some() && !place.matches {
-                continue;
+            let Some(function) = selected.function(location, target.functions) else { continue };
+            let key = selected.key(&target, (process, Some(counted.slot)), function);
+            target.cells.add(key, &sums(counted, ns_per_tick, target.grouping));
+        }
+    }
+    memory::add(&mut target, view, &mut selected);
+}
+
+/// What a filter lets through, and which group it is in.
+pub(super) struct Selected<'v> {
+    view: &'v TraceView<'v>,
+    filter: &'v Filter,
+    places: Places<'v>,
+}
+
+impl<'v> Selected<'v> {
+    fn new(view: &'v TraceView<'_>, filter: &'v Filter) -> Selected<'v> {
+        Selected { view, filter, places: Places::new(view, filter.function.as_ref()) }
+    }
+
+    fn pid(&self, process: usize) -> u32 {
+        self.view.trace().processes().get(process).map_or(0, |process| process.pid)
+    }
+
+    pub(super) fn has_process(&self, process: usize) -> bool {
+        self.filter.pids.is_empty() || self.filter.pids.contains(&self.pid(process))
+    }
+
+    /// Of the threads that used a slot, the last one represents all.
+    fn thread(&self, process: usize, slot: u32) -> Option<&'v ThreadInfo> {
+        let is_its = |thread: &&ThreadInfo| thread.process == process && thread.slot.0 == slot;
+        self.view.trace().threads().iter().filter(is_its).max_by_key(|thread| thread.slot.1)
+    }
+
+    pub(super) fn has_slot(&self, process: usize, slot: u32) -> bool {
+        let tid = || self.thread(process, slot).map_or(0, |thread| thread.tid);
+        self.filter.tids.is_empty() || self.filter.tids.contains(&tid())
+    }
+
+    /// Whether it lets through what belongs to no thread, and to no function.
+    pub(super) fn has_all(&self) -> bool {
+        self.filter.tids.is_empty() && self.has_all_functions()
+    }
+
+    pub(super) fn has_all_functions(&self) -> bool {
+        self.filter.function.is_none()
+    }
+
+    /// The function at a location, if it lets that through.
+    pub(super) fn function(&mut self, location: Location, functions: &mut Functions) -> Option<FunctionNumber> {
+        let place = self.places.get(location, functions);
+        (self.has_all_functions() || place.matches).then_some(place.function)
+    }
+
+    /// The group of a function's calls in a slot of a process, or in no slot.
+    pub(super) fn key(
+        &self,
+        target: &Target<'_>,
+        (process, slot): (usize, Option<u32>),
+        function: FunctionNumber,
+    ) -> Key {
+        let identity = target.functions.get(function).map(|function| function.identity.clone());
+        let (trace, pid) = (target.number, self.pid(process));
+        match target.grouping {
+            Grouping::Thread => {
+                let Some(slot) = slot else {
+                    let name = "(threads without counts of their own)".to_owned();
+                    return Key::Thread { trace, pid, tid: 0, name };
+                };
+                let thread = self.thread(process, slot);
+                let name = thread.map_or_else(|| "?".to_owned(), |thread| thread.name.clone());
+                let name = match thread.map_or(0, |thread| thread.slot.1) {
+                    0 => name,
+                    before => format!("{name} (and {before} ended before)"),
+                };
+                Key::Thread { trace, pid, tid: thread.map_or(0, |thread| thread.tid), name }
             }
-            let identity = functions.get(place.function).map(|function| function.identity.clone());
-            let key = match grouping {
-                Grouping::Thread => {
-                    let name = thread.map_or_else(|| "?".to_owned(), |thread| thread.name.clone());
-                    let name = match thread.map_or(0, |thread| thread.slot.1) {
-                        0 => name,
-                        before => format!("{name} (and {before} ended before)"),
-                    };
-                    Key::Thread { trace: number, pid, tid, name }
-                }
-                Grouping::Process => {
-                    let name = view.processes().get(process).map(|process| process.name.clone());
-                    Key::Process { trace: number, pid, name: name.unwrap_or_default() }
-                }
-                Grouping::Module => Key::Module(identity.map(|identity| identity.module).unwrap_or_default()),
-                Grouping::File => Key::File(identity.and_then(|identity| identity.file)),
-                _ => Key::Function(place.function),
-            };
-            cells.add(key, &sums(counted, ns_per_tick, grouping));
+            Grouping::Process => {
+                let name = self.view.processes().get(process).map(|process| process.name.clone());
+                Key::Process { trace, pid, name: name.unwrap_or_default() }
+            }
+            Grouping::Module => Key::Module(identity.map(|identity| identity.module).unwrap_or_default()),
+            Grouping::File => Key::File(identity.and_then(|identity| identity.file)),
+            _ => Key::Function(function),
         }
     }
 }

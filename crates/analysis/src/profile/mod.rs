@@ -6,7 +6,7 @@
 //! sums       the sums of calls;  sketch: their durations, with percentiles within 1 %
 //! table      sums by group;  group: the criteria;  tree: by path
 //! focus      the functions of a query: edges (callers and callees), slowest, explain
-//! counted    calls that were counted, but not recorded
+//! counted    calls that were counted, but not recorded;  memory: what they allocated
 //! notes      what the numbers lack
 //! stored     profiles in files;  machine: the numbers as JSON
 //! ```
@@ -17,6 +17,7 @@ mod explain;
 mod focus;
 mod functions;
 mod group;
+mod memory;
 pub mod machine;
 mod notes;
 mod sketch;
@@ -38,6 +39,7 @@ pub use explain::{CallPlace, Doings, Explanation};
 pub use focus::Focus;
 pub use functions::{Function, FunctionFinder, FunctionIdentity, FunctionNumber, Functions};
 pub use group::{Grouping, Key};
+pub use memory::Allocations;
 pub use notes::Notes;
 pub use sketch::Sketch;
 pub use slowest::{SlowCall, Slowest};
@@ -101,11 +103,27 @@ pub enum Order {
     Voluntary,
     /// The same, where it could have run on.
     Involuntary,
+    /// Bytes allocated in the function and its callees.
+    Allocated,
+    /// Bytes allocated in the function itself.
+    OwnAllocated,
+    /// Blocks allocated in the function and its callees.
+    Blocks,
+    /// Blocks allocated in the function itself.
+    OwnBlocks,
+    /// Bytes freed in the function and its callees.
+    Freed,
+    /// Bytes freed in the function itself.
+    OwnFreed,
+    /// Blocks freed in the function and its callees.
+    FreedBlocks,
+    /// Blocks freed in the function itself.
+    OwnFreedBlocks,
 }
 
 impl Order {
     /// The names of the numbers.
-    pub const NAMED: [(&'static str, Order); 16] = [
+    pub const NAMED: [(&'static str, Order); 24] = [
         ("calls", Order::Calls),
         ("total", Order::TotalTime),
         ("own", Order::OwnTime),
@@ -122,6 +140,14 @@ impl Order {
         ("blocked", Order::Blocked),
         ("voluntary", Order::Voluntary),
         ("involuntary", Order::Involuntary),
+        ("allocated", Order::Allocated),
+        ("own-allocated", Order::OwnAllocated),
+        ("blocks", Order::Blocks),
+        ("own-blocks", Order::OwnBlocks),
+        ("freed", Order::Freed),
+        ("own-freed", Order::OwnFreed),
+        ("freed-blocks", Order::FreedBlocks),
+        ("own-freed-blocks", Order::OwnFreedBlocks),
     ];
 
     /// The number with this name. `self` and `average`, as other tools call them, mean `own` and
@@ -147,6 +173,23 @@ impl Order {
     #[must_use]
     pub fn is_time(self) -> bool {
         !matches!(self, Order::Calls | Order::Unwound | Order::Voluntary | Order::Involuntary)
+            && !self.is_memory()
+    }
+
+    /// Whether the number is about memory.
+    #[must_use]
+    pub fn is_memory(self) -> bool {
+        self.is_bytes()
+            || matches!(
+                self,
+                Order::Blocks | Order::OwnBlocks | Order::FreedBlocks | Order::OwnFreedBlocks
+            )
+    }
+
+    /// Whether the number is one of bytes.
+    #[must_use]
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Order::Allocated | Order::OwnAllocated | Order::Freed | Order::OwnFreed)
     }
 
     /// This number of a group.
@@ -166,6 +209,14 @@ impl Order {
             Order::Blocked => sums.own_states.blocked,
             Order::Voluntary => sums.own_states.voluntary,
             Order::Involuntary => sums.own_states.involuntary,
+            Order::Allocated => sums.memory.allocated,
+            Order::OwnAllocated => sums.own_memory.allocated,
+            Order::Blocks => sums.memory.blocks,
+            Order::OwnBlocks => sums.own_memory.blocks,
+            Order::Freed => sums.memory.freed,
+            Order::OwnFreed => sums.own_memory.freed,
+            Order::FreedBlocks => sums.memory.freed_blocks,
+            Order::OwnFreedBlocks => sums.own_memory.freed_blocks,
         }
     }
 }
@@ -307,6 +358,14 @@ impl Profile {
         self.cells.all.iter().any(|cell| cell.sums.in_octaves > 0)
     }
 
+    /// What was allocated and freed in all, if that was counted.
+    #[must_use]
+    pub fn memory(&self) -> Option<Allocations> {
+        let mut all = Allocations::default();
+        self.cells.all.iter().for_each(|cell| all.add(cell.sums.own_memory));
+        (!all.is_none()).then_some(all)
+    }
+
     /// The calls that came since an earlier reading of the same process, which counts.
     #[must_use]
     pub fn since(&self, before: &Profile) -> Profile {
@@ -324,7 +383,7 @@ impl Profile {
         let none = Sums::default();
         for cell in &self.cells.all {
             let sums = cell.sums.since(sums_before(&cell.key).unwrap_or(&none));
-            if sums.calls > 0 || sums.in_octaves > 0 {
+            if sums.calls > 0 || sums.in_octaves > 0 || sums.has_memory() {
                 since.cells.add(cell.key.clone(), &sums);
             }
         }
@@ -360,7 +419,8 @@ impl Profile {
     /// The groups with calls, sorted by `order`. The result is deterministic.
     #[must_use]
     pub fn rows(&self, order: Order) -> Vec<Row<'_>> {
-        let cells = self.cells.all.iter().filter(|cell| cell.sums.calls > 0 || cell.sums.own_ns > 0);
+        let is_there = |sums: &Sums| sums.calls > 0 || sums.own_ns > 0 || sums.has_memory();
+        let cells = self.cells.all.iter().filter(|cell| is_there(&cell.sums));
         let mut rows: Vec<_> = cells.map(|cell| Row { key: &cell.key, sums: &cell.sums }).collect();
         let function = |key: &Key| match key {
             Key::Function(number) => self.functions.get(*number).map(Function::order),

@@ -52,7 +52,7 @@ pub fn write<W: Write>(
         ring.write_events(file, runs, &record)?;
         threads.push(ring.summary(&record, ticks, |ticks| readings.nanoseconds(ticks)));
     }
-    if let Some((kind, [record, functions])) = dropped.chunk(member.number) {
+    for (kind, [record, functions]) in dropped.chunks(member.number) {
         file.chunk(kind, &[&record, &functions])?;
     }
     Ok((header, threads))

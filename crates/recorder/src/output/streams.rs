@@ -187,7 +187,7 @@ impl Streams {
         let snapshot = snapshot_record(member, &header, reason::STREAM, ticks, stream.announced());
         file.set_process(member.number);
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])?;
-        if let Some((kind, [record, functions])) = stream.arena().dropped().chunk(member.number) {
+        for (kind, [record, functions]) in stream.arena().dropped().chunks(member.number) {
             file.chunk(kind, &[&record, &functions])?;
         }
         Ok(Some(Finished { header, lost: stream.stored.lost, threads: stream.summaries() }))

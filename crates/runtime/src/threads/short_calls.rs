@@ -3,7 +3,7 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
-use crate::state::{dropped, times, trigger_table};
+use crate::state::{dropped, memory, times, trigger_table};
 use crate::threads::room;
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
@@ -40,6 +40,7 @@ pub(crate) fn begin_to_count(process: &Process, control: &Control) {
     let arena = process.arena();
     let slot = control.slot.load(Relaxed);
     if dropped::is_timing() {
+        memory::begin_thread(arena, slot);
         control.short_map.store(times::callees(), Relaxed);
         control.short_counts.store(times::sums_at(arena, slot), Relaxed);
         add_times_to_dumps(arena, slot, 0, dropped::places(arena).0);
