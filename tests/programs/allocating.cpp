@@ -2,7 +2,7 @@
 // end: bytes allocated, blocks allocated, bytes freed, blocks freed, in the calls themselves, and then with what they called, where recursion
 // counts once.
 //   allocating SEED STEPS [wait|kill|library]
-// With "wait" it prints "ready" and waits for the end of its input before it ends; with "kill" it kills itself; with "library" it ends with the
+// With "wait" it prints "ready" and waits for the end of its input before that; with "kill" it kills itself; with "library" it ends with the
 // numbers of the allocator, which is in a library with a function for it.
 #include <csetjmp>
 #include <csignal>
@@ -38,7 +38,9 @@ static thread_local char how[KEPT];
 static thread_local int left;
 // Blocks that any thread may free.
 static void *shared[KEPT];
-static size_t exception_size;
+// The open calls at the last throw, and the bytes that libstdc++ puts before an exception.
+static thread_local int throwing_calls[DEEP + 8], throwing_depth;
+enum { BEFORE_EXCEPTION = 128 };
 
 UNTRACED static uint64_t random_below(uint64_t end)
 {
@@ -46,21 +48,25 @@ UNTRACED static uint64_t random_below(uint64_t end)
     return (state >> 33) % end;
 }
 
-UNTRACED static void note(int number, uint64_t bytes)
+UNTRACED static void note_in(const int *calls, int depth, int number, uint64_t bytes)
 {
     bool seen[FUNCTIONS] = {};
     if (depth > 0) {
-        __atomic_fetch_add(&all[open_calls[depth - 1]].own[number], bytes, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&all[open_calls[depth - 1]].own[number + 1], 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&all[calls[depth - 1]].own[number], bytes, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&all[calls[depth - 1]].own[number + 1], 1, __ATOMIC_RELAXED);
     }
     for (int i = 0; i < depth; i++) {
-        Numbers &of = all[open_calls[i]];
-        if (!seen[open_calls[i]]) {
+        Numbers &of = all[calls[i]];
+        if (!seen[calls[i]]) {
             __atomic_fetch_add(&of.total[number], bytes, __ATOMIC_RELAXED);
             __atomic_fetch_add(&of.total[number + 1], 1, __ATOMIC_RELAXED);
         }
-        seen[open_calls[i]] = true;
+        seen[calls[i]] = true;
     }
+}
+UNTRACED static void note(int number, uint64_t bytes)
+{
+    note_in(open_calls, depth, number, bytes);
 }
 enum { ALLOCATED = 0, FREED = 2 };
 
@@ -155,8 +161,16 @@ UNTRACED static void fails()
 
 UNTRACED static void throw_one()
 {
-    note(ALLOCATED, exception_size);
+    memcpy(throwing_calls, open_calls, sizeof open_calls);
+    throwing_depth = depth;
     throw 1;
+}
+// How large its block is isn't known before.
+UNTRACED static void caught(int *exception)
+{
+    size_t size = malloc_usable_size(reinterpret_cast<char *>(exception) - BEFORE_EXCEPTION);
+    note_in(throwing_calls, throwing_depth, ALLOCATED, size);
+    note(FREED, size);
 }
 
 typedef void Function(int);
@@ -204,10 +218,10 @@ TRACED void f4(int)
     catchers++;
     try {
         act(4);
-    } catch (int) {
+    } catch (int &exception) {
         depth = own;
+        caught(&exception);
         allocate();
-        note(FREED, exception_size);
     }
     catchers--;
     allocate();
@@ -257,9 +271,9 @@ TRACED void f7(int)
     catchers++;
     try {
         act(7);
-    } catch (int) {
+    } catch (int &exception) {
         depth = own;
-        note(FREED, exception_size);
+        caught(&exception);
     }
     catchers--;
     target = around;
@@ -280,9 +294,6 @@ extern "C" void print_allocator() __attribute__((weak));
 
 int main(int count, char **arguments)
 {
-    void *probe = malloc(132);
-    exception_size = malloc_usable_size(probe);
-    free(probe);
     uint64_t seed = count > 1 ? atoll(arguments[1]) : 1;
     setenv("STEPS", count > 2 ? arguments[2] : "20000", 1);
     const char *how = count > 3 ? arguments[3] : "";
@@ -291,6 +302,12 @@ int main(int count, char **arguments)
         pthread_create(&threads[i], nullptr, thread, reinterpret_cast<void *>(seed * 7919 + i));
     for (pthread_t &one : threads)
         pthread_join(one, nullptr);
+    if (!strcmp(how, "wait")) {
+        puts("ready");
+        fflush(stdout);
+        while (getchar() != EOF)
+            ;
+    }
     for (int i = 0; i < FUNCTIONS; i++) {
         printf("f%d %llu", i, (unsigned long long)all[i].calls);
         for (uint64_t number : all[i].own)
@@ -300,12 +317,7 @@ int main(int count, char **arguments)
         printf("\n");
     }
     fflush(stdout);
-    if (!strcmp(how, "wait")) {
-        puts("ready");
-        fflush(stdout);
-        while (getchar() != EOF)
-            ;
-    } else if (!strcmp(how, "kill")) {
+    if (!strcmp(how, "kill")) {
         raise(SIGKILL);
     } else if (!strcmp(how, "library")) {
         print_allocator();

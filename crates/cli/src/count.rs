@@ -151,6 +151,14 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
                 ),
             ));
         }
+        if arguments.memory && !now.counts_memory {
+            return Err(Failure::new(
+                exit_code::FAILED,
+                format!(
+                    "process {pid} doesn't count what it allocates; leave out --memory, or start it by everycall count --memory -- PROGRAM"
+                ),
+            ));
+        }
         let shown = before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
         if is_live && before.is_none() {
             say!("everycall: calls so far; then those of each interval; ctrl-C ends this");

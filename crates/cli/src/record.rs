@@ -15,8 +15,8 @@ use everycall_io::outfile::{MODE_PRIVATE, OutFile};
 use everycall_io::say;
 use everycall_kit::{MEMORY_LIBRARY, OUTPUT_LIBRARY, PRELOAD_LIBRARY, WAITS_LIBRARY};
 use everycall_recorder::{
-    Counting, Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded, die_of,
-    find_program, start,
+    Counting, Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded,
+    die_of, find_program, start,
 };
 use everycall_triggers::Rate;
 use everycall_units::Size;
@@ -222,7 +222,8 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
     let preload = libraries.collect::<Result<Vec<_>, _>>()?;
     let first = if memory { Some(kit_library(MEMORY_LIBRARY)?) } else { None };
     let mut environment = Vec::new();
-    if (first.is_some() || !preload.is_empty()) && program::has_shared_sanitizer(program) {
+    // A program that comes first may start others.
+    if memory || !preload.is_empty() && program::has_shared_sanitizer(program) {
         const OPTIONS: &str = "ASAN_OPTIONS";
         let mut options = std::env::var_os(OPTIONS).unwrap_or_default();
         options.push(if options.is_empty() { "" } else { ":" });

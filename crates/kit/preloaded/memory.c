@@ -152,6 +152,16 @@ static int has_own_allocator(void) {
     return object_of(first) != object_of((const void*)fails);
 }
 
+// Whether the program has a sanitizer. Its allocator is to be the first, and can't be asked before it has begun:
+// then nothing is counted.
+static int has_sanitizer(void) {
+    static const char* const symbols[] = {"__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"};
+    for (size_t at = 0; at < sizeof symbols / sizeof *symbols; at++) {
+        if (dlsym(0, symbols[at])) return 1;
+    }
+    return 0;
+}
+
 static __attribute__((noinline, cold)) void look_up(void) {
     const int error = errno;
     looks_up = 1;
@@ -162,7 +172,8 @@ static __attribute__((noinline, cold)) void look_up(void) {
     for (int number = 0; number < COUNT; number++) {
         has_sizes[number] = of_sizes && object_of(next[number]) == of_sizes;
     }
-    if (&everycall_runtime_v1 && EVERYCALL_HAS_(memory_wanted)) wanted = everycall_runtime_v1.memory_wanted;
+    const int has_runtime = &everycall_runtime_v1 && EVERYCALL_HAS_(memory_wanted);
+    if (has_runtime && !has_sanitizer()) wanted = everycall_runtime_v1.memory_wanted;
     uint32_t facts = SEEN | (has_sizes[NUMBER_malloc] ? 0 : NO_SIZES);
     if (has_own_allocator()) facts |= OWN_ALLOCATOR;
     if (wanted) everycall_runtime_v1.memory(FACTS | facts, 0, 0, 0);
@@ -186,7 +197,7 @@ __attribute__((constructor)) static void begin(void) { are_known(); }
 
 // Whether a function with this frame counts: the process counts memory, and no function around it does.
 static inline int counts(const void* frame) {
-    return wanted && *wanted != NOT_WANTED && (uintptr_t)frame >= outermost;
+    return wanted && *wanted != NOT_WANTED && !*everycall_runtime_v1.off && (uintptr_t)frame >= outermost;
 }
 
 static inline size_t size_of(enum number number, void* block, size_t asked) {

@@ -11,9 +11,9 @@ use everycall_format::ect::{
 
 use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
-use crate::memory;
 use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
+use crate::memory;
 use crate::model::{
     Module, OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
 };

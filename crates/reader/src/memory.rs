@@ -1,7 +1,7 @@
 //! What counted calls have allocated and freed.
 
-use everycall_format::memory::{MemoryCalls, MemoryRecord, NUMBERS, facts, whose};
 use everycall_format::Wire;
+use everycall_format::memory::{MemoryCalls, MemoryRecord, NUMBERS, facts, whose};
 
 use crate::dropped::offset_of;
 use crate::model::{Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Recording};
@@ -9,7 +9,11 @@ use crate::payload::{Array, TABLE_MAX};
 
 /// Adds what the process with index `process` has allocated. `Err` says what is wrong with the
 /// payload.
-pub(crate) fn read_memory(bytes: &[u8], process: usize, recording: &mut Recording) -> Result<(), &'static str> {
+pub(crate) fn read_memory(
+    bytes: &[u8],
+    process: usize,
+    recording: &mut Recording,
+) -> Result<(), &'static str> {
     let record = MemoryRecord::read(bytes).ok_or("it is too short")?;
     if recording.memory.len() >= TABLE_MAX {
         return Err("too many processes have counts");
@@ -59,7 +63,8 @@ mod tests {
         let record = MemoryRecord { facts: facts::SEEN, elsewhere: [1, 2, 3, 4], ..Default::default() };
         let array = ArrayHeader { entry_size: MemoryCalls::SIZE as u32, count: 3 };
         let one = MemoryCalls { code: 0x1000, slot: 1, ticks: 5, own: [5, 6, 7, 8], ..Default::default() };
-        let thread = MemoryCalls { slot: 1, total: [50, 6, 7, 8], whose: whose::THREAD, ..Default::default() };
+        let thread =
+            MemoryCalls { slot: 1, total: [50, 6, 7, 8], whose: whose::THREAD, ..Default::default() };
         let lie = MemoryCalls { code: u32::MAX, ..Default::default() };
         let whole = [bytes(&record), bytes(&array), bytes(&one), bytes(&thread), bytes(&lie)].concat();
         for end in 0..whole.len() {
@@ -68,7 +73,10 @@ mod tests {
         let mut recording = Recording::default();
         read_memory(&whole, 3, &mut recording).unwrap();
         let memory = &recording.memory[0];
-        assert_eq!((memory.process, memory.is_seen, memory.has_sizes, memory.own_allocator), (3, true, true, false));
+        assert_eq!(
+            (memory.process, memory.is_seen, memory.has_sizes, memory.own_allocator),
+            (3, true, true, false)
+        );
         assert_eq!(memory.elsewhere.freed_blocks, 4);
         let whose: Vec<_> = memory.calls.iter().map(|calls| (calls.whose, calls.own.freed)).collect();
         let expected =

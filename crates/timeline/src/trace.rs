@@ -1,8 +1,8 @@
 //! A whole recording, ready to be shown.
 
 use everycall_reader::{
-    Child, Counts, Dropped, Error, KeptCall, Memory, Meta, Module, Process, ProcessEnd, Recording, Sched, Session,
-    Snapshot, Source, ThreadKey, Trigger, Warning,
+    Child, Counts, Dropped, Error, KeptCall, Memory, Meta, Module, Process, ProcessEnd, Recording, Sched,
+    Session, Snapshot, Source, ThreadKey, Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};

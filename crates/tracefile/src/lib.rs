@@ -17,8 +17,8 @@
 
 mod chunk_writer;
 mod dropped;
-mod memory;
 mod embedded;
+mod memory;
 mod packer;
 mod payload;
 mod ring;

@@ -67,7 +67,8 @@ impl<R: FnMut(u64, &mut [u8]) -> bool> Slot<'_, R> {
     fn sums(&mut self, first: u32, count: u32) -> Option<Vec<TimeSums>> {
         let mut bytes = vec![0; count as usize * TimeSums::SIZE];
         let at = self.layout.times_at(self.slot, first)?;
-        (self.read)(at, &mut bytes).then(|| bytes.chunks_exact(TimeSums::SIZE).filter_map(TimeSums::read).collect())
+        (self.read)(at, &mut bytes)
+            .then(|| bytes.chunks_exact(TimeSums::SIZE).filter_map(TimeSums::read).collect())
     }
 
     /// Adds the sums at `count` places from `first` on. `of` says whose they are.
@@ -88,7 +89,15 @@ impl<R: FnMut(u64, &mut [u8]) -> bool> Slot<'_, R> {
                 *to = total(word, meter).min(meter / 2).max(least.min(meter / 2));
             }
             let slot = self.slot;
-            self.calls.push(MemoryCalls { code, slot, ticks, own, total: totals, whose, ..MemoryCalls::default() });
+            self.calls.push(MemoryCalls {
+                code,
+                slot,
+                ticks,
+                own,
+                total: totals,
+                whose,
+                ..MemoryCalls::default()
+            });
         }
     }
 
@@ -99,7 +108,8 @@ impl<R: FnMut(u64, &mut [u8]) -> bool> Slot<'_, R> {
         let mut meter = [0; NUMBERS];
         for _ in 0..TRIES {
             meter = self.sums(0, 1)?.first()?.memory_total;
-            if !sums.iter().any(|sums| is_open(sums.memory_total.iter().fold(0, |all, word| all | word & 1))) {
+            if !sums.iter().any(|sums| is_open(sums.memory_total.iter().fold(0, |all, word| all | word & 1)))
+            {
                 break;
             }
             let again = self.sums(first, count)?;

@@ -111,7 +111,11 @@ impl<'v> Selected<'v> {
     }
 
     /// The function at a location, if it lets that through.
-    pub(super) fn function(&mut self, location: Location, functions: &mut Functions) -> Option<FunctionNumber> {
+    pub(super) fn function(
+        &mut self,
+        location: Location,
+        functions: &mut Functions,
+    ) -> Option<FunctionNumber> {
         let place = self.places.get(location, functions);
         (self.has_all_functions() || place.matches).then_some(place.function)
     }

@@ -17,8 +17,8 @@ mod explain;
 mod focus;
 mod functions;
 mod group;
-mod memory;
 pub mod machine;
+mod memory;
 mod notes;
 mod sketch;
 mod slowest;
@@ -180,10 +180,7 @@ impl Order {
     #[must_use]
     pub fn is_memory(self) -> bool {
         self.is_bytes()
-            || matches!(
-                self,
-                Order::Blocks | Order::OwnBlocks | Order::FreedBlocks | Order::OwnFreedBlocks
-            )
+            || matches!(self, Order::Blocks | Order::OwnBlocks | Order::FreedBlocks | Order::OwnFreedBlocks)
     }
 
     /// Whether the number is one of bytes.
@@ -233,6 +230,8 @@ pub struct Profile {
     pub calls: u64,
     /// Calls that were unwound: left by an exception, longjmp or the end of their thread.
     pub unwound: u64,
+    /// Whether what calls allocate was counted, as far as it was seen.
+    pub counts_memory: bool,
     /// What the numbers lack.
     pub notes: Notes,
 }
@@ -293,6 +292,7 @@ impl Profile {
                 walk::walk(view, filter, label, functions, notes, &mut table);
             }
         }
+        self.counts_memory |= !view.trace().memory().is_empty();
         let Profile { grouping, functions, cells, notes, traces, .. } = self;
         let target = counted::Target { grouping, number: *traces, functions, cells, notes };
         counted::add(target, view, filter);

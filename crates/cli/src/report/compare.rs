@@ -230,13 +230,18 @@ fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
 /// The table if it is sorted by memory: these numbers are exact, so each run may differ by chance of
 /// its own only.
 fn text_of_memory(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
-    let heading = ["own-allocated/run", "more", "allocated/run", "more", "own-blocks/run", "more", "function"];
+    let heading =
+        ["own-allocated/run", "more", "allocated/run", "more", "own-blocks/run", "more", "function"];
     let mut lines = vec![heading.map(str::to_owned)];
     lines.extend(rows.iter().map(|row| {
         let of = |order: Order| {
             let (old, new) = (diff.number(order, &row.old, false), diff.number(order, &row.new, true));
             let sign = if new < old { "-" } else { "+" };
-            let more = if new == old { "same".to_owned() } else { sign.to_owned() + &shown(order, (new - old).abs()) };
+            let more = if new == old {
+                "same".to_owned()
+            } else {
+                sign.to_owned() + &shown(order, (new - old).abs())
+            };
             [shown(order, new), more]
         };
         let [own, more_own] = of(Order::OwnAllocated);

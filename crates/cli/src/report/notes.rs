@@ -135,7 +135,8 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
     let processes = |count| Several(count, "process", "processes");
     if notes.memory_not_seen > 0 {
         say!(
-            "everycall: what {} allocated was not seen, as the library that sees it was not loaded: start the program by everycall count --memory",
+            "everycall: what {} allocated was not seen: start the program by everycall count --memory, and build it without \
+            AddressSanitizer and the like, whose allocators can't be seen",
             processes(notes.memory_not_seen)
         );
     }

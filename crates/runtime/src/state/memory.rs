@@ -8,7 +8,7 @@ use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::state::times::Sums;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use everycall_format::memory::{NUMBERS, is_open, turned};
+use everycall_format::memory::{NUMBERS, is_open, total, turned};
 use everycall_format::times::{STAMP_OPENED, STAMP_PLACE, STAMP_VISITED};
 
 /// Whether the preloaded library shall report allocations: one of [`wanted`].
@@ -51,7 +51,8 @@ pub(crate) fn begin(arena: &Arena, is_wanted: bool) {
     WANTED.store(if is_wanted { wanted::YES } else { wanted::NO }, Relaxed);
     if is_wanted {
         dropped::memory_facts(arena).store(FACTS.load(Relaxed), Relaxed);
-        Change(EARLY.each_ref().map(|number| number.swap(0, Relaxed))).share(dropped::memory_elsewhere(arena));
+        Change(EARLY.each_ref().map(|number| number.swap(0, Relaxed)))
+            .share(dropped::memory_elsewhere(arena));
     }
 }
 
@@ -114,13 +115,27 @@ fn close_all(sums: Sums, meter: Sums) {
     }
 }
 
+/// The numbers at a place of a slot: own and total.
+pub(crate) fn read(arena: &Arena, slot: u32, place: u32) -> ([u64; NUMBERS], [u64; NUMBERS]) {
+    let (sums, meter) = (Sums::at(arena, slot, place), Sums::at(arena, slot, 0));
+    let load = |numbers: &[AtomicU64; NUMBERS]| numbers.each_ref().map(|number| number.load(Relaxed));
+    let (own, mut totals) = (load(sums.own_memory()), load(sums.total_memory()));
+    for ((word, meter), least) in totals.iter_mut().zip(load(meter.total_memory())).zip(own) {
+        // Its thread may just have opened or closed it.
+        *word = total(*word, meter).min(meter / 2).max(least.min(meter / 2));
+    }
+    (own, totals)
+}
+
 /// A slot gets its next thread. Calls in which the one before has ended don't count further.
 pub(crate) fn begin_thread(arena: &Arena, slot: u32) {
     let meter = Sums::at(arena, slot, 0);
     // What was never written isn't read: that takes memory.
     if dropped::counts_memory() && meter.total_memory().iter().any(|number| number.load(Relaxed) != 0) {
         let others = core::iter::once(everycall_format::dropped::OTHERS);
-        (1..dropped::places(arena).0).chain(others).for_each(|place| close_all(Sums::at(arena, slot, place), meter));
+        (1..dropped::places(arena).0)
+            .chain(others)
+            .for_each(|place| close_all(Sums::at(arena, slot, place), meter));
     }
 }
 

@@ -11,6 +11,7 @@ use crate::state::memory::{self, Change};
 use crate::state::times::{self, Sums, offset_of_place};
 use crate::state::{dropped, local};
 use crate::threads::deep_calls::DeepCalls;
+use crate::threads::quick_marks::is_left_out;
 use crate::threads::thread::Thread;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -22,11 +23,14 @@ use everycall_ring::Control;
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
 
 /// Counts an allocation of the calling thread under the conditions of a hook's fast path: the thread
-/// counts and runs the control block's stack, and no open call is dead. Returns false without effect
-/// otherwise. `stack_pointer`: open calls below it are dead.
+/// counts and runs the control block's stack, and no open call is dead. Counts nothing if the thread
+/// is excluded. Returns false without effect otherwise. `stack_pointer`: open calls below it are dead.
 #[inline(always)]
 pub(crate) fn count_quickly(stack_pointer: u64, change: Change) -> bool {
     let Some(control) = local::last() else { return false };
+    if is_left_out(control, stack_pointer) {
+        return true;
+    }
     // If the block belongs to another stack, nothing else of it may be touched.
     if stack_pointer < control.stack_low.load(Relaxed) || stack_pointer >= control.stack_high.load(Relaxed) {
         return false;
