@@ -167,6 +167,13 @@ fn checksum(files: &[(String, PathBuf)]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// Where the runtime is compiled: beside the folders of the profiles, because it is the same one for
+/// each of them. Else `cargo install` would compile it once more than the tests did.
+fn shared_folder(out: &Path) -> PathBuf {
+    // TARGET/PROFILE/build/PACKAGE/out
+    out.ancestors().nth(4).unwrap_or(out).join("everycall-runtime")
+}
+
 /// Compiles one form into one object.
 fn object(
     out: &Path,
@@ -176,7 +183,7 @@ fn object(
     table: &[&str],
     undefined: &[&str],
 ) -> PathBuf {
-    let target = out.join(format!("target-{form}"));
+    let target = shared_folder(out).join(form);
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"));
     // The flags, wrappers and profiles of the outer build are for the host.
     for (name, _) in env::vars_os() {
