@@ -151,7 +151,7 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
                 ),
             ));
         }
-        if arguments.memory && !now.counts_memory {
+        if arguments.memory && !now.counts_memory && now.notes.memory_not_seen == 0 {
             return Err(Failure::new(
                 exit_code::FAILED,
                 format!(

@@ -208,6 +208,16 @@ static inline size_t size_of(enum number number, void* block, size_t asked) {
 #define TELL(what, allocated, freed) \
     everycall_runtime_v1.memory(what, allocated, freed, (uint64_t)(uintptr_t)FRAME)
 
+// Whether a function isn't of the allocator, but the C library's beside another one: then it has called
+// functions of the allocator, if it is of use at all, and these count.
+static inline int is_beside(enum number number) { return !has_sizes[number] && has_sizes[NUMBER_malloc]; }
+
+// A function calls the next one.
+static inline void begin_call(enum number number, const void* frame) {
+    last_block = 0;
+    if (!is_beside(number)) outermost = (uintptr_t)frame;
+}
+
 // A block was allocated, at the request of so many bytes.
 static inline void tell_of(enum number number, void* block, size_t asked, void* frame) {
     last_block = block;
@@ -215,16 +225,16 @@ static inline void tell_of(enum number number, void* block, size_t asked, void* 
 }
 
 // A function that returns a block of `asked` bytes.
-#define ALLOCATES(name, parameters, arguments, asked, unknown)   \
-    EXPORTED void* counted_##name parameters {                   \
-        if (RARE(!are_known())) return unknown;                  \
-        if (RARE(!REAL(name))) return fails();                   \
-        if (!counts(FRAME)) return REAL(name) arguments;         \
-        outermost = (uintptr_t)FRAME;                            \
-        void* block = REAL(name) arguments;                      \
-        outermost = 0;                                           \
-        if (block) tell_of(NUMBER_##name, block, asked, FRAME);  \
-        return block;                                            \
+#define ALLOCATES(name, parameters, arguments, asked, unknown)                          \
+    EXPORTED void* counted_##name parameters {                                          \
+        if (RARE(!are_known())) return unknown;                                         \
+        if (RARE(!REAL(name))) return fails();                                          \
+        if (!counts(FRAME)) return REAL(name) arguments;                                \
+        begin_call(NUMBER_##name, FRAME);                                               \
+        void* block = REAL(name) arguments;                                             \
+        outermost = 0;                                                                  \
+        if (block && block != last_block) tell_of(NUMBER_##name, block, asked, FRAME);  \
+        return block;                                                                   \
     }
 
 ALLOCATES(malloc, (size_t size), (size), size, allocate_early(size))
@@ -239,10 +249,10 @@ ALLOCATES(calloc, (size_t count, size_t size), (count, size), count * size,
 EXPORTED int counted_posix_memalign(void** place, size_t align, size_t size) {
     if (RARE(!are_known() || !REAL(posix_memalign))) return ENOMEM;
     if (!counts(FRAME)) return REAL(posix_memalign)(place, align, size);
-    outermost = (uintptr_t)FRAME;
+    begin_call(NUMBER_posix_memalign, FRAME);
     const int error = REAL(posix_memalign)(place, align, size);
     outermost = 0;
-    if (!error && *place) tell_of(NUMBER_posix_memalign, *place, size, FRAME);
+    if (!error && *place && *place != last_block) tell_of(NUMBER_posix_memalign, *place, size, FRAME);
     return error;
 }
 
@@ -255,23 +265,24 @@ static void* replace_early(void* block, size_t size) {
 }
 
 // A function that returns a block of `asked` bytes in place of `block`.
-#define REALLOCATES(name, parameters, arguments, asked)                                               \
-    EXPORTED void* counted_##name parameters {                                                        \
-        if (RARE(is_early(block))) return replace_early(block, asked);                                \
-        if (RARE(!are_known())) return allocate_early(asked);                                         \
-        if (RARE(!REAL(name))) return fails();                                                        \
-        if (!counts(FRAME)) return REAL(name) arguments;                                              \
-        const size_t before = block ? size_of(NUMBER_##name, block, 0) : 0;                           \
-        const uint32_t freed = block ? FREED : 0;                                                     \
-        outermost = (uintptr_t)FRAME;                                                                 \
-        void* result = REAL(name) arguments;                                                          \
-        outermost = 0;                                                                                \
-        if (result) {                                                                                 \
-            TELL(ALLOCATED | freed, size_of(NUMBER_##name, result, asked), before);                   \
-        } else if (block && (asked) == 0) {                                                           \
-            TELL(FREED, 0, before);                                                                   \
-        }                                                                                             \
-        return result;                                                                                \
+#define REALLOCATES(name, parameters, arguments, asked)                                     \
+    EXPORTED void* counted_##name parameters {                                              \
+        if (RARE(is_early(block))) return replace_early(block, asked);                      \
+        if (RARE(!are_known())) return allocate_early(asked);                               \
+        if (RARE(!REAL(name))) return fails();                                              \
+        if (!counts(FRAME) || is_beside(NUMBER_##name)) return REAL(name) arguments;        \
+        const size_t before = block ? size_of(NUMBER_##name, block, 0) : 0;                 \
+        const uint32_t freed = block ? FREED : 0;                                           \
+        begin_call(NUMBER_##name, FRAME);                                                   \
+        void* result = REAL(name) arguments;                                                \
+        outermost = 0;                                                                      \
+        if (result) {                                                                       \
+            last_block = result;                                                            \
+            TELL(ALLOCATED | freed, size_of(NUMBER_##name, result, asked), before);         \
+        } else if (block && (asked) == 0) {                                                 \
+            TELL(FREED, 0, before);                                                         \
+        }                                                                                   \
+        return result;                                                                      \
     }
 
 REALLOCATES(realloc, (void* block, size_t size), (block, size), size)
@@ -282,7 +293,7 @@ REALLOCATES(reallocarray, (void* block, size_t count, size_t size), (block, coun
     EXPORTED void counted_##name parameters {                                       \
         if (RARE(is_early(block) || !are_known())) return;                          \
         if (RARE(!REAL(name))) return otherwise;                                    \
-        if (!block || !counts(FRAME)) return REAL(name) arguments;                  \
+        if (!block || !counts(FRAME) || is_beside(NUMBER_##name)) return REAL(name) arguments; \
         const size_t size = size_of(NUMBER_##name, block, 0);                       \
         outermost = (uintptr_t)FRAME;                                               \
         REAL(name) arguments;                                                       \

@@ -8,7 +8,6 @@ use everycall_timeline::{Clock, Location, ThreadInfo};
 
 use super::functions::{FunctionNumber, Functions, PlaceOf as _, Places};
 use super::group::{Grouping, Key};
-use super::memory;
 use super::notes::Notes;
 use super::sketch::Sketch;
 use super::sums::Sums;
@@ -27,26 +26,19 @@ pub(super) struct Target<'p> {
 
 /// Adds the calls that a trace has only counted. Only the last snapshot of a process counts. A
 /// filter by time, depth or label lets none of them through, because these aren't known.
-pub(super) fn add(mut target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
+pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter) {
     let trace = view.trace();
     let of_process: BTreeMap<usize, _> =
         trace.counts().iter().map(|counts| (counts.process, counts)).collect();
     if of_process.is_empty() {
         return;
     }
-    let all = of_process.values().map(|counts| counts.calls).fold(0, u64::saturating_add);
-    let is_filtered = filter.since_ns.is_some()
-        || filter.until_ns.is_some()
-        || filter.last_ns.is_some()
-        || filter.min_duration_ns > 0
-        || filter.label.is_some()
-        || filter.depth.is_some();
-    if is_filtered || matches!(target.grouping, Grouping::Path | Grouping::Label(_)) {
+    let Some(mut selected) = Selected::of(view, filter, target.grouping) else {
+        let all = of_process.values().map(|counts| counts.calls).fold(0, u64::saturating_add);
         target.notes.counted_only = target.notes.counted_only.saturating_add(all);
         return;
-    }
+    };
     let ns_per_tick = ns_per_tick(trace.clock());
-    let mut selected = Selected::new(view, filter);
     for (process, counts) in of_process {
         target.notes.counted_others = target.notes.counted_others.saturating_add(counts.others);
         if !selected.has_process(process) {
@@ -63,11 +55,10 @@ pub(super) fn add(mut target: Target<'_>, view: &TraceView<'_>, filter: &Filter)
             };
             let location = trace.locate(process, offset, counted.ticks);
             let Some(function) = selected.function(location, target.functions) else { continue };
-            let key = selected.key(&target, (process, Some(counted.slot)), function);
+            let key = selected.key(target, (process, Some(counted.slot)), function);
             target.cells.add(key, &sums(counted, ns_per_tick, target.grouping));
         }
     }
-    memory::add(&mut target, view, &mut selected);
 }
 
 /// What a filter lets through, and which group it is in.
@@ -78,8 +69,21 @@ pub(super) struct Selected<'v> {
 }
 
 impl<'v> Selected<'v> {
-    fn new(view: &'v TraceView<'_>, filter: &'v Filter) -> Selected<'v> {
-        Selected { view, filter, places: Places::new(view, filter.function.as_ref()) }
+    /// `None` if counted calls can't be filtered or grouped in this way: their times, depths, labels
+    /// and paths aren't known.
+    pub(super) fn of(
+        view: &'v TraceView<'_>,
+        filter: &'v Filter,
+        grouping: &Grouping,
+    ) -> Option<Selected<'v>> {
+        let is_filtered = filter.since_ns.is_some()
+            || filter.until_ns.is_some()
+            || filter.last_ns.is_some()
+            || filter.min_duration_ns > 0
+            || filter.label.is_some()
+            || filter.depth.is_some();
+        let is_possible = !is_filtered && !matches!(grouping, Grouping::Path | Grouping::Label(_));
+        is_possible.then(|| Selected { view, filter, places: Places::new(view, filter.function.as_ref()) })
     }
 
     fn pid(&self, process: usize) -> u32 {

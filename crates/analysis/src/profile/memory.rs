@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use everycall_reader::{Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner};
+use everycall_export::Filter;
+use everycall_reader::{Memory, MemoryOfCalls, MemoryOwner};
 
 use super::counted::{Selected, Target};
 use super::functions::{Function, FunctionIdentity, FunctionNumber, Functions};
@@ -11,68 +12,16 @@ use super::notes::Notes;
 use super::sums::Sums;
 use crate::view::TraceView;
 
-/// How many numbers [`Allocations`] has.
-pub(super) const NUMBERS: usize = 4;
 /// The displayed name of what isn't allocated in counted calls.
 const OUTSIDE: &str = "(outside of traced calls)";
 /// The displayed name of functions that had no room.
 const OTHERS: &str = "(functions that had no room)";
 
-/// Bytes and blocks that were allocated and freed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Allocations {
-    /// Bytes allocated.
-    pub allocated: u64,
-    /// Blocks allocated.
-    pub blocks: u64,
-    /// Bytes freed.
-    pub freed: u64,
-    /// Blocks freed.
-    pub freed_blocks: u64,
-}
-
-impl Allocations {
-    /// All numbers.
-    pub(super) fn all(self) -> [u64; NUMBERS] {
-        [self.allocated, self.blocks, self.freed, self.freed_blocks]
-    }
-
-    pub(super) fn all_mut(&mut self) -> [&mut u64; NUMBERS] {
-        [&mut self.allocated, &mut self.blocks, &mut self.freed, &mut self.freed_blocks]
-    }
-
-    /// Adds others.
-    pub(super) fn add(&mut self, other: Allocations) {
-        for (sum, more) in self.all_mut().into_iter().zip(other.all()) {
-            *sum = sum.saturating_add(more);
-        }
-    }
-
-    /// What came since an earlier reading.
-    pub(super) fn since(mut self, before: Allocations) -> Allocations {
-        for (now, before) in self.all_mut().into_iter().zip(before.all()) {
-            *now = now.saturating_sub(before);
-        }
-        self
-    }
-
-    /// Whether nothing was allocated or freed.
-    #[must_use]
-    pub fn is_none(self) -> bool {
-        self == Allocations::default()
-    }
-}
-
-impl From<MemoryNumbers> for Allocations {
-    fn from(of: MemoryNumbers) -> Allocations {
-        let MemoryNumbers { allocated, allocated_blocks: blocks, freed, freed_blocks } = of;
-        Allocations { allocated, blocks, freed, freed_blocks }
-    }
-}
-
 /// Adds what a trace has counted. Only the last snapshot of a process counts.
-pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, selected: &mut Selected<'_>) {
+pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter) {
     let trace = view.trace();
+    let selected = Selected::of(view, filter, target.grouping).filter(|_| !trace.memory().is_empty());
+    let Some(mut selected) = selected else { return };
     let of_process: BTreeMap<usize, &Memory> =
         trace.memory().iter().map(|memory| (memory.process, memory)).collect();
     for (process, memory) in of_process {
@@ -81,7 +30,7 @@ pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, selected: &mut 
         }
         tell(memory, target.notes);
         for calls in &memory.calls {
-            add_calls(target, view, selected, process, calls);
+            add_calls(target, view, &mut selected, process, calls);
         }
         if selected.has_all() {
             let numbers = memory.elsewhere.into();

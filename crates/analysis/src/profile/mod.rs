@@ -6,11 +6,12 @@
 //! sums       the sums of calls;  sketch: their durations, with percentiles within 1 %
 //! table      sums by group;  group: the criteria;  tree: by path
 //! focus      the functions of a query: edges (callers and callees), slowest, explain
-//! counted    calls that were counted, but not recorded;  memory: what they allocated
+//! counted    calls that were counted, but not recorded;  memory, allocations: what they allocated
 //! notes      what the numbers lack
 //! stored     profiles in files;  machine: the numbers as JSON
 //! ```
 
+mod allocations;
 mod counted;
 mod edges;
 mod explain;
@@ -34,12 +35,12 @@ use everycall_export::{Filter, Source as _};
 use everycall_timeline::StateTimes;
 
 use crate::view::TraceView;
+pub use allocations::Allocations;
 pub use edges::{Edge, Edges};
 pub use explain::{CallPlace, Doings, Explanation};
 pub use focus::Focus;
 pub use functions::{Function, FunctionFinder, FunctionIdentity, FunctionNumber, Functions};
 pub use group::{Grouping, Key};
-pub use memory::Allocations;
 pub use notes::Notes;
 pub use sketch::Sketch;
 pub use slowest::{SlowCall, Slowest};
@@ -230,7 +231,7 @@ pub struct Profile {
     pub calls: u64,
     /// Calls that were unwound: left by an exception, longjmp or the end of their thread.
     pub unwound: u64,
-    /// Whether what calls allocate was counted, as far as it was seen.
+    /// Whether it has traces of processes in which it was seen what calls allocate.
     pub counts_memory: bool,
     /// What the numbers lack.
     pub notes: Notes,
@@ -292,10 +293,11 @@ impl Profile {
                 walk::walk(view, filter, label, functions, notes, &mut table);
             }
         }
-        self.counts_memory |= !view.trace().memory().is_empty();
+        self.counts_memory |= view.trace().memory().iter().any(|memory| memory.is_seen);
         let Profile { grouping, functions, cells, notes, traces, .. } = self;
-        let target = counted::Target { grouping, number: *traces, functions, cells, notes };
-        counted::add(target, view, filter);
+        let mut target = counted::Target { grouping, number: *traces, functions, cells, notes };
+        counted::add(&mut target, view, filter);
+        memory::add(&mut target, view, filter);
         self.traces += 1;
         self.settle();
     }
@@ -388,6 +390,7 @@ impl Profile {
             }
         }
         since.functions = self.functions.clone();
+        since.counts_memory = self.counts_memory;
         since.settle();
         since
     }

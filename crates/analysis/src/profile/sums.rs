@@ -2,12 +2,12 @@
 
 use everycall_timeline::{EndKind, StateTimes};
 
-use super::memory::{self, Allocations};
+use super::allocations::{self, Allocations};
 use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
 
 /// Numbers of [`Sums`], without the sketches.
-const NUMBERS: usize = 25 + 2 * memory::NUMBERS;
+const NUMBERS: usize = 25 + 2 * allocations::NUMBERS;
 
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -133,10 +133,10 @@ pub fn print_table(
 
 /// The number by which rows are sorted if nobody says it. It decides what the table is about, too.
 fn usual_sort(profile: &Profile) -> Order {
-    match profile.memory() {
-        Some(_) => Order::OwnAllocated,
-        None if profile.is_untimed() => Order::Calls,
-        None => Order::OwnTime,
+    match profile.counts_memory || profile.memory().is_some() {
+        true => Order::OwnAllocated,
+        false if profile.is_untimed() => Order::Calls,
+        false => Order::OwnTime,
     }
 }
 

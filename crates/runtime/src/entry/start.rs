@@ -127,6 +127,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         _ => beginning::put(&arena),
     }
     crate::state::dropped::begin_counting(&arena, counted);
+    crate::state::memory::begin(&arena);
     if let Some(shortest) = shortest.filter(|_| crate::state::dropped::thresholds_ns(&arena).0 == 0) {
         min_duration::set(&arena, shortest);
     }

@@ -9,7 +9,7 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
-use crate::state::{memory, times};
+use crate::state::times;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
 use everycall_format::memory::NUMBERS;
@@ -35,7 +35,6 @@ pub(crate) fn begin_counting(arena: &Arena, wanted: u32) {
         place.store(counting::CALLS, Relaxed);
     }
     COUNTING.store(place.load(Relaxed), Relaxed);
-    memory::begin(arena, place.load(Relaxed) == counting::MEMORY);
 }
 
 /// The facts of [`everycall_format::memory`] in an arena.

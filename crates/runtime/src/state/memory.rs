@@ -47,7 +47,8 @@ impl Change {
 }
 
 /// The process has an arena now, and counts what it allocates, or doesn't.
-pub(crate) fn begin(arena: &Arena, is_wanted: bool) {
+pub(crate) fn begin(arena: &Arena) {
+    let is_wanted = dropped::counts_memory();
     WANTED.store(if is_wanted { wanted::YES } else { wanted::NO }, Relaxed);
     if is_wanted {
         dropped::memory_facts(arena).store(FACTS.load(Relaxed), Relaxed);
