@@ -125,7 +125,7 @@ async function select(page, name) {
   });
 }
 
-// The states of a slice's thread within it, by the page's own tables.
+// The states of threads within slices of a name, by the page's own tables.
 async function compareStates(page, states, problems) {
   const found = { Running: 0, R: 0, S: 0 };
   const all = await query(page, `select state.state, sum(min(state.ts + state.dur, slice.ts + slice.dur) - max(state.ts, slice.ts))
@@ -161,7 +161,7 @@ async function look(context, trace) {
     for (const [name, value] of errors) problems.push(`import error ${name}: ${value}`);
     const counted = await page.evaluate(() => window.app.trace.traceInfo.importErrors);
     if (counted) problems.push(`the page counts ${counted} import errors`);
-    if (trace.states) await compareStates(page, trace.states, problems);
+    for (const states of trace.states) await compareStates(page, states, problems);
     if (trace.select) {
       const shown = await select(page, trace.select.name);
       if (!shown.details.includes(trace.select.name)) problems.push(`details don't name ${trace.select.name}: ${shown.details.slice(0, 300)}`);

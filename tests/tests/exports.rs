@@ -339,6 +339,120 @@ assert lone == [(0,)], lone";
     rows.into_iter().map(|(name, calls, total, own)| (name, numbers(calls, total, own))).collect()
 }
 
+/// The rows of a query, as lists of values.
+fn sql(place: &Place, options: &[&str], files: &[&Path], query: &str) -> Vec<Vec<Value>> {
+    let mut command = place.command(everycall());
+    let output = command.args(["sql", "-f", "json"]).args(options).args(files).arg(query).output();
+    let output = output.expect("everycall runs");
+    assert!(output.status.success(), "{query}: {output:?}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+    // Objects are in the order of names: so are the columns of the queries here.
+    lines.map(|line| line.as_object().expect("an object").values().cloned().collect()).collect()
+}
+
+/// Functions by a query whose columns are calls, function, own and total time.
+fn functions_by_sql(place: &Place, options: &[&str], file: &Path, query: &str) -> Functions {
+    let mut functions = Functions::new();
+    for row in sql(place, options, &[file], query) {
+        let number = |place: usize| row[place].as_u64().unwrap_or_else(|| panic!("{row:?}"));
+        let (name, calls) = (row[1].as_str().expect("a name").to_owned(), number(0));
+        let numbers = functions.entry(name).or_default();
+        *numbers.calls.get_or_insert_default() += calls;
+        numbers.own_ns += number(2);
+        numbers.total_ns += number(3);
+    }
+    functions
+}
+
+/// Each table says what `report`, Parquet files read by DuckDB, and other ways to the same say.
+fn queries_agree(
+    place: &Place,
+    options: &[&str],
+    file: &Path,
+    expected: &Functions,
+    parquet: Option<(&Path, &Path)>,
+) {
+    let listed = "select calls, function, own_ns, total_ns from functions";
+    assert_eq!(&functions_by_sql(place, options, file, listed), expected, "{options:?}");
+    let grouped = "select count(*) as calls, function, sum(own_ns) as own_ns, sum(iif(recursion = 0, duration_ns, 0)) as total_ns from slices group by function";
+    assert_eq!(&functions_by_sql(place, options, file, grouped), expected, "{options:?}");
+    if let Some((python, table)) = parquet {
+        let script = "import duckdb, json, sys
+table = duckdb.sql(f\"select * from '{sys.argv[1]}' order by all\")
+columns = sorted(table.columns)
+print(json.dumps([dict(zip(table.columns, row))[name] for row in table.fetchall() for name in columns]))";
+        let printed = successful(Command::new(python).args(["-c", script]).arg(table));
+        let theirs: Vec<Value> = serde_json::from_str(&printed).expect("values");
+        // Parquet has real time with --clock wall only.
+        let columns = "blocked_ns, depth, duration_ns, file, function, id, kind, line, module, other_tid, own_ns, parent, pid, process, \
+                       real_value, recursion, remarks, runnable_ns, start_ns, null as start_realtime_ns, thread, tid, value";
+        let order = "kind, pid, process, tid, thread, id nulls last, parent nulls last, depth, recursion nulls last, start_ns, duration_ns nulls last, own_ns nulls last, function nulls last, value nulls last";
+        let ours = sql(place, options, &[file], &format!("select {columns} from events order by {order}"));
+        assert!(ours.len() > 1000 || !options.is_empty(), "{}", ours.len());
+        assert!(ours.concat() == theirs, "{options:?}");
+    }
+    // What is decided before SQLite sees a row, and what is looked up by number, changes nothing.
+    let middle = &sql(place, options, &[file], "select median(start_ns) from slices")[0][0];
+    let (fast, slow) = (
+        format!(
+            "kind = 'call' and tid in (select tid from threads order by tid limit 2) and function in ('work(int)', 'deep(int)') and start_ns >= {middle} and duration_ns > 100.5"
+        ),
+        format!(
+            "+kind = 'call' and +tid in (select tid from threads order by tid limit 2) and +function in ('work(int)', 'deep(int)') and +start_ns >= {middle} and +duration_ns > 100.5"
+        ),
+    );
+    let [fast, slow] = [fast, slow].map(|which| {
+        sql(
+            place,
+            options,
+            &[file],
+            &format!("select depth, duration_ns, id, parent, start_ns from events where {which} order by id"),
+        )
+    });
+    assert!(!fast.is_empty() && fast == slow, "{options:?}: {} and {} rows", fast.len(), slow.len());
+    let early = format!("select count(*) from slices where start_ns < {middle}");
+    assert_eq!(
+        sql(place, options, &[file], &early),
+        sql(place, options, &[file], &early.replace("start_ns <", "+start_ns <"))
+    );
+    for order in ["function, module, line", "function desc, line", "line desc, function"] {
+        let query = format!(
+            "select count(*) as a, function as b, sum(id) as c, max(remarks) as d, sum(depth + recursion) as e from slices \
+             group by function, module, line order by {order}"
+        );
+        // A column that is computed can't be grouped by anything but SQLite.
+        let sorted = query
+            .replace("function, module, line order", "function || '', module || '', line + 0 order")
+            .replace("order by function desc, line", "order by function || '' desc, line + 0")
+            .replace("order by function, module, line", "order by function || '', module || '', line + 0")
+            .replace("order by line desc, function", "order by line + 0 desc, function || ''");
+        let grouped = sql(place, options, &[file], &query);
+        assert!(grouped.len() > 2 && grouped == sql(place, options, &[file], &sorted), "{query}");
+    }
+    let pairs = |first: &str, join: &str| {
+        let query = format!(
+            "{first} select caller.function as a, callee.function as b, count(*) as c, sum(callee.duration_ns) as d from {join} group by a, b order by a, b"
+        );
+        sql(place, options, &[file], &query)
+    };
+    let known = pairs(
+        "with s as materialized (select id, parent, function, duration_ns from slices)",
+        "s caller join s callee on callee.parent = caller.id",
+    );
+    assert!(!known.is_empty());
+    assert_eq!(
+        pairs("", "slices callee cross join slices caller on callee.parent = caller.id"),
+        known,
+        "by id"
+    );
+    assert_eq!(
+        pairs("", "slices caller cross join slices callee on callee.parent = caller.id"),
+        known,
+        "by parent"
+    );
+}
+
 /// One column of callgrind_annotate: by function.
 fn annotated(place: &Place, file: &Path, is_inclusive: bool) -> BTreeMap<String, u64> {
     let mut command = place.command("callgrind_annotate");
@@ -401,11 +515,13 @@ fn each_format_has_the_times_of_report() {
                 let Numbers { calls, own_ns, .. } = expected[&name];
                 assert_eq!((numbers.calls, numbers.own_ns), (calls, own_ns), "{name} {options:?}");
             }
+            let table = place.file("table.parquet");
             if let Some(python) = &python {
-                let table = place.file("table.parquet");
                 std::fs::write(&table, export(&place, "parquet", options, &file)).expect("a file");
                 assert_eq!(parquet(python, &table), expected, "{options:?}");
             }
+            let python = python.as_deref().map(|python| (python, table.as_path()));
+            queries_agree(&place, options, &file, &expected, python);
             let profile = place.file("callgrind.out");
             std::fs::write(&profile, export(&place, "callgrind", options, &file)).expect("a file");
             let (own, total) = (annotated(&place, &profile, false), annotated(&place, &profile, true));
@@ -425,6 +541,29 @@ fn each_format_has_the_times_of_report() {
             assert_eq!(boxes(&mermaid, "<br/>").len(), large.len(), "{mermaid}");
         }
     }
+}
+
+/// Of several traces, each table has the rows of all, and calls have numbers of their own.
+#[test]
+fn queries_over_several_traces() {
+    let place = Place::new("exports-several");
+    let file = recorded(&place, Mode::GCC_NOPS, &["20"]);
+    let other = place.file("other.ect");
+    std::fs::copy(&file, &other).expect("a file");
+    let count = |files: &[&Path], what: &str| {
+        let rows = sql(&place, &[], files, &format!("select {what} from slices"));
+        rows[0][0].as_u64().expect("a number")
+    };
+    let both = [file.as_path(), other.as_path()];
+    assert_eq!(count(&both, "count(distinct id)"), 2 * count(&both[..1], "count(*)"));
+    assert_eq!(count(&both, "max(id)"), 2 * count(&both[..1], "max(id)"));
+    let traces = "select trace from functions group by trace";
+    assert_eq!(sql(&place, &[], &both, traces).len(), 2);
+    // Callers are found in the same trace.
+    let strangers = "select count(*) from slices callee join slices caller on callee.parent = caller.id where caller.trace <> callee.trace";
+    assert_eq!(sql(&place, &[], &both, strangers), [[Value::from(0)]]);
+    let callers = "select count(*) from slices callee join slices caller on callee.parent = caller.id";
+    assert_eq!(sql(&place, &[], &both, callers)[0][0].as_u64(), Some(2 * count(&both[..1], "count(parent)")));
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! `everycall count PID --every` on a terminal. What it draws is read by a terminal emulator of others, and checked against what the
-//! program does.
+//! `everycall count PID --every` and `everycall tui` on a terminal. What they draw is read by a
+//! terminal emulator of others, and checked against what the program does, and what `everycall
+//! report` says.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use everycall_tests::{Mode, Place, Standing, everycall, wait};
+use everycall_tests::{Mode, Place, Standing, everycall, successful, wait};
 use rustix::fs::{Mode as Permissions, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -34,7 +35,7 @@ int main(void) {
 }
 "#;
 
-/// `everycall count` on a terminal.
+/// `everycall` on a terminal.
 struct Terminal {
     child: Child,
     keys: File,
@@ -51,17 +52,29 @@ fn size(columns: u16, lines: u16) -> Winsize {
 
 impl Terminal {
     fn counting(place: &Place, pid: u32) -> Terminal {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        Terminal::of(place, &["count", "--every", "100ms", &pid.to_string()])
+    }
+
+    fn of(place: &Place, words: &[&str]) -> Terminal {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a pseudo-terminal");
         grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a pseudo-terminal");
         tcsetwinsize(&ours, size(80, 24)).expect("a size");
         let name = ptsname(&ours, Vec::new()).expect("its name");
-        let theirs = open(&name, OFlags::RDWR | OFlags::NOCTTY, Permissions::empty()).expect("its other end");
+        let theirs = open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Permissions::empty())
+            .expect("its other end");
         let before = tcgetattr(&theirs).expect("its modes");
         let end = || Stdio::from(theirs.try_clone().expect("a descriptor"));
         // So that it is the terminal of a session, which is told when its size changes.
         let mut command = place.command("setsid");
-        command.arg("--ctty").arg(everycall()).args(["count", "--every", "100ms", &pid.to_string()]);
-        let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn();
+        command.arg("--ctty").arg(everycall()).args(words);
+        let child = command
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn();
         let emulator = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
         let mut output = File::from(ours.try_clone().expect("a descriptor"));
         let screen = Arc::clone(&emulator);
@@ -87,7 +100,7 @@ impl Terminal {
 
     fn lines(&self) -> Vec<String> {
         let emulator = self.emulator.lock().expect("the emulator");
-        emulator.screen().contents().lines().map(str::to_owned).collect()
+        emulator.screen().contents().lines().map(|line| line.trim_end().to_owned()).collect()
     }
 
     /// Waits until the lines are like this.
@@ -259,4 +272,189 @@ fn without_a_terminal_there_are_lines() {
     let _ = standing.end();
     assert!(child.wait().expect("it ends").success());
     assert!(!text.contains(&0x1b), "{}", String::from_utf8_lossy(&text));
+}
+
+/// A tree of calls, some of them in another thread, of which one takes longest.
+const TRACED: &str = r#"
+#include <pthread.h>
+#include <time.h>
+static volatile int sink;
+__attribute__((noinline)) void leaf(void) { sink++; }
+__attribute__((noinline)) void branch(int leaves) { for (int i = 0; i < leaves; i++) leaf(); }
+__attribute__((noinline)) void sleeper(long ms) {
+    struct timespec time = { 0, ms * 1000000 };
+    nanosleep(&time, 0);
+}
+static void *worker(void *none) { branch(20); return none; }
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    for (int i = 1; i < 30; i++) branch(i);
+    sleeper(1);
+    sleeper(30);
+    sleeper(2);
+    pthread_join(thread, 0);
+    return 0;
+}
+"#;
+
+/// A trace of it.
+fn traced(name: &str) -> Place {
+    let place = Place::new(name);
+    place.write("tree.c", TRACED);
+    place.build(Mode::GCC_NOPS, &["-O2", "-g", "-pthread", "tree.c"], "tree");
+    successful(place.command(everycall()).args(["record", "-q", "-o", "tree.ect", "--", "./tree"]));
+    place
+}
+
+/// By function: calls, total and own time, as `report` has them.
+fn reported(place: &Place) -> Vec<(String, u64, u64, u64)> {
+    let out =
+        place.command(everycall()).args(["report", "-f", "json", "tree.ect"]).output().expect("it runs");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let rows = report["rows"].as_array().expect("rows");
+    let number = |row: &serde_json::Value, name: &str| row[name].as_u64().expect("a number");
+    let row = |row: &serde_json::Value| {
+        let name = row["name"].as_str().expect("a name").to_owned();
+        (name, number(row, "calls"), number(row, "total_ns"), number(row, "own_ns"))
+    };
+    rows.iter().map(row).collect()
+}
+
+#[test]
+fn tui_shows_the_numbers_of_report_and_leads_to_the_slowest_call() {
+    let place = traced("tui");
+    let reported = reported(&place);
+    let mut terminal = Terminal::of(&place, &["tui", "tree.ect"]);
+    terminal.until("two threads", |lines| {
+        lines.len() > 3
+            && lines[0].contains("1 timeline")
+            && lines.iter().filter(|line| line.starts_with('▾')).count() == 2
+    });
+    terminal.press("3");
+    let shown = |ns: u64| everycall_units::Duration { ns }.to_string().replace(' ', "");
+    let is_row = |line: &String, (name, calls, total, own): &(String, u64, u64, u64)| {
+        // Numbers have a space before their unit.
+        let line = line.replace(' ', "");
+        line.starts_with(&format!("{}{}{}", shown(*total), shown(*own), everycall_units::Count(*calls)))
+            && line.ends_with(name)
+    };
+    terminal.until("all rows of the report", |lines| {
+        reported.iter().all(|row| lines.iter().any(|line| is_row(line, row)))
+    });
+    // The tree has the same calls.
+    terminal.press("2");
+    terminal.until("a tree", |lines| {
+        shows(lines, "▾ main") && lines.last().is_some_and(|line| line.contains("fold"))
+    });
+    // Below `main`, and in the last row, which is the other thread's.
+    terminal.press("E\u{1b}[FE");
+    let leaves = reported.iter().find(|row| row.0 == "leaf").expect("leaf").1;
+    terminal.until("its calls by path", |lines| {
+        let calls =
+            |line: &&String| line.split_whitespace().rev().nth(1).and_then(|word| word.parse::<u64>().ok());
+        lines.iter().filter(|line| line.ends_with(" leaf")).filter_map(|line| calls(&line)).sum::<u64>()
+            == leaves
+    });
+    // The slowest call of a function, in the timeline.
+    terminal.press("3fslee\r\r");
+    terminal.until("three calls", |lines| {
+        lines.iter().filter(|line| line.contains("ms") && line.contains("tree")).count() == 3
+    });
+    terminal.press("\r");
+    terminal.until("the longest is selected", |lines| {
+        lines.iter().any(|line| line.trim() == "sleeper")
+            && lines.iter().any(|line| line.contains("duration 3"))
+            && lines.iter().any(|line| line.contains("tree.c:"))
+    });
+    terminal.resize(200, 50);
+    terminal.until("a larger picture", |lines| lines.len() == 50 && lines[49].contains("q quit"));
+    terminal.resize(30, 6);
+    terminal.until("a smaller picture", |lines| lines.len() == 6);
+    terminal.resize(80, 24);
+    terminal.press("0/LEA\r");
+    terminal.until("the first hit", |lines| shows(lines, &format!("LEA: 1 of {leaves}")));
+    terminal.press("N");
+    terminal.until("the last hit", |lines| shows(lines, &format!("LEA: {leaves} of {leaves}")));
+    terminal.press("q");
+    let (status, left) = terminal.end();
+    assert!(status.success() && left.trim().is_empty(), "{status} {left}");
+}
+
+#[test]
+fn tui_gives_the_terminal_back_however_it_ends() {
+    let place = traced("tui-end");
+    let begun = || {
+        let terminal = Terminal::of(&place, &["tui", "tree.ect"]);
+        terminal.until("a picture", |lines| shows(lines, "q quit"));
+        terminal
+    };
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let terminal = begun();
+        terminal.tell(signal);
+        assert!(terminal.end().0.success(), "{signal:?}");
+    }
+    // Stopped and continued by a key, and by a signal.
+    let mut terminal = begun();
+    for by_key in [true, false] {
+        if by_key {
+            terminal.press("\u{1a}")
+        } else {
+            terminal.tell(Signal::TSTP)
+        }
+        let stat = format!("/proc/{}/stat", terminal.child.id());
+        let state = || {
+            let stat = std::fs::read_to_string(&stat).expect("it is there");
+            stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next())
+        };
+        terminal.until("the terminal of before, and a process that is stopped", |_| {
+            state() == Some('T')
+                && !terminal.emulator.lock().expect("the emulator").screen().alternate_screen()
+        });
+        let modes = tcgetattr(&terminal.theirs).expect("its modes");
+        assert_eq!(modes.local_modes, terminal.before.local_modes);
+        terminal.tell(Signal::CONT);
+        terminal.until("the picture", |lines| {
+            shows(lines, "q quit")
+                && terminal.emulator.lock().expect("the emulator").screen().alternate_screen()
+        });
+    }
+    terminal.press("q");
+    assert!(terminal.end().0.success());
+}
+
+#[test]
+fn tui_without_a_terminal_says_what_to_use() {
+    let place = traced("tui-none");
+    let out =
+        place.command(everycall()).args(["tui", "tree.ect"]).stdin(Stdio::null()).output().expect("it runs");
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && out.stdout.is_empty());
+    assert!(text.contains("everycall report tree.ect") && text.lines().count() == 1, "{text}");
+}
+
+#[test]
+fn tui_ends_when_its_terminal_is_gone() {
+    let place = traced("tui-gone");
+    let ours =
+        openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pseudo-terminal");
+    grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a pseudo-terminal");
+    let name = ptsname(&ours, Vec::new()).expect("its name");
+    let end = || {
+        open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Permissions::empty())
+            .expect("its other end")
+    };
+    // It isn't the terminal of a session, so no signal tells it.
+    let mut command = place.command(everycall());
+    command.args(["tui", "tree.ect"]).env("TERM", "xterm").stdin(end()).stdout(end()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("it starts");
+    let mut ours = File::from(ours);
+    let mut text = Vec::new();
+    while !text.windows(6).any(|some| some == b"q quit") {
+        let mut some = [0; 4096];
+        let count = ours.read(&mut some).expect("a picture");
+        text.extend_from_slice(&some[..count]);
+    }
+    drop(ours);
+    assert!(!child.wait().expect("it ends").success());
 }

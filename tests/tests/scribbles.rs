@@ -43,7 +43,7 @@ const WAYS: [&[&str]; 8] = [
     &["--stream", "--stall", "--wait", "--ring-size", "64K"],
     &["--trigger", "tree > 1us", "--keep-every", "0"],
     &["--trigger", "tree entered", "--trigger", "leaf > p99"],
-    &["--wait"],
+    &["--wait", "--states"],
 ];
 
 /// A command, and its description in failures.

@@ -323,12 +323,7 @@ fn pages() {
             for (format, ending) in formats {
                 let output = place.file(&format!("{}.{ending}", build.label()));
                 export(format, &file, &output);
-                list.push(browser::Page {
-                    file: output,
-                    slices,
-                    select: select.clone(),
-                    states: Value::Null,
-                });
+                list.push(browser::Page { file: output, slices, select: select.clone(), states: json!([]) });
             }
         }
     }
@@ -338,7 +333,7 @@ fn pages() {
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "phases.c", "-pthread"], "phases");
     let recording = place.record(&["--states"], &program, &[]);
     let (slices, select) = browser::chosen(&shown(&["replay", "--format", "json"], &recording.file));
-    let states = states_of_main(&recording.file);
+    let states = states_of_functions(&recording.file);
     for (format, ending) in [("vizviewer", "json"), ("perfetto", "pftrace")] {
         let output = place.file(&format!("phases.{ending}"));
         export(format, &recording.file, &output);
@@ -375,17 +370,18 @@ fn views() {
     }
 }
 
-/// How long `main` was in each state, by `report`: the page's tables are to say the same. Null
-/// where the kernel told none.
-fn states_of_main(file: &Path) -> Value {
+/// How long each function was in each state, by `report`: the page's tables are to say the same.
+/// Empty where the kernel told none.
+fn states_of_functions(file: &Path) -> Value {
     let report: Value = serde_json::from_str(&shown(&["report", "-f", "json"], file)).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");
-    let main = rows.iter().find(|row| row["name"] == "main").expect("main was called");
-    if main["running_ns"].is_null() {
-        return Value::Null;
-    }
-    let name = format!("main (phases.c:{})", main["line"]);
-    json!({ "name": name, "Running": main["running_ns"], "R": main["runnable_ns"], "S": main["blocked_ns"] })
+    assert_eq!(rows.len(), 8, "seven phases and main");
+    let told = rows.iter().filter(|row| !row["running_ns"].is_null());
+    let states = told.map(|row| {
+        let name = format!("{} (phases.c:{})", row["name"].as_str().expect("a name"), row["line"]);
+        json!({ "name": name, "Running": row["running_ns"], "R": row["runnable_ns"], "S": row["blocked_ns"] })
+    });
+    states.collect()
 }
 
 /// vizviewer's page in a headless browser.
@@ -401,7 +397,7 @@ mod browser {
         pub slices: u64,
         /// The slice to select.
         pub select: Value,
-        /// A slice, and the nanoseconds that its thread is in each state within it; or null.
+        /// Slices, and the nanoseconds that their threads are in each state within them.
         pub states: Value,
     }
 

@@ -2,6 +2,8 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::KeptCall;
@@ -27,6 +29,8 @@ pub struct TraceView<'t> {
     /// Looked up when events are read.
     waits: OnceCell<Waits>,
     times: export::Times<'t>,
+    /// While it is set, threads have no more events.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// The name of the label of kept calls.
@@ -62,6 +66,7 @@ pub struct LabelledEvents<'v> {
     kept: &'v [KeptAt],
     waits: &'v Waits,
     label: Option<Mark>,
+    stop: Option<&'v AtomicBool>,
 }
 
 impl LabelledEvents<'_> {
@@ -84,6 +89,9 @@ impl Iterator for LabelledEvents<'_> {
     fn next(&mut self) -> Option<TimelineEvent> {
         if let Some(label) = self.label.take() {
             return Some(TimelineEvent::Mark(label));
+        }
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return None;
         }
         let event = self.events.next()?;
         if !self.kept.is_empty()
@@ -116,6 +124,7 @@ impl<'t> TraceView<'t> {
             named: named_marks(trace, names),
             waits: OnceCell::new(),
             times: export::Times::Trace,
+            stop: None,
         }
     }
 
@@ -123,6 +132,13 @@ impl<'t> TraceView<'t> {
     #[must_use]
     pub fn with_times(self, times: export::Times<'t>) -> TraceView<'t> {
         TraceView { times, ..self }
+    }
+
+    /// The same, whose threads have no more events while `stop` is set: what is being computed ends
+    /// soon, and is of no use.
+    #[must_use]
+    pub fn with_stop(self, stop: Arc<AtomicBool>) -> TraceView<'t> {
+        TraceView { stop: Some(stop), ..self }
     }
 
     /// The trace that is viewed.
@@ -152,7 +168,7 @@ impl<'t> TraceView<'t> {
     }
 
     /// What the trace stores about that thread.
-    pub(crate) fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
+    pub fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
         self.trace.threads().get(self.trace_index(thread)?)
     }
 
@@ -176,6 +192,7 @@ impl<'t> TraceView<'t> {
             kept: self.kept.get(index).map_or(&[], Vec::as_slice),
             waits: self.waits.get_or_init(|| Waits::of(self.trace, self.names)),
             label: None,
+            stop: self.stop.as_deref(),
         }
     }
 }

@@ -58,7 +58,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     }
     // Crash files contain all readings themselves.
     let readings = snapshot.start().filter(|_| crash.is_none()).map_or(vec![], readings_of_this_boot);
-    if readings.is_empty() && crash.is_none() {
+    if readings.is_empty() && crash.is_none() && !snapshot.has_rate() {
         snapshot.add_warning(
             "the core is from another machine or from before a reboot, so the clock's rate is unknown: times are \
              ticks, shown as nanoseconds"

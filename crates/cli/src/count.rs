@@ -1,10 +1,9 @@
 //! `everycall count`: exact numbers of calls, without recording them.
 //!
-//! - `live`: a process's counts again and again, on a terminal as a `live_table` on a `screen`.
+//! - `live`: a process's counts again and again, on a terminal as a `live_table`.
 
 mod live;
 mod live_table;
-mod screen;
 
 use std::fs::File;
 use std::io::{BufWriter, Write, stdout};
@@ -130,7 +129,7 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
     let is_live = arguments.every.is_some();
     if let Some(every) = arguments.every
         && arguments.format == TableFormat::Text
-        && screen::is_there()
+        && everycall_tui::screen::is_there()
     {
         return live::run(pid, Duration::from_nanos(every), arguments, &load, &path);
     }

@@ -51,10 +51,13 @@ mod rotation;
 mod setup_tracefs;
 mod snapshot;
 mod source_notes;
+#[cfg(feature = "sql")]
+mod sql;
 mod trace;
 mod traces;
 mod trigger;
 mod triggers;
+mod tui;
 mod view;
 mod written;
 
@@ -147,8 +150,17 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Count(arguments) => count::run(*arguments),
         Verb::Cull(arguments) => cull::run(&arguments),
         Verb::View(arguments) => view::run(*arguments),
+        Verb::Tui(arguments) => tui::run(*arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Report(arguments) => report::run(*arguments),
+        #[cfg(feature = "sql")]
+        Verb::Sql(arguments) => sql::run(&arguments),
+        #[cfg(not(feature = "sql"))]
+        Verb::Sql(_) => Err(Failure::new(
+            exit_code::FAILED,
+            "this everycall was built without SQL; build one with it (`cargo install --path crates/cli`), or query the file of `everycall \
+             export -f parquet` with DuckDB",
+        )),
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Embed(arguments) => embed::run(&arguments),
         Verb::Export(arguments) => export::run(arguments),

@@ -15,8 +15,8 @@ pub fn hint(verb: &str) -> Option<&'static str> {
             "`everycall replay FILE` prints every call (`-f json`: as JSON lines); `everycall snapshot PID` writes FILE for a running program"
         }
         "convert" => "`everycall export -f vizviewer|perfetto|chrome FILE` writes a trace for viewers",
-        "tui" | "gui" | "view" | "timechart" => {
-            "`everycall replay FILE | less -R` shows calls as a tree; `everycall export FILE` writes a trace for viewers"
+        "gui" | "timechart" => {
+            "`everycall view FILE` shows a trace in the browser, `everycall tui FILE` in the terminal"
         }
         "live" => {
             "run `everycall record -- PROGRAM`, then `everycall replay FILE`; for a running program, `everycall snapshot PID`"
@@ -44,7 +44,7 @@ mod tests {
         let command = Arguments::command();
         let known: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
         for verb in
-            ["diff", "stat", "dump", "graph", "tui", "live", "script", "top", "account", "convert", "stack"]
+            ["diff", "stat", "dump", "graph", "gui", "live", "script", "top", "account", "convert", "stack"]
         {
             assert!(!known.iter().any(|name| name == verb));
             let hint = hint(verb).unwrap_or_else(|| panic!("{verb}"));

@@ -395,3 +395,101 @@ fn imports_of_wrong_input() {
     here.fail("import -o t.ect -f nothing text.txt", 2, &["nothing", "xray-fdr"]);
     assert!(!here.files().iter().any(|name| name.contains("t.ect")), "{:?}", here.files());
 }
+
+/// Queries that aren't SQL, name what isn't there, or want more than to read.
+#[test]
+fn queries_that_have_no_result() {
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -q -o app.ect -- ./app");
+    let sql = |query: &str| -> Outcome {
+        here.command().args(["sql", "app.ect", query]).output().expect("everycall runs").into()
+    };
+    let refused = "may only read the traces' tables";
+    for (query, code, words) in [
+        (
+            "select *\nform slices",
+            2,
+            &["near \"form\": syntax error", "line 2, column 1", "\n  form slices\n  ^"][..],
+        ),
+        (
+            "select count(*) from slice",
+            2,
+            &["no such table: slice", "did you mean slices", "there are slices, functions"],
+        ),
+        (
+            "select duration from slices",
+            2,
+            &["no such column: duration", "duration_ns", "everycall sql --schema"],
+        ),
+        ("select s.woken_by from slices s", 2, &["no such column", "it is a column of states"]),
+        ("select none_such(1)", 2, &["no such function: none_such"]),
+        ("", 2, &["the query is empty"]),
+        ("/* nothing */", 2, &["the query is empty"]),
+        ("select 1; select 2", 2, &["several queries"]),
+        ("select function regexp '(' from slices", 2, &["is not a regular expression"]),
+        ("select percentile(duration_ns, 200) from slices", 2, &["a number from 0 to 100"]),
+        ("attach 'other.db' as other", 2, &[refused, "attaching files"]),
+        ("create table t(x)", 2, &[refused, "writing"]),
+        ("create temp view t as select 1", 2, &[refused, "writing"]),
+        ("insert into slices values (1)", 2, &[]),
+        ("delete from functions", 2, &[]),
+        ("drop view slices", 2, &[refused]),
+        ("pragma temp_store_directory = '/'", 2, &[refused, "the pragma temp_store_directory"]),
+        ("vacuum into 'copy.db'", 2, &[]),
+        ("begin", 2, &[refused, "transactions"]),
+        ("select load_extension('evil.so')", 2, &[]),
+        ("select zeroblob(1000000000)", 1, &["too big"]),
+        (
+            "select group_concat(x) from (with recursive n(x) as (select 1 union all select x || x from n) select x from n)",
+            1,
+            &["too big"],
+        ),
+    ] {
+        let outcome = sql(query);
+        is_failure(query, &outcome, code, words);
+        assert_eq!(outcome.stdout, "", "{query}");
+    }
+    let deep = format!("select {}1{}", "(".repeat(100_000), ")".repeat(100_000));
+    let failed = sql(&deep);
+    assert_eq!(failed.code, Some(2), "{}", failed.stderr.chars().take(500).collect::<String>());
+    here.fail("sql app.ect", 2, &["a trace and a query are needed"]);
+    here.fail("sql app.ect app.ect", 2, &["the query is missing"]);
+    here.fail("sql nowhere.ect select", 1, &["nowhere.ect"]);
+    here.fail("sql app.ect @nowhere.sql", 1, &["nowhere.sql", "can't be read"]);
+    here.write("binary.sql", [0xff, 0xfe]);
+    here.fail("sql app.ect @binary.sql", 2, &["UTF-8"]);
+    let before = here.files();
+    here.fail("sql -o out.csv app.ect select", 2, &[]);
+    assert_eq!(here.files(), before);
+    // Files that end early show what they have; none ends the program in another way.
+    let whole = here.read("app.ect");
+    for length in (0..whole.len()).step_by(whole.len() / 12) {
+        here.write("cut.ect", &whole[..length]);
+        let outcome =
+            here.command().args(["sql", "cut.ect", "select count(*) from events, functions"]).output();
+        let outcome = Outcome::from(outcome.expect("everycall runs"));
+        assert!(matches!(outcome.code, Some(0 | 1)), "{length}: {outcome:?}");
+        assert!(!outcome.stderr.contains("panicked"), "{length}: {outcome:?}");
+    }
+}
+
+/// A query that never ends is ended by Ctrl-C.
+#[test]
+fn endless_queries_are_interrupted() {
+    use std::io::Read;
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -q -o app.ect -- ./app");
+    let query = "with recursive n(x) as (select 1 union all select x + 1 from n) select x from n";
+    let mut command = here.command();
+    command.args(["sql", "-f", "csv", "app.ect", query]).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("everycall runs");
+    // It has begun.
+    child.stdout.as_mut().expect("a pipe").read_exact(&mut [0; 8]).expect("rows");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
+    drop(child.stdout.take());
+    let status = child.wait().expect("it ends");
+    assert!(!status.success() || status.code() == Some(0), "{status:?}");
+}

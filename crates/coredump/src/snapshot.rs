@@ -11,7 +11,8 @@ use everycall_format::hub::origin;
 use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, Error, Source, ThreadKey, Warning};
 use everycall_tracefile::{
-    Child, ChunkWriter, Dropped, Ring, Runs, Segments, Summary, array, bytes_of, module_table, texts,
+    Child, ChunkWriter, Dropped, KeptStates, Ring, Runs, Segments, Summary, array, bytes_of, module_table,
+    texts,
 };
 
 use crate::crash::CrashFacts;
@@ -30,6 +31,7 @@ pub struct Snapshot<'a> {
     clock: Vec<ClockReading>,
     facts: Option<&'a ProcessFacts>,
     crash: Option<CrashFacts>,
+    states: Option<KeptStates>,
     reached: Reached,
     is_incomplete: bool,
     warnings: Vec<String>,
@@ -67,12 +69,29 @@ impl<'a> Snapshot<'a> {
             clock: recording.clock.clone(),
             facts,
             crash: None,
+            states: KeptStates::read(image.header(), image.header().target_pid, |at, bytes| {
+                image.read_bytes(at, bytes)
+            }),
             reached: Reached { ticks: image.header().start.ticks },
             is_incomplete: false,
             warnings: recording.warnings.iter().map(Warning::to_string).collect(),
         };
+        // It gives the counter's rate without the clocks of this boot.
+        let last = snapshot.states.as_ref().map(KeptStates::reading);
+        let is_later = |last: &ClockReading| {
+            let start = snapshot.image.header().start;
+            last.ticks > start.ticks && last.monotonic_raw_ns > start.monotonic_raw_ns
+        };
+        let last = last.filter(is_later).filter(|_| !snapshot.clock.is_empty());
+        snapshot.clock.extend(last);
         snapshot.look_for_the_end();
         Ok(snapshot)
+    }
+
+    /// Whether the counter's rate is known without further readings.
+    #[must_use]
+    pub fn has_rate(&self) -> bool {
+        self.clock.len() > 1
     }
 
     /// The runtime's clock reading at its start, if it made one.
@@ -189,6 +208,9 @@ impl<'a> Snapshot<'a> {
         }
         file.chunk(chunk::CHILDREN, &[&array(&self.children)])?;
         self.write_threads(&mut file, &mut summary)?;
+        if let Some([record, text, events]) = self.states.as_ref().map(KeptStates::chunk) {
+            file.chunk(chunk::SCHED, &[&record, &text, &events])?;
+        }
         (summary.file_size, _) = file.end()?;
         let more = self.warnings.len().saturating_sub(WARNINGS_MAX);
         summary.warnings.extend(self.warnings.into_iter().take(WARNINGS_MAX));

@@ -315,6 +315,100 @@ fn damage_is_survived() {
     }
 }
 
+/// An arena of version 5 with a part for scheduling events, which starts behind all others: 3 of
+/// process 77, of which the last is behind the moment until which they are known; one of a process
+/// of others.
+fn arena_with_states(process: &Process, spoil: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let mut arena = arena_image(process);
+    let at = arena.len().next_multiple_of(4096);
+    let size = at + 4096 + 32768 * 24;
+    arena[16..24].copy_from_slice(&(size as u64).to_le_bytes());
+    arena[552..560].copy_from_slice(&(at as u64).to_le_bytes());
+    arena.resize(at, 0);
+    let mut part = Vec::new();
+    part.extend(b"everysts");
+    part.extend([104_u32, 24, 1, 2, 5, 0].map(u32::to_le_bytes).concat());
+    let (written, until, ticks, raw) = (4_u64, 7_000_u64, 9_000_u64, 7_000_u64);
+    let magic = u64::from_le_bytes(*b"everysts");
+    let sum = written + until + ticks + raw;
+    part.extend(
+        [4, written, until, ticks, raw, 0, 0, 0, sum.wrapping_add(magic)].map(u64::to_le_bytes).concat(),
+    );
+    part.extend(b"blind");
+    part.resize(4096, 0);
+    for (time, pid, kind) in
+        [(6_000_u64, process.pid, 2_u8), (5_000, process.pid, 1), (6_500, 1, 1), (7_001, process.pid, 1)]
+    {
+        part.extend(time.to_le_bytes());
+        part.extend([pid, process.pid, 0].map(u32::to_le_bytes).concat());
+        part.extend([0, 0, kind, 1]);
+    }
+    part.resize(size - at, 0);
+    spoil(&mut part);
+    arena.extend(part);
+    arena
+}
+
+fn core_with_states(arena: &[u8]) -> SynthCore {
+    let mut core = SynthCore { memory: vec![], ..core_of(&basic()) };
+    core.add_in_pieces(BASE, arena);
+    core
+}
+
+/// A recorder has put them there: what it had read until then.
+#[test]
+fn scheduling_events_in_an_arena_are_in_its_trace() {
+    let process = basic();
+    let times = |arena: &[u8]| {
+        let core = core_with_states(arena).file();
+        let core = Core::of_elf(core, None).unwrap();
+        let trace = TraceFile::open(trace_of(&core)).unwrap();
+        let sched = trace.recording().sched.clone()?;
+        let times: Vec<u64> = sched.events.iter().map(|event| event.time).collect();
+        Some((times, sched.until, sched.overwritten, sched.text, trace.recording().clock.len()))
+    };
+    let whole = arena_with_states(&process, |_| {});
+    assert_eq!(times(&whole), Some((vec![5_000, 6_000], Some(7_000), 0, b"blind".to_vec(), 1)));
+    // A recorder that is just writing, one of another kind, and none.
+    for at in [0, 8, 12, 20, 40, 48, 56, 96] {
+        let spoilt = arena_with_states(&process, |part| part[at] ^= 0x40);
+        assert_eq!(times(&spoilt), None, "{at}");
+    }
+    assert_eq!(times(&arena_with_states(&process, |part| part.fill(0))), None);
+    // It was about to write 20 more, over the oldest ones: those behind them are left out, too.
+    let begun =
+        |count: u64| arena_with_states(&process, |part| part[32..40].copy_from_slice(&count.to_le_bytes()));
+    assert_eq!(times(&begun(32_768)).unwrap().0, [5_000, 6_000]);
+    assert_eq!(times(&begun(32_768 + 20)).unwrap().0, [0; 0]);
+    assert_eq!(times(&begun(u64::MAX)).unwrap().2, 4);
+}
+
+#[test]
+fn damaged_scheduling_events_are_survived() {
+    let process = basic();
+    for seed in 0..100 {
+        let arena = arena_with_states(&process, |part| {
+            let mut rng = Rng::new(seed);
+            let mut front = part[..4096 + 96].to_vec();
+            mutate(&mut front, &mut rng);
+            front.resize(4096 + 96, 0);
+            let word = |at: usize| u64::from_le_bytes(front[at..at + 8].try_into().unwrap());
+            let sum = [40, 48, 56, 64].map(word).iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));
+            // So that its numbers are looked at.
+            let check = sum.wrapping_add(u64::from_le_bytes(*b"everysts"));
+            front[96..104].copy_from_slice(&check.to_le_bytes());
+            front[..8].copy_from_slice(b"everysts");
+            part[..4096 + 96].copy_from_slice(&front);
+        });
+        let Ok(core) = Core::of_elf(core_with_states(&arena).file(), None) else { continue };
+        let trace = TraceFile::open(trace_of(&core)).unwrap();
+        if let Some(sched) = &trace.recording().sched {
+            assert!(sched.events.iter().all(|event| Some(event.time) <= sched.until), "{seed}");
+            assert!(sched.events.len() <= 32_768, "{seed}");
+        }
+    }
+}
+
 /// Sizes larger than any memory are rejected before anything is allocated for them.
 #[test]
 fn tables_of_any_size_are_refused() {

@@ -12,15 +12,18 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use everycall_timeline::TimelineEvent;
+
 use crate::draw::{Drawn, Pen};
 use crate::filter::Filter;
-use crate::filtered::{Event, Point, PointKind};
+use crate::filtered::{Event, Filtered, Point, PointKind};
 use crate::names::{Functions, Names};
 use crate::off_cpu::Walk;
 use crate::portions::Portions;
 use crate::source::{Source, Thread, process_titles};
 use crate::summary::{MANY_SLICES, Note, Summary};
 use crate::switches::{Switch, switches};
+use crate::window::Window;
 
 /// The state of an export.
 pub(crate) struct Export<'a, S> {
@@ -100,32 +103,14 @@ pub(crate) fn run<'o, S: Source>(
         if !filter.admits_thread(thread) {
             continue;
         }
-        let mut events = filter.apply(source, index, window);
+        let mut events = ThreadEvents::new(source, filter, window, index, thread);
         let mut any = false;
-        let mut off_cpu = Walk::new(source.states(index), window.since_ns, source.end_ns());
-        // Calls that are shown and open.
-        let mut depth = 0_u64;
         while let Some(event) = events.next(&mut export.functions) {
             if !any {
                 any = true;
                 shown.push(index);
                 export.summary.threads += u64::from(!thread.is_sampled);
                 sink.thread(&mut export, index, thread);
-                if thread.dropped > 0 {
-                    let (at_ns, count) = (event.at_ns(), Some(thread.dropped));
-                    sink.event(&mut export, Event::Point(Point { at_ns, count, kind: PointKind::Dropped }));
-                }
-            }
-            // Outside of all calls, it is nobody's.
-            while let Some(off) = off_cpu.before(event.at_ns()) {
-                if depth > 0 && off.until_ns - off.at_ns >= window.min_duration_ns {
-                    sink.event(&mut export, Event::OffCpu(off));
-                }
-            }
-            match event {
-                Event::Begin { .. } => depth += 1,
-                Event::End { .. } => depth = depth.saturating_sub(1),
-                _ => {}
             }
             sink.event(&mut export, event);
             sink.portions().spill()?;
@@ -148,6 +133,70 @@ pub(crate) fn run<'o, S: Source>(
     sink.end(&mut export)?;
     sink.portions().finish()?;
     Ok(export.summary)
+}
+
+/// What is shown of a thread: its events, how many short calls were dropped, and when it was off
+/// the CPU in its calls.
+pub(crate) struct ThreadEvents<'s, I> {
+    events: Filtered<I>,
+    off_cpu: Walk<'s>,
+    min_duration_ns: u64,
+    /// Short calls that were dropped, until they are told.
+    dropped: u64,
+    /// Calls that are shown and open.
+    depth: u64,
+    /// An event that others came before.
+    held: Option<Event>,
+}
+
+impl<'s> ThreadEvents<'s, ()> {
+    /// Of the thread at `index`.
+    pub(crate) fn new<S: Source>(
+        source: &'s S,
+        filter: &Filter,
+        window: Window,
+        index: usize,
+        thread: &Thread,
+    ) -> ThreadEvents<'s, impl Iterator<Item = TimelineEvent> + use<'s, S>> {
+        ThreadEvents {
+            events: filter.apply(source, index, window),
+            off_cpu: Walk::new(source.states(index), window.since_ns, source.end_ns()),
+            min_duration_ns: window.min_duration_ns,
+            dropped: thread.dropped,
+            depth: 0,
+            held: None,
+        }
+    }
+}
+
+impl<I: Iterator<Item = TimelineEvent>> ThreadEvents<'_, I> {
+    /// The next one.
+    #[inline]
+    pub(crate) fn next(&mut self, functions: &mut Functions<'_>) -> Option<Event> {
+        let event = match self.held.take() {
+            Some(event) => event,
+            None => self.events.next(functions)?,
+        };
+        let at_ns = event.at_ns();
+        if self.dropped > 0 {
+            self.held = Some(event);
+            let count = Some(std::mem::take(&mut self.dropped));
+            return Some(Event::Point(Point { at_ns, count, kind: PointKind::Dropped }));
+        }
+        while let Some(off) = self.off_cpu.before(at_ns) {
+            // Outside of all calls, it is nobody's.
+            if self.depth > 0 && off.until_ns - off.at_ns >= self.min_duration_ns {
+                self.held = Some(event);
+                return Some(Event::OffCpu(off));
+            }
+        }
+        match event {
+            Event::Begin { .. } => self.depth += 1,
+            Event::End { .. } => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        Some(event)
+    }
 }
 
 /// An output for viewers.

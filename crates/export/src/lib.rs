@@ -3,7 +3,7 @@
 //! ```text
 //! Source (threads, events) -> filter -> passing                     for outputs of others
 //!                              |------> replay, jsonl, csv          a tree of calls, JSON lines, CSV
-//!                              |------> parquet                     a table
+//!                              |-> rows -> parquet                  a table, and its rows for callers that ask for them
 //!                              |------> speedscope, firefox         stacks, event by event
 //!                              |-> paths -> folded, pprof           sums of call paths
 //!                              |      `---> flamegraph              a picture of them
@@ -43,6 +43,7 @@ mod paths;
 mod portions;
 mod replay;
 mod replay_json;
+mod rows;
 mod shorten;
 mod source;
 mod spool;
@@ -65,11 +66,12 @@ pub use everycall_timeline::{
 };
 pub use filter::{CallAt, Filter, LabelPattern, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
-pub use names::{Details, FunctionName, Inlined, Names};
+pub use names::{Details, FunctionId, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};
 pub use passing::{Beginning, Receiver, pass};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
+pub use rows::{CALL, Row, RowFunction, Rows, What};
 pub use shorten::shortened_name;
 pub use source::{Process, Source, Thread, Times, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};

@@ -74,10 +74,18 @@ fn unnamed(name: String) -> FunctionName<'static> {
 
 /// Dense number of a function within one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct FunctionId(u32);
+pub struct FunctionId(u32);
 
 impl FunctionId {
-    pub(crate) fn index(self) -> usize {
+    /// The function with this number.
+    #[must_use]
+    pub fn of_index(index: usize) -> FunctionId {
+        FunctionId(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    /// As an index: numbers are given from 0 on.
+    #[must_use]
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }

@@ -16,6 +16,7 @@
 //! segments_offset        segments, segment_size bytes each
 //! live_triggers_at       as at triggers_at, for each client that arms functions at run time
 //! times_offset           what crate::times declares, if the process's calls are timed
+//! states_offset          what crate::kept_states declares, if scheduling events are recorded
 //! ```
 //!
 //! Rules of access:
@@ -44,6 +45,7 @@
 //! zero ends the stack: a hook writes the word last, and clears it first when the call ends.
 
 use crate::dropped;
+use crate::sched::KEPT_SIZE;
 use crate::times;
 use crate::trigger;
 /// Bytes of the arena's header, and of each thread's.
@@ -78,7 +80,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [552] {
+    pub struct ArenaHeader [560] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -175,6 +177,9 @@ wire_struct! {
         pub dropped_offset: u64,
         /// Where the [times](crate::times) of calls begin; 0 if calls aren't timed.
         pub times_offset: u64,
+        /// Where the newest scheduling events begin, see [`crate::kept_states`]; 0 if they aren't
+        /// recorded. Older runtimes don't know of it.
+        pub states_offset: u64,
     }
 }
 
@@ -582,6 +587,13 @@ impl ArenaHeader {
         ArenaHeader { times_offset, arena_size: times_offset + size, ..self }
     }
 
+    /// The same arena, with room for the newest scheduling events.
+    #[must_use]
+    pub fn with_states(self) -> ArenaHeader {
+        let states_offset = self.arena_size.next_multiple_of(PAGE);
+        ArenaHeader { states_offset, arena_size: states_offset + KEPT_SIZE, ..self }
+    }
+
     /// Where the times of a thread slot's calls of the function at `place` are; `None` if calls
     /// aren't timed.
     #[must_use]
@@ -684,6 +696,8 @@ impl ArenaHeader {
             && self.times_offset.is_multiple_of(PAGE)
             && (self.times_offset == 0
                 || within(self.times_offset, self.thread_capacity.into(), times::SLOT_SIZE))
+            && self.states_offset.is_multiple_of(PAGE)
+            && (self.states_offset == 0 || within(self.states_offset, 1, KEPT_SIZE))
     }
 }
 
@@ -758,7 +772,7 @@ mod tests {
     #[test]
     fn lies_are_noticed() {
         let good = ArenaHeader::with_layout(1 << 20, 4, EXTRA_SIZE);
-        let spoil: [fn(&mut ArenaHeader); 12] = [
+        let spoil: [fn(&mut ArenaHeader); 14] = [
             |h| h.magic += 1,
             |h| h.version += 1,
             |h| h.ring_size = u64::MAX,
@@ -771,7 +785,13 @@ mod tests {
             |h| h.segment_table_offset += 1,
             |h| h.times_offset = 8,
             |h| h.times_offset = !(PAGE - 1),
+            |h| h.states_offset = 8,
+            |h| h.states_offset = h.arena_size,
         ];
+        let with_states = good.with_states();
+        assert!(with_states.is_consistent(with_states.arena_size));
+        assert!(!with_states.is_consistent(with_states.arena_size - 1));
+        assert_eq!(with_states.states_offset + KEPT_SIZE, with_states.arena_size);
         let timed = good.with_times();
         assert!(timed.is_consistent(timed.arena_size) && !timed.is_consistent(timed.arena_size - 1));
         assert_eq!(timed.times_at(3, 0).map(|at| at + times::SLOT_SIZE), Some(timed.arena_size));

@@ -40,6 +40,7 @@ pub mod embedded;
 pub mod env;
 pub mod event;
 pub mod hub;
+pub mod kept_states;
 pub mod label;
 pub mod log_line;
 pub mod memory;

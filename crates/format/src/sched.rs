@@ -1,6 +1,6 @@
-//! Scheduling events of the kernel, as stored in the trace file: when threads ran.
+//! Scheduling events of the kernel, as stored in the trace file and in arenas: when threads ran.
 
-use crate::wire::wire_struct;
+use crate::wire::{PAGE, wire_struct};
 
 /// The source of scheduling events.
 pub mod source {
@@ -94,7 +94,10 @@ wire_struct! {
         /// used. The text is padded to a multiple of 8.
         pub text_length: u32,
         /// Zero.
-        pub reserved: [u32; 3],
+        pub reserved: u32,
+        /// Nothing is known of the time behind this, by the chunk's clock; 0 if the events reach to
+        /// the end of what was recorded. Since version 2.10.
+        pub until: u64,
     }
 }
 
@@ -117,6 +120,13 @@ wire_struct! {
         pub state: u8,
     }
 }
+
+/// Scheduling events that an [arena](crate::kept_states) has room for.
+pub const KEPT_EVENTS: u32 = 1 << 15;
+/// Where the events begin in their part of the arena, behind the header and the text.
+pub const KEPT_EVENTS_AT: u64 = PAGE;
+/// Bytes of this part of an arena.
+pub const KEPT_SIZE: u64 = KEPT_EVENTS_AT + KEPT_EVENTS as u64 * size_of::<SchedEvent>() as u64;
 
 /// Begins the name of the abstract socket of a recorder that records scheduling events; its process
 /// id follows. A client sends a [`SchedRequest`] and receives the payload of a SCHED chunk, then

@@ -18,7 +18,7 @@ use everycall_format::dropped::{DroppedHeader, TICKS_MAX, counting};
 use everycall_format::event::WORD_SIZE;
 use everycall_recorder::clock;
 use everycall_ring::Pool;
-use everycall_tracefile::Dropped;
+use everycall_tracefile::{Dropped, KeptStates};
 
 use crate::error::LiveError;
 use crate::mapping::Mapping;
@@ -306,11 +306,22 @@ impl LiveArena {
 
     /// The calls that were dropped, by thread and function.
     pub(crate) fn dropped(&self) -> Dropped {
-        Dropped::read(&self.layout, self.thread_count(), |offset, bytes| {
-            let found = bytes_at(&self.mapping, offset, bytes.len() as u64);
-            bytes.iter_mut().zip(&found).for_each(|(to, from)| *to = *from);
-            found.len() == bytes.len()
+        Dropped::read(&self.layout, self.thread_count(), |offset, bytes| self.read_bytes(offset, bytes))
+    }
+
+    /// The newest scheduling events, as far as its recorder has read them.
+    pub(crate) fn kept_states(&self) -> Option<KeptStates> {
+        KeptStates::read(&self.layout, self.header().target_pid, |offset, bytes| {
+            self.read_bytes(offset, bytes)
         })
+    }
+
+    /// Whether the bytes there were read.
+    fn read_bytes(&self, offset: u64, bytes: &mut [u8]) -> bool {
+        let found = bytes_at(&self.mapping, offset, bytes.len() as u64);
+        bytes.iter_mut().zip(&found).for_each(|(to, from)| *to = *from);
+        // It reads whole words.
+        found.len() >= bytes.len()
     }
 
     /// Whether the process counts its calls and doesn't record them.

@@ -33,7 +33,7 @@ struct Pen {
 
 impl Pen {
     fn new(seed: u64) -> Pen {
-        let layout = ArenaHeader::with_layout(RING_SIZE_MIN, 16, 1 << 20);
+        let layout = ArenaHeader::with_layout(RING_SIZE_MIN, 16, 1 << 20).with_states();
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("everycall-test", flags).unwrap();
         rustix::fs::ftruncate(&file, layout.arena_size).unwrap();

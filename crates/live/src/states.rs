@@ -1,4 +1,5 @@
 //! Thread states of a process that `record --states` records: its recorder has the kernel's events.
+//! The arena has what the recorder had read some milliseconds ago, or before it was killed.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -23,6 +24,17 @@ const PAYLOAD_MAX: u64 = 256 << 20;
 /// The payload of a SCHED chunk; `None` if the process isn't recorded with states. `Err` has a
 /// sentence for the user.
 pub(crate) fn of(snapshot: &Snapshot<'_>) -> Result<Option<Vec<u8>>, String> {
+    let asked = of_recorder(snapshot);
+    if let Ok(Some(_)) = asked {
+        return asked;
+    }
+    match snapshot.arena.kept_states() {
+        Some(kept) => Ok(Some(kept.chunk().concat())),
+        None => asked,
+    }
+}
+
+fn of_recorder(snapshot: &Snapshot<'_>) -> Result<Option<Vec<u8>>, String> {
     let Reached::Recorder(recorder) = snapshot.arena.reached() else { return Ok(None) };
     let Some(mut stream) = connect(recorder) else { return Ok(None) };
     let (start, now) = (snapshot.arena.layout().start, snapshot.after);

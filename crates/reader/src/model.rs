@@ -57,6 +57,8 @@ pub struct Sched {
     pub text: Vec<u8>,
     /// Events that newer ones have overwritten.
     pub overwritten: u64,
+    /// Nothing is known of the time behind this, by their clock; `None` if they reach to the end.
+    pub until: Option<u64>,
     /// Events as they were found, in any order. Numbers are unchecked.
     pub events: Vec<everycall_format::sched::SchedEvent>,
 }

@@ -35,6 +35,7 @@ pub(crate) fn read_sched(bytes: &[u8], recording: &mut Recording) -> Result<(), 
         clock,
         text: Vec::new(),
         overwritten: 0,
+        until: None,
         events: Vec::new(),
     });
     if sched.clock != clock {
@@ -44,6 +45,7 @@ pub(crate) fn read_sched(bytes: &[u8], recording: &mut Recording) -> Result<(), 
         sched.text = text.to_vec();
     }
     sched.overwritten = sched.overwritten.saturating_add(record.overwritten);
+    sched.until = Some(record.until).filter(|until| *until != 0);
     let there = entries.chunks_exact(event_size);
     let is_cut = (there.len() as u64) < record.events;
     let wanted = usize::try_from(record.events).unwrap_or(usize::MAX);
@@ -88,12 +90,21 @@ mod tests {
         read_sched(&whole, &mut recording).unwrap();
         read_sched(&chunk(record(1, 0), "", &[4]), &mut recording).unwrap();
         let sched = recording.sched.unwrap();
+        assert_eq!(sched.until, None);
         assert_eq!((sched.text, sched.overwritten, sched.source), (b"blind".to_vec(), 6, SchedSource::Perf));
         assert_eq!(sched.events.iter().map(|event| event.time).collect::<Vec<_>>(), [7, 9, 4]);
         for end in 0..whole.len() {
             let mut recording = Recording::default();
             assert!(read_sched(&whole[..end], &mut recording).is_err(), "{end}");
         }
+    }
+
+    #[test]
+    fn events_may_end_early() {
+        let mut recording = Recording::default();
+        let early = SchedRecord { until: 8, ..record(1, 0) };
+        read_sched(&chunk(early, "", &[7]), &mut recording).unwrap();
+        assert_eq!(recording.sched.unwrap().until, Some(8));
     }
 
     #[test]

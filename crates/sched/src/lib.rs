@@ -11,8 +11,8 @@
 //!
 //! [`Children`] tells which threads descend from a thread of a running process.
 //!
-//! Nothing runs in the traced program for it, and nothing is left in the kernel when the recorder ends,
-//! however it ends.
+//! Nothing runs in the traced program for it, and nothing is left in the kernel when the recorder
+//! ends, however it ends.
 
 // Messages go through the caller.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
@@ -33,6 +33,7 @@ mod watcher;
 use std::os::fd::BorrowedFd;
 
 use everycall_format::Wire;
+use everycall_format::kept_states::{KEPT_MAGIC, KEPT_TEXT_MAX, KeptHeader};
 use everycall_format::sched::{SchedEvent, SchedRecord, clock, source};
 
 pub use crate::children::Children;
@@ -76,9 +77,9 @@ pub struct Sched {
 }
 
 impl Sched {
-    /// Begins to record the processes that the calling thread starts from now on, and all their descendants.
-    /// At most `bytes` of events are kept; newer ones overwrite older ones. If the kernel refuses, no
-    /// events are recorded, and the chunk says why.
+    /// Begins to record the processes that the calling thread starts from now on, and all their
+    /// descendants. At most `bytes` of events are kept; newer ones overwrite older ones. If the
+    /// kernel refuses, no events are recorded, and the chunk says why.
     #[must_use]
     pub fn of_processes_to_come(choice: Choice, bytes: usize) -> Sched {
         let (source, text) = open(choice);
@@ -124,6 +125,35 @@ impl Sched {
         self.waiting().into_iter().for_each(|event| self.store.push(event));
     }
 
+    /// How many events there were so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.store.count()
+    }
+
+    /// The events after the first `seen`, as far as they are kept, in the order in which they came.
+    pub fn since(&self, seen: u64) -> impl Iterator<Item = &SchedEvent> {
+        self.store.since(seen)
+    }
+
+    /// What events in an arena begin with; `None` if there is no source. The counts are 0.
+    #[must_use]
+    pub fn kept_header(&self) -> Option<(KeptHeader, &str)> {
+        let (source, clock) = self.source_and_clock();
+        let whole = (0..=KEPT_TEXT_MAX.min(self.text.len())).rev().find_map(|end| self.text.get(..end));
+        let text = whole.unwrap_or_default();
+        let header = KeptHeader {
+            magic: KEPT_MAGIC,
+            record_size: KeptHeader::SIZE as u32,
+            event_size: SchedEvent::SIZE as u32,
+            source,
+            clock,
+            text_length: text.len() as u32,
+            ..KeptHeader::default()
+        };
+        self.source.as_ref().map(|_| (header, text))
+    }
+
     /// What isn't in the store yet, as it may go on.
     fn waiting(&self) -> Vec<SchedEvent> {
         match &self.source {
@@ -158,14 +188,18 @@ impl Sched {
         Some(self.payload(&self.text, &events, 0))
     }
 
-    fn payload(&self, text: &str, events: &[SchedEvent], overwritten: u64) -> Vec<u8> {
-        let (source, clock) = match &self.source {
+    fn source_and_clock(&self) -> (u32, u32) {
+        match &self.source {
             Some(Source::Tracefs(tracefs)) => (source::TRACEFS, tracefs.clock),
             Some(Source::Perf(_)) => (source::PERF, clock::MONOTONIC_RAW),
             Some(Source::Joined(_)) => (source::PERF_AND_TRACEFS, clock::MONOTONIC_RAW),
             Some(Source::Schedstat(_)) => (source::SCHEDSTAT, clock::MONOTONIC_RAW),
             None => (source::NONE, clock::MONOTONIC_RAW),
-        };
+        }
+    }
+
+    fn payload(&self, text: &str, events: &[SchedEvent], overwritten: u64) -> Vec<u8> {
+        let (source, clock) = self.source_and_clock();
         let record = SchedRecord {
             record_size: SchedRecord::SIZE as u32,
             source,
@@ -174,7 +208,8 @@ impl Sched {
             events: events.len() as u64,
             overwritten,
             text_length: text.len() as u32,
-            reserved: [0; 3],
+            reserved: 0,
+            until: 0,
         };
         let text_size = text.len().next_multiple_of(8);
         let mut payload = vec![0; SchedRecord::SIZE + text_size + events.len() * SchedEvent::SIZE];

@@ -160,6 +160,9 @@ pub fn explain(error: &io::Error) -> String {
             "perf_event_open is refused ({error}): a container's filter of system calls does that, or a full \
             budget of locked memory (kernel.perf_event_mlock_kb)"
         ),
+        Ok(_) if error.kind() == io::ErrorKind::Unsupported => {
+            format!("perf_event_open is refused ({error}): a container's filter of system calls does that")
+        }
         Ok(_) => format!("perf_event_open fails: {error}"),
     }
 }

@@ -12,12 +12,14 @@ pub struct Store {
     /// How many of the newest ones weren't taken yet.
     fresh: usize,
     overwritten: u64,
+    /// How many there were so far.
+    pushed: u64,
 }
 
 impl Store {
     /// For so many events. Memory is taken as they come.
     pub fn new(capacity: usize) -> Store {
-        Store { events: VecDeque::new(), capacity: capacity.max(1), fresh: 0, overwritten: 0 }
+        Store { events: VecDeque::new(), capacity: capacity.max(1), fresh: 0, overwritten: 0, pushed: 0 }
     }
 
     /// Adds one; the oldest one makes room for it.
@@ -35,6 +37,7 @@ impl Store {
         }
         self.events.push_back(event);
         self.fresh += 1;
+        self.pushed += 1;
     }
 
     /// Takes those that weren't taken yet, by time, and how many were overwritten before them. They
@@ -45,6 +48,18 @@ impl Store {
         events.sort_by_key(|event| event.time);
         self.fresh = 0;
         (events, std::mem::take(&mut self.overwritten))
+    }
+
+    /// How many there were so far.
+    pub fn count(&self) -> u64 {
+        self.pushed
+    }
+
+    /// Those that came after the first `seen`, as far as they are here, in the order of their
+    /// arrival.
+    pub fn since(&self, seen: u64) -> impl Iterator<Item = &SchedEvent> {
+        let wanted = usize::try_from(self.pushed.saturating_sub(seen)).unwrap_or(usize::MAX);
+        self.events.range(self.events.len().saturating_sub(wanted)..)
     }
 
     /// All that there are, in the order of their arrival.
@@ -75,5 +90,8 @@ mod tests {
         assert_eq!(store.take(), ([10, 11].map(event).to_vec(), 0));
         (20..24).for_each(|time| store.push(event(time)));
         assert_eq!(store.take(), ([21, 22, 23].map(event).to_vec(), 1));
+        let since = |seen| store.since(seen).map(|event| event.time).collect::<Vec<_>>();
+        assert_eq!((store.count(), since(0)), (10, vec![21, 22, 23]));
+        assert_eq!((since(8), since(10), since(11)), (vec![22, 23], vec![], vec![]));
     }
 }

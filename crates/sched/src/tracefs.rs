@@ -69,7 +69,12 @@ impl Tracefs {
     /// Begins for what the calling thread starts, with times in ticks if the kernel has them, and
     /// if not `is_raw`. `Err` says why it can't.
     pub fn open(is_raw: bool) -> Result<Tracefs, String> {
-        let failed = |error: io::Error| format!("tracefs, which tells that, can't be used: {error}");
+        let failed = |error: io::Error| match lockdown() {
+            Some(level) => {
+                format!("tracefs, which tells that, is closed by the kernel's lockdown ({level}): {error}")
+            }
+            None => format!("tracefs, which tells that, can't be used: {error}"),
+        };
         let instance = match given(getuid().as_raw()) {
             given if is_instance(&given) => Instance::given(given).map_err(failed)?,
             _ => Instance::make()?,
@@ -209,7 +214,11 @@ impl Instance {
         // recorded.
         let watcher = Watcher::start(&folder, &EVENTS, None).ok();
         match fs::create_dir(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(refused(error)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(refused(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(format!(
+                "tracefs, which tells that, has no room for one more instance ({error}); `ls {}` shows those of all tracers",
+                instances.display()
+            )),
             _ => Ok(Instance { folder, lock: None, watcher }),
         }
     }
@@ -285,6 +294,16 @@ pub(crate) fn mounted() -> Option<PathBuf> {
     let mut mounted: Vec<PathBuf> = mounted.collect();
     mounted.sort_by_key(|path| path != Path::new(MOUNT));
     mounted.into_iter().next()
+}
+
+/// The level of the kernel's lockdown, if there is one.
+fn lockdown() -> Option<String> {
+    chosen(&fs::read_to_string("/sys/kernel/security/lockdown").ok()?).filter(|level| level != "none")
+}
+
+/// The word in brackets.
+fn chosen(levels: &str) -> Option<String> {
+    Some(levels.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
 /// Removes instances of recorders that were killed.
@@ -418,6 +437,15 @@ mod tests {
         assert_eq!(number(SWITCH), Some(372));
         assert_eq!((offset(SWITCH, "prev_pid"), offset(SWITCH, "prev_comm")), (Some(24), Some(8)));
         assert_eq!((offset(SWITCH, "pid"), number("ID: many")), (None, None));
+    }
+
+    #[test]
+    fn levels_of_lockdown() {
+        assert_eq!(chosen("none integrity [confidentiality]\n").as_deref(), Some("confidentiality"));
+        assert_eq!(
+            (chosen("[none] integrity").as_deref(), chosen("none"), chosen("]a[")),
+            (Some("none"), None, None)
+        );
     }
 
     #[test]

@@ -86,11 +86,21 @@ impl File {
     /// 2.9. Their clock is `CLOCK_MONOTONIC_RAW`.
     #[must_use]
     pub fn of_scheduled(process: &Process, source: u32, events: &[Scheduling]) -> Vec<u8> {
-        let mut file = File::new(2, 9);
+        File::scheduled(9, process, source, events, 0)
+    }
+
+    /// The same in version 2.10: events are known until a moment only.
+    #[must_use]
+    pub fn of_scheduled_until(process: &Process, events: &[Scheduling], until_raw_ns: u64) -> Vec<u8> {
+        File::scheduled(10, process, 3, events, until_raw_ns)
+    }
+
+    fn scheduled(minor: u16, process: &Process, source: u32, events: &[Scheduling], until: u64) -> Vec<u8> {
+        let mut file = File::new(2, minor);
         let text = b"some is missing";
         let mut payload = Bytes::default();
         payload.u32(48).u32(source).u32(2).u32(24).u64(events.len() as u64).u64(0);
-        payload.u32(text.len() as u32).u32(0).u64(0).padded(text, text.len().next_multiple_of(8));
+        payload.u32(text.len() as u32).u32(0).u64(until).padded(text, text.len().next_multiple_of(8));
         for event in events {
             payload.u64(event.raw_ns).u32(process.pid).u32(event.tid).u32(event.other).u16(event.cpu);
             payload.u16(u16::from(event.state) << 8 | u16::from(event.kind));

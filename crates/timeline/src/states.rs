@@ -18,6 +18,7 @@ pub struct States {
     lost: u64,
     missing: u64,
     wake_ups_lost: u64,
+    until: Option<u64>,
 }
 
 impl States {
@@ -36,10 +37,11 @@ impl States {
         let mut events = sched.events.clone();
         events.sort_by_key(|event| event.time);
         if sched.source == SchedSource::Schedstat {
-            return States { threads: sampled_states::threads(&events, at), ..States::default() };
+            let threads = sampled_states::threads(&events, at);
+            return States { threads, until: sched.until.map(at), ..States::default() };
         }
         let mut open: HashMap<(u32, u32), StateSpan> = HashMap::new();
-        let mut states = States::default();
+        let mut states = States { until: sched.until.map(at), ..States::default() };
         let mut threads: HashMap<(u32, u32), Vec<StateSpan>> = HashMap::new();
         let mut gaps = Vec::new();
         let mut newest = HashMap::new();
@@ -77,8 +79,11 @@ impl States {
                 open.insert(key, span);
             }
         }
+        // Where the events end early, nobody knows how long the last states went on.
+        let until = states.until.unwrap_or(u64::MAX);
         for (key, span) in open {
-            threads.entry(key).or_default().push(span);
+            let end = until.max(span.start);
+            threads.entry(key).or_default().push(StateSpan { end, ..span });
         }
         for spans in threads.values_mut() {
             gaps.iter().for_each(|gap| punch(spans, *gap));
@@ -92,6 +97,12 @@ impl States {
     #[must_use]
     pub fn thread(&self, pid: u32, tid: u32) -> Option<&ThreadStates> {
         self.threads.get(&(pid, tid))
+    }
+
+    /// Nothing is known of the time behind this moment, if the events end early.
+    #[must_use]
+    pub fn until(&self) -> Option<u64> {
+        self.until
     }
 
     /// How often a thread was put on a CPU.
@@ -176,11 +187,16 @@ mod tests {
 
     /// Spans as start, end, first letter of the state, of thread 1 of process 1.
     fn told(events: &[SchedEvent]) -> Vec<(u64, u64, char)> {
+        told_until(None, events)
+    }
+
+    fn told_until(until: Option<u64>, events: &[SchedEvent]) -> Vec<(u64, u64, char)> {
         let sched = Sched {
             source: SchedSource::Perf,
             clock: SchedClock::MonotonicRaw,
             text: Vec::new(),
             overwritten: 0,
+            until,
             events: events.to_vec(),
         };
         let reading = |ticks| ClockReading { ticks, monotonic_raw_ns: ticks, ..ClockReading::default() };
@@ -202,6 +218,7 @@ mod tests {
                 clock: clock_of,
                 text: Vec::new(),
                 overwritten: 0,
+                until: None,
                 events,
             };
             States::new(&sched, &clock).thread(1, 1).is_some()
@@ -230,6 +247,7 @@ mod tests {
             [(10, 30, 'R'), (30, 50, 'B'), (50, 60, 'R'), (60, 70, 'R'), (70, 90, 'R'), (90, 99, 'R')]
         );
         assert_eq!(told(&events[..3]), [(10, 30, 'R'), (30, 90, 'B'), (90, u64::MAX, 'R')]);
+        assert_eq!(told_until(Some(95), &events[..3]), [(10, 30, 'R'), (30, 90, 'B'), (90, 95, 'R')]);
     }
 
     #[test]

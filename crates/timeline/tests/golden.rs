@@ -98,6 +98,12 @@ fn version_2_9_states() {
     check(include_bytes!("golden/v2.9-samples.ect"), include_str!("golden/v2.9-samples.txt"), text::states);
 }
 
+/// The first version whose scheduling events may be known until a moment only.
+#[test]
+fn version_2_10() {
+    check(include_bytes!("golden/v2.10-until.ect"), include_str!("golden/v2.10-until.txt"), text::states);
+}
+
 /// The first version with times of calls that weren't recorded: chunk 26.
 #[test]
 fn version_2_9() {
@@ -199,6 +205,9 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.9-switches.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_scheduled(&basic, 4, &everycall_synth::samples());
     assert!(bytes == include_bytes!("golden/v2.9-samples.ect"), "raise the version and add a file instead");
+    let bytes =
+        everycall_synth::File::of_scheduled_until(&basic, &everycall_synth::switches(), 5_000_010_000);
+    assert!(bytes == include_bytes!("golden/v2.10-until.ect"), "raise the version and add a file instead");
     assert!(
         times_file() == include_bytes!("golden/v2.9-times.ect"),
         "raise the version and add a file instead"

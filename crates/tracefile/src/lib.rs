@@ -7,6 +7,7 @@
 //! - [`Runs`]: turns segments into events chunks.
 //! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
 //! - [`Dropped`]: short calls that were dropped, by function.
+//! - [`KeptStates`]: the newest scheduling events in an arena.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
 // Messages go through `everycall_io::messages`: these macros panic if the output is closed.
@@ -18,6 +19,7 @@
 mod chunk_writer;
 mod dropped;
 mod embedded;
+mod kept_states;
 mod memory;
 mod packer;
 mod payload;
@@ -28,6 +30,7 @@ mod summary;
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
 pub use dropped::{Dropped, keep_settled};
 pub use embedded::SourceFile;
+pub use kept_states::KeptStates;
 pub use packer::Packer;
 pub use payload::{module_image, module_table, texts};
 pub use ring::{Ring, Segments, Tally, is_segment, tally};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everycall_analysis::NameOptions;
-use everycall_export::{Source as _, Thread, TraceSource};
+use everycall_export::{Filter, Source as _, Thread, TraceSource};
 use everycall_reader::TraceFile;
 use everycall_timeline::{Checkpoint, ThreadStates, Trace};
 use rustc_hash::FxHashMap;
@@ -37,6 +37,8 @@ pub(crate) struct File {
     pub file: Arc<TraceFile<'static>>,
     pub trace: Trace<'static>,
     pub options: NameOptions,
+    /// Which calls are counted; its window is in nanoseconds since the trace's origin.
+    pub filter: Filter,
     /// Threads, in the order in which they are shown.
     pub threads: Vec<Thread>,
     /// By thread: its index in the trace.
@@ -100,13 +102,14 @@ impl File {
     /// # Errors
     ///
     /// Those of the timeline.
-    pub fn open(index: usize, input: Input) -> Result<File, everycall_reader::Error> {
+    pub fn open(index: usize, input: Input, filter: &Filter) -> Result<File, everycall_reader::Error> {
         let file = Arc::new(input.file);
         let trace = Trace::open(Arc::clone(&file))?;
         let source = TraceSource::new(&trace, None);
         let threads = source.threads().to_vec();
         let indices = (0..threads.len()).map(|thread| source.index(thread).unwrap_or(usize::MAX)).collect();
         let end_ns = source.end_ns();
+        let filter = resolved(filter, &source);
         let track = |_: &Thread| {
             RwLock::new(Track {
                 levels: Levels::new(end_ns, 0),
@@ -128,6 +131,7 @@ impl File {
             indices,
             end_ns,
             options: input.names,
+            filter,
             series: Mutex::default(),
             read_events: AtomicU64::new(0),
             is_complete: AtomicBool::new(false),
@@ -160,6 +164,19 @@ impl File {
     /// Whether all of it was read.
     pub fn is_complete(&self) -> bool {
         self.is_complete.load(Ordering::Acquire)
+    }
+}
+
+/// The same filter, whose window is in the times of one trace.
+fn resolved(filter: &Filter, source: &TraceSource<'_>) -> Filter {
+    let (since, until) = filter.bounds(source);
+    Filter {
+        since_ns: Some(since).filter(|ns| *ns > 0),
+        until_ns: Some(until).filter(|ns| *ns < u64::MAX),
+        since_wall: None,
+        until_wall: None,
+        last_ns: None,
+        ..filter.clone()
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) const DEPTH_MAX: usize = 1 << 19;
 pub(crate) const SEVERAL: u32 = u32::MAX;
 
 /// Facts about a call, as bits.
-pub(crate) mod bits {
+pub mod bits {
     /// It began before the recorded range.
     pub const CUT_START: u8 = 1;
     /// It ended after the recorded range, or its end isn't known.

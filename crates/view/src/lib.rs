@@ -8,6 +8,7 @@
 //! levels           what is drawn at each width of a pixel
 //! window           calls from the file, where levels are too coarse
 //! answers          requests of the page -> JSON, or columns
+//! asking           the same answers for a viewer of this process, such as that of the terminal
 //! alone            one page with everything in it
 //! http, server     loopback only, with a secret; assets: the page's files
 //! ```
@@ -22,6 +23,7 @@
 
 mod alone;
 mod answers;
+mod asking;
 mod assets;
 mod file;
 mod functions;
@@ -38,6 +40,8 @@ mod threads;
 mod window;
 
 pub use alone::{Written, write_page};
+pub use answers::{Slice, Tree, TreeNode};
 pub use file::Input;
-pub use library::Library;
+pub use levels::bits;
+pub use library::{Library, STOPPED};
 pub use server::Server;

@@ -9,11 +9,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use everycall_analysis::{Profile, SymbolNames, TraceView};
+use everycall_export::Filter;
 use serde_json::Value;
 
 use crate::file::{File, Input, SharedFunctions, lock, place_of_track};
@@ -24,6 +26,9 @@ use crate::threads::thread;
 /// All files that are viewed.
 pub struct Library {
     pub(crate) functions: SharedFunctions,
+    filter: Filter,
+    /// Whether long answers are to end, as nobody waits for them any more.
+    stop: Arc<AtomicBool>,
     files: Mutex<Vec<Slot>>,
     opened: Condvar,
     /// Answers that are the same whenever they are asked for.
@@ -59,15 +64,22 @@ pub(crate) struct Context<'w> {
     pub numbers: RefCell<Numbers<'w>>,
 }
 
+/// Why an answer that was stopped isn't there.
+pub const STOPPED: &str = "stopped";
+
 type Job = Box<dyn FnOnce(&Context<'_>) + Send>;
 
 /// A thread with a view of the trace of its own.
-pub(crate) struct Worker(Mutex<Sender<Job>>);
+pub(crate) struct Worker {
+    jobs: Mutex<Sender<Job>>,
+    /// Ends what it does.
+    stop: Arc<AtomicBool>,
+}
 
 impl Worker {
-    fn new() -> (Worker, Receiver<Job>) {
+    fn new(stop: Arc<AtomicBool>) -> (Worker, Receiver<Job>) {
         let (jobs, receiver) = channel();
-        (Worker(Mutex::new(jobs)), receiver)
+        (Worker { jobs: Mutex::new(jobs), stop }, receiver)
     }
 
     /// Lets the worker do something, and waits for it.
@@ -80,15 +92,17 @@ impl Worker {
             let _ = put.send(what(context));
         });
         let gone = || "the trace can't be read any more".to_owned();
-        lock(&self.0).send(job).map_err(|_| gone())?;
-        get.recv().map_err(|_| gone())
+        lock(&self.jobs).send(job).map_err(|_| gone())?;
+        let answer = get.recv().map_err(|_| gone())?;
+        // Events may be missing in it.
+        if self.stop.load(Ordering::Relaxed) { Err(STOPPED.to_owned()) } else { Ok(answer) }
     }
 }
 
-fn work(of: &Arc<OpenFile>, functions: &SharedFunctions, jobs: &Receiver<Job>) {
+fn work(of: &Arc<OpenFile>, functions: &SharedFunctions, jobs: &Receiver<Job>, stop: Arc<AtomicBool>) {
     let file = &of.file;
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
-    let view = TraceView::new(&file.trace, &names);
+    let view = TraceView::new(&file.trace, &names).with_stop(stop);
     let numbers = RefCell::new(Numbers::new(&view, functions));
     let context = Context { file, view: &view, names: &names, numbers };
     while let Ok(job) = jobs.recv() {
@@ -103,6 +117,15 @@ impl Library {
     ///
     /// No thread can be started.
     pub fn open(inputs: Vec<Input>) -> io::Result<Arc<Library>> {
+        Library::filtered(inputs, Filter::default())
+    }
+
+    /// The same, where tables and trees count the calls that pass a filter.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub fn filtered(inputs: Vec<Input>, filter: Filter) -> io::Result<Arc<Library>> {
         let slot = |(index, input): (usize, &Input)| Slot::Opening {
             path: input.path.clone(),
             glance: glance(index, input),
@@ -110,6 +133,8 @@ impl Library {
         let slots = inputs.iter().enumerate().map(slot).collect();
         let library = Arc::new(Library {
             functions: SharedFunctions::default(),
+            filter,
+            stop: Arc::default(),
             files: Mutex::new(slots),
             opened: Condvar::new(),
             kept: Mutex::default(),
@@ -123,21 +148,29 @@ impl Library {
 
     fn run(&self, index: usize, input: Input) {
         let path = input.path.clone();
-        let file = match File::open(index, input) {
+        let file = match File::open(index, input, &self.filter) {
             Ok(file) => file,
             Err(error) => return self.put(index, Slot::Failed(format!("{path}: {error}"))),
         };
-        let ((quick, quick_jobs), (long, long_jobs)) = (Worker::new(), Worker::new());
+        let (of_quick, of_long) = (Arc::default(), Arc::clone(&self.stop));
+        let ((quick, quick_jobs), (long, long_jobs)) =
+            (Worker::new(Arc::clone(&of_quick)), Worker::new(Arc::clone(&of_long)));
         let open = Arc::new(OpenFile { file, quick, long, whole: Mutex::default() });
-        for (name, jobs) in [("quick", quick_jobs), ("long", long_jobs)] {
+        for (name, jobs, stop) in [("quick", quick_jobs, of_quick), ("long", long_jobs, of_long)] {
             let (of_worker, functions) = (Arc::clone(&open), self.functions.clone());
-            let started = thread(name, move || work(&of_worker, &functions, &jobs));
+            let started = thread(name, move || work(&of_worker, &functions, &jobs, stop));
             if let Err(error) = started {
                 return self.put(index, Slot::Failed(format!("{path}: no thread can be started: {error}")));
             }
         }
         self.put(index, Slot::Open(Arc::clone(&open)));
         read(&open.file, &self.functions);
+    }
+
+    /// Ends the table or tree that is being computed, with [`STOPPED`]; `false` lets the next one
+    /// begin.
+    pub fn stop(&self, is_stopped: bool) {
+        self.stop.store(is_stopped, Ordering::Relaxed);
     }
 
     fn put(&self, index: usize, slot: Slot) {

@@ -126,7 +126,7 @@ fn merged(items: impl Iterator<Item = Item>, width: u64, few: usize) -> Vec<Item
         return items;
     }
     // By kind: the place of the one that may grow.
-    let mut last: [Option<usize>; 9] = [None; 9];
+    let mut last: [Option<usize>; Kind::Off as usize + 1] = [None; Kind::Off as usize + 1];
     let mut out: Vec<Item> = Vec::new();
     for item in items {
         let slot = &mut last[item.kind as usize];
@@ -144,4 +144,24 @@ fn merged(items: impl Iterator<Item = Item>, width: u64, few: usize) -> Vec<Item
         out.push(item);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_marks_of_any_kind_are_merged() {
+        let kinds = [Kind::Label, Kind::Loss, Kind::Module, Kind::Off];
+        let mut marks = Marks::default();
+        for at in 0..KEPT_MAX as u64 + 9 {
+            let kind = kinds[at as usize % kinds.len()];
+            marks.add(Item { at, to: at, kind, text: Text::Off(""), count: 1 });
+        }
+        marks.sort();
+        assert!(marks.items.len() < KEPT_MAX);
+        let all = marks.within(0, u64::MAX, 10);
+        assert_eq!(all.iter().map(|item| u64::from(item.count)).sum::<u64>(), KEPT_MAX as u64 + 9);
+        assert!(kinds.iter().all(|kind| all.iter().any(|item| item.kind == *kind)));
+    }
 }

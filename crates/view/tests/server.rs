@@ -10,7 +10,7 @@ use everycall_export::{Filter, Source as _};
 use everycall_reader::TraceFile;
 use everycall_synth::{File, Module, Process, Ring, Rng, Thread};
 use everycall_timeline::{TimelineEvent, Trace};
-use everycall_view::{Input, Library, Server};
+use everycall_view::{Input, Library, STOPPED, Server};
 use serde_json::Value;
 
 const START: u64 = 1 << 40;
@@ -317,4 +317,60 @@ fn damaged_files_are_shown_as_far_as_they_go() {
             assert_eq!(status(&get(&url, request)), "200", "{request}");
         }
     }
+}
+
+#[test]
+fn another_viewer_of_this_process_gets_the_same_numbers() {
+    let bytes = file(7, 20_000);
+    let library = |filter: Filter| {
+        let input = Input {
+            path: "test.ect".to_owned(),
+            file: TraceFile::open(bytes.clone()).unwrap(),
+            names: Default::default(),
+        };
+        let library = Library::filtered(vec![input], filter).unwrap();
+        while library.answer("trace", "").unwrap()["complete"] != true {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        library
+    };
+    let whole = library(Filter::default());
+    let table = whole.answer("report", "").unwrap();
+    // The whole tree has the calls of the table.
+    let tree = whole.tree("").unwrap();
+    for row in table["rows"].as_array().unwrap() {
+        let nodes =
+            tree.nodes.iter().filter(|node| u64::from(node.function) == row["function"].as_u64().unwrap());
+        let sum = nodes.fold((0, 0), |(calls, own), node| (calls + node.calls, own + node.own_ns));
+        assert_eq!((Some(sum.0), Some(sum.1)), (row["calls"].as_u64(), row["own_ns"].as_u64()), "{row}");
+    }
+    // So has the timeline, where each call is drawn by itself.
+    let trace = whole.answer("trace", "").unwrap();
+    let end = trace["duration_ns"].as_u64().unwrap();
+    let tracks = trace["processes"][0]["tracks"].as_array().unwrap();
+    let ids: Vec<u32> = tracks.iter().map(|track| track["id"].as_u64().unwrap() as u32).collect();
+    let drawn = |id: &u32| whole.slices(*id, (0, end), 300, 0..usize::MAX).unwrap();
+    let calls: u64 = ids.iter().flat_map(drawn).map(|slice| u64::from(slice.calls)).sum();
+    assert_eq!(Some(calls), table["calls"].as_u64());
+    // A filter of the library is that of a request.
+    let (from, to) = (end / 4, end / 2);
+    let second = tracks.iter().find(|track| track["tid"] == 2).unwrap()["id"].as_u64().unwrap();
+    let filtered =
+        library(Filter { tids: vec![2], since_ns: Some(from), until_ns: Some(to), ..Filter::default() });
+    assert_eq!(filtered.window(), Ok((Some(from), Some(to))));
+    let asked = whole.answer("report", &format!("tracks={second}&from={from}&to={to}")).unwrap();
+    assert!(asked["calls"].as_u64().unwrap() > 0);
+    assert_eq!(filtered.answer("report", "").unwrap(), asked);
+    let nearer = format!("from={}&to={}", from + 1000, u64::MAX);
+    let same = format!("tracks={second}&from={}&to={to}", from + 1000);
+    assert_eq!(filtered.tree(&nearer), whole.tree(&same));
+    // A search of some tracks finds nothing elsewhere.
+    let next = whole.answer("next", &format!("function=0&tracks={second}")).unwrap();
+    assert_eq!(next["hit"]["track"], second);
+    // What is stopped has no numbers, and doesn't harm those that come later.
+    whole.stop(true);
+    assert_eq!(whole.answer("report", ""), Err(STOPPED.to_owned()));
+    assert_eq!(whole.tree("").unwrap_err(), STOPPED);
+    whole.stop(false);
+    assert_eq!(whole.answer("report", "").unwrap(), table);
 }

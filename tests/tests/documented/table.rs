@@ -33,6 +33,11 @@ pub const STARTS_A_SERVER: &str =
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
+    // What it draws is tested in live_table.rs and in crates/tui.
+    (
+        "everycall tui app.ect",
+        So("printf q | script -qec 'everycall tui app.ect' /dev/null | grep -q '1 timeline'"),
+    ),
     // The page is tested in view.rs and in crates/view.
     (
         "everycall view app.ect",
@@ -67,6 +72,11 @@ pub const TABLE: &[(&str, Run)] = &[
         So(
             "everycall import -q -o import.ect funtrace.raw && everycall info import.ect | grep -q '^imported '",
         ),
+    ),
+    ("everycall sql", So("everycall sql app.ect 'select function from functions' | grep -q handle_request")),
+    (
+        "everycall sql app.ect 'select ...'",
+        So("everycall sql app.ect 'select count(*) as calls from slices' | grep -q calls"),
     ),
     ("mkdir -p fleet", So("mkdir -p fleet")),
     ("everycall export -f FORMAT app.ect", So("everycall export -f folded app.ect")),

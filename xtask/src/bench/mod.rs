@@ -17,6 +17,7 @@ mod peers;
 mod report;
 mod rounds;
 mod snapshots;
+mod states;
 mod stats;
 mod stream;
 mod switch;
@@ -46,6 +47,7 @@ parts: cost    an event, in each mode
        min-duration  events of calls that are dropped as they are short, and how much further back a ring reaches
        labels  labels, instants, spans, counters and log lines, beside the clock read
        switch  all sites of a large program off and on while it runs
+       states  what record --states costs a switch of a thread, and a program that never waits
        snapshots  what a snapshot takes, and what a thread notices of it
        peers   the tracers that are installed, and everycall, on the same programs";
 
@@ -64,12 +66,13 @@ enum Part {
     Budget,
     Labels,
     Switch,
+    States,
     Snapshots,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 14] = [
+    const ALL: [(&'static str, Part); 15] = [
         ("cost", Part::Cost),
         ("count", Part::Count),
         ("off", Part::Off),
@@ -82,6 +85,7 @@ impl Part {
         ("budget", Part::Budget),
         ("labels", Part::Labels),
         ("switch", Part::Switch),
+        ("states", Part::States),
         ("snapshots", Part::Snapshots),
         ("peers", Part::Peers),
     ];
@@ -100,6 +104,7 @@ impl Part {
             Part::Budget => budget::run(lab, is_quick),
             Part::Labels => labels::run(lab, is_quick),
             Part::Switch => switch::run(lab, is_quick),
+            Part::States => states::run(lab, is_quick),
             Part::Snapshots => snapshots::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }

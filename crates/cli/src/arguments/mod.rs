@@ -10,7 +10,9 @@ mod processes;
 mod record;
 mod selection;
 mod setup;
+mod sql;
 mod triggers;
+mod tui;
 mod view;
 
 use std::ffi::OsString;
@@ -30,7 +32,9 @@ pub use selection::{
     FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
 };
 pub use setup::{CompletionsArguments, ManArguments, SetupTracefsArguments};
+pub use sql::SqlArguments;
 pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments, TriggerArguments};
+pub use tui::TuiArguments;
 pub use view::ViewArguments;
 
 /// What the command is for, in one line.
@@ -43,6 +47,7 @@ Records every function call of a program, and shows what happened.
   everycall cc -- g++ -O2 -g app.cpp -o app           builds it for tracing
   everycall record -o app.ect -- ./app args           runs it and writes a trace
   everycall view app.ect                              shows it in the browser
+  everycall tui app.ect                               shows it in the terminal
   everycall replay app.ect                            the calls as a tree
   everycall export -f vizviewer -o app.json app.ect   for vizviewer";
 
@@ -158,6 +163,10 @@ pub enum Verb {
     /// other program, no other machine and no network is needed. It ends when its tab is closed, or
     /// with Ctrl-C.
     View(Box<ViewArguments>),
+    /// Look at a trace in the terminal: timeline, tree of call paths, table of functions
+    ///
+    /// Needs no browser and no mouse, and works over ssh. `?` shows the keys, `q` quits.
+    Tui(Box<TuiArguments>),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
     /// Print calls, times and percentiles of all functions, as a table
@@ -166,6 +175,15 @@ pub enum Verb {
     /// of a function, the tree of all paths, the slowest calls, and what changed between runs.
     /// docs/report.md says how each number is computed.
     Report(Box<ReportArguments>),
+    /// Query traces with SQL: calls, functions, threads, states, labels and more as tables
+    ///
+    /// `everycall sql app.ect 'select function, own_ns from functions order by own_ns desc limit
+    /// 10'`. The tables are those of `everycall export -f parquet`, read while the query runs.
+    /// --schema lists them; docs/sql.md has examples.
+    #[command(
+        override_usage = "everycall sql [OPTIONS] TRACE... QUERY\n       everycall sql [OPTIONS] TRACE... @FILE\n       everycall sql --schema"
+    )]
+    Sql(Box<SqlArguments>),
     /// Add up what several runs did, in one file for `report`
     ///
     /// The file holds calls, times and percentiles of each function and run, not the calls

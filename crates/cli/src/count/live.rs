@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use everycall_analysis::Profile;
 use everycall_io::say;
+use everycall_tui::screen::{Buffer, Happening, Modifier, Screen, Style};
 
 use super::live_table::{Answer, LiveTable, Reading};
-use super::screen::{Happening, Screen};
 use super::{read, show};
 use crate::arguments::CountArguments;
 use crate::exit_code;
@@ -69,7 +69,8 @@ fn live(pid: u32, every: Duration, load: &Load, path: &Path, live: Live<'_>) -> 
     let mut next_at = last_at + every;
     loop {
         let (width, height) = screen.size();
-        screen.draw(&table.lines(&reading, width, height), LiveTable::HEADING).map_err(failed)?;
+        let lines = table.lines(&reading, width.into(), height.into());
+        screen.draw(|out| draw(&lines, out)).map_err(failed)?;
         // Until something has changed.
         loop {
             if signals.wait(Duration::ZERO) {
@@ -107,5 +108,16 @@ fn live(pid: u32, every: Duration, load: &Load, path: &Path, live: Live<'_>) -> 
         last_at = at;
         // No reading before the screen was seen, however long one takes.
         next_at = (next_at + every).max(Instant::now() + every / 2);
+    }
+}
+
+/// Draws the lines of a table.
+fn draw(lines: &[String], out: &mut Buffer) {
+    let area = out.area;
+    for (number, (line, y)) in lines.iter().zip(area.top()..area.bottom()).enumerate() {
+        let is_heading = number == LiveTable::HEADING;
+        let style =
+            Style::default().add_modifier(if is_heading { Modifier::BOLD } else { Modifier::empty() });
+        out.set_stringn(area.left(), y, line, area.width.into(), style);
     }
 }

@@ -11,6 +11,7 @@ use everycall_format::arena::{
     ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, pinned_by,
 };
 use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
+use everycall_format::sched::KEPT_SIZE;
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -59,6 +60,7 @@ fn script(program: &Path) -> String {
         children,
         threads,
         paths,
+        states_offset,
     );
     let dropped = fields!(DroppedHeader, places, highest_ns);
     let thread = fields!(ThreadHeader, open_calls);
@@ -70,6 +72,7 @@ fn script(program: &Path) -> String {
         ("@VERSION@", ARENA_VERSION.to_string()),
         ("@HEADER@", dictionary(&header)),
         ("@DROPPED@", dictionary(&dropped)),
+        ("@KEPT_STATES_SIZE@", KEPT_SIZE.to_string()),
         ("@DROPPED_FUNCTION_SIZE@", DroppedFunction::SIZE.to_string()),
         ("@DROPPED_FUNCTIONS@", FUNCTIONS.to_string()),
         ("@THREAD@", dictionary(&thread)),

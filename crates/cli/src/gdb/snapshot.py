@@ -19,6 +19,7 @@ HEADER = @HEADER@
 DROPPED = @DROPPED@
 THREAD = @THREAD@
 SEGMENT = @SEGMENT@
+KEPT_STATES_SIZE = @KEPT_STATES_SIZE@
 DROPPED_FUNCTION_SIZE = @DROPPED_FUNCTION_SIZE@
 DROPPED_FUNCTIONS = @DROPPED_FUNCTIONS@
 THREAD_SIZE = @THREAD_SIZE@
@@ -164,15 +165,22 @@ def segments(memory):
             yield first + index * size, size
 
 
+def states(memory):
+    """Offset and size of the scheduling events that the recorder has put there."""
+    at = memory.header("states_offset")
+    if at != 0:
+        yield at, KEPT_STATES_SIZE
+
+
 def copy(memory, output):
     """Writes the arena as far as it is in use, each part in its place; the rest is a hole."""
-    for area in (tables, threads, dropped, segments):
+    for area in (tables, threads, dropped, segments, states):
         for offset, size in area(memory):
             for part in range(0, size, BLOCK):
                 try:
                     bytes_there = memory.read(offset + part, min(BLOCK, size - part))
                 except gdb.MemoryError:
-                    if area is not dropped:
+                    if area not in (dropped, states):
                         raise
                     continue
                 output.seek(offset + part)

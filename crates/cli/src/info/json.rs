@@ -317,6 +317,9 @@ fn states(report: &Report<'_>) -> Value {
         "events_lost": report.trace.states().map_or(0, States::lost),
         "switches_missing": report.trace.states().map_or(0, States::missing),
         "events_overwritten": sched.overwritten,
+        "unknown_at_end_ns": report.trace.states().and_then(States::until).map(|until| {
+            end_ns(report.trace).saturating_sub(until)
+        }),
     })
 }
 

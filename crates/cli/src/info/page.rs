@@ -137,8 +137,8 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
         field(
             out,
             "states",
-            "not in a core or a crash file, which have what the process knew itself; with `everycall record --states`, \
-            the recorder's file has them after a crash, too",
+            "not in a crash file, which has what the process knew itself; with `everycall record --states`, \
+            the recorder's file has them after a crash, too, and so has a core",
         )?;
     }
     field(out, "file", &clean(&report.path.to_string_lossy()))
@@ -175,6 +175,13 @@ fn states(report: &Report<'_>, sched: &Sched) -> String {
     if missing > 0 {
         let missing = Several(missing, "switch", "switches");
         states += &format!("; the kernel didn't tell {missing}, the states before are unknown");
+    }
+    let until = report.trace.states().and_then(States::until);
+    let unknown = until.map_or(0, |until| end_ns(report.trace).saturating_sub(until));
+    if unknown > 0 {
+        let unknown = Duration { ns: unknown };
+        states +=
+            &format!("; the states of the last {unknown} are unknown, as the recorder hadn't read them");
     }
     if !text.is_empty() {
         states += &format!("; {text}");

@@ -12,26 +12,21 @@ mod table;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use everycall_timeline::{Gap, GapKind, Mark, MarkKind};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::SerializedFileWriter;
 
 use self::columns::TextId;
-use self::table::{Row, Table};
+use self::table::{Cells, Table};
 use crate::driver::{Export, Sink};
-use crate::filtered::{Event, Point, PointKind};
+use crate::filtered::Event;
 use crate::names::{FunctionId, Functions};
-use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
-use crate::source::{Source, Thread, Times};
-use crate::text;
+use crate::rows::{CALL, Row, RowFunction, RowMaker, What};
+use crate::source::{Source, Thread};
 
 /// Rows of a group: each is compressed and can be skipped by itself.
 const GROUP: usize = 1 << 17;
-
-/// The kind of most rows.
-const CALL: &str = "call";
 
 /// The output.
 pub(crate) struct Parquet<'o> {
@@ -43,11 +38,7 @@ pub(crate) struct Parquet<'o> {
     thread: ThreadCells,
     /// By function: its texts in this group.
     functions: Vec<Option<FunctionCells>>,
-    /// By function: its open calls.
-    recursion: Vec<i32>,
-    open: Vec<Open>,
-    /// Calls so far.
-    calls: i64,
+    maker: RowMaker,
 }
 
 #[derive(Clone, Default)]
@@ -68,12 +59,6 @@ struct FunctionCells {
     line: Option<i32>,
 }
 
-struct Open {
-    id: i64,
-    /// Time in its callees, and in which its stack was suspended.
-    inner_ns: u64,
-}
-
 impl<'o> Parquet<'o> {
     pub(crate) fn new(out: &'o mut dyn Write) -> Self {
         Parquet {
@@ -83,176 +68,68 @@ impl<'o> Parquet<'o> {
             failure: None,
             thread: ThreadCells::default(),
             functions: Vec::new(),
-            recursion: Vec::new(),
-            open: Vec::new(),
-            calls: 0,
+            maker: RowMaker::default(),
         }
     }
 
-    /// What all rows of the thread have, at this depth.
+    /// The texts of the thread's name, its process's and `call`, in this group.
     #[inline]
-    fn row(&mut self, kind: &'static str, source: &impl Source, start_ns: u64) -> Row {
-        let (process, thread, call) = match self.thread.ids {
+    fn thread_cells(&mut self) -> (TextId, TextId, TextId) {
+        match self.thread.ids {
             Some(ids) => ids,
             None => {
                 let (process, name) = (&self.thread.process, &self.thread.name);
                 let ids = (self.table.text(process), self.table.text(name), self.table.text(CALL));
                 *self.thread.ids.insert(ids)
             }
-        };
-        let realtime_ns = match source.times() {
-            Times::Wall(_) => source.realtime_ns(start_ns).map(u64::cast_signed),
-            _ => None,
-        };
-        Row {
-            kind: if kind == CALL { call } else { self.table.text(kind) },
-            pid: self.thread.pid,
-            process,
-            tid: self.thread.tid,
-            thread,
-            parent: self.open.last().map(|open| open.id),
-            depth: i32::try_from(self.open.len()).unwrap_or(i32::MAX),
-            start_ns: start_ns.cast_signed(),
-            start_realtime_ns: realtime_ns,
-            ..Row::default()
         }
     }
 
+    #[inline]
     fn function(&mut self, id: FunctionId, functions: &Functions<'_>) -> FunctionCells {
+        match self.functions.get(id.index()) {
+            Some(Some(known)) => *known,
+            _ => self.new_function(id, functions),
+        }
+    }
+
+    #[cold]
+    fn new_function(&mut self, id: FunctionId, functions: &Functions<'_>) -> FunctionCells {
         if self.functions.len() <= id.index() {
             self.functions.resize(id.index() + 1, None);
         }
-        if let Some(known) = self.functions[id.index()] {
-            return known;
-        }
-        let function = functions.get(id);
+        let RowFunction { name, module, file, line } = RowFunction::of(id, functions);
         let cells = FunctionCells {
-            name: self.table.text(&function.name),
-            module: Some(&function.module).filter(|name| !name.is_empty()).map(|name| self.table.text(name)),
-            file: function.file.as_deref().map(|path| self.table.text(path)),
-            line: function.line.and_then(|line| i32::try_from(line).ok()),
+            name: self.table.text(name),
+            module: module.map(|name| self.table.text(name)),
+            file: file.map(|path| self.table.text(path)),
+            line: line.and_then(|line| i32::try_from(line).ok()),
         };
         self.functions[id.index()] = Some(cells);
         cells
     }
 
-    fn recursion(&mut self, id: FunctionId) -> &mut i32 {
-        if self.recursion.len() <= id.index() {
-            self.recursion.resize(id.index() + 1, 0);
-        }
-        &mut self.recursion[id.index()]
-    }
-
-    fn begin(&mut self, function: FunctionId) {
-        *self.recursion(function) += 1;
-        self.calls += 1;
-        self.open.push(Open { id: self.calls, inner_ns: 0 });
-    }
-
     #[inline]
-    fn call(&mut self, event: &Event, functions: &Functions<'_>, source: &impl Source) {
-        let Event::End { function, start_ns, end_ns, start, how } = *event else { return };
-        let Some(Open { id, inner_ns }) = self.open.pop() else { return };
-        let duration_ns = end_ns.saturating_sub(start_ns);
-        if let Some(caller) = self.open.last_mut() {
-            caller.inner_ns = caller.inner_ns.saturating_add(duration_ns);
-        }
-        let recursion = self.recursion(function);
-        *recursion = recursion.saturating_sub(1);
-        let recursion = *recursion;
-        let remarks = self.joined(text::remarks(start.cut, start.caller_unsure, how));
-        let cells = self.function(function, functions);
-        let row = self.row(CALL, source, start_ns);
-        self.put(Row {
-            id: Some(id),
-            recursion: Some(recursion),
-            duration_ns: Some(duration_ns.cast_signed()),
-            own_ns: Some(duration_ns.saturating_sub(inner_ns).cast_signed()),
-            remarks,
-            ..row.of(cells)
-        });
-    }
-
-    fn point(&mut self, point: &Point, functions: &Functions<'_>, source: &impl Source) {
-        let (kind, function) = match point.kind {
-            PointKind::Lost(_) => ("lost", None),
-            PointKind::OrphanExit(function) => ("orphan exit", Some(function)),
-            PointKind::LeftOut => ("left out", None),
-            PointKind::Dropped => ("dropped", None),
+    fn put(&mut self, row: &Row, functions: &Functions<'_>) {
+        let (process, thread, call) = self.thread_cells();
+        let mut cells = Cells {
+            kind: if row.kind == CALL { call } else { self.table.text(row.kind) },
+            pid: self.thread.pid,
+            process,
+            tid: self.thread.tid,
+            thread,
+            ..Cells::default()
         };
-        let (_, detail) = text::point(point, functions);
-        let remarks = if function.is_none() { self.joined(std::iter::once(detail)) } else { None };
-        let cells = function.map(|function| self.function(function, functions));
-        let row = self.row(kind, source, point.at_ns);
-        let row = Row { value: point.count.map(u64::cast_signed), remarks, ..row };
-        self.put(cells.map_or(row, |cells| row.of(cells)));
-    }
-
-    fn mark(&mut self, mark: &Mark, source: &impl Source) {
-        let Some((kind, start)) = text::mark_kind(mark) else { return };
-        let name = match mark.kind {
-            MarkKind::Throw | MarkKind::Catch => text::type_name(source.mark_name(mark.name)),
-            _ => Some(text::mark_title(source, mark).into_owned()),
-        };
-        let is_real = mark.kind == MarkKind::CounterReal;
-        let row = self.row(kind, source, start.map_or(mark.at_ns, |(start_ns, ..)| start_ns));
-        let row = Row {
-            function: name.map(|name| self.table.text(&name)),
-            value: mark.value.filter(|_| !is_real).map(u64::cast_signed),
-            real_value: mark.value.filter(|_| is_real).map(f64::from_bits),
-            duration_ns: start.map(|(start_ns, ..)| mark.at_ns.saturating_sub(start_ns).cast_signed()),
-            remarks: start.and_then(|(_, cut, how)| self.joined(text::span_remarks(cut, how))),
-            ..row
-        };
-        self.put(row);
-    }
-
-    fn gap(&mut self, gap: &Gap, source: &impl Source) {
-        let length_ns = gap.until_ns.saturating_sub(gap.at_ns);
-        let is_suspended = gap.why == GapKind::Suspended;
-        if let Some(open) = self.open.last_mut().filter(|_| is_suspended) {
-            open.inner_ns = open.inner_ns.saturating_add(length_ns);
-        }
-        let kind = if is_suspended { "suspended" } else { "not recorded" };
-        let row = self.row(kind, source, gap.at_ns);
-        let row = Row {
-            duration_ns: Some(length_ns.cast_signed()),
-            other_tid: gap.resumed_by.map(i64::from),
-            remarks: self.joined(std::iter::once(text::gap_reason(gap.why))),
-            ..row
-        };
-        self.put(row);
-    }
-
-    fn off_cpu(&mut self, off: &OffCpu, source: &impl Source) {
-        let row = self.row("off cpu", source, off.at_ns);
-        let row = Row {
-            duration_ns: Some(off.until_ns.saturating_sub(off.at_ns).cast_signed()),
-            blocked_ns: Some(off.times.blocked.cast_signed()),
-            runnable_ns: Some(off.times.runnable.cast_signed()),
-            other_tid: off.woken_by.map(i64::from),
-            remarks: self.joined(off.parts().map(|(state, _)| state)),
-            ..row
-        };
-        self.put(row);
-    }
-
-    /// Several texts as one.
-    #[inline]
-    fn joined<'t>(&mut self, texts: impl Iterator<Item = &'t str>) -> Option<TextId> {
-        let mut joined = String::new();
-        for text in texts {
-            if !joined.is_empty() {
-                joined.push_str("; ");
+        match &row.what {
+            What::Function(id) => {
+                let FunctionCells { name, module, file, line } = self.function(*id, functions);
+                cells = Cells { function: Some(name), module, file, line, ..cells };
             }
-            joined.push_str(text);
+            What::Text(name) => cells.function = Some(self.table.text(name)),
+            What::Nothing => {}
         }
-        (!joined.is_empty()).then(|| self.table.text(&joined))
-    }
-
-    #[inline]
-    fn put(&mut self, row: Row) {
-        self.table.push(row);
+        cells.remarks = row.remarks.as_ref().map(|remarks| self.table.text(remarks));
+        self.table.push(&cells, row);
         if self.table.rows() >= GROUP {
             self.write_group();
         }
@@ -302,27 +179,14 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
             name: thread.name.clone(),
             ids: None,
         };
-        self.open.clear();
-        self.recursion.clear();
+        self.maker.thread();
     }
 
     #[inline]
     fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
         export.summary.event(&event);
-        match event {
-            Event::Begin { function, .. } => self.begin(function),
-            Event::End { .. } => self.call(&event, &export.functions, export.source),
-            Event::Point(point) => self.point(&point, &export.functions, export.source),
-            Event::Mark(mark) => self.mark(&mark, export.source),
-            Event::Gap(gap) => self.gap(&gap, export.source),
-            Event::OffCpu(off) => self.off_cpu(&off, export.source),
-            Event::Untraced(slice) => {
-                let cells = self.function(slice.function, &export.functions);
-                let remarks = self.joined(std::iter::once(text::UNTRACED));
-                let row = self.row("untraced", export.source, slice.at_ns);
-                let duration_ns = Some(slice.until_ns.saturating_sub(slice.at_ns).cast_signed());
-                self.put(Row { duration_ns, remarks, ..row.of(cells) });
-            }
+        if let Some(row) = self.maker.row(&event, &export.functions, export.source) {
+            self.put(&row, &export.functions);
         }
     }
 
@@ -337,13 +201,5 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
             }
         }
         self.failure.take().map_or(Ok(()), |error| Err(io::Error::other(error)))
-    }
-}
-
-impl Row {
-    /// Of this function.
-    fn of(self, cells: FunctionCells) -> Row {
-        let FunctionCells { name, module, file, line } = cells;
-        Row { function: Some(name), module, file, line, ..self }
     }
 }

@@ -238,6 +238,11 @@ impl Arena {
         self.read_bytes(self.layout.segment_at(index), bytes);
     }
 
+    /// Writes bytes there. Only for parts that the traced process doesn't write.
+    pub(super) fn write_bytes(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        memory_file::write_bytes_at(&self.file, bytes, offset)
+    }
+
     fn slot_offset(&self, slot: u32) -> u64 {
         self.layout.thread_at(slot.min(self.layout.thread_capacity - 1))
     }
@@ -288,7 +293,8 @@ mod tests {
 
     #[test]
     fn a_new_arena_is_empty_and_consistent() {
-        let arena = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing).unwrap().arena().unwrap();
+        let arena =
+            Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing, false).unwrap().arena().unwrap();
         let header = arena.header();
         assert!(header.is_consistent(rustix::fs::fstat(&arena.file).unwrap().st_size as u64));
         assert_eq!(header.thread_capacity, everycall_format::arena::THREAD_CAPACITY);
@@ -300,7 +306,8 @@ mod tests {
     /// The traced program may write anything anywhere.
     #[test]
     fn overwritten_memory_is_read_without_panic() {
-        let arena = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing).unwrap().arena().unwrap();
+        let arena =
+            Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing, false).unwrap().arena().unwrap();
         let layout = *arena.layout();
         let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)
             .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)

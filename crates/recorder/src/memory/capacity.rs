@@ -39,7 +39,8 @@ impl Capacity {
     /// Arenas with rings of `ring_size` bytes and as many thread slots as the limits of this
     /// process allow, which the program inherits. With `stream`, finished segments wait in them to
     /// be written. With `trigger_memory`, there is room for triggers, and threads with their calls
-    /// may use that many bytes beyond their rings.
+    /// may use that many bytes beyond their rings. With `has_states`, there is room for scheduling
+    /// events.
     ///
     /// # Errors
     ///
@@ -49,6 +50,7 @@ impl Capacity {
         stream: Option<Stream>,
         trigger_memory: Option<u64>,
         unrecorded: Unrecorded,
+        has_states: bool,
     ) -> Result<Capacity, RecordError> {
         let sites = trigger_memory.map_or(0, |_| SITES);
         let trigger_memory = trigger_memory.unwrap_or(0);
@@ -57,6 +59,7 @@ impl Capacity {
             let extra = extra.saturating_add(trigger_memory);
             let layout = ArenaHeader::with_triggers(ring_size, threads, extra, sites);
             let layout = if unrecorded.has_times() { layout.with_times() } else { layout };
+            let layout = if has_states { layout.with_states() } else { layout };
             ArenaHeader { stream: mode(stream), ..layout }
         };
         let allowed = allowed_size(layout_for(THREAD_CAPACITY_MIN, extra_min).arena_size)?;

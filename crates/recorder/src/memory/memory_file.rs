@@ -33,7 +33,16 @@ pub fn create(name: &str, size: u64, mode: u32) -> io::Result<OwnedFd> {
 pub fn write_at<T: Wire>(file: &OwnedFd, value: &T, offset: u64) -> io::Result<()> {
     let mut bytes = vec![0; T::SIZE];
     value.write(&mut bytes);
-    if pwrite(file, &bytes, offset)? == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    write_bytes_at(file, &bytes, offset)
+}
+
+/// Writes these bytes to `offset`.
+///
+/// # Errors
+///
+/// There is no memory for them.
+pub fn write_bytes_at(file: &OwnedFd, bytes: &[u8], offset: u64) -> io::Result<()> {
+    if pwrite(file, bytes, offset)? == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 /// Reads the bytes there; zeros beyond the end.

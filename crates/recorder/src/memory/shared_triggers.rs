@@ -252,8 +252,10 @@ mod tests {
     /// all were received.
     #[test]
     fn a_keeper_that_never_catches_up_counts_as_alive() {
-        let arena =
-            Capacity::find(RING_SIZE_MIN, None, Some(1 << 20), Unrecorded::Nothing).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, Some(1 << 20), Unrecorded::Nothing, false)
+            .unwrap()
+            .arena()
+            .unwrap();
         let triggers = SharedTriggers::map(&arena).unwrap().unwrap();
         let posted = triggers.long(0, offset_of!(TriggerHeader, posted));
         triggers.word(0, offset_of!(TriggerHeader, doorbell)).store(5, Release);

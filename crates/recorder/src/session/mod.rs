@@ -4,6 +4,7 @@ mod ended;
 mod options;
 mod running;
 mod serving;
+mod sharing;
 mod start;
 
 pub use ended::Ended;

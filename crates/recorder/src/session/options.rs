@@ -67,7 +67,9 @@ impl Recorder {
     /// As for [`Recorder::create`].
     pub fn with_triggers(options: Options, triggers: Option<Triggers>) -> Result<Recorder, RecordError> {
         let memory = triggers.as_ref().map(|triggers| triggers.memory);
-        let capacity = Capacity::find(options.ring_size, options.stream, memory, options.unrecorded)?;
+        let has_states = options.states.is_some();
+        let capacity =
+            Capacity::find(options.ring_size, options.stream, memory, options.unrecorded, has_states)?;
         let signals = triggers.as_ref().map(|triggers| triggers.signals.clone()).unwrap_or_default();
         let (sites, keep) = triggers.map(|triggers| (triggers.sites, KeepBox(triggers.keep))).unzip();
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };

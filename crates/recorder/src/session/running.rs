@@ -17,7 +17,8 @@ use crate::output::trace_writer::TraceWriter;
 use crate::session::ended::Ended;
 use crate::session::options::KeepBox;
 use crate::session::serving::Serving;
-use crate::sys::clock::Readings;
+use crate::session::sharing::Sharing;
+use crate::sys::clock::{self, Readings};
 use crate::sys::error::RecordError;
 use crate::sys::lock::lock;
 use crate::sys::signals::{Received, Signals, send};
@@ -53,6 +54,7 @@ pub struct Running {
     pub(super) doorbell: Doorbell,
     pub(super) keeper: Option<Keeper>,
     pub(super) sched: Option<Sched>,
+    pub(super) sharing: Sharing,
     pub(super) sampler: Option<Sampler>,
     /// Where others ask for scheduling events.
     pub(super) serving: Option<Serving>,
@@ -186,7 +188,7 @@ impl Running {
         }
         let over = lock(&self.tree).take_ended(kept, bytes_kept);
         self.readings.poll();
-        self.sched.iter_mut().for_each(Sched::drain);
+        self.read_states();
         if let (Some(serving), Some(sched)) = (&self.serving, &self.sched) {
             serving.serve(sched, &self.tree);
         }
@@ -206,7 +208,29 @@ impl Running {
         }
     }
 
-    fn sleep(&self, time: Duration) {
+    /// Reads the scheduling events so far, and copies them to where a core has them.
+    fn read_states(&mut self) {
+        let Some(sched) = &mut self.sched else { return };
+        let reading = clock::read();
+        sched.drain();
+        self.sharing.pass(sched, &self.tree, reading);
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let has_states = self.sched.as_ref().is_some_and(|sched| sched.kept_header().is_some());
+            let turn = if has_states { left.min(self.sharing.pause()) } else { left };
+            if self.is_woken(turn) || turn == left {
+                return;
+            }
+            self.read_states();
+        }
+    }
+
+    /// Waits for `time` at most. Whether something has happened.
+    fn is_woken(&self, time: Duration) -> bool {
         let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let ends = lock(&self.tree).ends();
         let mut waited = vec![PollFd::new(self.signals.descriptor(), PollFlags::IN)];
@@ -216,7 +240,7 @@ impl Running {
         waited.extend(serving.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)));
         waited.extend(ends.as_deref().map(|ends| PollFd::new(ends, PollFlags::IN)));
         // An interrupted sleep is just shorter.
-        let _ = poll(&mut waited, Some(&timeout));
+        poll(&mut waited, Some(&timeout)) != Ok(0)
     }
 
     fn pass_on(&mut self, received: Received, lives: bool) {

@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::session::options::{KeepBox, Recorder};
 use crate::session::running::Running;
 use crate::session::serving::Serving;
+use crate::session::sharing::Sharing;
 use crate::sys::clock::Readings;
 use crate::sys::error::RecordError;
 use crate::sys::launch::{Launch, find_program};
@@ -74,5 +75,6 @@ pub fn start_with(
         sched.attend(move || lock(&tree).of_program().map(|member| member.pid).collect());
     }
     let serving = sched.as_ref().and_then(|_| Serving::begin());
-    Ok(Running { tree, child, signals, readings, doorbell, keeper, sched, sampler, serving })
+    let sharing = Sharing::default();
+    Ok(Running { tree, child, signals, readings, doorbell, keeper, sched, sharing, sampler, serving })
 }

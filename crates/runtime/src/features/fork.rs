@@ -232,6 +232,7 @@ fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     let (ring, sites) = (layout.ring_size, layout.trigger_sites);
     let fresh = ArenaHeader::with_stacks(ring, threads, EXTRA_SIZE, sites, open_calls);
     let fresh = if layout.times_offset == 0 { fresh } else { fresh.with_times() };
+    let fresh = if layout.states_offset == 0 { fresh } else { fresh.with_states() };
     (fresh.arena_size == layout.arena_size).then_some(fresh)
 }
 

@@ -10,6 +10,7 @@ use everycall_format::arena::{
     ArenaHeader, COUNTERS, ClockReading, ModuleEntry, OpenCall, PAGE, PINNERS, PINNERS_OFFSET, PinnerEntry,
     ThreadHeader,
 };
+use everycall_format::sched::KEPT_SIZE;
 use everycall_ring::{Control, Pool, Ring};
 
 /// The arena: its address, and its layout as it was when it was checked. (If the program overwrites
@@ -145,6 +146,9 @@ impl Arena {
     pub(crate) fn leave_out_of_dumps(&self) {
         let _ = system::advise(self.base, self.layout.arena_size, system::MADV_DONTDUMP);
         self.add_to_dumps(0, PAGE);
+        if self.layout.states_offset != 0 && self.layout.recorder_pid != 0 {
+            self.add_to_dumps(self.layout.states_offset, KEPT_SIZE);
+        }
     }
 
     /// Adds to one of [`everycall_format::arena::counter`].

@@ -7,7 +7,7 @@ use everycall_timeline::{StateTimes, ThreadState};
 use serde_json::{Map, Value, json};
 
 use crate::file::{DENSITY, File, lock, place_of_track};
-use crate::levels::{Cell, Merger, bits};
+use crate::levels::{Cell, Merger, SEVERAL, bits};
 use crate::library::{Context, Library, OpenFile};
 use crate::marks::{Item, Kind, Text};
 use crate::query::{Answered, Query};
@@ -57,6 +57,42 @@ pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
         encode(&mut body, id, &drawn, depths.start);
     }
     Ok(body)
+}
+
+/// A call, or several that are narrower than a pixel, in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Number of enclosing calls.
+    pub depth: usize,
+    /// Begin, in nanoseconds since the trace's.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// Number of the function, of several calls that of the longest; `None` if it isn't known.
+    pub function: Option<u32>,
+    /// How many calls it stands for.
+    pub calls: u32,
+    /// [`bits`](crate::bits).
+    pub bits: u8,
+}
+
+/// The slices of a track in a window of `from`, `to` and its width in pixels.
+pub(crate) fn slices_of(
+    library: &Library,
+    track: u32,
+    window: (u64, u64, u64),
+    depths: Range<usize>,
+) -> Answered<Vec<Slice>> {
+    let (open, thread) = library.track(track)?;
+    let slice = |(depth, cell): &(usize, Cell)| Slice {
+        depth: *depth,
+        from: cell.from,
+        to: cell.to(),
+        function: Some(cell.function).filter(|function| *function != SEVERAL),
+        calls: cell.count,
+        bits: cell.bits(),
+    };
+    Ok(drawn(&open, thread, window, depths)?.cells.iter().map(slice).collect())
 }
 
 /// The cells of a window.

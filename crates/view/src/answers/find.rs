@@ -242,12 +242,16 @@ pub(crate) fn next(library: &Library, query: &Query) -> Answered<Value> {
             Some((from, track, level))
         }
     };
+    let wanted = query.tracks()?;
     let is_forward = query.text("dir").is_none_or(|dir| dir != "previous");
     // The first and last of all, and those on both sides of the cursor.
     let (mut first, mut last, mut before, mut behind): (Option<Hit>, Option<Hit>, Option<Hit>, Option<Hit>) =
         (None, None, None, None);
     let (mut total, mut earlier, mut is_there) = (0_u64, 0_u64, false);
     let mut look = |hit: Hit| {
+        if wanted.as_ref().is_some_and(|tracks| !tracks.contains(&hit.track)) {
+            return;
+        }
         total += 1;
         let key = (hit.from, hit.track, hit.level);
         let less = |of: &Option<Hit>| of.as_ref().is_none_or(|of| hit < *of);

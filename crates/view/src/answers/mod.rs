@@ -20,9 +20,12 @@ use serde_json::{Value, json};
 
 use crate::http::Answer;
 use crate::library::Library;
-use crate::query::Query;
+use crate::query::{Answered, Query};
 
-pub(crate) use draw::{counters_of, marks_of, states_of};
+pub use draw::Slice;
+pub(crate) use draw::{counters_of, marks_of, slices_of, states_of};
+pub(crate) use sums::whole_tree;
+pub use sums::{Tree, TreeNode};
 pub(crate) use trace::trace;
 
 pub(crate) const JSON: &str = "application/json";
@@ -36,36 +39,41 @@ pub(crate) fn error(status: u16, sentence: &str) -> Answer {
 /// The answer to a request.
 pub(crate) fn answer(library: &Library, path: &str, query: &str) -> Answer {
     let query = Query::parse(query);
-    let answered = match path {
-        "trace" => trace::trace(library),
-        "functions" => trace::functions(library, &query),
-        "slices" => {
-            return match draw::slices(library, &query) {
-                Ok(body) => Answer { status: 200, kind: BINARY, body },
-                Err(sentence) => error(400, &sentence),
-            };
-        }
-        "states" => draw::states(library, &query),
-        "marks" => draw::marks(library, &query),
-        "counters" => draw::counters(library, &query),
-        "overview" => draw::overview(library, &query),
-        "hits" => find::hits(library, &query),
-        "next" => find::next(library, &query),
-        "text" => find::listed(library, &query),
-        "slice" => call::slice(library, &query),
-        "instances" => call::instances(library, &query),
-        "explain" => call::explain(library, &query),
-        "source" => call::source(library, &query),
-        "report" => sums::report(library, &query),
-        "flame" => sums::flame(library, &query),
-        "search" => find::search(library, &query),
-        "compare" => sums::compare(library, &query),
-        _ => return error(404, "the viewer has no such answer"),
-    };
-    match answered {
-        Ok(value) => Answer { status: 200, kind: JSON, body: bytes(&value) },
-        Err(sentence) => error(400, &sentence),
+    if path == "slices" {
+        return match draw::slices(library, &query) {
+            Ok(body) => Answer { status: 200, kind: BINARY, body },
+            Err(sentence) => error(400, &sentence),
+        };
     }
+    match json(library, path, &query) {
+        Some(Ok(value)) => Answer { status: 200, kind: JSON, body: bytes(&value) },
+        Some(Err(sentence)) => error(400, &sentence),
+        None => error(404, "the viewer has no such answer"),
+    }
+}
+
+/// The answer to a request that has one in JSON.
+pub(crate) fn json(library: &Library, name: &str, query: &Query) -> Option<Answered<Value>> {
+    Some(match name {
+        "trace" => trace::trace(library),
+        "functions" => trace::functions(library, query),
+        "states" => draw::states(library, query),
+        "marks" => draw::marks(library, query),
+        "counters" => draw::counters(library, query),
+        "overview" => draw::overview(library, query),
+        "hits" => find::hits(library, query),
+        "next" => find::next(library, query),
+        "text" => find::listed(library, query),
+        "slice" => call::slice(library, query),
+        "instances" => call::instances(library, query),
+        "explain" => call::explain(library, query),
+        "source" => call::source(library, query),
+        "report" => sums::report(library, query),
+        "flame" => sums::flame(library, query),
+        "search" => find::search(library, query),
+        "compare" => sums::compare(library, query),
+        _ => return None,
+    })
 }
 
 fn bytes(value: &Value) -> Vec<u8> {

@@ -57,7 +57,9 @@ impl Range {
 
     /// The filter of `report` that shows the same; `None` if no thread of the file is meant.
     pub fn filter(&self, open: &OpenFile) -> Option<Filter> {
-        let mut filter = Filter { since_ns: self.from, until_ns: self.to, ..Filter::default() };
+        let mut filter = open.file.filter.clone();
+        filter.since_ns = self.from.max(filter.since_ns);
+        filter.until_ns = self.to.into_iter().chain(filter.until_ns).min();
         let only = self.call.map(|(track, _)| vec![track]);
         filter.call = self.call.map(|(_, call)| call);
         if let Some(tracks) = only.as_ref().or(self.tracks.as_ref()) {
@@ -101,7 +103,7 @@ pub(super) fn whole(open: &Arc<OpenFile>) -> Answered<Arc<Profile>> {
     }
     let profile = open.long.ask(|context| {
         let mut profile = Profile::by(Grouping::Function);
-        profile.add_trace(context.view, &Filter::default());
+        profile.add_trace(context.view, &context.file.filter);
         profile
     })?;
     Ok(Arc::clone(whole.insert(Arc::new(profile))))
@@ -268,6 +270,44 @@ pub(crate) fn flame(library: &Library, query: &Query) -> Answered<Value> {
         "pruned_ns": pruned.ns,
         "calls_on_further_paths": profile.tree().map_or(0, |tree| tree.further.calls),
     }))
+}
+
+/// A call path of a [`Tree`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeNode {
+    /// The function that was called last; its number is that of the root, `u32::MAX`, or one of
+    /// `functions`.
+    pub function: u32,
+    /// Index of the path without it.
+    pub parent: usize,
+    /// Calls.
+    pub calls: u64,
+    /// Their time, in nanoseconds.
+    pub total_ns: u64,
+    /// Their time without that of the calls that they made, in nanoseconds.
+    pub own_ns: u64,
+}
+
+/// The calls by path: all of them, whereas `flame` leaves out what can't be drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// The root comes first, and each path after the one that is its parent.
+    pub nodes: Vec<TreeNode>,
+    /// Calls on further paths, of which there were too many.
+    pub further: u64,
+}
+
+/// The calls of a range by path; `query` is that of `flame`.
+pub(crate) fn whole_tree(library: &Library, query: &Query) -> Answered<Tree> {
+    let profile = profile(library, &Range::of(library, query)?, Grouping::Path)?;
+    let node = |node: &Node| {
+        let [total_ns, own_ns, calls] = node.numbers[0];
+        TreeNode { function: node.function.unwrap_or(u32::MAX), parent: node.parent, calls, total_ns, own_ns }
+    };
+    Ok(Tree {
+        nodes: nodes(&library.functions, &[&profile]).iter().map(node).collect(),
+        further: profile.tree().map_or(0, |tree| tree.further.calls),
+    })
 }
 
 /// One side of a comparison: `range:FILE:FROM:TO:TRACKS`, where each number may be left out, or

@@ -11,32 +11,20 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::coded::compression;
 use super::columns::{AnyColumn, Column, TextId, Texts};
+use crate::rows::Row;
 
-/// A row.
+/// What a row has besides its numbers: texts, by their numbers in the group, and its thread.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Row {
+pub(super) struct Cells {
     pub(super) kind: TextId,
     pub(super) pid: i64,
     pub(super) process: TextId,
     pub(super) tid: i64,
     pub(super) thread: TextId,
-    pub(super) id: Option<i64>,
-    pub(super) parent: Option<i64>,
-    pub(super) depth: i32,
-    pub(super) recursion: Option<i32>,
-    pub(super) start_ns: i64,
-    pub(super) start_realtime_ns: Option<i64>,
-    pub(super) duration_ns: Option<i64>,
-    pub(super) own_ns: Option<i64>,
     pub(super) function: Option<TextId>,
     pub(super) module: Option<TextId>,
     pub(super) file: Option<TextId>,
     pub(super) line: Option<i32>,
-    pub(super) value: Option<i64>,
-    pub(super) real_value: Option<f64>,
-    pub(super) blocked_ns: Option<i64>,
-    pub(super) runnable_ns: Option<i64>,
-    pub(super) other_tid: Option<i64>,
     pub(super) remarks: Option<TextId>,
 }
 
@@ -188,13 +176,13 @@ impl Table {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, row: Row) {
+    pub(super) fn push(&mut self, cells: &Cells, row: &Row) {
         self.rows += 1;
-        self.kind.push(row.kind);
-        self.pid.push(row.pid);
-        self.process.push(row.process);
-        self.tid.push(row.tid);
-        self.thread.push(row.thread);
+        self.kind.push(cells.kind);
+        self.pid.push(cells.pid);
+        self.process.push(cells.process);
+        self.tid.push(cells.tid);
+        self.thread.push(cells.thread);
         self.id.maybe(row.id);
         self.parent.maybe(row.parent);
         self.depth.push(row.depth);
@@ -203,16 +191,16 @@ impl Table {
         self.start_realtime_ns.maybe(row.start_realtime_ns);
         self.duration_ns.maybe(row.duration_ns);
         self.own_ns.maybe(row.own_ns);
-        self.function.maybe(row.function);
-        self.module.maybe(row.module);
-        self.file.maybe(row.file);
-        self.line.maybe(row.line);
+        self.function.maybe(cells.function);
+        self.module.maybe(cells.module);
+        self.file.maybe(cells.file);
+        self.line.maybe(cells.line);
         self.value.maybe(row.value);
         self.real_value.maybe(row.real_value);
         self.blocked_ns.maybe(row.blocked_ns);
         self.runnable_ns.maybe(row.runnable_ns);
         self.other_tid.maybe(row.other_tid);
-        self.remarks.maybe(row.remarks);
+        self.remarks.maybe(cells.remarks);
     }
 
     /// Writes the rows as a group.

@@ -1,6 +1,9 @@
 //! `record --states`: when the kernel ran each thread. The program's own measure of each phase and the
 //! kernel's counts of the thread are compared with what the trace says.
 
+mod cores;
+mod refused;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,31 +15,8 @@ use serde_json::Value;
 /// Nanoseconds by which states may be wrong at either end.
 const EDGE: u64 = 100_000;
 const MILLISECOND: u64 = 1_000_000;
-
-/// Makes `perf_event_open` fail in a process named `everycall`, as a container's filter does.
-const NO_PERF: &str = r#"
-#define _GNU_SOURCE
-#include <errno.h>
-#include <stdarg.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <dlfcn.h>
-long syscall(long number, ...)
-{
-    long (*next)(long, ...) = dlsym(RTLD_NEXT, "syscall");
-    long a[6];
-    va_list list;
-    va_start(list, number);
-    for (int i = 0; i < 6; i++)
-        a[i] = va_arg(list, long);
-    va_end(list);
-    if (number == SYS_perf_event_open && !strcmp(program_invocation_short_name, "everycall")) {
-        errno = EACCES;
-        return -1;
-    }
-    return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-}
-"#;
+/// By which the kernel's clock may differ from that of calls, unless the file says that it is more.
+const CLOCKS: u64 = 1_000;
 
 /// Gives a byte to and fro between two threads as often as its argument says, when it gets one
 /// itself.
@@ -289,6 +269,17 @@ impl TraceFs {
     fn has_instance_of(&self, pid: u32) -> bool {
         self.place.join(format!("instances/everycall.{pid}")).exists()
     }
+
+    /// Instances of recorders that have ended.
+    fn instances(&self) -> Vec<String> {
+        let all = std::fs::read_dir(self.place.join("instances")).unwrap().flatten();
+        let names = all.map(|instance| instance.file_name().to_string_lossy().into_owned());
+        let has_ended = |name: &String| {
+            let pid = name.strip_prefix("everycall.");
+            pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        };
+        names.filter(has_ended).collect()
+    }
 }
 
 impl Drop for TraceFs {
@@ -336,8 +327,7 @@ fn has_holes(file: &Path) -> bool {
     let states = &info(file)["states"];
     let missing = states["switches_missing"].as_u64().unwrap();
     assert!(missing == 0 || states["source"] == "tracefs", "{states}");
-    let page = successful(Command::new(everycall()).arg("info").arg(file));
-    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = one_line(file);
     assert_eq!(page.contains("the kernel didn't tell"), missing > 0, "{page}");
     missing > 0
 }
@@ -377,13 +367,12 @@ fn every_phase(place: &Place, program: &Path, source: &str) {
 fn without_privileges() {
     let place = Place::new("states-nobody");
     let program = program(&place);
-    let can = Command::new("setpriv").args(["--reuid=65534", "--clear-groups", "true"]).output();
-    if !can.is_ok_and(|can| can.status.success()) {
+    if !may_be_another() {
         // The other test was without privileges already.
         return;
     }
-    let output = as_user(&place, &program, "65534", "perf");
-    let file = place.file("65534/a.ect");
+    let output = as_user(&place, &program, NOBODY, "perf");
+    let file = place.file(NOBODY).join("a.ect");
     if may_use_perf() {
         check("perf", &phases(&output), &told(&file));
     } else {
@@ -392,19 +381,33 @@ fn without_privileges() {
     }
 }
 
+/// A user without privileges.
+const NOBODY: &str = "65534";
+
+/// Whether tests may do something as that user.
+fn may_be_another() -> bool {
+    let can = Command::new("setpriv").args([&format!("--reuid={NOBODY}"), "--clear-groups", "true"]).output();
+    can.is_ok_and(|can| can.status.success())
+}
+
 fn as_user(place: &Place, program: &Path, uid: &str, source: &str) -> String {
+    folder_of_user(place, program, uid);
+    let mut command = user_command(place, uid);
+    command.arg(format!("--states={source}"));
+    successful(command.args(["-o", "a.ect", "--", "./phases"]))
+}
+
+/// A folder with all that the user needs: the user may read nothing else.
+fn folder_of_user(place: &Place, program: &Path, uid: &str) -> PathBuf {
     let folder = place.file(uid);
     if !folder.exists() {
         std::fs::create_dir(&folder).unwrap();
-        // Everything is copied to where the user can read it.
         for (from, to) in [(everycall(), "everycall"), (program, "phases")] {
             std::fs::copy(from, folder.join(to)).unwrap();
         }
         successful(Command::new("chown").args(["-R", uid]).arg(&folder));
     }
-    let mut command = user_command(place, uid);
-    command.arg(format!("--states={source}"));
-    successful(command.args(["-o", "a.ect", "--", "./phases"]))
+    folder
 }
 
 /// `record` as another user, in a folder of its own.
@@ -484,36 +487,6 @@ fn root_gives_a_user_access() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
-#[test]
-fn where_the_kernel_refuses_the_trace_is_whole_and_says_why() {
-    let place = Place::new("states-refused");
-    let program = program(&place);
-    let source = place.write("no_perf.c", NO_PERF);
-    let library = place.file("no_perf.so");
-    successful(Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source));
-    let file = place.file("a.ect");
-    let mut command = place.command("env");
-    command.arg(format!("LD_PRELOAD={}", library.display())).arg(everycall());
-    command.args(["record", "-q", "--states=perf", "-o"]).arg(&file).arg("--").arg(&program);
-    let said = phases(&successful(&mut command));
-    assert_eq!(said.len(), 7);
-    let states = &info(&file)["states"];
-    assert!(states["source"].is_null(), "{states}");
-    assert!(states["text"].as_str().unwrap().contains("perf_event_open is refused"), "{states}");
-    let page = successful(Command::new(everycall()).arg("info").arg(&file));
-    assert!(page.contains("states      not recorded: "), "{page}");
-    let calls = lines(&file).iter().filter(|line| line["name"].is_string()).count();
-    assert_eq!(calls, 8, "seven phases and main");
-    // Without being told which source, it takes what is left.
-    let mut command = place.command("env");
-    command.arg(format!("LD_PRELOAD={}", library.display())).arg(everycall());
-    command.args(["record", "-q", "--states", "-o"]).arg(&file).arg("--").arg(&program);
-    successful(&mut command);
-    let states = &info(&file)["states"];
-    assert!(["schedstat", "tracefs"].contains(&states["source"].as_str().unwrap()), "{states}");
-    assert!(states["text"].as_str().unwrap().contains("perf_event_open is refused"), "{states}");
-}
-
 /// From what the kernel counts alone: bounds, and the truth lies within them.
 #[test]
 fn samples_give_bounds() {
@@ -524,55 +497,73 @@ fn samples_give_bounds() {
         let mut command = place.command(everycall());
         command.args(["record", "-q", "--states=schedstat"]).args(options);
         let said = phases(&successful(command.arg("-o").arg(&file).arg("--").arg(&program)));
-        let states = &info(&file)["states"];
-        assert_eq!(states["source"], "schedstat", "{states}");
-        assert!(states["text"].as_str().unwrap().contains("read from /proc every millisecond"), "{states}");
-        let lines = lines(&file);
-        let number = |line: &Value, name: &str| line[name].as_u64();
-        let text = successful(Command::new(everycall()).args(["report", "-f", "json"]).arg(&file));
-        let report: Value = serde_json::from_str(&text).unwrap();
-        for (name, phase) in &said {
-            let call = lines.iter().find(|line| line["name"] == name.as_str()).unwrap();
-            let duration = number(call, "dur_ns").unwrap();
-            let off = (phase.end - phase.begin).saturating_sub(phase.cpu);
-            // All is known where it ran without a switch.
-            let least = number(call, "off_cpu_at_least_ns").unwrap_or(0);
-            let most = number(call, "off_cpu_at_most_ns").unwrap_or(0);
-            assert!(least <= most && most <= duration, "{call}");
-            // Around the phase, results are printed. A hypervisor's share counts as CPU time.
-            assert!(least <= off + around_of(duration, phase) + EDGE + duration / 10, "{call} {phase:?}");
-            assert!(most + EDGE + duration / 10 >= off, "{call} {phase:?}");
-            let row = report["rows"].as_array().unwrap().iter().find(|row| row["name"] == name.as_str());
-            let row = row.unwrap();
-            assert_eq!(number(row, "off_cpu_at_most_ns").unwrap_or(0), most, "{row} {call}");
-            assert_eq!(number(row, "blocked_ns").unwrap_or(0), least, "{row} {call}");
-        }
-        // Each wait that is shown lies in the call that waited.
-        for off in lines.iter().filter(|line| number(line, "blocked_ns").is_some()) {
-            let at = number(off, "at_ns").unwrap();
-            let around = |line: &&Value| {
-                let start = number(line, "start_ns").unwrap_or(u64::MAX);
-                line["tid"] == off["tid"] && start <= at && at <= start + number(line, "dur_ns").unwrap_or(0)
-            };
-            let calls = lines.iter().filter(|line| line["name"].is_string()).filter(around);
-            let names: Vec<&str> = calls.map(|line| line["name"].as_str().unwrap()).collect();
-            assert!(!names.contains(&"spins") && !names.contains(&"is_preempted"), "{off} {names:?}");
+        check_bounds(&file, &said);
+    }
+    if may_be_another() {
+        let said = phases(&as_user(&place, &program, NOBODY, "schedstat"));
+        check_bounds(&place.file(NOBODY).join("a.ect"), &said);
+    }
+}
+
+fn check_bounds(file: &Path, said: &BTreeMap<String, Phase>) {
+    let states = &info(file)["states"];
+    assert_eq!(states["source"], "schedstat", "{states}");
+    assert!(states["text"].as_str().unwrap().contains("read from /proc every millisecond"), "{states}");
+    let lines = lines(file);
+    let number = |line: &Value, name: &str| line[name].as_u64();
+    let text = successful(Command::new(everycall()).args(["report", "-f", "json"]).arg(file));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    for (name, phase) in said {
+        let call = lines.iter().find(|line| line["name"] == name.as_str()).unwrap();
+        let duration = number(call, "dur_ns").unwrap();
+        let off = (phase.end - phase.begin).saturating_sub(phase.cpu);
+        // All is known where it ran without a switch.
+        let least = number(call, "off_cpu_at_least_ns").unwrap_or(0);
+        let most = number(call, "off_cpu_at_most_ns").unwrap_or(0);
+        assert!(least <= most && most <= duration, "{call}");
+        // Around the phase, results are printed. A hypervisor's share counts as CPU time.
+        assert!(least <= off + around_of(duration, phase) + EDGE + duration / 10, "{call} {phase:?}");
+        assert!(most + EDGE + duration / 10 >= off, "{call} {phase:?}");
+        let row = report["rows"].as_array().unwrap().iter().find(|row| row["name"] == name.as_str());
+        let row = row.unwrap();
+        assert_eq!(number(row, "off_cpu_at_most_ns").unwrap_or(0), most, "{row} {call}");
+        assert_eq!(number(row, "blocked_ns").unwrap_or(0), least, "{row} {call}");
+    }
+    // Each wait that is shown lies in the call that waited.
+    for off in lines.iter().filter(|line| number(line, "blocked_ns").is_some()) {
+        let at = number(off, "at_ns").unwrap();
+        let around = |line: &&Value| {
+            let start = number(line, "start_ns").unwrap_or(u64::MAX);
+            line["tid"] == off["tid"] && start <= at && at <= start + number(line, "dur_ns").unwrap_or(0)
+        };
+        let calls = lines.iter().filter(|line| line["name"].is_string()).filter(around);
+        let names: Vec<&str> = calls.map(|line| line["name"].as_str().unwrap()).collect();
+        assert!(!names.contains(&"spins") && !names.contains(&"is_preempted"), "{off} {names:?}");
+    }
+}
+
+/// A recorder that doesn't come to read loses events, and says how many.
+#[test]
+fn events_without_room_are_counted() {
+    let place = Place::new("states-lost");
+    place.write("ping_pong.c", PING_PONG);
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "ping_pong.c", "-pthread"], "ping_pong");
+    let tracefs = TraceFs::find(&place);
+    for source in ["perf", "tracefs", "perf+tracefs"] {
+        if source == "perf" || tracefs.is_some() {
+            events_without_room(&place, &program, source);
         }
     }
 }
 
-/// A recorder that doesn't come to read loses switches, and says how many.
-#[test]
-fn switches_without_room_are_counted() {
-    let place = Place::new("states-lost");
-    place.write("ping_pong.c", PING_PONG);
-    let program = place.build(Mode::GCC_NOPS, &["-O1", "ping_pong.c", "-pthread"], "ping_pong");
+fn events_without_room(place: &Place, program: &Path, source: &str) {
     let file = place.file("a.ect");
     let mut command = place.command(everycall());
-    command.args(["record", "-q", "--states=perf", "-o"]).arg(&file).arg("--").arg(&program).arg("60000");
+    command.args(["record", "-q", &format!("--states={}", choice(source)), "-o"]).arg(&file);
+    command.arg("--").arg(program).arg("60000");
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut recorder = command.spawn().unwrap();
-    wait::until("the program runs", || !wait::children(recorder.id()).is_empty());
+    wait::until_started(recorder.id(), program);
     let pid = recorder.id().to_string();
     let signal = |name: &str| {
         successful(Command::new("kill").args([name, &pid]));
@@ -585,15 +576,27 @@ fn switches_without_room_are_counted() {
     signal("-CONT");
     recorder.wait().unwrap();
     let states = &info(&file)["states"];
-    if states["source"].is_null() {
+    if source == "perf" && states["source"].is_null() {
         return;
     }
-    assert!(states["events_lost"].as_u64().unwrap() > 0, "{states}");
-    let page = successful(Command::new(everycall()).arg("info").arg(&file));
-    assert!(page.contains("events lost"), "{page}");
+    assert_eq!(states["source"], source, "{states}");
+    let page = one_line(&file);
+    // Who woke a thread, and switches, are of different rings.
+    let kinds = [("events_lost", "events lost"), ("wake_ups_lost", "wake-ups lost")];
+    let wanted = if source == "perf+tracefs" { &kinds[..] } else { &kinds[..1] };
+    for (name, words) in wanted {
+        let lost = states[name].as_u64().unwrap();
+        assert!(lost > 0 && page.contains(words), "{source}: {states}\n{page}");
+    }
     // All calls are there.
     let lines = lines(&file);
     assert_eq!(lines.iter().filter(|line| line["name"] == "pass").count(), 2);
+}
+
+/// `info`, each field in a line.
+fn one_line(file: &Path) -> String {
+    let page = successful(Command::new(everycall()).arg("info").arg(file));
+    page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What a killed recorder has written has states.
@@ -624,11 +627,14 @@ fn killed_recorders_leave_states() {
 }
 
 /// Whether each call of `naps` was off the CPU for the time that it slept, and none of `spins` was
-/// blocked, up to the last one. Returns how many.
+/// blocked, up to the moment until which states are known. Returns how many.
 fn check_naps(file: &Path) -> usize {
-    let lines = lines(file);
+    let (lines, facts) = (lines(file), info(file));
     let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or(0);
+    let end = number(&facts, "duration_ns");
+    let until = end - number(&facts["states"], "unknown_at_end_ns");
     let calls = lines.iter().filter(|line| line["name"].is_string() && line["remarks"].is_null());
+    let clocks = CLOCKS.max(number(&facts["clock"], "error_ns"));
     let (mut naps, mut told) = (0, 0);
     for call in calls {
         let (start, duration) = (number(call, "start_ns"), number(call, "dur_ns"));
@@ -638,6 +644,13 @@ fn check_naps(file: &Path) -> usize {
         let (blocked, unknown) = (sum("blocked_ns"), sum("unknown_ns"));
         // What is unknown may reach behind the call.
         assert!(blocked + sum("runnable_ns") <= duration + EDGE || unknown > 0, "{call}");
+        // The kernel puts the thread on a CPU before the call ends: the clocks agree so well.
+        let is_back =
+            |off: &Value| number(off, "at_ns") + number(off, "off_cpu_ns") <= start + duration + clocks;
+        assert!(within.clone().all(is_back) || unknown > 0, "{call}");
+        if start + duration > until {
+            continue;
+        }
         if call["name"] == "naps" {
             // The kernel sleeps for the whole time or longer.
             told += usize::from(blocked + unknown + EDGE >= 5 * MILLISECOND);
@@ -647,12 +660,13 @@ fn check_naps(file: &Path) -> usize {
         }
     }
     // Some kernels leave out a switch now and then.
-    let least = if info(file)["states"]["source"] == "perf" { naps - naps / 5 } else { 1 };
+    let least = if facts["states"]["source"] == "perf" { naps - naps / 5 } else { 1 };
     assert!(told >= least, "{told}, {naps} naps");
-    // What is still off the CPU ends where the trace does.
-    let end = info(file)["duration_ns"].as_u64().unwrap();
+    // What is still off the CPU ends where the trace does, or where nobody knows more.
     let offs = lines.iter().filter(|off| off["off_cpu_ns"].is_u64());
-    offs.for_each(|off| assert!(number(off, "at_ns") + number(off, "off_cpu_ns") <= end + 1, "{off} {end}"));
+    offs.for_each(|off| {
+        assert!(number(off, "at_ns") + number(off, "off_cpu_ns") <= until + 1, "{off} {until}")
+    });
     naps
 }
 
