@@ -121,7 +121,7 @@ fn version_2_9() {
 
 /// The first version with what calls have allocated: chunk 27.
 #[test]
-fn version_2_10() {
+fn version_2_10_memory() {
     let bytes = include_bytes!("golden/v2.10-memory.ect");
     let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
     let [memory] = trace.memory() else { panic!("{:?}", trace.memory()) };
