@@ -45,8 +45,11 @@ const WRAPPERS: [&str; 7] =
 const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
 /// The libraries that are preloaded to record more, their sources, and whether their functions are
 /// traced.
-const PRELOADED: [(&str, &str, bool); 2] =
-    [("libeverycall-waits.so", "waits.c", true), ("libeverycall-output.so", "output.c", false)];
+const PRELOADED: [(&str, &str, bool); 3] = [
+    ("libeverycall-waits.so", "waits.c", true),
+    ("libeverycall-output.so", "output.c", false),
+    ("libeverycall-memory.so", "memory.c", false),
+];
 const HEADERS: [&str; 4] = [
     "include/everycall.h",
     "include/compat/funtrace.h",

@@ -7,6 +7,9 @@ use std::process::{Command, Output};
 use everycall_tests::{Mode, Place, Standing, everycall, successful};
 use serde_json::Value;
 
+#[path = "counts/memory.rs"]
+mod memory;
+
 /// Calls by function.
 type Calls = BTreeMap<String, u64>;
 

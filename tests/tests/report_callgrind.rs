@@ -63,6 +63,33 @@ fn check(workload: Workload) {
     let found = compare(&place, &plain, &traced, &arguments);
     assert!(found.len() > 200, "{} functions", found.len());
     assert!(found.iter().all(|names| names.len() == 1), "a function of C has one name");
+    compare_memory(&place, (&plain, &traced), &arguments, workload.threads);
+}
+
+/// Compares what the process has allocated with what memcheck says of the same program. Memcheck
+/// counts bytes as they are asked for, and so does an allocator that comes behind ours.
+fn compare_memory(place: &Place, (plain, traced): (&Path, &Path), arguments: &[&OsStr], threads: usize) {
+    let mut memcheck = place.command("valgrind");
+    let output = memcheck.arg(plain).args(arguments).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr).replace(',', "");
+    let (_, usage) = said.split_once("total heap usage: ").unwrap_or_else(|| panic!("{said}"));
+    let mut words = usage.split_whitespace();
+    let blocks: u64 = words.next().and_then(|word| word.parse().ok()).expect("allocs");
+    let bytes: u64 = words.nth(3).and_then(|word| word.parse().ok()).expect("bytes");
+    let allocator = place.file("libexact.so");
+    let mut compiler = place.command("cc");
+    compiler.args(["-O1", "-shared", "-fPIC", "-fno-builtin", "-o"]).arg(&allocator);
+    successful(compiler.arg(programs().join("exact_allocator.c")));
+    let mut count = place.command(everycall());
+    count.args(["count", "--memory", "-o", "memory.ect", "--"]).arg(traced).args(arguments);
+    successful(count.env("LD_PRELOAD", &allocator));
+    let report = successful(place.command(everycall()).args(["report", "-f", "json", "memory.ect"]));
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let rows = report["rows"].as_array().expect("rows");
+    let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().unwrap_or(0)).sum::<u64>();
+    assert_eq!(sum("own_allocated_blocks"), blocks, "{usage}");
+    // The list of a thread's thread-local variables has 16 bytes for those of the library that counts.
+    assert_eq!(sum("own_allocated_bytes"), bytes + 16 * (threads as u64 - 1), "{usage}");
 }
 
 /// Runs a program as it is in callgrind, and its traced build with `record`, `count` and

@@ -36,7 +36,7 @@ pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
     if arguments.every.is_some() && arguments.pid.is_none() {
         return Err(Failure::new(
             exit_code::USAGE,
-            "--every is for a process that runs already; start it with EVERYCALL_COUNT=calls or time, then: everycall count PID --every 1s",
+            "--every is for a process that runs already; start it with EVERYCALL_COUNT=calls or time, or by everycall count --memory -- PROGRAM, then: everycall count PID --every 1s",
         ));
     }
     match arguments.pid {
@@ -88,7 +88,11 @@ fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Ru
 fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
         output: Some(path.to_owned()),
-        only_counts: Some(if arguments.time { Counting::Times } else { Counting::Calls }),
+        only_counts: Some(match arguments {
+            CountArguments { memory: true, .. } => Counting::Memory,
+            CountArguments { time: true, .. } => Counting::Times,
+            _ => Counting::Calls,
+        }),
         embed: EmbedChoice::default(),
         states: None,
         counters: None,
@@ -143,6 +147,14 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
                 exit_code::FAILED,
                 format!(
                     "process {pid} counts its calls and doesn't time them; leave out --time, or start it with EVERYCALL_COUNT=time"
+                ),
+            ));
+        }
+        if arguments.memory && !now.counts_memory && now.notes.memory_not_seen == 0 {
+            return Err(Failure::new(
+                exit_code::FAILED,
+                format!(
+                    "process {pid} doesn't count what it allocates; leave out --memory, or start it by everycall count --memory -- PROGRAM"
                 ),
             ));
         }

@@ -13,10 +13,10 @@ use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
 use everycall_io::outfile::{MODE_PRIVATE, OutFile};
 use everycall_io::say;
-use everycall_kit::{OUTPUT_LIBRARY, PRELOAD_LIBRARY, WAITS_LIBRARY};
+use everycall_kit::{MEMORY_LIBRARY, OUTPUT_LIBRARY, PRELOAD_LIBRARY, WAITS_LIBRARY};
 use everycall_recorder::{
-    Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded, die_of,
-    find_program, start,
+    Counting, Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded,
+    die_of, find_program, start,
 };
 use everycall_triggers::Rate;
 use everycall_units::Size;
@@ -190,8 +190,13 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         _ => {}
     }
     let (waits, output) = (arguments.waits, arguments.with_output);
-    if (waits || output) && program::is_static(program) {
-        let option = if waits { "--waits" } else { "--with-output" };
+    let memory = arguments.only_counts == Some(Counting::Memory);
+    if (waits || output || memory) && program::is_static(program) {
+        let option = match (waits, memory) {
+            (true, _) => "--waits",
+            (_, true) => "--memory",
+            _ => "--with-output",
+        };
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
@@ -201,11 +206,11 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
             ),
         ));
     }
-    if (preload || waits || output) && program::is_privileged(program) {
+    if (preload || waits || output || memory) && program::is_privileged(program) {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
-                "{} has setuid, setgid or capabilities, so nothing can be preloaded into it; record a copy \
+                "{} has setuid, setgid or capabilities, so nothing can be preloaded into it; take a copy \
                 without them",
                 program.display()
             ),
@@ -215,15 +220,17 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         [(preload, PRELOAD_LIBRARY), (waits, WAITS_LIBRARY), (output, OUTPUT_LIBRARY)].into_iter();
     let libraries = libraries.filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| kit_library(name));
     let preload = libraries.collect::<Result<Vec<_>, _>>()?;
+    let first = if memory { Some(kit_library(MEMORY_LIBRARY)?) } else { None };
     let mut environment = Vec::new();
-    if !preload.is_empty() && program::has_shared_sanitizer(program) {
+    // A program that comes first may start others.
+    if memory || !preload.is_empty() && program::has_shared_sanitizer(program) {
         const OPTIONS: &str = "ASAN_OPTIONS";
         let mut options = std::env::var_os(OPTIONS).unwrap_or_default();
         options.push(if options.is_empty() { "" } else { ":" });
         options.push("verify_asan_link_order=0");
         environment.push((OPTIONS, options));
     }
-    let launch = Launch { program: program.clone(), arguments: rest.to_vec(), preload, environment };
+    let launch = Launch { program: program.clone(), arguments: rest.to_vec(), preload, first, environment };
     Ok((launch, carries_runtime))
 }
 

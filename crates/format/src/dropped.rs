@@ -20,6 +20,7 @@
 //! Code offsets may be given to another module, whose functions then get places of their own. The
 //! time of a place's first short call shows to which module its function belongs.
 
+use crate::memory;
 use crate::wire::{PAGE, wire_struct};
 
 /// Number of places, place 0 included. Short calls of functions without a place are recorded.
@@ -44,7 +45,7 @@ const _: () = assert!(TABLE_SIZE.is_multiple_of(PAGE) && COUNTS_SIZE.is_multiple
 
 wire_struct! {
     /// The part that concerns all functions.
-    pub struct DroppedHeader [64] {
+    pub struct DroppedHeader [128] {
         /// Calls that took less, in ticks, and contain no recorded call are dropped; 0 if every
         /// call is recorded. Threads adopt a change at their next segment's end, or when the upper
         /// half of ticks changes.
@@ -59,8 +60,15 @@ wire_struct! {
         pub highest_ns: u64,
         /// One of [`counting`]; set before the process's first event.
         pub counting: u32,
+        /// A set of [`crate::memory::facts`].
+        pub memory_facts: u32,
         /// Zero.
-        pub reserved: [u32; 7],
+        pub reserved: [u32; 6],
+        /// What threads have allocated and freed that have no slot, or before they had one: see
+        /// [`crate::memory`].
+        pub memory_elsewhere: [u64; memory::NUMBERS],
+        /// Zero.
+        pub further: [u64; 4],
     }
 }
 
@@ -85,10 +93,18 @@ pub mod counting {
     pub const CALLS: u32 = 1;
     /// They are counted and [timed](crate::times), and not recorded.
     pub const TIMES: u32 = 2;
+    /// As [`TIMES`], with what they [allocate and free](crate::memory).
+    pub const MEMORY: u32 = 3;
+
+    /// Whether calls are timed.
+    #[must_use]
+    pub const fn has_times(counting: u32) -> bool {
+        counting == TIMES || counting == MEMORY
+    }
 }
 
 /// The values of `EVERYCALL_COUNT`, for messages.
-pub const COUNTING_ALLOWED: &str = "calls or time";
+pub const COUNTING_ALLOWED: &str = "calls, time or memory";
 
 /// Parses the value of `EVERYCALL_COUNT`: one of [`counting`].
 #[must_use]
@@ -96,6 +112,7 @@ pub fn parse_counting(text: &[u8]) -> Option<u32> {
     match text {
         b"calls" => Some(counting::CALLS),
         b"time" => Some(counting::TIMES),
+        b"memory" => Some(counting::MEMORY),
         _ => None,
     }
 }

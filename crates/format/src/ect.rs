@@ -180,6 +180,9 @@ pub mod chunk {
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::TimedCalls`], after the
     /// threads of its snapshot. Since version 2.9.
     pub const TIMES: u32 = 26;
+    /// [`crate::memory::MemoryRecord`], then [`super::ArrayHeader`] and
+    /// [`crate::memory::MemoryCalls`], after the TIMES of its snapshot. Since version 2.10.
+    pub const MEMORY: u32 = 27;
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`]: the
     /// [counts of all calls](crate::all_calls) that were recorded so far, after the threads of their
     /// snapshot. Since version 2.10.

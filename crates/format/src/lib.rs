@@ -22,6 +22,7 @@
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
 //! - [`dropped`]: counts of calls that are not recorded.
 //! - [`all_calls`]: counts of all calls, beside the rings.
+//! - [`times`]: times of calls that are counted; [`memory`]: what they allocate and free.
 //! - [`sched`]: scheduling events of the kernel.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
@@ -44,6 +45,7 @@ pub mod hub;
 pub mod kept_states;
 pub mod label;
 pub mod log_line;
+pub mod memory;
 pub mod sched;
 pub mod site;
 pub mod site_set;

@@ -14,6 +14,7 @@
 //! open, or whose end nobody saw, are counted and have no time.
 
 use crate::dropped::FUNCTIONS;
+use crate::memory;
 use crate::wire::{PAGE, wire_struct};
 
 /// Number of a histogram's buckets.
@@ -23,6 +24,17 @@ pub const SLOT_SIZE: u64 = FUNCTIONS as u64 * TIME_SUMS_SIZE;
 /// Bytes of the sums of one function in one slot.
 pub const TIME_SUMS_SIZE: u64 = size_of::<TimeSums>() as u64;
 
+/// Bits of an open call's stamp in such a process: where its function's sums are, from those of its
+/// slot on.
+pub const STAMP_PLACE: u32 = SLOT_SIZE as u32 - 1;
+/// Bit of a stamp: memory was allocated or freed in the call.
+pub const STAMP_VISITED: u32 = 1 << 31;
+/// Bit of a stamp: and the call's end closes the totals of its function.
+pub const STAMP_OPENED: u32 = 1 << STAMP_OPENED_BIT;
+/// The number of that bit.
+pub const STAMP_OPENED_BIT: u32 = 30;
+
+const _: () = assert!(SLOT_SIZE.is_power_of_two() && STAMP_PLACE < STAMP_OPENED);
 const _: () = assert!(SLOT_SIZE.is_multiple_of(PAGE) && TIME_SUMS_SIZE == 512);
 
 wire_struct! {
@@ -46,8 +58,13 @@ wire_struct! {
         pub nested: u64,
         /// For the hooks: where on its stack the outermost open call of the function is, or was.
         pub outermost: u64,
+        /// What the calls have allocated and freed themselves: see [`crate::memory`].
+        pub memory_own: [u64; memory::NUMBERS],
+        /// The same with what they called, where recursion counts once, in the form of
+        /// [`memory::total`].
+        pub memory_total: [u64; memory::NUMBERS],
         /// Zero.
-        pub reserved: [u64; 9],
+        pub reserved: u64,
         /// Number of calls that ended, by the binary logarithm of their time, rounded down; those
         /// of 0 ticks are in the first bucket, those beyond the last one in that.
         pub histogram: [u64; BUCKETS],

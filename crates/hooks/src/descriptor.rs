@@ -252,6 +252,23 @@ pub struct RuntimeTable {
     /// `(path)`: from now on, records the functions of the selection in this file, as
     /// `everycall resolve --only` writes it; all functions if it is null.
     pub select: unsafe extern "C" fn(*const u8) -> i32,
+
+    /// `(what, bytes allocated, bytes freed, frame)`, from the library that counts allocations: an
+    /// allocator was called. *What* is a set of [`memory_change`]. *Frame* is the result of
+    /// `__builtin_frame_address(0)` in the function that the program has called.
+    pub memory: unsafe extern "C" fn(u32, u64, u64, u64),
+    /// 2 if nobody counts allocations. Read in place of calls of `memory`.
+    pub memory_wanted: &'static AtomicU32,
+}
+
+/// First argument of [`RuntimeTable::memory`].
+pub mod memory_change {
+    /// A block was allocated.
+    pub const ALLOCATED: u32 = 1;
+    /// A block was freed.
+    pub const FREED: u32 = 2;
+    /// Nothing was; the other bits are `everycall_format::memory::facts`.
+    pub const FACTS: u32 = 1 << 31;
 }
 
 /// What [`RuntimeTable::functions`] has found.

@@ -129,6 +129,8 @@ struct everycall_runtime_ {
     int32_t (*log)(const char *, uint32_t, const uint64_t *, uint64_t);
     int32_t (*functions)(uint32_t, const uint64_t *, uint64_t, struct everycall_switched *);
     int32_t (*select)(const char *);
+    void (*memory)(uint32_t, uint64_t, uint64_t, uint64_t);
+    const volatile uint32_t *memory_wanted;
 };
 
 #if EVERYCALL_REACHES_RUNTIME_

@@ -21,6 +21,8 @@ pub const WAITS_LIBRARY: &str = "libeverycall-waits.so";
 /// The library that is preloaded to record what the program writes to its standard output and
 /// error.
 pub const OUTPUT_LIBRARY: &str = "libeverycall-output.so";
+/// The library that is preloaded to count what the program allocates.
+pub const MEMORY_LIBRARY: &str = "libeverycall-memory.so";
 
 /// The folder of `everycall.h`.
 pub const INCLUDE_FOLDER: &str = "include";

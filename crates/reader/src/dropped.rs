@@ -89,7 +89,7 @@ pub(crate) fn read_times(
 }
 
 /// A code offset, if it is one.
-fn offset_of(code: u32) -> Option<u32> {
+pub(crate) fn offset_of(code: u32) -> Option<u32> {
     Some(code & !EXIT).filter(|code| *code < ESCAPE_FIRST)
 }
 

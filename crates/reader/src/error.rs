@@ -322,6 +322,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::COUNTS => "counts of calls",
         chunk::ALL_CALLS => "counts of all calls",
         chunk::TIMES => "times of calls",
+        chunk::MEMORY => "allocations of calls",
         chunk::SCHED => "scheduling events",
         chunk::SESSION => "what a session asked for",
         chunk::END => "last facts",

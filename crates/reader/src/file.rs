@@ -14,6 +14,7 @@ use crate::dropped;
 use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
 use crate::event::{self, Events};
+use crate::memory;
 use crate::model::{
     Module, OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
 };
@@ -431,6 +432,7 @@ impl Indexer {
                     | chunk::SCHED
                     | chunk::TIMES
                     | chunk::ALL_CALLS
+                    | chunk::MEMORY
                     | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
@@ -549,6 +551,10 @@ impl Indexer {
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_times(bytes, process, recording)?;
+            }
+            chunk::MEMORY => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                memory::read_memory(bytes, process, recording)?;
             }
             chunk::SESSION => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

@@ -28,6 +28,7 @@ mod error;
 pub mod event;
 mod file;
 pub mod log_line;
+mod memory;
 mod model;
 mod payload;
 mod processes;
@@ -46,8 +47,9 @@ pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
     CallTimes, Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet,
-    KeptCall, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock,
-    SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
+    KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta, Module, OpenCall, Origin, Process,
+    ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource, SegmentCursor, SegmentPlace, Session,
+    Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -37,6 +37,8 @@ pub struct Recording {
     /// All calls of processes that record, by process and snapshot: also those whose events were
     /// overwritten, and those that were dropped.
     pub all_calls: Vec<Counts>,
+    /// What counted calls have allocated and freed, by process and snapshot.
+    pub memory: Vec<Memory>,
     /// What one session requested, if the file was written by `everycall trace`: all other calls of
     /// its process are left out.
     pub session: Option<Session>,
@@ -587,6 +589,65 @@ pub struct CountedCalls {
     pub calls: u64,
     /// Their times, if they were measured.
     pub times: Option<Box<CallTimes>>,
+}
+
+/// What a process has allocated and freed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// [`Snapshot::number`](crate::Snapshot::number) of the snapshot at which it was read.
+    pub snapshot: u32,
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Whether the library that counts it was in the process.
+    pub is_seen: bool,
+    /// Whether the allocator tells how large blocks are: otherwise bytes allocated are those that
+    /// were asked for, and bytes freed aren't known.
+    pub has_sizes: bool,
+    /// Whether the program's own file defines `malloc`, so that only what this takes from the next
+    /// allocator is counted.
+    pub own_allocator: bool,
+    /// By threads without a slot, or before they had one.
+    pub elsewhere: MemoryNumbers,
+    /// The rest, by function and thread slot.
+    pub calls: Vec<MemoryOfCalls>,
+}
+
+/// Bytes and blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryNumbers {
+    /// Bytes allocated.
+    pub allocated: u64,
+    /// Blocks allocated.
+    pub allocated_blocks: u64,
+    /// Bytes freed.
+    pub freed: u64,
+    /// Blocks freed.
+    pub freed_blocks: u64,
+}
+
+/// What the calls of a function in a thread slot have allocated and freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryOfCalls {
+    /// Whose calls.
+    pub whose: MemoryOwner,
+    /// [`ThreadFacts::slot`](crate::ThreadFacts) of the threads that made them.
+    pub slot: u32,
+    /// In the calls themselves.
+    pub own: MemoryNumbers,
+    /// With what they called; a call within another one of the same function adds nothing.
+    pub total: MemoryNumbers,
+}
+
+/// Who has allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryOwner {
+    /// A function, by the code offset of its entries, which is that of a module that was loaded at
+    /// this time, in ticks.
+    Function(u32, u64),
+    /// No call that is counted; the total is that of all of the slot's threads.
+    Thread,
+    /// Functions that aren't known, because there was no room to count them apart.
+    Others,
 }
 
 /// The times of a function's calls that have ended, in ticks.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use everycall_reader::{
-    Child, Counts, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Sched, Session,
-    Snapshot, Source, ThreadKey, Trigger, Warning,
+    Child, Counts, Dropped, Error, KeptCall, Memory, Meta, Module, Process, ProcessEnd, Recording, Sched,
+    Session, Snapshot, Source, ThreadKey, Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -187,6 +187,12 @@ impl<'a> Trace<'a> {
     pub fn is_of_session(&self, process: usize, location: Location) -> bool {
         let narrowing = self.narrowing.as_ref().filter(|narrowing| narrowing.is_of(process));
         narrowing.is_none_or(|narrowing| narrowing.has(location))
+    }
+
+    /// What counted calls have allocated and freed, by process and snapshot.
+    #[must_use]
+    pub fn memory(&self) -> &[Memory] {
+        &self.source.recording().memory
     }
 
     /// Thread states; `None` if they weren't recorded.

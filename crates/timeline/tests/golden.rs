@@ -2,7 +2,7 @@
 
 mod text;
 
-use everycall_reader::TraceFile;
+use everycall_reader::{MemoryOwner, TraceFile};
 use everycall_timeline::{MarkName, Trace};
 
 fn check(bytes: &[u8], wanted: &str, text: impl Fn(&Trace<'_>) -> String) {
@@ -119,6 +119,43 @@ fn version_2_9() {
     assert_eq!(times.histogram.iter().sum::<u64>(), 9);
 }
 
+/// The first version with what calls have allocated: chunk 27.
+#[test]
+fn version_2_10_memory() {
+    let bytes = include_bytes!("golden/v2.10-memory.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let [memory] = trace.memory() else { panic!("{:?}", trace.memory()) };
+    assert_eq!((memory.is_seen, memory.has_sizes, memory.own_allocator), (true, true, false));
+    assert_eq!((memory.elsewhere.allocated, memory.elsewhere.freed_blocks), (72_704, 0));
+    let [one, thread] = &memory.calls[..] else { panic!("{:?}", memory.calls) };
+    assert_eq!((one.whose, one.slot), (MemoryOwner::Function(0x1010, 5_000), 1));
+    assert_eq!((one.own.allocated, one.own.allocated_blocks), (100, 2));
+    assert_eq!((one.total.freed, one.total.freed_blocks), (300, 5));
+    assert_eq!((thread.whose, thread.total.allocated), (MemoryOwner::Thread, 1_000));
+}
+
+/// A file with the memory of one function, and of its thread.
+fn memory_file() -> Vec<u8> {
+    let mut file = everycall_synth::File::new(2, 10);
+    let numbers = |bytes: &mut Vec<u8>, numbers: &[u64]| {
+        numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    };
+    // Snapshot 0, a library sees allocations, those of threads without a slot, reserved.
+    let mut payload = [0_u32, 1].map(u32::to_le_bytes).concat();
+    numbers(&mut payload, &[72_704, 1, 0, 0, 0, 0, 0]);
+    // Two entries of 88 bytes.
+    payload.extend([88_u32, 2].map(u32::to_le_bytes).concat());
+    payload.extend([0x1010_u32, 1].map(u32::to_le_bytes).concat());
+    numbers(&mut payload, &[5_000, 100, 2, 50, 1, 400, 7, 300, 5, 0]);
+    payload.extend([0_u32, 1].map(u32::to_le_bytes).concat());
+    numbers(&mut payload, &[0, 600, 3, 0, 0, 1_000, 10, 300, 5, 1]);
+    let mut process = [7_u32, 0, 1, 0].map(u32::to_le_bytes).concat();
+    process.resize(64, 0);
+    file.chunk(10, &process);
+    file.chunk(27, &payload);
+    file.end()
+}
+
 /// A file with the times of one function: ten calls, of which nine have ended.
 fn times_file() -> Vec<u8> {
     let mut file = everycall_synth::File::new(2, 9);
@@ -173,6 +210,10 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.10-until.ect"), "raise the version and add a file instead");
     assert!(
         times_file() == include_bytes!("golden/v2.9-times.ect"),
+        "raise the version and add a file instead"
+    );
+    assert!(
+        memory_file() == include_bytes!("golden/v2.10-memory.ect"),
         "raise the version and add a file instead"
     );
 }

@@ -10,6 +10,7 @@ use everycall_format::times::TimeSums;
 
 use crate::all_calls::AllCalls;
 use crate::chunk_writer::{array, bytes_of};
+use crate::memory::Memory;
 use crate::summary::Summary;
 
 /// The counts of an arena.
@@ -27,6 +28,8 @@ pub struct Dropped {
     others: u64,
     /// All calls, in a process that records, unless they aren't wanted.
     all_calls: Option<AllCalls>,
+    /// If it also counts what they allocate.
+    memory: Option<Memory>,
 }
 
 impl Dropped {
@@ -62,9 +65,11 @@ impl Dropped {
                 ..DroppedCalls::default()
             })
             .collect();
-        if header.counting == counting::TIMES {
-            let (timed, others) = timed(layout, slots, &functions, read);
-            return Dropped { header, timed, others, ..Dropped::default() };
+        if counting::has_times(header.counting) {
+            let (timed, others) = timed(layout, slots, &functions, &mut read);
+            let is_there = header.counting == counting::MEMORY;
+            let memory = is_there.then(|| Memory::read(layout, &header, slots, &functions, read));
+            return Dropped { header, timed, others, memory, ..Dropped::default() };
         }
         let (mut sums, mut counted, mut others) = (Vec::new(), Vec::new(), 0_u64);
         let mut counts = vec![0; places as usize * WORD_SIZE];
@@ -95,7 +100,7 @@ impl Dropped {
             sums.push(sum);
         }
         functions.retain(|function| function.calls > 0);
-        Dropped { header, slots: sums, functions, counted, timed: Vec::new(), others, all_calls }
+        Dropped { header, slots: sums, functions, counted, others, all_calls, ..Dropped::default() }
     }
 
     /// Whether the process counts its calls and doesn't record them.
@@ -154,7 +159,9 @@ impl Dropped {
 
     /// The chunks that have the counts of snapshot number `snapshot`: their kinds, and their parts.
     pub fn chunks(&self, snapshot: u32) -> impl Iterator<Item = (u32, [Vec<u8>; 2])> {
-        self.chunk(snapshot).into_iter().chain(self.all_calls.as_ref().map(|all| all.chunk(snapshot)))
+        let memory = self.memory.as_ref().map(|memory| (chunk::MEMORY, memory.chunk(snapshot)));
+        let all_calls = self.all_calls.as_ref().map(|all| all.chunk(snapshot));
+        self.chunk(snapshot).into_iter().chain(memory).chain(all_calls)
     }
 
     /// The kind of the chunk that has the counts of calls that weren't recorded, and its parts;
@@ -168,9 +175,9 @@ impl Dropped {
                 others: self.others,
                 ..CountsRecord::default()
             };
-            return Some(match self.header.counting {
-                counting::TIMES => (chunk::TIMES, [bytes_of(&record), array(&self.timed)]),
-                _ => (chunk::COUNTS, [bytes_of(&record), array(&self.counted)]),
+            return Some(match counting::has_times(self.header.counting) {
+                true => (chunk::TIMES, [bytes_of(&record), array(&self.timed)]),
+                false => (chunk::COUNTS, [bytes_of(&record), array(&self.counted)]),
             });
         }
         let record = DroppedRecord {

@@ -21,6 +21,7 @@ mod chunk_writer;
 mod dropped;
 mod embedded;
 mod kept_states;
+mod memory;
 mod packer;
 mod payload;
 mod ring;

@@ -499,6 +499,8 @@ pub const TABLE: &[(&str, Run)] = &[
     // Counts.
     ("everycall count -- ./app", So("everycall count -- ./server 10")),
     ("everycall count --time -- ./app", So("everycall count --time -- ./server 10")),
+    ("everycall count --memory", So("everycall count --memory -- ./server 10")),
+    ("everycall count --memory -- ./app", So("everycall count --memory -- ./server 10")),
     ("everycall count -o app.ect -- ./app", So("everycall count -o counts.ect -- ./server 10")),
     (
         "everycall merge --sum -o all.ecp old.ect new.ect",

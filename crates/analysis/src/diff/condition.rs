@@ -1,6 +1,6 @@
 //! `p99(handle) > +10%`: when a comparison fails.
 
-use everycall_units::parse_time;
+use everycall_units::{parse_size, parse_time};
 
 use crate::profile::Order;
 
@@ -9,7 +9,7 @@ use crate::profile::Order;
 pub enum Limit {
     /// A relative change of the old number: 0.1 for 10 %.
     Part(f64),
-    /// An absolute change, in nanoseconds or calls.
+    /// An absolute change, in nanoseconds, bytes, or calls and blocks.
     By(f64),
     /// The new number itself.
     Number(f64),
@@ -41,7 +41,8 @@ pub struct Condition {
 
 /// The syntax of a condition, for messages.
 pub const SYNTAX: &str = "write NUMBER(FUNCTION) > CHANGE, such as 'p99(handle) > +10%', 'calls(f) > +0%', 'own(f) < -5%' or \
-                          'max(handle) > 20ms'; numbers are calls, total, own, avg, min, p50, p90, p99, p99.9, max and throws";
+                          'max(handle) > 20ms'; numbers are calls, total, own, avg, min, p50, p90, p99, p99.9, max and throws, and after \
+                          `count --memory` allocated, own-allocated, blocks, own-blocks, freed and own-freed";
 
 impl Condition {
     /// Parses a condition.
@@ -79,6 +80,8 @@ impl Condition {
             (sign, None) => {
                 let amount = if number.is_time() {
                     parse_time(amount).ok().map(|ns| ns as f64)
+                } else if number.is_bytes() {
+                    parse_size(amount.as_bytes()).map(|bytes| bytes as f64)
                 } else {
                     plain(amount)
                 };

@@ -278,6 +278,7 @@ impl Diff {
             | Order::Blocked
             | Order::Voluntary
             | Order::Involuntary => number / runs,
+            order if order.is_memory() => number / runs,
             _ => number,
         }
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use everycall_export::{Filter, Source as _};
 use everycall_reader::{CountedCalls, Counts};
-use everycall_timeline::{Clock, ThreadInfo};
+use everycall_timeline::{Clock, Location, ThreadInfo};
 
-use super::functions::{Functions, Place, PlaceOf as _, Places};
+use super::functions::{FunctionNumber, Functions, Place, PlaceOf as _, Places};
 use super::group::{Grouping, Key};
 use super::notes::Notes;
 use super::sketch::Sketch;
@@ -27,32 +27,23 @@ pub(super) struct Target<'p> {
 /// Adds the calls that a trace has counted: instead of recording them, or beside that. Only the last
 /// snapshot of a process counts. A filter by time, depth or label lets none of them through, because
 /// these aren't known.
-pub(super) fn add(mut target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
+pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter) {
     let trace = view.trace();
-    let is_filtered = filter.since_ns.is_some()
-        || filter.until_ns.is_some()
-        || filter.last_ns.is_some()
-        || filter.min_duration_ns > 0
-        || filter.label.is_some()
-        || filter.depth.is_some()
-        || filter.call.is_some();
-    let is_known = !is_filtered && !matches!(target.grouping, Grouping::Path | Grouping::Label(_));
     let only_counted = of_processes(trace.counts());
-    if is_known {
-        let ns_per_tick = ns_per_tick(trace.clock());
-        let by_function = *target.grouping == Grouping::Function;
-        add_counts(&mut target, view, filter, &only_counted, |counted, _| {
-            Some(sums(counted, ns_per_tick, by_function))
-        });
-        add_counts(&mut target, view, filter, &of_processes(trace.all_calls()), |counted, place| {
-            // A thunk and the function that it continues in are one call.
-            place.thunk.is_none().then(|| Sums { all_calls: counted.calls, ..Sums::default() })
-        });
-    } else {
+    let Some(mut selected) = Selected::of(view, filter, target.grouping) else {
         let calls = only_counted.values().map(|counts| counts.calls);
-        let notes = target.notes;
-        notes.counted_only = calls.fold(notes.counted_only, u64::saturating_add);
-    }
+        target.notes.counted_only = calls.fold(target.notes.counted_only, u64::saturating_add);
+        return;
+    };
+    let ns_per_tick = ns_per_tick(trace.clock());
+    let by_function = *target.grouping == Grouping::Function;
+    add_counts(target, &mut selected, &only_counted, |counted, _| {
+        Some(sums(counted, ns_per_tick, by_function))
+    });
+    add_counts(target, &mut selected, &of_processes(trace.all_calls()), |counted, place| {
+        // A thunk and the function that it continues in are one call.
+        place.thunk.is_none().then(|| Sums { all_calls: counted.calls, ..Sums::default() })
+    });
 }
 
 /// The last counts of each process.
@@ -64,63 +55,146 @@ fn of_processes(counts: &[Counts]) -> BTreeMap<usize, &Counts> {
 /// it out.
 fn add_counts(
     target: &mut Target<'_>,
-    view: &TraceView<'_>,
-    filter: &Filter,
+    selected: &mut Selected<'_>,
     of_process: &BTreeMap<usize, &Counts>,
     sums: impl Fn(&CountedCalls, &Place) -> Option<Sums>,
 ) {
-    let Target { grouping, number, functions, cells, notes } = target;
-    let trace = view.trace();
-    let mut places = Places::new(view, filter.function.as_ref());
+    let trace = selected.view.trace();
     for (&process, counts) in of_process {
-        notes.counted_others = notes.counted_others.saturating_add(counts.others);
-        let pid = trace.processes().get(process).map_or(0, |process| process.pid);
-        if !filter.pids.is_empty() && !filter.pids.contains(&pid) {
+        target.notes.counted_others = target.notes.counted_others.saturating_add(counts.others);
+        if !selected.has_process(process) {
             continue;
         }
         for counted in &counts.functions {
-            // Of the threads that used the slot, the last one represents all.
-            let is_its = |thread: &&ThreadInfo| thread.process == process && thread.slot.0 == counted.slot;
-            let thread = trace.threads().iter().filter(is_its).max_by_key(|thread| thread.slot.1);
-            let tid = thread.map_or(0, |thread| thread.tid);
-            if !filter.tids.is_empty() && !filter.tids.contains(&tid) {
+            if !selected.has_slot(process, counted.slot) {
                 continue;
             }
             let Some(offset) = counted.offset else {
-                notes.counted_others = notes.counted_others.saturating_add(counted.calls);
+                let others = &mut target.notes.counted_others;
+                *others = others.saturating_add(counted.calls);
                 continue;
             };
             let location = trace.locate(process, offset, counted.ticks);
             if !trace.is_of_session(process, location) {
                 continue;
             }
-            let place = places.get(location, functions);
-            if filter.function.is_some() && !place.matches {
-                continue;
-            }
+            let Some(place) = selected.place(location, target.functions) else { continue };
             let Some(sums) = sums(counted, &place) else { continue };
-            let identity = functions.get(place.function).map(|function| function.identity.clone());
-            let key = match grouping {
-                Grouping::Thread => {
-                    let name = thread.map_or_else(|| "?".to_owned(), |thread| thread.name.clone());
-                    let before = thread.map_or(0, |thread| thread.slot.1);
-                    let name = match before {
-                        // Its own recorded calls are in the same row.
-                        _ if sums.calls == 0 => name,
-                        0 => name,
-                        before => format!("{name} (and {before} ended before)"),
-                    };
-                    Key::Thread { trace: *number, pid, tid, name }
-                }
-                Grouping::Process => {
-                    let name = view.processes().get(process).map(|process| process.name.clone());
-                    Key::Process { trace: *number, pid, name: name.unwrap_or_default() }
-                }
-                Grouping::Module => Key::Module(identity.map(|identity| identity.module).unwrap_or_default()),
-                Grouping::File => Key::File(identity.and_then(|identity| identity.file)),
-                _ => Key::Function(place.function),
-            };
-            cells.add(key, &sums);
+            // Recorded calls of a thread are in the row of all its calls, without those before it.
+            let slot = Slot { number: counted.slot, has_earlier: sums.calls > 0 };
+            let key = selected.key(target, (process, Some(slot)), place.function);
+            target.cells.add(key, &sums);
+        }
+    }
+}
+
+/// A thread slot.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) number: u32,
+    /// Whether the numbers include those of threads that used it before the last one.
+    pub(super) has_earlier: bool,
+}
+
+/// What a filter lets through, and which group it is in.
+pub(super) struct Selected<'v> {
+    view: &'v TraceView<'v>,
+    filter: &'v Filter,
+    places: Places<'v>,
+}
+
+impl<'v> Selected<'v> {
+    /// `None` if counted calls can't be filtered or grouped in this way: their times, depths, labels
+    /// and paths aren't known.
+    pub(super) fn of(
+        view: &'v TraceView<'_>,
+        filter: &'v Filter,
+        grouping: &Grouping,
+    ) -> Option<Selected<'v>> {
+        let is_filtered = filter.since_ns.is_some()
+            || filter.until_ns.is_some()
+            || filter.last_ns.is_some()
+            || filter.min_duration_ns > 0
+            || filter.label.is_some()
+            || filter.depth.is_some()
+            || filter.call.is_some();
+        let is_possible = !is_filtered && !matches!(grouping, Grouping::Path | Grouping::Label(_));
+        is_possible.then(|| Selected { view, filter, places: Places::new(view, filter.function.as_ref()) })
+    }
+
+    fn pid(&self, process: usize) -> u32 {
+        self.view.trace().processes().get(process).map_or(0, |process| process.pid)
+    }
+
+    pub(super) fn has_process(&self, process: usize) -> bool {
+        self.filter.pids.is_empty() || self.filter.pids.contains(&self.pid(process))
+    }
+
+    /// Of the threads that used a slot, the last one represents all.
+    fn thread(&self, process: usize, slot: u32) -> Option<&'v ThreadInfo> {
+        let is_its = |thread: &&ThreadInfo| thread.process == process && thread.slot.0 == slot;
+        self.view.trace().threads().iter().filter(is_its).max_by_key(|thread| thread.slot.1)
+    }
+
+    pub(super) fn has_slot(&self, process: usize, slot: u32) -> bool {
+        let tid = || self.thread(process, slot).map_or(0, |thread| thread.tid);
+        self.filter.tids.is_empty() || self.filter.tids.contains(&tid())
+    }
+
+    /// Whether it lets through what belongs to no thread, and to no function.
+    pub(super) fn has_all(&self) -> bool {
+        self.filter.tids.is_empty() && self.has_all_functions()
+    }
+
+    pub(super) fn has_all_functions(&self) -> bool {
+        self.filter.function.is_none()
+    }
+
+    /// The function at a location, if it lets that through.
+    pub(super) fn function(
+        &mut self,
+        location: Location,
+        functions: &mut Functions,
+    ) -> Option<FunctionNumber> {
+        self.place(location, functions).map(|place| place.function)
+    }
+
+    fn place(&mut self, location: Location, functions: &mut Functions) -> Option<Place> {
+        let place = self.places.get(location, functions);
+        (self.has_all_functions() || place.matches).then_some(place)
+    }
+
+    /// The group of a function's calls in a slot of a process, or in no slot.
+    pub(super) fn key(
+        &self,
+        target: &Target<'_>,
+        (process, slot): (usize, Option<Slot>),
+        function: FunctionNumber,
+    ) -> Key {
+        let identity = target.functions.get(function).map(|function| function.identity.clone());
+        let (trace, pid) = (target.number, self.pid(process));
+        match target.grouping {
+            Grouping::Thread => {
+                let Some(slot) = slot else {
+                    let name = "(threads without counts of their own)".to_owned();
+                    return Key::Thread { trace, pid, tid: 0, name };
+                };
+                let thread = self.thread(process, slot.number);
+                let name = thread.map_or_else(|| "?".to_owned(), |thread| thread.name.clone());
+                let name = match thread.map_or(0, |thread| thread.slot.1) {
+                    _ if !slot.has_earlier => name,
+                    0 => name,
+                    before => format!("{name} (and {before} ended before)"),
+                };
+                Key::Thread { trace, pid, tid: thread.map_or(0, |thread| thread.tid), name }
+            }
+            Grouping::Process => {
+                let name = self.view.processes().get(process).map(|process| process.name.clone());
+                Key::Process { trace, pid, name: name.unwrap_or_default() }
+            }
+            Grouping::Module => Key::Module(identity.map(|identity| identity.module).unwrap_or_default()),
+            Grouping::File => Key::File(identity.and_then(|identity| identity.file)),
+            _ => Key::Function(function),
         }
     }
 }

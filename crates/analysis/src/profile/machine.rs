@@ -60,6 +60,17 @@ pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
         ("own_voluntary_switches", own_voluntary),
         ("own_involuntary_switches", own_involuntary),
     ]);
+    let counted = |number: u64| sums.has_memory().then_some(number);
+    all.extend([
+        ("allocated_bytes", counted(sums.memory.allocated)),
+        ("allocated_blocks", counted(sums.memory.blocks)),
+        ("freed_bytes", counted(sums.memory.freed)),
+        ("freed_blocks", counted(sums.memory.freed_blocks)),
+        ("own_allocated_bytes", counted(sums.own_memory.allocated)),
+        ("own_allocated_blocks", counted(sums.own_memory.blocks)),
+        ("own_freed_bytes", counted(sums.own_memory.freed)),
+        ("own_freed_blocks", counted(sums.own_memory.freed_blocks)),
+    ]);
     all
 }
 

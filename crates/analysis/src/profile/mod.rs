@@ -7,10 +7,12 @@
 //! table      sums by group;  group: the criteria;  tree: by path
 //! focus      the functions of a query: edges (callers and callees), slowest, explain
 //! counted    calls that were counted: instead of recording them, or beside that
+//! memory, allocations   what counted calls allocated and freed
 //! notes      what the numbers lack
 //! stored     profiles in files;  machine: the numbers as JSON
 //! ```
 
+mod allocations;
 mod counted;
 mod edges;
 mod explain;
@@ -18,6 +20,7 @@ mod focus;
 mod functions;
 mod group;
 pub mod machine;
+mod memory;
 mod notes;
 mod sketch;
 mod slowest;
@@ -33,6 +36,7 @@ use everycall_export::{Filter, Source as _};
 use everycall_timeline::StateTimes;
 
 use crate::view::TraceView;
+pub use allocations::Allocations;
 pub use edges::{Edge, Edges};
 pub use explain::{CallPlace, Doings, Explanation};
 pub use focus::Focus;
@@ -103,11 +107,27 @@ pub enum Order {
     Voluntary,
     /// The same, where it could have run on.
     Involuntary,
+    /// Bytes allocated in the function and its callees.
+    Allocated,
+    /// Bytes allocated in the function itself.
+    OwnAllocated,
+    /// Blocks allocated in the function and its callees.
+    Blocks,
+    /// Blocks allocated in the function itself.
+    OwnBlocks,
+    /// Bytes freed in the function and its callees.
+    Freed,
+    /// Bytes freed in the function itself.
+    OwnFreed,
+    /// Blocks freed in the function and its callees.
+    FreedBlocks,
+    /// Blocks freed in the function itself.
+    OwnFreedBlocks,
 }
 
 impl Order {
     /// The names of the numbers.
-    pub const NAMED: [(&'static str, Order); 17] = [
+    pub const NAMED: [(&'static str, Order); 25] = [
         ("calls", Order::Calls),
         ("all calls", Order::AllCalls),
         ("total", Order::TotalTime),
@@ -125,6 +145,14 @@ impl Order {
         ("blocked", Order::Blocked),
         ("voluntary", Order::Voluntary),
         ("involuntary", Order::Involuntary),
+        ("allocated", Order::Allocated),
+        ("own-allocated", Order::OwnAllocated),
+        ("blocks", Order::Blocks),
+        ("own-blocks", Order::OwnBlocks),
+        ("freed", Order::Freed),
+        ("own-freed", Order::OwnFreed),
+        ("freed-blocks", Order::FreedBlocks),
+        ("own-freed-blocks", Order::OwnFreedBlocks),
     ];
 
     /// The number with this name. `self` and `average`, as other tools call them, mean `own` and
@@ -150,10 +178,24 @@ impl Order {
     /// Whether the number is a time in nanoseconds.
     #[must_use]
     pub fn is_time(self) -> bool {
-        !matches!(
-            self,
-            Order::Calls | Order::AllCalls | Order::Unwound | Order::Voluntary | Order::Involuntary
-        )
+        !self.is_memory()
+            && !matches!(
+                self,
+                Order::Calls | Order::AllCalls | Order::Unwound | Order::Voluntary | Order::Involuntary
+            )
+    }
+
+    /// Whether the number is about memory.
+    #[must_use]
+    pub fn is_memory(self) -> bool {
+        self.is_bytes()
+            || matches!(self, Order::Blocks | Order::OwnBlocks | Order::FreedBlocks | Order::OwnFreedBlocks)
+    }
+
+    /// Whether the number is one of bytes.
+    #[must_use]
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Order::Allocated | Order::OwnAllocated | Order::Freed | Order::OwnFreed)
     }
 
     /// This number of a group.
@@ -174,6 +216,14 @@ impl Order {
             Order::Blocked => sums.own_states.blocked,
             Order::Voluntary => sums.own_states.voluntary,
             Order::Involuntary => sums.own_states.involuntary,
+            Order::Allocated => sums.memory.allocated,
+            Order::OwnAllocated => sums.own_memory.allocated,
+            Order::Blocks => sums.memory.blocks,
+            Order::OwnBlocks => sums.own_memory.blocks,
+            Order::Freed => sums.memory.freed,
+            Order::OwnFreed => sums.own_memory.freed,
+            Order::FreedBlocks => sums.memory.freed_blocks,
+            Order::OwnFreedBlocks => sums.own_memory.freed_blocks,
         }
     }
 }
@@ -190,6 +240,8 @@ pub struct Profile {
     pub calls: u64,
     /// Calls that were unwound: left by an exception, longjmp or the end of their thread.
     pub unwound: u64,
+    /// Whether it has traces of processes in which it was seen what calls allocate.
+    pub counts_memory: bool,
     /// What the numbers lack.
     pub notes: Notes,
 }
@@ -250,9 +302,11 @@ impl Profile {
                 walk::walk(view, filter, label, functions, notes, &mut table);
             }
         }
+        self.counts_memory |= view.trace().memory().iter().any(|memory| memory.is_seen);
         let Profile { grouping, functions, cells, notes, traces, .. } = self;
-        let target = counted::Target { grouping, number: *traces, functions, cells, notes };
-        counted::add(target, view, filter);
+        let mut target = counted::Target { grouping, number: *traces, functions, cells, notes };
+        counted::add(&mut target, view, filter);
+        memory::add(&mut target, view, filter);
         self.traces += 1;
         self.settle();
     }
@@ -315,6 +369,14 @@ impl Profile {
         self.cells.all.iter().any(|cell| cell.sums.in_octaves > 0)
     }
 
+    /// What was allocated and freed in all, if that was counted.
+    #[must_use]
+    pub fn memory(&self) -> Option<Allocations> {
+        let mut all = Allocations::default();
+        self.cells.all.iter().for_each(|cell| all.add(cell.sums.own_memory));
+        (!all.is_none()).then_some(all)
+    }
+
     /// The calls that came since an earlier reading of the same process, which counts.
     #[must_use]
     pub fn since(&self, before: &Profile) -> Profile {
@@ -332,11 +394,12 @@ impl Profile {
         let none = Sums::default();
         for cell in &self.cells.all {
             let sums = cell.sums.since(sums_before(&cell.key).unwrap_or(&none));
-            if sums.calls > 0 || sums.all_calls > 0 || sums.in_octaves > 0 {
+            if sums.calls > 0 || sums.all_calls > 0 || sums.in_octaves > 0 || sums.has_memory() {
                 since.cells.add(cell.key.clone(), &sums);
             }
         }
         since.functions = self.functions.clone();
+        since.counts_memory = self.counts_memory;
         since.settle();
         since
     }
@@ -368,14 +431,16 @@ impl Profile {
     /// The groups with calls, sorted by `order`. The result is deterministic.
     #[must_use]
     pub fn rows(&self, order: Order) -> Vec<Row<'_>> {
-        self.rows_if(order, |sums| sums.calls > 0 || sums.own_ns > 0)
+        self.rows_if(order, |sums| sums.calls > 0 || sums.own_ns > 0 || sums.has_memory())
     }
 
     /// The same with groups whose calls were all overwritten or dropped, so that only their number
     /// is known.
     #[must_use]
     pub fn rows_of_all_calls(&self, order: Order) -> Vec<Row<'_>> {
-        self.rows_if(order, |sums| sums.calls > 0 || sums.own_ns > 0 || sums.all_calls > 0)
+        self.rows_if(order, |sums| {
+            sums.calls > 0 || sums.own_ns > 0 || sums.all_calls > 0 || sums.has_memory()
+        })
     }
 
     fn rows_if(&self, order: Order, is_shown: impl Fn(&Sums) -> bool) -> Vec<Row<'_>> {

@@ -3,6 +3,9 @@
 use everycall_export::Thread;
 use everycall_timeline::{Gap, GapKind, ThreadInfo};
 
+/// Numbers of [`Notes`].
+const NUMBERS: usize = 12;
+
 /// What the traces of a profile lack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
@@ -25,6 +28,12 @@ pub struct Notes {
     pub beginning_overwritten: u64,
     /// Times that recording was off in a thread.
     pub gaps: u64,
+    /// Processes in which nobody saw what was allocated.
+    pub memory_not_seen: u64,
+    /// Processes whose allocator doesn't tell how large blocks are.
+    pub memory_without_sizes: u64,
+    /// Programs whose own file defines `malloc`.
+    pub memory_own_allocator: u64,
     /// By thread index in the trace that was added last: exits of thunks, which have no entry.
     pub thunk_exits: Vec<u64>,
 }
@@ -47,7 +56,7 @@ impl Notes {
     }
 
     /// The names of the numbers in machine-readable outputs.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; NUMBERS] = [
         "lost_events",
         "losses_not_counted",
         "orphan_exits",
@@ -57,11 +66,14 @@ impl Notes {
         "counted_calls_of_unknown_functions",
         "threads_beginning_overwritten",
         "gaps",
+        "processes_with_memory_not_seen",
+        "processes_without_block_sizes",
+        "processes_with_own_allocator",
     ];
 
     /// All numbers, in the order of [`Notes::NAMES`].
     #[must_use]
-    pub fn numbers(&self) -> [u64; 9] {
+    pub fn numbers(&self) -> [u64; NUMBERS] {
         [
             self.lost,
             self.losses_uncounted,
@@ -72,10 +84,13 @@ impl Notes {
             self.counted_others,
             self.beginning_overwritten,
             self.gaps,
+            self.memory_not_seen,
+            self.memory_without_sizes,
+            self.memory_own_allocator,
         ]
     }
 
-    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 9] {
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; NUMBERS] {
         [
             &mut self.lost,
             &mut self.losses_uncounted,
@@ -86,6 +101,9 @@ impl Notes {
             &mut self.counted_others,
             &mut self.beginning_overwritten,
             &mut self.gaps,
+            &mut self.memory_not_seen,
+            &mut self.memory_without_sizes,
+            &mut self.memory_own_allocator,
         ]
     }
 }

@@ -17,7 +17,7 @@ pub const BEGIN: &[u8] = b"{\"everycall_profile\":";
 pub const VERSION: u64 = 1;
 
 /// How many numbers a function has in the files of each version: those of thread states came later,
-/// then that of all calls.
+/// then those of all calls and of memory.
 const NUMBERS: [usize; 4] = [10, 18, 25, Sums::NAMES.len()];
 
 /// A run in such a file, with its profile by function.
@@ -94,7 +94,7 @@ fn stored(run: &StoredRun) -> Value {
             "line": identity.line,
             "part": identity.part,
             "symbols": function.symbols,
-            "numbers": row.sums.numbers(),
+            "numbers": row.sums.numbers().to_vec(),
             "times": sketch(&row.sums.times),
             "own_times": sketch(&row.sums.own_times),
         }));

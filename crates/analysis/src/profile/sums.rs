@@ -2,11 +2,12 @@
 
 use everycall_timeline::{EndKind, StateTimes};
 
+use super::allocations::{self, Allocations};
 use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
 
 /// Numbers of [`Sums`], without the sketches.
-const NUMBERS: usize = 26;
+const NUMBERS: usize = 26 + 2 * allocations::NUMBERS;
 
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,11 @@ pub struct Sums {
     pub total_states: StateTimes,
     /// The same of `own_ns`.
     pub own_states: StateTimes,
+    /// What the calls and their callees have allocated and freed. Calls within another call of the
+    /// same group add nothing. All zero where it wasn't counted.
+    pub memory: Allocations,
+    /// The same without their callees.
+    pub own_memory: Allocations,
     /// The durations of the calls whose duration is known: those that aren't truncated and whose
     /// end is known.
     pub times: Sketch,
@@ -142,6 +148,12 @@ impl Sums {
         self.own_times.add(&other.own_times);
     }
 
+    /// Whether anything was allocated or freed in the calls, as far as it was counted.
+    #[must_use]
+    pub fn has_memory(&self) -> bool {
+        !self.memory.is_none() || !self.own_memory.is_none()
+    }
+
     /// What came since an earlier reading of the same counts.
     pub(crate) fn since(&self, before: &Sums) -> Sums {
         let times = self.times.since(&before.times);
@@ -153,6 +165,8 @@ impl Sums {
             in_octaves: times.count(),
             total_ns: self.total_ns.saturating_sub(before.total_ns),
             own_ns: self.own_ns.saturating_sub(before.own_ns),
+            memory: self.memory.since(before.memory),
+            own_memory: self.own_memory.since(before.own_memory),
             times,
             ..Sums::default()
         }
@@ -167,6 +181,8 @@ impl Sums {
         let [own_running, own_runnable, own_blocked, own_unknown, own_rest @ ..] = self.own_states.all();
         let [total_perhaps_off, total_voluntary, total_involuntary] = total_rest;
         let [own_perhaps_off, own_voluntary, own_involuntary] = own_rest;
+        let [allocated, blocks, freed, freed_blocks] = self.memory.all();
+        let [own_allocated, own_blocks, own_freed, own_freed_blocks] = self.own_memory.all();
         [
             calls,
             unwound,
@@ -194,6 +210,14 @@ impl Sums {
             own_involuntary,
             self.in_octaves,
             self.all_calls,
+            allocated,
+            blocks,
+            freed,
+            freed_blocks,
+            own_allocated,
+            own_blocks,
+            own_freed,
+            own_freed_blocks,
         ]
     }
 
@@ -203,6 +227,8 @@ impl Sums {
         let [own_running, own_runnable, own_blocked, own_unknown, own_rest @ ..] = self.own_states.all_mut();
         let [total_perhaps_off, total_voluntary, total_involuntary] = total_rest;
         let [own_perhaps_off, own_voluntary, own_involuntary] = own_rest;
+        let [allocated, blocks, freed, freed_blocks] = self.memory.all_mut();
+        let [own_allocated, own_blocks, own_freed, own_freed_blocks] = self.own_memory.all_mut();
         [
             &mut self.calls,
             &mut self.unwound,
@@ -230,6 +256,14 @@ impl Sums {
             own_involuntary,
             &mut self.in_octaves,
             &mut self.all_calls,
+            allocated,
+            blocks,
+            freed,
+            freed_blocks,
+            own_allocated,
+            own_blocks,
+            own_freed,
+            own_freed_blocks,
         ]
     }
 
@@ -261,5 +295,13 @@ impl Sums {
         "own_involuntary_switches",
         "in_octaves",
         "all_calls",
+        "allocated_bytes",
+        "allocated_blocks",
+        "freed_bytes",
+        "freed_blocks",
+        "own_allocated_bytes",
+        "own_allocated_blocks",
+        "own_freed_bytes",
+        "own_freed_blocks",
     ];
 }

@@ -54,6 +54,13 @@ pub struct CountArguments {
     /// Measure the calls' times, too: total, own, shortest, longest and percentiles
     #[arg(long)]
     pub time: bool,
+    /// Count what the calls allocate and free, too: bytes and blocks, with and without what they
+    /// call
+    ///
+    /// A library is loaded into the program for it (LD_PRELOAD), so the program must not be linked
+    /// statically. Times are measured, too: `report` shows them.
+    #[arg(long)]
+    pub memory: bool,
     #[command(flatten)]
     pub functions: OnlyArguments,
     /// Load the runtime into an untraced program, for traced plugins that it loads
@@ -86,9 +93,10 @@ pub struct ReportArguments {
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
     pub by: Grouping,
     /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max
-    /// or throws
-    #[arg(long, value_name = "COLUMN", default_value = "own", value_parser = order)]
-    pub sort: Order,
+    /// or throws; allocated, own-allocated, blocks, own-blocks, freed or own-freed after `count
+    /// --memory` [default: own]
+    #[arg(long, value_name = "COLUMN", value_parser = order)]
+    pub sort: Option<Order>,
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use everycall_analysis::{Grouping, Profile, Sums};
 use everycall_export::shortened_name;
-use everycall_units::{Count, Duration};
+use everycall_units::{Count, Duration, Size};
 
 use crate::report::{clean, heading};
 
@@ -28,7 +28,7 @@ struct Interval<'r> {
 }
 
 /// All columns. Those that are 0 in all rows aren't shown.
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 8] = [
     Column {
         heading: "calls/s",
         is_rate: true,
@@ -58,6 +58,24 @@ const COLUMNS: [Column; 5] = [
         is_rate: false,
         number: |of| of.all.calls as f64,
         text: |number| Count(number as u64).to_string(),
+    },
+    Column {
+        heading: "own-allocated/s",
+        is_rate: true,
+        number: |of| of.since.own_memory.allocated as f64 / of.seconds,
+        text: |number| Size(number.round() as u64).to_string(),
+    },
+    Column {
+        heading: "own-blocks/s",
+        is_rate: true,
+        number: |of| of.since.own_memory.blocks as f64 / of.seconds,
+        text: |number| Count(number.round() as u64).to_string(),
+    },
+    Column {
+        heading: "own-allocated",
+        is_rate: false,
+        number: |of| of.all.own_memory.allocated as f64,
+        text: |number| Size(number as u64).to_string(),
     },
 ];
 
@@ -275,7 +293,7 @@ mod tests {
     fn reading(rows: &[(&str, f64, f64)]) -> Reading {
         let line = |(name, rate, calls): &(&str, f64, f64)| Line {
             name: (*name).to_owned(),
-            numbers: [*rate, 0.0, 0.0, 0.0, *calls],
+            numbers: [*rate, 0.0, 0.0, 0.0, *calls, 0.0, 0.0, 0.0],
         };
         let rows = rows.iter().map(line).collect();
         Reading { title: "process 1".to_owned(), rows, rate: Some(1.0), ..Reading::default() }

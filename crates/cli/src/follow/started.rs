@@ -56,6 +56,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         program: name.clone(),
         arguments: rest.to_vec(),
         preload: Vec::new(),
+        first: None,
         environment: vec![(env::ONLY, only.path())],
     };
     let options = Options {

@@ -1,7 +1,7 @@
 //! The columns of the text table.
 
 use everycall_analysis::{Order, Sums};
-use everycall_units::{Count, Duration};
+use everycall_units::{Count, Duration, Size};
 
 /// Columns of a histogram.
 pub const BARS: usize = 10;
@@ -30,7 +30,7 @@ const SWITCHES: [Order; 2] = [Order::Voluntary, Order::Involuntary];
 
 /// All columns in display order, each with its rank: if there isn't enough room, those of the
 /// highest rank are removed first.
-pub const ALL: [(Column, u8); 22] = [
+pub const ALL: [(Column, u8); 30] = [
     (Column::Number(Order::Calls), 0),
     (Column::Number(Order::AllCalls), 1),
     (Column::Number(Order::TotalTime), 0),
@@ -53,6 +53,14 @@ pub const ALL: [(Column, u8); 22] = [
     (Column::Number(Order::Unwound), 4),
     (Column::Truncated, 4),
     (Column::TailAtMost, 4),
+    (Column::Number(Order::Allocated), 0),
+    (Column::Number(Order::OwnAllocated), 0),
+    (Column::Number(Order::Blocks), 2),
+    (Column::Number(Order::OwnBlocks), 1),
+    (Column::Number(Order::Freed), 2),
+    (Column::Number(Order::OwnFreed), 1),
+    (Column::Number(Order::FreedBlocks), 4),
+    (Column::Number(Order::OwnFreedBlocks), 3),
 ];
 
 impl Column {
@@ -64,6 +72,15 @@ impl Column {
             Column::OffAtMost => "off CPU <=",
             Column::Truncated => "truncated",
             Column::TailAtMost => "tail <=",
+        }
+    }
+
+    /// Whether it belongs into a table that is sorted by this number.
+    pub fn is_about(self, sort: Order) -> bool {
+        match self {
+            Column::Number(Order::Calls) => true,
+            Column::Number(order) => order.is_memory() == sort.is_memory(),
+            _ => !sort.is_memory(),
         }
     }
 
@@ -87,6 +104,9 @@ impl Column {
             Column::Number(Order::Calls) => Count(sums.calls).to_string(),
             Column::Number(Order::AllCalls) if sums.all_calls == 0 || !scale.has_more_calls => none,
             Column::Number(Order::AllCalls) => Count(sums.all_calls).to_string(),
+            Column::Number(order) if order.is_memory() && order.number(sums) == 0 => none,
+            Column::Number(order) if order.is_bytes() => Size(order.number(sums)).to_string(),
+            Column::Number(order) if order.is_memory() => Count(order.number(sums)).to_string(),
             Column::Number(Order::Unwound) if sums.unwound == 0 => none,
             Column::Number(Order::Unwound) => Count(sums.unwound).to_string(),
             Column::Number(Order::TotalTime | Order::OwnTime) | Column::Percent

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use everycall_analysis::diff::{Change, Condition, Diff, DiffRow};
 use everycall_analysis::{Key, Order, Profile, Sums};
 use everycall_io::say;
-use everycall_units::{Count, Duration, Several};
+use everycall_units::{Count, Duration, Several, Size};
 use serde_json::{Value, json};
 
 use super::load::{Run, mixed};
@@ -65,7 +65,10 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     let all: Vec<&DiffRow> = rows(&diff, arguments);
     let shown = &all[..limit(arguments).min(all.len())];
     print(&match arguments.format {
-        TableFormat::Text => text(&diff, shown, width(arguments)),
+        TableFormat::Text => match arguments.sort.filter(|sort| sort.is_memory()) {
+            Some(_) => text_of_memory(&diff, shown, width(arguments)),
+            None => text(&diff, shown, width(arguments)),
+        },
         TableFormat::Csv => machine::csv_of(&objects(&diff, shown)),
         TableFormat::Json => {
             let files = |runs: &[Run]| runs.iter().map(Run::json).collect::<Vec<_>>();
@@ -98,9 +101,9 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
 /// The rows in the requested order.
 fn rows<'d>(diff: &'d Diff, arguments: &ReportArguments) -> Vec<&'d DiffRow> {
     let mut rows: Vec<&DiffRow> = diff.rows.iter().collect();
-    if arguments.sort != Order::OwnTime {
+    if let Some(sort) = arguments.sort.filter(|order| *order != Order::OwnTime) {
         let change = |row: &DiffRow| {
-            let of = |sums, is_new| diff.number(arguments.sort, sums, is_new);
+            let of = |sums, is_new| diff.number(sort, sums, is_new);
             (of(&row.new, true) - of(&row.old, false)).abs()
         };
         rows.sort_by(|one, other| {
@@ -224,6 +227,31 @@ fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
     out
 }
 
+/// The table if it is sorted by memory: these numbers are exact, so each run may differ by chance of
+/// its own only.
+fn text_of_memory(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
+    let heading =
+        ["own-allocated/run", "more", "allocated/run", "more", "own-blocks/run", "more", "function"];
+    let mut lines = vec![heading.map(str::to_owned)];
+    lines.extend(rows.iter().map(|row| {
+        let of = |order: Order| {
+            let (old, new) = (diff.number(order, &row.old, false), diff.number(order, &row.new, true));
+            let sign = if new < old { "-" } else { "+" };
+            let more = if new == old {
+                "same".to_owned()
+            } else {
+                sign.to_owned() + &shown(order, (new - old).abs())
+            };
+            [shown(order, new), more]
+        };
+        let [own, more_own] = of(Order::OwnAllocated);
+        let [all, more] = of(Order::Allocated);
+        let [blocks, more_blocks] = of(Order::OwnBlocks);
+        [own, more_own, all, more, blocks, more_blocks, clean(&row.function.name)]
+    }));
+    super::views::fitted(&lines, width)
+}
+
 fn change_json(change: Option<Change>) -> Value {
     let Some(change) = change else { return Value::Null };
     let finite = |number: f64| if number.is_finite() { json!(number) } else { Value::Null };
@@ -341,6 +369,9 @@ pub fn check(
 fn shown(order: Order, number: f64) -> String {
     if order.is_time() {
         return Duration { ns: number.round() as u64 }.to_string();
+    }
+    if order.is_bytes() {
+        return Size(number.round() as u64).to_string();
     }
     if number.fract() == 0.0 { Count(number as u64).to_string() } else { format!("{number:.1}") }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use everycall_analysis::stored::{self, StoredRun};
-use everycall_analysis::{Grouping, NameOptions, Profile, SymbolNames, TraceView};
+use everycall_analysis::{Grouping, NameOptions, Order, Profile, SymbolNames, TraceView};
 use everycall_export::{Filter, Source as _, end_ns};
 use everycall_io::say;
 use everycall_timeline::{Clock, Trace};
@@ -303,8 +303,8 @@ impl Load {
     }
 
     /// Reports what the numbers lack.
-    pub fn explain(&self, profile: &Profile, _runs: &[Run], paths: &[PathBuf]) {
-        notes::print(profile, paths);
+    pub fn explain(&self, profile: &Profile, _runs: &[Run], paths: &[PathBuf], sort: Order) {
+        notes::print(profile, paths, sort);
     }
 }
 

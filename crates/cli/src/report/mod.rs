@@ -82,16 +82,19 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
             "--no-blocked needs to know when threads waited; record with `everycall record --states`",
         ));
     }
-    let sort = if profile.is_untimed() { Order::Calls } else { arguments.sort };
+    let sort = match arguments.sort.filter(|sort| sort.is_memory() || !profile.is_untimed()) {
+        Some(sort) => sort,
+        None => usual_sort(&profile),
+    };
     let all = profile.rows_of_all_calls(sort);
     let shown = &all[..limit(arguments).min(all.len())];
-    let style = text::Style { width: width(arguments), by: &arguments.by };
+    let style = text::Style { width: width(arguments), by: &arguments.by, sort };
     print(&match arguments.format {
         TableFormat::Text => text::table(&profile, shown, &style),
         TableFormat::Csv => machine::csv(&profile, shown),
         TableFormat::Json => machine::json(&profile, shown, &runs),
     })?;
-    load.explain(&profile, &runs, &arguments.traces);
+    load.explain(&profile, &runs, &arguments.traces, sort);
     if shown.len() < all.len() && arguments.format == TableFormat::Text {
         notes::more_rows(all.len() - shown.len());
     }
@@ -105,7 +108,7 @@ pub fn print_table(
     format: TableFormat,
     limit: Option<usize>,
 ) -> Result<(), Failure> {
-    let order = if profile.is_untimed() { Order::Calls } else { Order::OwnTime };
+    let order = usual_sort(profile);
     let all = profile.rows_of_all_calls(order);
     let most = match limit {
         Some(0) => usize::MAX,
@@ -114,18 +117,27 @@ pub fn print_table(
         None => usize::MAX,
     };
     let shown = &all[..most.min(all.len())];
-    let style = text::Style { width: terminal_width(), by: profile.grouping() };
+    let style = text::Style { width: terminal_width(), by: profile.grouping(), sort: order };
     print(&match format {
         TableFormat::Text => text::table(profile, shown, &style),
         TableFormat::Csv => machine::csv(profile, shown),
         TableFormat::Json => machine::json(profile, shown, runs),
     })?;
-    notes::print_octaves(profile);
+    notes::print_measures(profile, order);
     notes::print_notes(&profile.notes, &[]);
     if shown.len() < all.len() && format == TableFormat::Text {
         notes::more_rows(all.len() - shown.len());
     }
     Ok(())
+}
+
+/// The number by which rows are sorted if nobody says it. It decides what the table is about, too.
+fn usual_sort(profile: &Profile) -> Order {
+    match profile.counts_memory || profile.memory().is_some() {
+        true => Order::OwnAllocated,
+        false if profile.is_untimed() => Order::Calls,
+        false => Order::OwnTime,
+    }
 }
 
 /// The number of rows to show.

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use everycall_analysis::{Grouping, Notes, Order, Profile};
 use everycall_io::say;
-use everycall_units::{Count, Several};
+use everycall_units::{Count, Several, Size};
 
 /// Reports what the numbers leave out.
-pub fn print(profile: &Profile, paths: &[PathBuf]) {
+pub fn print(profile: &Profile, paths: &[PathBuf], sort: Order) {
     let notes = &profile.notes;
     let rows = profile.rows(Order::Calls);
     let sum = |of: fn(&everycall_analysis::Sums) -> u64| rows.iter().map(|row| of(row.sums)).sum::<u64>();
@@ -37,12 +37,33 @@ pub fn print(profile: &Profile, paths: &[PathBuf]) {
             "everycall: calls that end in a tail call into code that isn't traced took longer than shown, by at most the time in column \"tail <=\""
         );
     }
-    print_octaves(profile);
+    print_measures(profile, sort);
     print_notes(notes, paths);
 }
 
+/// Explains the numbers of counted calls in a table that is sorted by this number.
+pub fn print_measures(profile: &Profile, sort: Order) {
+    if !sort.is_memory() {
+        print_octaves(profile);
+    }
+    if let Some(all) = profile.memory() {
+        let blocks = |count| Several(count, "block", "blocks");
+        let rest = match all.allocated.checked_sub(all.freed).zip(all.blocks.checked_sub(all.freed_blocks)) {
+            Some((bytes, count)) => format!("; {} in {} stay", Size(bytes), blocks(count)),
+            None => String::new(),
+        };
+        say!(
+            "everycall: allocated: {} in {}; freed: {} in {}{rest}",
+            Size(all.allocated),
+            blocks(all.blocks),
+            Size(all.freed),
+            blocks(all.freed_blocks)
+        );
+    }
+}
+
 /// Reports that percentiles are approximate, and which calls have no times.
-pub fn print_octaves(profile: &Profile) {
+fn print_octaves(profile: &Profile) {
     if !profile.has_octaves() {
         return;
     }
@@ -109,6 +130,28 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
         say!(
             "everycall: {} beyond the depth limit, not counted",
             Several(notes.too_deep, "call is", "calls are")
+        );
+    }
+    let processes = |count| Several(count, "process", "processes");
+    if notes.memory_not_seen > 0 {
+        say!(
+            "everycall: what {} allocated was not seen: start the program by everycall count --memory, and build it without \
+            AddressSanitizer and the like, whose allocators can't be seen",
+            processes(notes.memory_not_seen)
+        );
+    }
+    if notes.memory_own_allocator > 0 {
+        say!(
+            "everycall: {} with a malloc of the program's own, or of a library before all others: only what that takes from the next \
+            allocator is counted; link the allocator as a shared library to count all",
+            processes(notes.memory_own_allocator)
+        );
+    }
+    if notes.memory_without_sizes > 0 {
+        say!(
+            "everycall: {} with an allocator that doesn't tell how large blocks are (malloc_usable_size): bytes allocated are those \
+            asked for, and bytes freed are not known",
+            processes(notes.memory_without_sizes)
         );
     }
     if notes.gaps > 0 {

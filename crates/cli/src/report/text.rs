@@ -1,6 +1,6 @@
 //! The text table, as wide as the terminal.
 
-use everycall_analysis::{Grouping, Key, Profile, Row};
+use everycall_analysis::{Grouping, Key, Order, Profile, Row};
 use everycall_export::shortened_name;
 use everycall_units::Duration;
 
@@ -12,6 +12,8 @@ pub struct Style<'a> {
     /// The width in columns; `None` if lines may have any length.
     pub width: Option<usize>,
     pub by: &'a Grouping,
+    /// The number by which the rows are sorted. If it is one of memory, the table is about memory.
+    pub sort: Order,
 }
 
 /// Smallest width of names, unless all are shorter.
@@ -20,12 +22,12 @@ const NAME_LEAST: usize = 30;
 /// The table, with a newline after each row.
 pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
     let scale = Scale::of(rows.iter().map(|row| row.sums));
-    let all_own = profile.rows(everycall_analysis::Order::OwnTime);
+    let all_own = profile.rows(Order::OwnTime);
     let own_ns = all_own.iter().map(|row| row.sums.own_ns).fold(0, u64::saturating_add);
     let scale = Scale { own_ns, ..scale };
     let names: Vec<String> = rows.iter().map(|row| shown_key(profile, row)).collect();
     let mut cells: Vec<(u8, Vec<String>)> = Vec::new();
-    for (column, rank) in columns::ALL {
+    for (column, rank) in columns::ALL.into_iter().filter(|(column, _)| column.is_about(style.sort)) {
         let of_rows: Vec<String> = rows.iter().map(|row| column.cell(row.sums, &scale)).collect();
         if !((column.is_optional() || profile.is_untimed()) && of_rows.iter().all(String::is_empty)) {
             cells.push((rank, std::iter::once(column.heading().to_owned()).chain(of_rows).collect()));

@@ -87,7 +87,7 @@ pub fn edges(
     }
     let mut rows: Vec<&Edge> = if are_callers { edges.callers() } else { edges.callees() }.iter().collect();
     rows.retain(|edge| edge.sums.calls > 0 || edge.sums.own_ns > 0);
-    let order = if arguments.sort == Order::OwnTime { Order::TotalTime } else { arguments.sort };
+    let order = arguments.sort.filter(|order| *order != Order::OwnTime).unwrap_or(Order::TotalTime);
     rows.sort_by_key(|edge| (std::cmp::Reverse(order.number(&edge.sums)), edge.function, edge.is_jump));
     let all = rows.len();
     rows.truncate(limit(arguments));
@@ -188,7 +188,7 @@ pub fn tree(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failur
     let mut profile = Profile::by(Grouping::Path);
     let runs = load.add_all(&arguments.traces, &mut profile)?;
     let Some(tree) = profile.tree() else { return Ok(ExitCode::SUCCESS) };
-    let order = if arguments.sort == Order::OwnTime { Order::TotalTime } else { arguments.sort };
+    let order = arguments.sort.filter(|order| *order != Order::OwnTime).unwrap_or(Order::TotalTime);
     let (nodes, left_out) = chosen(tree, order, limit(arguments));
     let name = |node: &Node| profile.functions().get(node.function).cloned().unwrap_or_default();
     let shown = match arguments.format {
@@ -237,7 +237,7 @@ pub fn tree(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failur
         }
     };
     print(&shown)?;
-    notes::print(&profile, &arguments.traces);
+    notes::print(&profile, &arguments.traces, order);
     if left_out > 0 && arguments.format == TableFormat::Text {
         notes::more_rows(left_out);
     }

@@ -9,7 +9,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use everycall_format::arena::OpenCall;
 use everycall_format::event;
-use everycall_format::times::TimeSums;
+use everycall_format::times::{STAMP_OPENED_BIT, STAMP_PLACE, TimeSums};
 use everycall_ring::{Control, left_out, state};
 
 // The offset of the thread-local slot is a constant in executables, and read from the descriptor in
@@ -110,6 +110,9 @@ macro_rules! assemble {
             LONGEST = const offset_of!(TimeSums, longest),
             OUTERMOST = const offset_of!(TimeSums, outermost),
             HISTOGRAM = const offset_of!(TimeSums, histogram),
+            MEMORY_TOTAL = const offset_of!(TimeSums, memory_total),
+            STAMP_PLACE = const STAMP_PLACE,
+            STAMP_OPENED_BIT = const STAMP_OPENED_BIT,
             WORD_SIZE = const event::WORD_SIZE,
             UPPER_HALF = const event::WORD_SIZE / 2,
             EXIT_BIT = const event::EXIT,
@@ -484,8 +487,8 @@ hooks_asm! {
         jne     everycall_slow_\\what\\()_without_slot      # took 2^32 ticks or more
         movl    {CALL_STAMP} - {CALL_SIZE}(%rsi), %edx
         testl   %edx, %edx
-        jz      everycall_slow_\\what\\()_without_slot
-        pushq   %rdi
+        jle     20f
+    21: pushq   %rdi
         .cfi_adjust_cfa_offset 8
         addq    {SHORT_COUNTS}(%rcx), %rdx          # the function's times
         movq    $0, {CALL_WORD} - {CALL_SIZE}(%rsi)
@@ -520,6 +523,33 @@ hooks_asm! {
     4:  movq    %rax, {LONGEST}(%rdx)
         jmp     5b
         .cfi_adjust_cfa_offset -8
+
+        # The sign: memory was allocated or freed in the call. Its function's totals are closed, if
+        # this call has opened them: see format::memory.
+    20: jz      everycall_slow_\\what\\()_without_slot
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        movl    %edx, %edi
+        andl    ${STAMP_PLACE}, %edx
+        btl     ${STAMP_OPENED_BIT}, %edi
+        jnc     23f
+        pushq   %r8
+        .cfi_adjust_cfa_offset 8
+        movq    {SHORT_COUNTS}(%rcx), %r8           # the sums at place 0: the meter
+        .irp number, 0, 8, 16, 24
+        testb   $1, {MEMORY_TOTAL} + \\number(%r8, %rdx)
+        jz      22f
+        movq    {MEMORY_TOTAL} + \\number(%r8), %rdi
+        addq    $1, %rdi
+        subq    {MEMORY_TOTAL} + \\number(%r8, %rdx), %rdi
+        movq    %rdi, {MEMORY_TOTAL} + \\number(%r8, %rdx)
+    22:
+        .endr
+        popq    %r8
+        .cfi_adjust_cfa_offset -8
+    23: popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        jmp     21b
     .endm
 
     everycall_function everycall_time_entry

@@ -47,7 +47,7 @@ pub enum Unrecorded {
 impl Unrecorded {
     /// Whether arenas need room for times.
     pub(crate) fn has_times(self) -> bool {
-        self == Unrecorded::Everything(Counting::Times)
+        matches!(self, Unrecorded::Everything(Counting::Times | Counting::Memory))
     }
 }
 
@@ -58,6 +58,8 @@ pub enum Counting {
     Calls,
     /// Their number and times.
     Times,
+    /// Their number and times, and what they allocate.
+    Memory,
 }
 
 /// The arena of one program.
@@ -94,6 +96,7 @@ impl Arena {
             memory_file::write_at(&file, &triggers, at)?;
         }
         if unrecorded != Unrecorded::Nothing {
+            let counts = |counting| DroppedHeader { counting, ..DroppedHeader::default() };
             let dropped = match unrecorded {
                 Unrecorded::Short(MinDuration { nanoseconds, ticks }) => DroppedHeader {
                     threshold: ticks,
@@ -101,10 +104,9 @@ impl Arena {
                     highest_ns: nanoseconds,
                     ..DroppedHeader::default()
                 },
-                Unrecorded::Everything(Counting::Times) => {
-                    DroppedHeader { counting: counting::TIMES, ..DroppedHeader::default() }
-                }
-                _ => DroppedHeader { counting: counting::CALLS, ..DroppedHeader::default() },
+                Unrecorded::Everything(Counting::Times) => counts(counting::TIMES),
+                Unrecorded::Everything(Counting::Memory) => counts(counting::MEMORY),
+                _ => counts(counting::CALLS),
             };
             memory_file::write_at(&file, &dropped, layout.dropped_offset)?;
         }

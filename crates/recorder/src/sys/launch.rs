@@ -17,6 +17,8 @@ pub struct Launch {
     pub arguments: Vec<OsString>,
     /// Shared objects to load into it: the runtime, for programs that carry none, and others.
     pub preload: Vec<PathBuf>,
+    /// A shared object to load before all others, also before those that are preloaded already.
+    pub first: Option<PathBuf>,
     /// Environment variables that it gets besides those of this process.
     pub environment: Vec<(&'static str, OsString)>,
 }
@@ -24,7 +26,11 @@ pub struct Launch {
 impl Launch {
     /// The value of `LD_PRELOAD` that loads them.
     pub(crate) fn preloads(&self) -> Option<OsString> {
-        (!self.preload.is_empty()).then(|| with_present_preloads(&self.preload))
+        let ours = (!self.preload.is_empty()).then(|| with_present_preloads(&self.preload));
+        let Some(first) = &self.first else { return ours };
+        let rest = ours.unwrap_or_else(|| with_present_preloads(&[]));
+        let all = [first.as_os_str(), &rest].into_iter().filter(|part| !part.is_empty());
+        Some(all.collect::<Vec<_>>().join(OsStr::new(":")))
     }
 
     /// Why the program wasn't started.

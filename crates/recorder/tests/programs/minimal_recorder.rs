@@ -14,6 +14,7 @@ fn main() {
         program: arguments.next().unwrap(),
         arguments: arguments.collect(),
         preload: Vec::new(),
+        first: None,
         environment: Vec::new(),
     };
     let options = Options {

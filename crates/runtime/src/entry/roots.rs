@@ -49,9 +49,9 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::entry::{api, fibers, log_lines, modules, start, unwinding, xray};
+    use crate::entry::{api, fibers, log_lines, memory, modules, start, unwinding, xray};
     use crate::features::{crash, memory_lock};
-    use crate::state::recording;
+    use crate::state::{memory as counted_memory, recording};
     use core::ffi::c_int;
     use everycall_hooks::RuntimeTable;
 
@@ -82,6 +82,8 @@ mod runtime {
         log: log_lines::log,
         functions: api::functions,
         select: api::select,
+        memory: memory::memory,
+        memory_wanted: &counted_memory::WANTED,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.

@@ -85,7 +85,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             })
         });
         let sites = variable(env::TRIGGERS).and_then(site_set::load).map_or(0, room_for_sites);
-        let size = Size { ring_size, sites, has_times: counted == dropped::counting::TIMES };
+        let size = Size { ring_size, sites, has_times: dropped::counting::has_times(counted) };
         let in_file = variable(env::CRASH).and_then(|folder| in_file(folder, size));
         in_file.or_else(|| private(size).map(|arena| (arena, None)))
     };
@@ -127,6 +127,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         _ => beginning::put(&arena),
     }
     crate::state::dropped::begin_counting(&arena, counted);
+    crate::state::memory::begin(&arena);
     if let Some(shortest) = shortest.filter(|_| crate::state::dropped::thresholds_ns(&arena).0 == 0) {
         min_duration::set(&arena, shortest);
     }

@@ -13,7 +13,7 @@ use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
 use crate::state::trigger_table::Triggers;
-use crate::state::{beginning, crash_file, dropped, local, module_table, recording};
+use crate::state::{beginning, crash_file, dropped, local, memory, module_table, recording};
 use crate::sys::system::{
     self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
@@ -122,6 +122,7 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     arena.module_count().store(inheritance.modules, Relaxed);
     arena.paths_used().store(inheritance.paths, Relaxed);
     dropped::inherit(&arena, inheritance.shortest);
+    memory::begin(&arena);
     arena.thread_count().store(inheritance.slots_barred, Relaxed);
     module_table::take_over(&arena, inheritance.modules);
     begin::begin_child();

@@ -13,6 +13,7 @@ use crate::state::process::Process;
 use crate::state::times;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
+use everycall_format::memory::NUMBERS;
 use everycall_hooks::short_map;
 use everycall_ring::Control;
 
@@ -31,10 +32,20 @@ pub(crate) fn begin_counting(arena: &Arena, wanted: u32) {
     if place.load(Relaxed) == counting::OFF {
         place.store(wanted, Relaxed);
     }
-    if place.load(Relaxed) == counting::TIMES && !times::begin(arena) {
+    if counting::has_times(place.load(Relaxed)) && !times::begin(arena) {
         place.store(counting::CALLS, Relaxed);
     }
     COUNTING.store(place.load(Relaxed), Relaxed);
+}
+
+/// The facts of [`everycall_format::memory`] in an arena.
+pub(crate) fn memory_facts(arena: &Arena) -> &'static AtomicU32 {
+    field!(header(arena), DroppedHeader, memory_facts, AtomicU32)
+}
+
+/// What was allocated and freed by threads that have no slot in an arena.
+pub(crate) fn memory_elsewhere(arena: &Arena) -> &'static [AtomicU64; NUMBERS] {
+    field!(header(arena), DroppedHeader, memory_elsewhere, [AtomicU64; NUMBERS])
 }
 
 /// Whether the process counts its calls and doesn't record them.
@@ -44,7 +55,12 @@ pub(crate) fn is_counting() -> bool {
 
 /// Whether it also times them.
 pub(crate) fn is_timing() -> bool {
-    COUNTING.load(Relaxed) == counting::TIMES
+    counting::has_times(COUNTING.load(Relaxed))
+}
+
+/// Whether it also counts what they allocate.
+pub(crate) fn counts_memory() -> bool {
+    COUNTING.load(Relaxed) == counting::MEMORY
 }
 
 fn header(arena: &Arena) -> *mut u8 {

@@ -17,6 +17,7 @@
 //! off_ranges       functions that are off by themselves and whose hooks are always called
 //! dropped          counts of calls that are not recorded
 //! all_calls        counts of all calls, beside the rings
+//! times, memory    what these calls took, and what they allocated
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording
@@ -42,6 +43,7 @@ pub(crate) mod hub;
 pub(crate) mod kept_calls;
 pub(crate) mod live_areas;
 pub(crate) mod local;
+pub(crate) mod memory;
 pub(crate) mod module_table;
 pub(crate) mod off_ranges;
 pub(crate) mod own_triggers;

@@ -14,7 +14,8 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::dropped::FUNCTIONS;
 use everycall_format::ect::TimedCalls;
-use everycall_format::times::{BUCKETS, TIME_SUMS_SIZE, TimeSums, bucket};
+use everycall_format::memory::NUMBERS;
+use everycall_format::times::{BUCKETS, STAMP_PLACE, TIME_SUMS_SIZE, TimeSums, bucket};
 use everycall_ring::Control;
 
 /// The distance from an open call's entry to the time of its callees; 0 if there is none. A forked
@@ -78,9 +79,14 @@ pub(crate) const fn offset_of_place(place: u32) -> u32 {
 pub(crate) struct Sums(u64);
 
 impl Sums {
-    /// Those at `offset`, which [`offset_of_place`] has returned.
+    /// Those at `offset`, which [`offset_of_place`] has returned, or an open call's stamp.
     pub(crate) fn of(control: &Control, offset: u32) -> Sums {
-        Sums(control.short_counts.load(Relaxed) + u64::from(offset))
+        Sums(control.short_counts.load(Relaxed) + u64::from(offset & STAMP_PLACE))
+    }
+
+    /// Those at a place of a slot.
+    pub(crate) fn at(arena: &Arena, slot: u32, place: u32) -> Sums {
+        Sums(sums_at(arena, slot) + u64::from(offset_of_place(place.min(FUNCTIONS - 1))))
     }
 
     fn word(self, offset: usize) -> &'static AtomicU64 {
@@ -92,6 +98,21 @@ impl Sums {
     fn add(self, offset: usize, more: u64) {
         let word = self.word(offset);
         word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    /// The numbers of [`everycall_format::memory`], in the calls themselves.
+    pub(crate) fn own_memory(self) -> &'static [AtomicU64; NUMBERS] {
+        self.numbers(offset_of!(TimeSums, memory_own))
+    }
+
+    /// The same with what they called, as words.
+    pub(crate) fn total_memory(self) -> &'static [AtomicU64; NUMBERS] {
+        self.numbers(offset_of!(TimeSums, memory_total))
+    }
+
+    fn numbers(self, offset: usize) -> &'static [AtomicU64; NUMBERS] {
+        // SAFETY: as above.
+        unsafe { &*((self.0 + offset as u64) as *const [AtomicU64; NUMBERS]) }
     }
 
     /// A call has begun.
@@ -118,7 +139,7 @@ impl Sums {
 
 /// The sums of the function at `place` in a slot, without what the function is.
 pub(crate) fn read(arena: &Arena, slot: u32, place: u32) -> TimedCalls {
-    let sums = Sums(sums_at(arena, slot) + u64::from(offset_of_place(place.min(FUNCTIONS - 1))));
+    let sums = Sums::at(arena, slot, place);
     let of = |offset: usize| sums.word(offset).load(Relaxed);
     let mut histogram = [0; BUCKETS];
     for (count, at) in histogram.iter_mut().zip(0..) {

@@ -10,6 +10,7 @@
 //! triggers     calls of armed functions that took long; tails: those that end in a tail call
 //! throws       exceptions that triggers wait for
 //! short_calls  calls that are counted and not recorded
+//! timed, memory  times of calls that are counted, and what they allocate
 //! quick_marks  the program's marks, without the slow path
 //! advance      space in the ring; room: space on the disk
 //! events       entries, exits, unwound frames; shared_frames: those shared with inlined calls
@@ -23,6 +24,7 @@ pub(crate) mod contexts;
 pub(crate) mod deep_calls;
 pub(crate) mod divert;
 pub(crate) mod events;
+pub(crate) mod memory;
 pub(crate) mod nested;
 pub(crate) mod open_calls;
 pub(crate) mod quick_marks;

@@ -163,7 +163,7 @@ impl Reserved {
 
 /// Whether the thread is excluded and runs the control block's stack, by the comparisons of hooks.
 #[inline]
-fn is_left_out(control: &Control, stack_pointer: u64) -> bool {
+pub(crate) fn is_left_out(control: &Control, stack_pointer: u64) -> bool {
     control.left_out.load(Relaxed) == left_out::AT_ONCE
         && stack_pointer >= control.stack_end.load(Relaxed)
         && stack_pointer < control.stack_high.load(Relaxed)

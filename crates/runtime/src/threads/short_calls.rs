@@ -4,7 +4,7 @@
 use crate::state::arena::Arena;
 use crate::state::places::Place;
 use crate::state::process::Process;
-use crate::state::{all_calls, dropped, times, trigger_table};
+use crate::state::{all_calls, dropped, memory, times, trigger_table};
 use crate::threads::room;
 use crate::threads::thread::Thread;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -50,6 +50,7 @@ pub(crate) fn begin_to_count(process: &Process, control: &Control) {
         arena.count(counter::THREADS_UNCOUNTED, 1);
     }
     if dropped::is_timing() {
+        memory::begin_thread(arena, slot);
         control.short_map.store(times::callees(), Relaxed);
         control.short_counts.store(times::sums_at(arena, slot), Relaxed);
         add_times_to_dumps(arena, slot, 0, dropped::places(arena).0);

@@ -3,7 +3,7 @@
 
 use crate::state::places::Place;
 use crate::state::times::{self, Sums};
-use crate::state::{dropped, times::offset_of_place};
+use crate::state::{dropped, memory, times::offset_of_place};
 use crate::threads::short_calls;
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
@@ -38,6 +38,7 @@ impl Thread<'_> {
         let Some((entry, call)) = self.open.innermost_timed() else { return };
         let took = ticks.saturating_sub(call.ticks);
         let sums = Sums::of(self.control, call.stamp);
+        memory::close(sums, Sums::of(self.control, 0), call.stamp);
         let is_outermost = sums.outermost().load(Relaxed) == entry.wrapping_add(times::callees());
         sums.end(took, times::callees_of(entry).load(Relaxed), is_outermost);
         times::callees_of(self.open.below(entry)).fetch_add(took, Relaxed);

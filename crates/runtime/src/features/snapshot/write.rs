@@ -6,7 +6,7 @@ use crate::features::snapshot::Sink;
 use crate::features::snapshot::take::{Noted, Pinned, open, successor};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
-use crate::state::{all_calls, beginning, dropped, times};
+use crate::state::{all_calls, beginning, dropped, memory, times};
 use crate::sys::crc::Crc;
 use crate::sys::errors::{self, error};
 use crate::sys::file::{self, File};
@@ -23,6 +23,7 @@ use everycall_format::ect::{
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
+use everycall_format::memory::{MemoryCalls, MemoryRecord, whose};
 use everycall_format::trigger::TriggeredCall;
 use everycall_ring::Control;
 
@@ -274,14 +275,9 @@ impl Output<'_> {
             () if dropped::is_timing() => {
                 let others = |slot| times::read(arena, slot, OTHERS).calls;
                 let of = |function: &TimedCalls| function.calls;
-                self.counts(
-                    process,
-                    (chunk::TIMES, counting::TIMES),
-                    || timed(process, arena),
-                    of,
-                    others,
-                    counts,
-                )
+                let counting = if dropped::counts_memory() { counting::MEMORY } else { counting::TIMES };
+                self.counts(process, (chunk::TIMES, counting), || timed(process, arena), of, others, counts)?;
+                if dropped::counts_memory() { self.memory(process, arena) } else { Ok(()) }
             }
             () if dropped::is_counting() => {
                 let others = |slot| dropped::count(arena, slot, OTHERS);
@@ -331,6 +327,25 @@ impl Output<'_> {
             let array = ArrayHeader { entry_size: T::SIZE as u32, count: written };
             let list = list.get(..written as usize * T::SIZE).unwrap_or(&[]);
             self.chunk(kind, &[bytes(&record), bytes(&array), list])
+        })
+    }
+
+    /// What was allocated and freed so far, by function and thread slot.
+    fn memory(&mut self, process: &'static Process, arena: &Arena) -> Result<(), i32> {
+        let length = allocated(process, arena).count() * MemoryCalls::SIZE;
+        aside(length.max(1), |memory| {
+            let (list, _) = memory.split_at_mut_checked(length).ok_or(error::NO_MEMORY)?;
+            let mut written = 0;
+            for (place, calls) in list.chunks_exact_mut(MemoryCalls::SIZE).zip(allocated(process, arena)) {
+                calls.write(place);
+                written += 1;
+            }
+            let elsewhere = dropped::memory_elsewhere(arena).each_ref().map(|number| number.load(Relaxed));
+            let facts = dropped::memory_facts(arena).load(Relaxed);
+            let record = MemoryRecord { snapshot: 0, facts, elsewhere, ..MemoryRecord::default() };
+            let array = ArrayHeader { entry_size: MemoryCalls::SIZE as u32, count: written };
+            let list = list.get(..written as usize * MemoryCalls::SIZE).unwrap_or(&[]);
+            self.chunk(chunk::MEMORY, &[bytes(&record), bytes(&array), list])
         })
     }
 
@@ -470,6 +485,24 @@ fn timed<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item 
             let (code, ticks) = dropped::function(arena, place);
             let calls = TimedCalls { code, slot, ticks, ..times::read(arena, slot, place) };
             (calls.calls > 0).then_some(calls)
+        })
+    })
+}
+
+/// What the calls of these have allocated and freed.
+fn allocated<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item = MemoryCalls> + 'a {
+    let (places, _) = dropped::places(arena);
+    slots(process, arena, counts).flat_map(move |slot| {
+        let places = (0..places.min(OTHERS)).chain(core::iter::once(OTHERS));
+        places.filter_map(move |place| {
+            let (whose, (code, ticks)) = match place {
+                0 => (whose::THREAD, (0, 0)),
+                OTHERS => (whose::OTHERS, (0, 0)),
+                _ => (whose::FUNCTION, dropped::function(arena, place)),
+            };
+            let (own, total) = memory::read(arena, slot, place);
+            let is_there = own.iter().chain(&total).any(|number| *number > 0);
+            is_there.then_some(MemoryCalls { code, slot, ticks, own, total, whose, reserved: 0 })
         })
     })
 }
