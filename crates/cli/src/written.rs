@@ -186,12 +186,8 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
     if summary.events() == 0 && !summary.is_incomplete {
         return advice_for_no_events(out, summary, moment);
     }
-    writeln!(out, "  next: everycall replay {file}")?;
-    writeln!(
-        out,
-        "        everycall export -f vizviewer -o {} {file}",
-        output.with_extension("json").display()
-    )
+    writeln!(out, "  next: everycall view {file}")?;
+    writeln!(out, "        everycall replay {file}")
 }
 
 /// What streaming came to.
@@ -443,7 +439,7 @@ mod tests {
         let shown = text(&summary, Path::new("app.ect"), Moment::Run);
         assert!(shown.contains("--ring-size 8M would have held everything"), "{shown}");
         assert!(shown.contains("1.20 ms  of thread 1 worker\\u{1b}1"), "{shown}");
-        assert!(shown.contains("export -f vizviewer -o app.json app.ect"), "{shown}");
+        assert!(shown.contains("next: everycall view app.ect"), "{shown}");
         summary.threads.remove(0);
         assert!(text(&summary, Path::new("app.ect"), Moment::Run).contains("complete: every thread"));
     }
