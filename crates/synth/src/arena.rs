@@ -31,12 +31,14 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     let slots = process.threads.len() + 1;
     let dropped_at = (threads_at + slots * 128).next_multiple_of(PAGE);
     let open_calls_at = dropped_at + PAGE + DROPPED_FUNCTIONS * 16;
-    let segments_at = open_calls_at + slots * (stride + DROPPED_FUNCTIONS * 8);
+    // Behind the counts of dropped calls, for as many functions.
+    let all_calls_at = open_calls_at + slots * (stride + DROPPED_FUNCTIONS * 8);
+    let segments_at = all_calls_at + slots * DROPPED_FUNCTIONS * 8;
     let size = segments_at + segments * segment_size;
     let paths: usize = process.modules.iter().map(|module| module.path.len()).sum();
 
     let mut bytes = Bytes::default();
-    bytes.padded(b"everycal", 8).u32(5).u32(552).u64(size as u64);
+    bytes.padded(b"everycal", 8).u32(6).u32(568).u64(size as u64);
     bytes.u64(ring_size as u64).u64(segment_size as u64);
     bytes.u32(open_capacity as u32).u32(slots as u32).u32(MODULES as u32).u32(CHILDREN as u32);
     bytes.u64(PAGE as u64).u64(children_at as u64).u64(paths_at as u64).u64(PATHS as u64);
@@ -50,8 +52,8 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     bytes.u64(in_rings as u64 + 1).u64(0).u32(0).u32(0).u64(paths as u64);
     clock_reading(&mut bytes, &process.clock.first().copied().unwrap_or_default());
     bytes.zeros(32 * 8);
-    bytes.zeros(8).zeros(16).u64(dropped_at as u64).u64(0);
-    assert_eq!(bytes.0.len(), 552, "the header's size");
+    bytes.zeros(8).zeros(16).u64(dropped_at as u64).u64(0).u64(0).u64(all_calls_at as u64);
+    assert_eq!(bytes.0.len(), 568, "the header's size");
 
     bytes.0.resize(PAGE, 0);
     let mut path_offset = 0;

@@ -56,6 +56,53 @@ struct Held {
     latest: u64,
 }
 
+/// Steps in two parts, which take turns: the first one is returned as a whole while the second one
+/// has those that are held back. So no step is ever moved.
+#[derive(Default)]
+struct Steps {
+    first: Vec<Step>,
+    second: Vec<Step>,
+}
+
+impl Steps {
+    fn len(&self) -> usize {
+        self.first.len() + self.second.len()
+    }
+
+    fn get(&self, index: usize) -> Option<&Step> {
+        self.first.get(index).or_else(|| self.second.get(index.checked_sub(self.first.len())?))
+    }
+
+    /// Where the next steps belong, if `window` steps are held back.
+    fn next(&mut self, window: usize) -> &mut Vec<Step> {
+        let is_filled = !self.second.is_empty() || self.first.len() >= window.max(1);
+        if is_filled { &mut self.second } else { &mut self.first }
+    }
+
+    /// Whether there are enough steps behind the first part.
+    fn can_spare_first(&self, window: usize) -> bool {
+        !self.first.is_empty() && self.second.len() >= window
+    }
+
+    /// Forgets the first part.
+    fn advance(&mut self) {
+        self.first.clear();
+        std::mem::swap(&mut self.first, &mut self.second);
+    }
+
+    /// Forgets the first steps, of the first part.
+    fn forget(&mut self, count: usize) {
+        self.first.drain(..count.min(self.first.len()));
+    }
+
+    fn sort(&mut self) {
+        let count = self.first.len();
+        self.first.append(&mut self.second);
+        self.first.sort_by_key(|step| step.ticks);
+        self.second.extend(self.first.drain(count..));
+    }
+}
+
 /// A thread's steps in the order of time, in batches.
 pub(crate) struct Ordered<'a> {
     segments: Box<dyn SegmentCursor + 'a>,
@@ -65,9 +112,9 @@ pub(crate) struct Ordered<'a> {
     /// Words of the current segment.
     words: Vec<u64>,
     depth: SlotDepth,
-    /// Steps that were returned, then those that are held back.
-    steps: Vec<Step>,
-    handed_out: usize,
+    steps: Steps,
+    /// Whether the first ones were returned.
+    is_handed_out: bool,
     /// Whether `steps` are in order.
     sorted: bool,
     /// No step may be earlier: earlier steps are missing, or were returned already.
@@ -112,8 +159,8 @@ impl<'a> Ordered<'a> {
             process,
             words: Vec::new(),
             depth: SlotDepth::default(),
-            steps: Vec::new(),
-            handed_out: 0,
+            steps: Steps::default(),
+            is_handed_out: false,
             sorted: true,
             floor: 0,
             latest: 0,
@@ -155,7 +202,7 @@ impl<'a> Ordered<'a> {
         // Nothing is clamped again: what comes before the place is dropped.
         ordered.floor = 0;
         ordered.read();
-        ordered.steps.drain(..place.done.min(ordered.steps.len()));
+        ordered.steps.forget(place.done);
         ordered.gone = place.done as u64;
         ordered.floor = place.floor;
         ordered
@@ -166,7 +213,7 @@ impl<'a> Ordered<'a> {
         if !matches!(self.state, State::Read) {
             return None;
         }
-        let next = self.gone + self.handed_out as u64;
+        let next = self.gone + self.steps().len() as u64;
         let index = self.held.partition_point(|held| held.first <= next).checked_sub(1)?;
         let held = self.held.get(index)?;
         // What comes out of order does so again, unless a part of it has been returned.
@@ -202,15 +249,16 @@ impl<'a> Ordered<'a> {
 
     /// The steps that the last batch consists of, in the order of time.
     pub fn steps(&self) -> &[Step] {
-        &self.steps[..self.handed_out]
+        if self.is_handed_out { &self.steps.first } else { &[] }
     }
 
     /// Prepares the next batch. No step is later than one of the next batch; a gap starts a new
     /// order.
     pub fn next_batch(&mut self) -> Option<Batch> {
-        self.steps.drain(..self.handed_out);
-        self.gone += self.handed_out as u64;
-        self.handed_out = 0;
+        if std::mem::take(&mut self.is_handed_out) {
+            self.gone += self.steps.first.len() as u64;
+            self.steps.advance();
+        }
         while self.held.get(1).is_some_and(|next| next.first <= self.gone) {
             self.held.pop_front();
         }
@@ -220,11 +268,9 @@ impl<'a> Ordered<'a> {
         }
         loop {
             match self.state {
-                State::Read if self.steps.len() >= (2 * self.window).max(1) => {
-                    return Some(self.hand_out(self.steps.len() - self.window));
-                }
+                State::Read if self.steps.can_spare_first(self.window) => return Some(self.hand_out()),
                 State::Read => self.read(),
-                _ if !self.steps.is_empty() => return Some(self.hand_out(self.steps.len())),
+                _ if self.steps.len() > 0 => return Some(self.hand_out()),
                 State::BehindGap { lost, number } => {
                     self.state = State::Read;
                     self.begin(number);
@@ -284,13 +330,14 @@ impl<'a> Ordered<'a> {
             depth: self.depth.clone(),
             latest: self.latest,
         });
-        let process = self.process;
+        let (process, window) = (self.process, self.window);
         let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, late, .. } = self;
         let clamped_before = *clamped;
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
         let line = |slot, ticks| names.logs.step(words, slot, process, ticks);
         let mut latest_now = *latest;
         let mut place = steps.len();
+        let steps = steps.next(window);
         let mut in_order = |mut step: Step| {
             if step.ticks < latest_now {
                 if step.ticks < *floor {
@@ -360,12 +407,12 @@ impl<'a> Ordered<'a> {
         self.decode();
     }
 
-    fn hand_out(&mut self, count: usize) -> Batch {
+    fn hand_out(&mut self) -> Batch {
         if !self.sorted {
-            self.steps.sort_by_key(|step| step.ticks);
+            self.steps.sort();
             self.sorted = true;
         }
-        self.handed_out = count;
+        self.is_handed_out = true;
         self.floor = self.steps().last().map_or(self.floor, |step| step.ticks);
         Batch::Steps
     }
