@@ -592,7 +592,10 @@ mod browser {
         }
         let _ = fs::remove_dir_all(folder.join("src"));
         successful(
-            Command::new("cp").arg("-r").args(["build.mjs", "src"].map(|name| page.join(name))).arg(&folder),
+            Command::new("cp")
+                .arg("-r")
+                .args(["build.mjs", "tsconfig.json", "src"].map(|name| page.join(name)))
+                .arg(&folder),
         );
         let into = folder.join("built");
         successful(Command::new("node").args(["build.mjs", "--into", "built"]).current_dir(&folder));

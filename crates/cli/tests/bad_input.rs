@@ -169,7 +169,7 @@ fn limits_of_the_process() {
     std::fs::remove_file(here.path("app.ect")).unwrap();
     is_failure("ulimit -f", &record("ulimit -f 10"), 125, &["RLIMIT_FSIZE", "ulimit -f", "--ring-size"]);
     // Enough for the command itself, unoptimized, and not for the smallest arena.
-    is_failure("ulimit -v", &record("ulimit -v 34000"), 125, &["RLIMIT_AS", "ulimit -v", "--ring-size"]);
+    is_failure("ulimit -v", &record("ulimit -v 40000"), 125, &["RLIMIT_AS", "ulimit -v", "--ring-size"]);
     is_failure("ulimit -n", &record("ulimit -n 8"), 125, &["open files", "ulimit -n"]);
     // The file itself outgrows the limit.
     here.succeed("record -q -o app.ect -- ./app");
@@ -451,7 +451,8 @@ fn queries_that_have_no_result() {
         assert_eq!(outcome.stdout, "", "{query}");
     }
     let deep = format!("select {}1{}", "(".repeat(100_000), ")".repeat(100_000));
-    let failed = sql(&deep);
+    here.write("deep.sql", deep);
+    let failed = here.run("sql app.ect @deep.sql");
     assert_eq!(failed.code, Some(2), "{}", failed.stderr.chars().take(500).collect::<String>());
     here.fail("sql app.ect", 2, &["a trace and a query are needed"]);
     here.fail("sql app.ect app.ect", 2, &["the query is missing"]);

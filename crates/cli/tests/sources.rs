@@ -126,7 +126,6 @@ fn other_tools_verbs_get_hints() {
         ("stat", "everycall info"),
         ("dump", "everycall replay"),
         ("graph", "everycall report --tree"),
-        ("tui", "everycall replay"),
         ("live", "everycall record"),
         ("script", "everycall replay"),
         ("top", "everycall report"),

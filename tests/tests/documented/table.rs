@@ -74,6 +74,56 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall import -q -o import.ect funtrace.raw && everycall info import.ect | grep -q '^imported '",
         ),
     ),
+    ("record --states", So("everycall record -q --states -o app.ect -- ./app args")),
+    (
+        "--sort allocated",
+        So(
+            "everycall count -q --memory -o memory.ect -- ./server 10 && everycall report --sort allocated memory.ect",
+        ),
+    ),
+    (
+        "report --diff --sort own-allocated old.ect new.ect",
+        So(
+            "for run in before after; do everycall count -q --memory -o $run.ect -- ./server 10 || exit 1; done; everycall report --diff --sort own-allocated before.ect after.ect",
+        ),
+    ),
+    (
+        "--fail-if 'allocated(handle) > 1M'",
+        So(
+            "everycall count -q --memory -o memory.ect -- ./server 10 && everycall report --fail-if 'allocated(handle_request) > 1G' memory.ect",
+        ),
+    ),
+    ("report --never", So("everycall report --never old.ect")),
+    (
+        "everycall trace PID 'parse_*' --counts --for 10s -o parse.ect",
+        So("everycall trace $SERVER 'handle*' --counts --for 1s -o parse.ect && everycall report parse.ect"),
+    ),
+    (
+        "everycall trace PID 'parse_*' --for 10s -o parse.ect",
+        So("everycall trace $SERVER 'handle*' --for 1s -o parse.ect && everycall info parse.ect"),
+    ),
+    (
+        "everycall trace PID PATTERN... --counts --for 10s -o FILE",
+        So(
+            "everycall trace $SERVER 'handle*' --counts --for 1s -o traced.ect && everycall report traced.ect",
+        ),
+    ),
+    (
+        "echo 'select count(*) as calls from slices' > query.sql",
+        So("echo 'select count(*) as calls from slices' > query.sql"),
+    ),
+    (
+        "everycall sql app.ect @query.sql",
+        So(
+            "echo 'select count(*) as calls from slices' > query.sql; everycall sql app.ect @query.sql | grep -q calls",
+        ),
+    ),
+    (
+        "everycall sql -f json app.ect - < query.sql",
+        So(
+            "echo 'select count(*) as calls from slices' > query.sql; everycall sql -f json app.ect - < query.sql | grep -q calls",
+        ),
+    ),
     ("everycall sql", So("everycall sql app.ect 'select function from functions' | grep -q handle_request")),
     (
         "everycall sql app.ect 'select ...'",
@@ -499,7 +549,6 @@ pub const TABLE: &[(&str, Run)] = &[
     // Counts.
     ("everycall count -- ./app", So("everycall count -- ./server 10")),
     ("everycall count --time -- ./app", So("everycall count --time -- ./server 10")),
-    ("everycall count --memory", So("everycall count --memory -- ./server 10")),
     ("everycall count --memory -- ./app", So("everycall count --memory -- ./server 10")),
     ("everycall count -o app.ect -- ./app", So("everycall count -o counts.ect -- ./server 10")),
     (
@@ -600,9 +649,9 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
-        "--sort calls|total|own|avg|min|p50|p90|p99|p99.9|max|throws|running|runnable|blocked|voluntary|involuntary",
+        "--sort calls|all-calls|total|own|avg|min|p50|p90|p99|p99.9|max|throws|running|runnable|blocked|voluntary|involuntary|allocated|own-allocated|blocks|own-blocks|freed|own-freed|freed-blocks|own-freed-blocks",
         So(
-            "for by in calls total own avg min p50 p90 p99 p99.9 max throws running runnable blocked voluntary involuntary; do everycall report --sort $by old.ect || exit 1; done",
+            "for by in calls all-calls total own avg min p50 p90 p99 p99.9 max throws running runnable blocked voluntary involuntary; do everycall report --sort $by old.ect || exit 1; done; everycall count -q --memory -o memory.ect -- ./server 10 && for by in allocated own-allocated blocks own-blocks freed own-freed freed-blocks own-freed-blocks; do everycall report --sort $by memory.ect || exit 1; done",
         ),
     ),
     ("--limit COUNT", So("everycall report --limit 1 old.ect")),

@@ -64,7 +64,7 @@ pub(crate) fn begin_to_count(process: &Process, control: &Control) {
 }
 
 /// Slots whose counts of all calls are added to core dumps at a time.
-const DUMPED_SLOTS: u32 = 16;
+const DUMPED_SLOTS: u32 = 2;
 /// Number of slots whose counts of all calls core dumps contain, from the first one on.
 static SLOTS_DUMPED: AtomicU32 = AtomicU32::new(0);
 
