@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 
 use everycall_export::{CALL, Row};
 
+use crate::lanes::{Lane, OpenTrace, TraceRows};
 use crate::records::{RECORD, Record, Remarks, from_bytes, to_bytes};
-use crate::traces::{Shared, TraceRows};
 
 /// Records that are written at once.
 const BLOCK: usize = 1 << 16;
@@ -73,15 +73,18 @@ impl Writer {
 }
 
 impl Calls {
-    /// Reads all of them.
-    pub(crate) fn read(shared: &Shared) -> io::Result<Calls> {
+    /// Reads all of them; also returns how many calls each lane has.
+    pub(crate) fn read(traces: &[OpenTrace], lanes: &[Lane]) -> io::Result<(Calls, Vec<i64>)> {
         let mut writer = Writer { file: tempfile::tempfile()?, first: 0, block: vec![0; BLOCK * RECORD] };
-        let mut rows: Vec<TraceRows> = shared.traces.iter().map(|trace| trace.rows()).collect();
+        let mut rows: Vec<TraceRows> = traces.iter().map(OpenTrace::rows).collect();
         let mut remarks = Remarks::default();
-        let mut last_id = 0;
-        for (index, lane) in shared.lanes.iter().enumerate() {
-            let Some(of_trace) = rows.get_mut(lane.trace) else { continue };
+        let (mut last_id, mut counts) = (0, Vec::new());
+        for (index, lane) in lanes.iter().enumerate() {
             let before = last_id;
+            let Some(of_trace) = rows.get_mut(lane.trace) else {
+                counts.push(0);
+                continue;
+            };
             of_trace.enter(lane.thread, before);
             while let Some(row) = of_trace.next_row() {
                 if let (CALL, Some(id)) = (row.kind, row.id) {
@@ -89,13 +92,11 @@ impl Calls {
                 }
             }
             last_id = of_trace.last_id();
-            if let Some(count) = shared.counts.borrow_mut().get_mut(index) {
-                *count = Some(last_id - before);
-            }
+            counts.push(last_id - before);
         }
         writer.flush()?;
         let page = RefCell::new((usize::MAX, Vec::new()));
-        Ok(Calls { file: writer.file, count: last_id, page, rows, remarks })
+        Ok((Calls { file: writer.file, count: last_id, page, rows, remarks }, counts))
     }
 
     /// The call with this number, if there is one.

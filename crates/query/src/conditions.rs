@@ -6,7 +6,7 @@ use everycall_export::Row;
 use rusqlite::types::ValueRef;
 use rusqlite::vtab::IndexConstraintOp;
 
-use crate::traces::Lane;
+use crate::lanes::Lane;
 
 /// Positions of columns in the table of all events.
 pub(crate) mod column {

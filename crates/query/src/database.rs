@@ -9,8 +9,9 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::QueryError;
+use crate::lanes::OpenTrace;
 use crate::schema::TABLES;
-use crate::traces::{OpenTrace, Shared};
+use crate::traces::Shared;
 use crate::{events, functions, lists};
 
 /// Memory of SQLite, for pages and what it sorts before it goes into temporary files, in KiB.

@@ -24,8 +24,9 @@ use rusqlite::{Connection, Error, Result};
 use crate::calls::Calls;
 use crate::conditions::{Comparison, Conditions, column};
 use crate::groups::{Groups, Order, is_of_functions};
+use crate::lanes::{Lane, TraceRows};
 use crate::schema;
-use crate::traces::{Lane, Shared, TraceRows};
+use crate::traces::Shared;
 
 /// What a module gets. SQLite has pointers to it in a connection that stays in its thread.
 #[derive(Clone)]

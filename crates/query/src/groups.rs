@@ -12,8 +12,8 @@ use everycall_export::{FunctionId, Row, RowFunction, What};
 use rustc_hash::FxHashMap;
 
 use crate::conditions::column;
+use crate::lanes::TraceRows;
 use crate::records::{RECORD, Remarks, from_bytes, to_bytes};
-use crate::traces::TraceRows;
 
 /// Bytes of a chunk.
 const CHUNK: usize = 28 * RECORD;

@@ -26,6 +26,7 @@ mod error;
 mod events;
 mod functions;
 mod groups;
+mod lanes;
 mod lists;
 mod output;
 mod records;
@@ -34,6 +35,6 @@ mod traces;
 
 pub use database::{Database, Output};
 pub use error::QueryError;
+pub use lanes::OpenTrace;
 pub use output::{Format, Table};
 pub use schema::schema;
-pub use traces::OpenTrace;

@@ -18,8 +18,9 @@ use rusqlite::vtab::{
 use rusqlite::{Connection, Result};
 
 use crate::events::{Aux, failed};
+use crate::lanes::OpenTrace;
 use crate::schema::{From, TABLES, TableFacts};
-use crate::traces::{OpenTrace, Shared};
+use crate::traces::Shared;
 
 type Line = Vec<Value>;
 

@@ -3,42 +3,10 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-use everycall_analysis::TraceView;
-use everycall_export::{Filter, Rows, Source as _};
+use everycall_export::Source as _;
 
 use crate::calls::Calls;
-
-/// A trace that can be queried. It lives as long as the process.
-#[derive(Clone, Copy)]
-pub struct OpenTrace {
-    /// What the column `trace` has: the file, as it was named.
-    pub name: &'static str,
-    /// Its timeline.
-    pub view: &'static TraceView<'static>,
-    /// What is taken of it.
-    pub filter: &'static Filter,
-}
-
-impl OpenTrace {
-    /// Its rows, from the first thread on.
-    pub(crate) fn rows(&self) -> TraceRows {
-        Rows::new(self.view, self.view.names(), self.filter)
-    }
-}
-
-/// The rows of a trace.
-pub(crate) type TraceRows = Rows<'static, TraceView<'static>>;
-
-/// A thread of a trace.
-#[derive(Clone, Copy)]
-pub(crate) struct Lane {
-    /// Index of the trace.
-    pub(crate) trace: usize,
-    /// Index of the thread in it.
-    pub(crate) thread: usize,
-    pub(crate) pid: i64,
-    pub(crate) tid: i64,
-}
+use crate::lanes::{Lane, OpenTrace};
 
 /// What the tables of a database share.
 pub(crate) struct Shared {
@@ -88,7 +56,9 @@ impl Shared {
         if let Some(calls) = self.calls.get() {
             return Ok(calls.clone());
         }
-        let calls = Rc::new(Calls::read(self)?);
+        let (calls, counts) = Calls::read(&self.traces, &self.lanes)?;
+        *self.counts.borrow_mut() = counts.into_iter().map(Some).collect();
+        let calls = Rc::new(calls);
         Ok(self.calls.get_or_init(|| calls).clone())
     }
 }

@@ -18,10 +18,11 @@ use everycall_analysis::{Profile, SymbolNames, TraceView};
 use everycall_export::Filter;
 use serde_json::Value;
 
+use crate::context::Context;
 use crate::file::{File, Input, SharedFunctions, SharedInput, lock, place_of_track};
 use crate::glance::glance;
+use crate::parts;
 use crate::read::{Numbers, read};
-use crate::sketch;
 use crate::threads::thread;
 
 /// All files that are viewed.
@@ -57,14 +58,6 @@ pub(crate) struct OpenFile {
     pub long: Worker,
     /// The sums of all calls by function, once they were asked for.
     pub whole: Mutex<Option<Arc<Profile>>>,
-}
-
-/// What a worker has.
-pub(crate) struct Context<'w> {
-    pub file: &'w File,
-    pub view: &'w TraceView<'w>,
-    pub names: &'w SymbolNames<'w>,
-    pub numbers: RefCell<Numbers<'w>>,
 }
 
 /// Why an answer that was stopped isn't there.
@@ -168,7 +161,7 @@ impl Library {
         let sketched = sketched.map(|file| self.with_workers(file)).transpose()?;
         if let Some(open) = &sketched {
             let (file, functions) = (Arc::clone(&open.file), self.functions.clone());
-            start("sketch", move || sketch::draw(&file, &functions))?;
+            start("sketch", move || parts::draw(&file, &functions))?;
             self.put(index, Slot::Sketched(Arc::clone(open)));
         }
         let before = sketched.as_ref().map(|open| open.file.as_ref());

@@ -4,9 +4,9 @@
 use everycall_analysis::LabelledEvents;
 use everycall_timeline::TimelineEvent;
 
+use crate::context::Context;
 use crate::file::{File, Open, Stop};
 use crate::levels::{Cell, bits, width};
-use crate::library::Context;
 use crate::read::{begin_bits, end_bits};
 
 /// A thread's events from a moment on, and the calls that are open there.

@@ -78,19 +78,19 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "--sort allocated",
         So(
-            "everycall count -q --memory -o memory.ect -- ./server 10 && everycall report --sort allocated memory.ect",
+            "everycall count --memory -o memory.ect -- ./server 10 && everycall report --sort allocated memory.ect",
         ),
     ),
     (
         "report --diff --sort own-allocated old.ect new.ect",
         So(
-            "for run in before after; do everycall count -q --memory -o $run.ect -- ./server 10 || exit 1; done; everycall report --diff --sort own-allocated before.ect after.ect",
+            "for run in before after; do everycall count --memory -o $run.ect -- ./server 10 || exit 1; done; everycall report --diff --sort own-allocated before.ect after.ect",
         ),
     ),
     (
         "--fail-if 'allocated(handle) > 1M'",
         So(
-            "everycall count -q --memory -o memory.ect -- ./server 10 && everycall report --fail-if 'allocated(handle_request) > 1G' memory.ect",
+            "everycall count --memory -o memory.ect -- ./server 10 && everycall report --fail-if 'allocated(handle_request) > 1G' memory.ect",
         ),
     ),
     ("report --never", So("everycall report --never old.ect")),
@@ -651,7 +651,7 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "--sort calls|all-calls|total|own|avg|min|p50|p90|p99|p99.9|max|throws|running|runnable|blocked|voluntary|involuntary|allocated|own-allocated|blocks|own-blocks|freed|own-freed|freed-blocks|own-freed-blocks",
         So(
-            "for by in calls all-calls total own avg min p50 p90 p99 p99.9 max throws running runnable blocked voluntary involuntary; do everycall report --sort $by old.ect || exit 1; done; everycall count -q --memory -o memory.ect -- ./server 10 && for by in allocated own-allocated blocks own-blocks freed own-freed freed-blocks own-freed-blocks; do everycall report --sort $by memory.ect || exit 1; done",
+            "for by in calls all-calls total own avg min p50 p90 p99 p99.9 max throws running runnable blocked voluntary involuntary; do everycall report --sort $by old.ect || exit 1; done; everycall count --memory -o memory.ect -- ./server 10 && for by in allocated own-allocated blocks own-blocks freed own-freed freed-blocks own-freed-blocks; do everycall report --sort $by memory.ect || exit 1; done",
         ),
     ),
     ("--limit COUNT", So("everycall report --limit 1 old.ect")),

@@ -13,9 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::place::{NO_CALL, call_at, place};
 use super::sums::{Range, whole};
+use crate::context::Context;
 use crate::file::{File, Open, lock};
 use crate::levels::{Cell, bits};
-use crate::library::{Context, Library, OpenFile};
+use crate::library::{Library, OpenFile};
 use crate::query::{Answered, Query};
 
 /// Called functions that are listed.

@@ -6,13 +6,14 @@ use everycall_export::{Source as _, type_name};
 use everycall_timeline::{StateTimes, ThreadState};
 use serde_json::{Map, Value, json};
 
+use crate::context::Context;
 use crate::file::{DENSITY, File, lock, place_of_track};
 use crate::levels::{Cell, Merger, SEVERAL, bits};
-use crate::library::{Context, Library, OpenFile};
+use crate::library::{Library, OpenFile};
 use crate::marks::{Item, Kind, Text};
 use crate::query::{Answered, Query};
 use crate::series::Series;
-use crate::{sketch, window};
+use crate::{parts, window};
 
 /// Calls are summaries of several; all are exact otherwise.
 const CELLS: u32 = 1;
@@ -115,7 +116,7 @@ fn drawn(open: &OpenFile, thread: usize, window: (u64, u64, u64), depths: Range<
         let from = from.max(read_ns);
         let sketched = open.quick.ask(move |context| {
             let mut merging = Merging::new(pixel);
-            sketch::window(context, thread, &depths, (from, to), |depth, cell| {
+            parts::window(context, thread, &depths, (from, to), |depth, cell| {
                 // What began before was read, as far as it was.
                 if cell.from >= from || from == window.0 && read_ns < from {
                     merging.add(depth, cell);
