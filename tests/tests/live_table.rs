@@ -436,6 +436,13 @@ fn tui_without_a_terminal_says_what_to_use() {
 #[test]
 fn tui_ends_when_its_terminal_is_gone() {
     let place = traced("tui-gone");
+    // In the middle of a key, the library that reads keys would never return.
+    for typed in ["", "\x1b["] {
+        ends_with_its_terminal(&place, typed);
+    }
+}
+
+fn ends_with_its_terminal(place: &Place, typed: &str) {
     let ours =
         openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pseudo-terminal");
     grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a pseudo-terminal");
@@ -455,6 +462,7 @@ fn tui_ends_when_its_terminal_is_gone() {
         let count = ours.read(&mut some).expect("a picture");
         text.extend_from_slice(&some[..count]);
     }
+    ours.write_all(typed.as_bytes()).expect("keys");
     drop(ours);
     assert!(!child.wait().expect("it ends").success());
 }

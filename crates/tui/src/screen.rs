@@ -3,7 +3,9 @@
 
 use std::io::{self, IsTerminal, Stdout, stdin, stdout};
 use std::mem::ManuallyDrop;
-use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+use std::thread;
 use std::time::Duration;
 
 use crossterm::cursor::{Hide, Show};
@@ -35,6 +37,7 @@ pub struct Screen {
     /// Not dropped: it would complain on standard error where the terminal is gone.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     size: (u16, u16),
+    asks: Asks,
 }
 
 /// What happened at the terminal.
@@ -64,7 +67,7 @@ impl Screen {
         });
         enter()?;
         let size = size();
-        Ok(Screen { terminal: of_size(size)?, size })
+        Ok(Screen { terminal: of_size(size)?, size, asks: Asks::watched()? })
     }
 
     /// Columns and lines.
@@ -97,14 +100,14 @@ impl Screen {
     pub fn wait(&self, time: Duration) -> io::Result<Option<Happening>> {
         // What was read before is handed out first.
         wait_for_input(Duration::ZERO)?;
-        if !event::poll(Duration::ZERO)? {
+        if !self.asks.has_event()? {
             // crossterm never returns where the terminal goes while it waits.
             wait_for_input(time)?;
-            if !event::poll(Duration::ZERO)? {
+            if !self.asks.has_event()? {
                 return Ok(None);
             }
         }
-        Ok(Some(match event::read()? {
+        Ok(Some(match self.asks.crossterm(event::read)? {
             Event::Key(key) if key.kind != KeyEventKind::Release => Happening::Key(key),
             _ => Happening::Other,
         }))
@@ -138,6 +141,48 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         restore();
+    }
+}
+
+/// How long crossterm may take when the terminal is gone.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Questions to crossterm. It reads for ever if the terminal goes at the moment in which it is
+/// asked, so another thread ends the process then: there is nothing left to restore.
+struct Asks {
+    /// How many began and ended: an odd number while crossterm is asked.
+    count: Arc<AtomicU64>,
+}
+
+impl Asks {
+    fn watched() -> io::Result<Asks> {
+        let count = Arc::new(AtomicU64::new(0));
+        let asked = Arc::clone(&count);
+        let watch = move || {
+            let input = stdin();
+            // Without events to wait for, only the end of the terminal is one.
+            while !matches!(poll(&mut [PollFd::new(&input, PollFlags::empty())], None), Ok(1..)) {}
+            loop {
+                let before = asked.load(Ordering::Relaxed);
+                thread::sleep(PATIENCE);
+                if before % 2 == 1 && asked.load(Ordering::Relaxed) == before {
+                    std::process::exit(1);
+                }
+            }
+        };
+        thread::Builder::new().name("terminal".to_owned()).spawn(watch)?;
+        Ok(Asks { count })
+    }
+
+    fn has_event(&self) -> io::Result<bool> {
+        self.crossterm(|| event::poll(Duration::ZERO))
+    }
+
+    fn crossterm<T>(&self, ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let answer = ask();
+        self.count.fetch_add(1, Ordering::Relaxed);
+        answer
     }
 }
 

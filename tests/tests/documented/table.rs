@@ -82,9 +82,9 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
-        "report --diff --sort own-allocated old.ect new.ect",
+        "report --sort own-allocated --diff old.ect new.ect",
         So(
-            "for run in before after; do everycall count --memory -o $run.ect -- ./server 10 || exit 1; done; everycall report --diff --sort own-allocated before.ect after.ect",
+            "for run in before after; do everycall count --memory -o $run.ect -- ./server 10 || exit 1; done; everycall report --sort own-allocated --diff before.ect after.ect",
         ),
     ),
     (
