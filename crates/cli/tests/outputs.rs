@@ -82,7 +82,7 @@ fn a_stream_can_be_read_while_the_program_runs() {
     assert!(
         here.run(&format!("snapshot -o s.ect --last 1s {program}"))
             .stderr
-            .contains("next: everycall replay s.ect")
+            .contains("next: everycall view s.ect")
     );
     drop(record.stdin.take());
     assert_eq!(record.wait().unwrap().code(), Some(0));
