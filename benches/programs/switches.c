@@ -1,5 +1,6 @@
-// switches COUNT: two threads pass a byte to and fro, so that one of them waits whenever the other runs: 2 * COUNT times a thread is
-// put on a CPU. switches 0: computes for about a second, and never waits.
+// switches COUNT: two threads pass a byte to and fro, so that one of them waits whenever the other
+// runs: 2 * COUNT times a thread is put on a CPU. switches 0: computes for about a second, and
+// never waits.
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

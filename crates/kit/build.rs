@@ -168,8 +168,8 @@ fn checksum(files: &[(String, PathBuf)]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Where the runtime is compiled: beside the folders of the profiles, because it is the same one for
-/// each of them. Else `cargo install` would compile it once more than the tests did.
+/// Where the runtime is compiled: beside the folders of the profiles, because it is the same one
+/// for each of them. Else `cargo install` would compile it once more than the tests did.
 fn shared_folder(out: &Path) -> PathBuf {
     // TARGET/PROFILE/build/PACKAGE/out
     out.ancestors().nth(4).unwrap_or(out).join("everycall-runtime")

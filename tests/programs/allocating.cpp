@@ -1,9 +1,11 @@
-// Allocates by a random script, and knows what each function has allocated: prints "NAME CALLS" and sixteen numbers for each function at its
-// end: bytes allocated, blocks allocated, bytes freed, blocks freed, in the calls themselves, and then with what they called, where recursion
-// counts once.
+// Allocates by a random script, and knows what each function has allocated: prints "NAME CALLS" and
+// sixteen numbers for each function at its end: bytes allocated, blocks allocated, bytes freed,
+// blocks freed, in the calls themselves, and then with what they called, where recursion counts
+// once.
 //   allocating SEED STEPS [wait|kill|library]
-// With "wait" it prints "ready" and waits for the end of its input before that; with "kill" it kills itself; with "library" it ends with the
-// numbers of the allocator, which is in a library with a function for it.
+// With "wait" it prints "ready" and waits for the end of its input before that; with "kill" it
+// kills itself; with "library" it ends with the numbers of the allocator, which is in a library
+// with a function for it.
 #include <csetjmp>
 #include <csignal>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Calls beat() all the time, so that it notices what other processes ask of it; and for each byte of
-// input work(), in two threads for long and in many for a short time. It counts both itself.
+// Calls beat() all the time, so that it notices what other processes ask of it; and for each byte
+// of input work(), in two threads for long and in many for a short time. It counts both itself.
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>

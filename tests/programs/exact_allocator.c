@@ -1,4 +1,5 @@
-// An allocator whose blocks have exactly the size that was asked for, and which knows what it has allocated: it never uses memory again.
+// An allocator whose blocks have exactly the size that was asked for, and which knows what it has
+// allocated: it never uses memory again.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>

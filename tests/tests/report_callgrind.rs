@@ -88,8 +88,8 @@ fn compare_memory(place: &Place, (plain, traced): (&Path, &Path), arguments: &[&
     let rows = report["rows"].as_array().expect("rows");
     let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().unwrap_or(0)).sum::<u64>();
     assert_eq!(sum("own_allocated_blocks"), blocks, "{usage}");
-    // The list of a thread's thread-local variables has 16 bytes for those of the library that counts,
-    // and 16 for that of the traced program, which has none otherwise.
+    // The list of a thread's thread-local variables has 16 bytes for those of the library that
+    // counts, and 16 for that of the traced program, which has none otherwise.
     assert_eq!(sum("own_allocated_bytes"), bytes + 32 * (threads as u64 - 1), "{usage}");
 }
 

@@ -1,5 +1,5 @@
-//! What a Rust program says to everycall: labels, instants, spans and counters on the timeline of its
-//! calls, and snapshots of what was recorded.
+//! What a Rust program says to everycall: labels, instants, spans and counters on the timeline of
+//! its calls, and snapshots of what was recorded.
 //!
 //! ```
 //! let _span = everycall::span("load");
@@ -7,10 +7,10 @@
 //! everycall::counter("queue", 3);
 //! ```
 //!
-//! In a program that was built by `cargo everycall` these reach the runtime in it. In any other they
-//! do nothing, cost a load and a test, and need no library. The crate has no dependencies. It is what
-//! `everycall.h` is for C (docs/c-api.md): names are UTF-8, and their first 64 bytes are kept; all
-//! functions may be called in any thread.
+//! In a program that was built by `cargo everycall` these reach the runtime in it. In any other
+//! they do nothing, cost a load and a test, and need no library. The crate has no dependencies. It
+//! is what `everycall.h` is for C (docs/c-api.md): names are UTF-8, and their first 64 bytes are
+//! kept; all functions may be called in any thread.
 
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 

@@ -31,8 +31,8 @@ impl Slowest {
     }
 }
 
-/// Writes a snapshot of the time that its scope took, if that was at least a threshold, or more than
-/// in any scope with the same [`Slowest`] before.
+/// Writes a snapshot of the time that its scope took, if that was at least a threshold, or more
+/// than in any scope with the same [`Slowest`] before.
 ///
 /// ```
 /// static SLOWEST: everycall::Slowest = everycall::Slowest::new(std::time::Duration::ZERO);

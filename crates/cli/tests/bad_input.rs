@@ -475,7 +475,8 @@ fn queries_that_have_no_result() {
     }
 }
 
-/// A query that never ends is ended by signals. (Where tests are run in the background, SIGINT may be ignored.)
+/// A query that never ends is ended by signals. (Where tests are run in the background, SIGINT may
+/// be ignored.)
 #[test]
 fn endless_queries_are_interrupted() {
     use std::io::Read;

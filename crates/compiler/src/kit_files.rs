@@ -11,8 +11,8 @@ pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The kit's object that reports jumps and thread ends; kits may lack it. This and the next seven have
-/// another form for executables: [`for_executable`].
+/// The kit's object that reports jumps and thread ends; kits may lack it. This and the next seven
+/// have another form for executables: [`for_executable`].
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that registers fiber stacks.
 pub const FIBERS_OBJECT: &str = "everycall-fibers.o";

@@ -12,8 +12,9 @@
 //! | [`rustc_main`], [`linker_main`] | rustc, run by cargo, and the linker, run by rustc |
 //! | [`write_integration`] | pkg-config files and a CMake package, for builds without any prefix |
 //!
-//! Nothing in the environment changes what the prefix makes; it only says where programs and the cache folder lie.
-//! The wrappers of rustc and of build scripts' compilers, which cargo runs, read there which crates are traced.
+//! Nothing in the environment changes what the prefix makes; it only says where programs and the
+//! cache folder lie. The wrappers of rustc and of build scripts' compilers, which cargo runs, read
+//! there which crates are traced.
 
 // Messages go through `everycall_io::messages`: these macros panic if standard error is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]

@@ -3,9 +3,9 @@
 //! ```text
 //! cargo -> everycall-rustc (RUSTC_WRAPPER)
 //!            rustc, first run: the names of the functions           functions
-//!            rustc, real run: with hook calls in these functions    rustc; noise: what LLVM says of names
+//!            rustc, real run: with hook calls in these functions    rustc; noise: LLVM's messages
 //!              -> linkers/cc: the project's linker, with the runtime          link
-//!      -> build scripts -> compilers/gcc, compilers/g++ (CC, CXX)                   compilers
+//!      -> build scripts -> compilers/gcc, compilers/g++ (CC, CXX)             compilers
 //! ```
 
 mod arguments;

@@ -332,7 +332,8 @@ impl<'a, S: Source> Rows<'a, S> {
         self.maker.last_id
     }
 
-    /// When the outermost open call began, or nothing can begin any more; `None` where none is open.
+    /// When the outermost open call began, or nothing can begin any more; `None` where none is
+    /// open.
     #[must_use]
     pub fn outermost_start_ns(&self) -> Option<u64> {
         self.maker.open.first().map(|open| open.start_ns)

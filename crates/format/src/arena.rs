@@ -180,7 +180,7 @@ wire_struct! {
         /// Where the [times](crate::times) of calls begin; 0 if calls aren't timed.
         pub times_offset: u64,
         /// Where the newest scheduling events begin, see [`crate::kept_states`]; 0 if they aren't
-        /// recorded. Older runtimes don't know of it.
+        /// recorded.
         pub states_offset: u64,
         /// Where the [counts of all calls](crate::all_calls) begin.
         pub all_calls_offset: u64,

@@ -184,8 +184,8 @@ pub mod chunk {
     /// [`crate::memory::MemoryCalls`], after the TIMES of its snapshot. Since version 2.10.
     pub const MEMORY: u32 = 27;
     /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`]: the
-    /// [counts of all calls](crate::all_calls) that were recorded so far, after the threads of their
-    /// snapshot. Since version 2.10.
+    /// [counts of all calls](crate::all_calls) that were recorded so far, after the threads of
+    /// their snapshot. Since version 2.10.
     pub const ALL_CALLS: u32 = 28;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;

@@ -24,8 +24,8 @@ EVERYCALL_WRAPPER void __wrap__Unwind_SetGR(void* context, int index, uint64_t v
     const struct exception* exception = (const struct exception*)value;
     if (index == RAX && exception && is_panic(exception) && _Unwind_GetCFA) {
         const uint64_t stack_pointer = _Unwind_GetCFA(context);
-        // In the search for a handler, the unwinder has noted the stack pointer of the frame that catches;
-        // libgcc subtracts one for frames of signal handlers.
+        // In the search for a handler, the unwinder has noted the stack pointer of the frame that
+        // catches; libgcc subtracts one for frames of signal handlers.
         const int catches = exception->second == stack_pointer || exception->second + 1 == stack_pointer;
         everycall_tell_landing(catches ? EVERYCALL_CATCH : EVERYCALL_CLEANUP, stack_pointer,
                                catches ? "panic" : 0, everycall_function(context));

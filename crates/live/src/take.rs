@@ -114,8 +114,8 @@ pub struct SessionFacts {
     pub crossing: bool,
     /// It requested some threads only, see [`Snapshot::retain_threads`].
     pub some_threads: bool,
-    /// [All calls](LiveArena::all_calls) when it became active, to which its own are the difference;
-    /// `None` if counts can't say which calls are its own.
+    /// [All calls](LiveArena::all_calls) when it became active, to which its own are the
+    /// difference; `None` if counts can't say which calls are its own.
     pub before: Option<AllCalls>,
 }
 

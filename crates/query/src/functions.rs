@@ -8,7 +8,8 @@ use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, Result};
 
-/// Adds `regexp(PATTERN, TEXT)`, which is `TEXT regexp PATTERN`, `percentile(VALUE, P)` and `median(VALUE)`.
+/// Adds `regexp(PATTERN, TEXT)`, which is `TEXT regexp PATTERN`, `percentile(VALUE, P)` and
+/// `median(VALUE)`.
 pub(crate) fn register(connection: &Connection) -> Result<()> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;

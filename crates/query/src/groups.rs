@@ -18,8 +18,8 @@ use crate::records::{RECORD, Remarks, from_bytes, to_bytes};
 /// Bytes of a chunk.
 const CHUNK: usize = 28 * RECORD;
 
-/// Columns that are the same for all calls of a function, in the order in which a query names them, and
-/// whether the last value comes first.
+/// Columns that are the same for all calls of a function, in the order in which a query names them,
+/// and whether the last value comes first.
 pub(crate) type Order = Vec<(i32, bool)>;
 
 /// Whether calls can be in the order of this column.

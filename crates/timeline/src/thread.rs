@@ -67,8 +67,8 @@ impl<'t> ThreadEvents<'t> {
         ThreadEvents::of(thread.map(|thread| Maker::new(source, thread, clock, modules, names, code, cuts)))
     }
 
-    /// The timeline of segments, as if nothing else of their thread existed, and how many calls that
-    /// began before end in it.
+    /// The timeline of segments, as if nothing else of their thread existed, and how many calls
+    /// that began before end in it.
     pub(crate) fn alone<S: SegmentCursor + 't>(
         segments: impl Fn() -> S,
         pairing: impl Fn() -> Pairing<'t>,

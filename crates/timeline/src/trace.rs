@@ -61,9 +61,9 @@ impl<'a> Trace<'a> {
         Trace::open_with(source, How::InTicks)
     }
 
-    /// Reads the ends of each thread only, so that it takes no longer for long threads: to know a little of a large
-    /// file at once. Threads have no counts, marks have no names, and missing segments aren't noticed. What
-    /// threads cover is known, and [`Trace::part`] can be read.
+    /// Reads the ends of each thread only, so that it takes no longer for long threads: to know a
+    /// little of a large file at once. Threads have no counts, marks have no names, and missing
+    /// segments aren't noticed. What threads cover is known, and [`Trace::part`] can be read.
     ///
     /// # Errors
     /// As [`Trace::open`].

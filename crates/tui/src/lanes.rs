@@ -2,8 +2,8 @@
 //!
 //! There are two: one for what a screen needs, and one for what may take as long as reading the
 //! file. A newer request takes the place of an older one of its kind that waits. A long answer
-//! that is being computed is stopped by a newer long request: one of another kind waits for its turn
-//! again.
+//! that is being computed is stopped by a newer long request: one of another kind waits for its
+//! turn again.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};

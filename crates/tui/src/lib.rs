@@ -1,5 +1,5 @@
-//! The viewer in a terminal, behind `everycall tui`: the answers of `everycall_view`, on a screen of
-//! characters.
+//! The viewer in a terminal, behind `everycall tui`: the answers of `everycall_view`, on a screen
+//! of characters.
 //!
 //! ```text
 //! text      texts of others, so that no terminal acts upon them

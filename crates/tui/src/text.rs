@@ -1,5 +1,5 @@
-//! Texts of others on a screen: what would control the terminal or turn its lines around is shown as
-//! an escape, and every text fits into its columns.
+//! Texts of others on a screen: what would control the terminal or turn its lines around is shown
+//! as an escape, and every text fits into its columns.
 
 use unicode_width::UnicodeWidthChar as _;
 

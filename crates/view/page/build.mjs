@@ -1,5 +1,6 @@
-// Builds the page into dist, or the folder behind --into: app.js, app.css, worker.js, index.html, and alone.html, the
-// page that has all of these in itself and gets its data in place of one line. The same sources give the same bytes.
+// Builds the page into dist, or the folder behind --into: app.js, app.css, worker.js, index.html,
+// and alone.html, the page that has all of these in itself and gets its data in place of one line.
+// The same sources give the same bytes.
 
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';

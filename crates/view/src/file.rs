@@ -118,8 +118,8 @@ pub(crate) struct Open {
 }
 
 impl File {
-    /// Looks at the ends of the threads of a large file, so that something is known of it at once: a
-    /// file to be sketched. `None` for others, which are opened as fast.
+    /// Looks at the ends of the threads of a large file, so that something is known of it at once:
+    /// a file to be sketched. `None` for others, which are opened as fast.
     ///
     /// # Errors
     ///

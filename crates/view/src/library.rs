@@ -1,7 +1,7 @@
 //! The opened files, and the threads that read them.
 //!
 //! ```text
-//! open      Input -> File        in a thread of its own, as all that follows; of a large file a sketch before
+//! open      Input -> File        in a thread, as all that follows; of a large file a sketch before
 //! read      File -> its summary levels
 //! workers   File -> answers that need events: `quick` ones of a frame, and `long` ones of a range
 //! ```

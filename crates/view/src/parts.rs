@@ -236,7 +236,8 @@ mod tests {
         file.end()
     }
 
-    /// What a window shows: the calls with both ends, and whether all else is said to be incomplete.
+    /// What a window shows: the calls with both ends, and whether all else is said to be
+    /// incomplete.
     fn exact(cells: &[(usize, Cell)], from: u64, to: u64) -> Vec<(usize, Cell)> {
         let is_exact = |cell: &Cell| cell.count == 1 && cell.bits() & (bits::CUT_START | bits::CUT_END) == 0;
         let lies_in = |cell: &Cell| cell.from >= from && cell.to() <= to;

@@ -24,9 +24,9 @@ pub(super) struct Target<'p> {
     pub(super) notes: &'p mut Notes,
 }
 
-/// Adds the calls that a trace has counted: instead of recording them, or beside that. Only the last
-/// snapshot of a process counts. A filter by time, depth or label lets none of them through, because
-/// these aren't known.
+/// Adds the calls that a trace has counted: instead of recording them, or beside that. Only the
+/// last snapshot of a process counts. A filter by time, depth or label lets none of them through,
+/// because these aren't known.
 pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter) {
     let trace = view.trace();
     let only_counted = of_processes(trace.counts());
@@ -104,8 +104,8 @@ pub(super) struct Selected<'v> {
 }
 
 impl<'v> Selected<'v> {
-    /// `None` if counted calls can't be filtered or grouped in this way: their times, depths, labels
-    /// and paths aren't known.
+    /// `None` if counted calls can't be filtered or grouped in this way: their times, depths,
+    /// labels and paths aren't known.
     pub(super) fn of(
         view: &'v TraceView<'_>,
         filter: &'v Filter,

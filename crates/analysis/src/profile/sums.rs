@@ -33,9 +33,9 @@ pub struct Sums {
     /// Of these, calls whose times were added up while they were counted: of each only the power
     /// of two is known, so percentiles are approximate.
     pub in_octaves: u64,
-    /// All calls that the processes made, as they counted them while they recorded: also those whose
-    /// events were overwritten, and those that were dropped. Its calls if they were counted and not
-    /// recorded; 0 if nothing was counted.
+    /// All calls that the processes made, as they counted them while they recorded: also those
+    /// whose events were overwritten, and those that were dropped. Its calls if they were counted
+    /// and not recorded; 0 if nothing was counted.
     pub all_calls: u64,
     /// Nanoseconds in the calls and their callees. Calls within another call of the same group add
     /// nothing.

@@ -78,7 +78,8 @@ pub enum Verb {
     /// Build a Rust project so that it can be traced, and run it: what `cargo everycall` does
     ///
     /// `cargo everycall run`, `test` and `bench` build and record, `build` only builds. Options of
-    /// `record` stand before the verb, cargo's own behind it. docs/rust.md describes what is traced.
+    /// `record` stand before the verb, cargo's own behind it. docs/rust.md describes what is
+    /// traced.
     #[command(override_usage = "cargo everycall [OPTIONS] run|test|bench|build [ARGUMENTS OF CARGO]...")]
     Cargo(Box<CargoArguments>),
     /// Run a program and write its trace

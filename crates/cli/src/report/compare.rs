@@ -227,8 +227,8 @@ fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
     out
 }
 
-/// The table if it is sorted by memory: these numbers are exact, so each run may differ by chance of
-/// its own only.
+/// The table if it is sorted by memory: these numbers are exact, so each run may differ by chance
+/// of its own only.
 fn text_of_memory(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
     let heading =
         ["own-allocated/run", "more", "allocated/run", "more", "own-blocks/run", "more", "function"];

@@ -148,8 +148,8 @@ impl Rustc {
     }
 }
 
-/// Whether the first run goes without an option: what is written, for whom, and how it is optimised.
-/// None of them changes a name.
+/// Whether the first run goes without an option: what is written, for whom, and how it is
+/// optimised. None of them changes a name.
 fn is_left_out(word: &Word) -> bool {
     const CODEGEN: [&str; 6] =
         ["incremental", "lto", "linker-plugin-lto", "debuginfo", "save-temps", "embed-bitcode"];

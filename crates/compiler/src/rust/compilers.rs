@@ -1,5 +1,5 @@
-//! gcc and g++ for build scripts (`CC`, `CXX`): what a traced package compiles is traced, what others
-//! compile isn't.
+//! gcc and g++ for build scripts (`CC`, `CXX`): what a traced package compiles is traced, what
+//! others compile isn't.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

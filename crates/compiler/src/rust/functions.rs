@@ -51,7 +51,8 @@ fn can_be_listed(name: &str) -> bool {
 
 /// Writes the list: attributes of functions.
 ///
-/// `keep_apart`: identical functions would be merged, and calls of one be shown as calls of another.
+/// `keep_apart`: identical functions would be merged, and calls of one be shown as calls of
+/// another.
 ///
 /// # Errors
 /// Those of the file system.

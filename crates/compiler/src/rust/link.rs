@@ -1,5 +1,5 @@
-//! The linker step of Rust builds: rustc runs it under the name of the project's linker, and it runs
-//! that linker with the runtime, and with the wrappers of what leaves frames.
+//! The linker step of Rust builds: rustc runs it under the name of the project's linker, and it
+//! runs that linker with the runtime, and with the wrappers of what leaves frames.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,6 +1,7 @@
 //! The wrapper of rustc: cargo runs it for every crate, and it runs rustc.
 //!
-//! Crates that aren't traced, build scripts and procedural macros get exactly the call that cargo made.
+//! Crates that aren't traced, build scripts and procedural macros get exactly the call that cargo
+//! made.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -204,8 +205,8 @@ fn names(compiler: &Compiler, rustc: &Rustc, scratch: &Scratch) -> Result<Option
     Ok(Some(functions::in_folder(&scratch.folder)?))
 }
 
-/// The file with the list. A compiler cache hashes the path, not the file: there the path stands for
-/// the text, and the file stays.
+/// The file with the list. A compiler cache hashes the path, not the file: there the path stands
+/// for the text, and the file stays.
 fn list(
     names: &[String],
     rustc: &Rustc,

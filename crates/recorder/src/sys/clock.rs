@@ -11,8 +11,8 @@ const TRIES: usize = 5;
 const READINGS_MAX: usize = 16_384;
 /// Seconds between readings at first.
 const INTERVAL_SECONDS: u64 = 1;
-/// Nanoseconds before the second reading, without which nobody knows how long a tick is. The file of a
-/// recorder that is killed soon needs it, too.
+/// Nanoseconds before the second reading, without which nobody knows how long a tick is. The file
+/// of a recorder that is killed soon needs it, too.
 const FIRST_INTERVAL_NS: u64 = 20_000_000;
 
 /// Reads all clocks.

@@ -2,9 +2,9 @@
 //!
 //! The innermost open call has made it itself. Each call around it needs the thread's meter of the
 //! moment when it began, for its function's total. None of them has changed since the last
-//! allocation in the thread, so the meter of now is theirs, if they had none: they are the innermost
-//! ones, up to the first that has one. So each call is visited once, and one in which nothing is
-//! allocated isn't at all.
+//! allocation in the thread, so the meter of now is theirs, if they had none: they are the
+//! innermost ones, up to the first that has one. So each call is visited once, and one in which
+//! nothing is allocated isn't at all.
 #![allow(unsafe_code)] // Entries of the open-call stack, by their addresses.
 
 use crate::state::memory::{self, Change};
@@ -22,9 +22,10 @@ use everycall_ring::Control;
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
 
-/// Counts an allocation of the calling thread under the conditions of a hook's fast path: the thread
-/// counts and runs the control block's stack, and no open call is dead. Counts nothing if the thread
-/// is excluded. Returns false without effect otherwise. `stack_pointer`: open calls below it are dead.
+/// Counts an allocation of the calling thread under the conditions of a hook's fast path: the
+/// thread counts and runs the control block's stack, and no open call is dead. Counts nothing if
+/// the thread is excluded. Returns false without effect otherwise. `stack_pointer`: open calls
+/// below it are dead.
 #[inline(always)]
 pub(crate) fn count_quickly(stack_pointer: u64, change: Change) -> bool {
     let Some(control) = local::last() else { return false };

@@ -133,7 +133,8 @@ pub(crate) fn tell(process: &Process, control: &Control, ring: &Ring<'_>, ticks:
 }
 
 impl Thread<'_> {
-    /// Counts a call of the function at `place`, which was recorded. Returns the place of its count.
+    /// Counts a call of the function at `place`, which was recorded. Returns the place of its
+    /// count.
     pub(crate) fn count_recorded(&self, place: Place) -> u32 {
         let (place, is_new) = all_calls::add(self.process, self.control, place);
         if is_new {

@@ -227,8 +227,8 @@ impl TreeView {
         }
     }
 
-    /// Goes to the next node, in the order of a whole tree, whose function is meant; unfolds what is
-    /// around it. False if there is none.
+    /// Goes to the next node, in the order of a whole tree, whose function is meant; unfolds what
+    /// is around it. False if there is none.
     pub fn find(&mut self, is_meant: impl Fn(u32) -> bool, is_forward: bool) -> bool {
         // All nodes below the root in the order of rows.
         let mut order = Vec::new();
