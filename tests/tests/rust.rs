@@ -1,5 +1,5 @@
-//! `cargo everycall`: the calls of a Rust workspace are those that its own counters count, however it
-//! is built, and what isn't traced is built as ever.
+//! `cargo everycall`: the calls of a Rust workspace are those that its own counters count, however
+//! it is built, and what isn't traced is built as ever.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -70,8 +70,8 @@ fn own_counts(printed: &str) -> BTreeMap<String, Tally> {
     printed.lines().map(line).collect()
 }
 
-/// Compares the trace with the program's own counters, and with known counts of functions that don't
-/// count: the two with the same code, and those in C.
+/// Compares the trace with the program's own counters, and with known counts of functions that
+/// don't count: the two with the same code, and those in C.
 fn check(trace: &Path, printed: &str, note: &str) {
     let trace = TraceView::tallies_only(trace);
     let tallies = trace.tallies();
@@ -183,8 +183,10 @@ fn tests_are_in_one_file_and_errors_are_cargos() {
     let main = folder.join("app/src/main.rs");
     let source = fs::read_to_string(&main).unwrap();
     fs::write(&main, source.replace("is_left(1), 2", "is_left(1), 3")).unwrap();
-    let output = cargo_everycall(&folder, &["test", "-q", "--offline", "-p", "app"]).output().unwrap();
+    let words = ["-o", "failing.ect", "test", "-q", "--offline", "-p", "app"];
+    let output = cargo_everycall(&folder, &words).output().unwrap();
     assert_eq!(output.status.code(), Some(101), "{}", said(&output));
+    assert!(folder.join("failing.ect").exists(), "{}", said(&output));
     fs::write(&main, source.replace("fn main() {", "fn main() { let unused = 1;")).unwrap();
     let output = cargo_everycall(&folder, &["build", "--offline"]).output().unwrap();
     let text = said(&output);

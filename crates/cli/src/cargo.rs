@@ -1,5 +1,5 @@
-//! `everycall cargo VERB`: cargo builds so that the workspace's functions call hooks, and what it runs
-//! is recorded. docs/design/rust.md says how; the wrapper of rustc is in `everycall_compiler`.
+//! `everycall cargo VERB`: cargo builds so that the workspace's functions call hooks, and what it
+//! runs is recorded. docs/design/rust.md says how; the wrapper of rustc is in `everycall_compiler`.
 //!
 //! ```text
 //! arguments  what of cargo's arguments matters here
@@ -48,7 +48,8 @@ pub fn run(arguments: CargoArguments) -> Result<ExitCode, Failure> {
             if !status.success() {
                 return Ok(crate::record::end_as(status));
             }
-            build.become_recorded(&request, options)
+            let has_output = request.output.is_some() || arguments.record.output.is_some();
+            build.become_recorded(&request, options, has_output)
         }
     }
 }
@@ -148,12 +149,18 @@ impl Build {
         Err(self.not_run(&error))
     }
 
-    /// Becomes `everycall record`, with cargo and all that it runs in one file.
-    fn become_recorded(&self, request: &Request, options: Vec<OsString>) -> Result<ExitCode, Failure> {
+    /// Becomes `everycall record`, with cargo and all that it runs in one file. `has_output`: the
+    /// options name it.
+    fn become_recorded(
+        &self,
+        request: &Request,
+        options: Vec<OsString>,
+        has_output: bool,
+    ) -> Result<ExitCode, Failure> {
         let verb = request.verb.name();
         let mut command = self.prepared(&self.this);
         command.arg("record").args(options);
-        if !request.has_output {
+        if !has_output {
             command.arg("-o").arg(format!("{verb}.ect"));
         }
         command.arg("--launcher").arg("--").arg(&self.cargo).arg(verb).args(&request.args);
@@ -169,8 +176,8 @@ impl Build {
     }
 }
 
-/// Name of the folder for builds with these crates traced: cargo doesn't know of the choice, so each
-/// has one.
+/// Name of the folder for builds with these crates traced: cargo doesn't know of the choice, so
+/// each has one.
 fn folder_name(crates: &RustCrates) -> String {
     match (crates.all, crates.names.is_empty()) {
         (true, _) => "everycall-all".to_owned(),

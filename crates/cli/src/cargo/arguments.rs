@@ -36,8 +36,6 @@ pub struct Request {
     pub args: Vec<OsString>,
     /// The trace file, if it is named behind the verb.
     pub output: Option<OsString>,
-    /// Whether a trace file is named, here or before the verb.
-    pub has_output: bool,
     /// `--target`.
     pub target: Option<String>,
     /// `--manifest-path`.
@@ -95,7 +93,6 @@ impl Request {
             verb,
             args: Vec::new(),
             output: None,
-            has_output: false,
             target: None,
             manifest: None,
             has_target_folder: false,
@@ -130,7 +127,6 @@ impl Request {
         match name {
             "-o" => {
                 self.output = value;
-                self.has_output = true;
                 return true;
             }
             "--target" => self.target = text(),
