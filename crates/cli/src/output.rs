@@ -1,11 +1,12 @@
 //! Outputs of verbs: their paths, and the traces that a verb reads and writes.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everycall_io::outfile::{MODE_PRIVATE, OutFile, OutFileError};
 use everycall_recorder::Summary;
+use rustix::termios::tcgetwinsize;
 
 use crate::exit_code;
 use crate::failure::Failure;
@@ -111,4 +112,11 @@ impl<'o> Output<'o> {
         buffered.into_inner().map_err(|error| failed(error.into_error()))?.finish()?;
         Ok(summary)
     }
+}
+
+/// Columns of the terminal that standard output is; `None` if it is none, or doesn't say.
+pub fn terminal_width() -> Option<usize> {
+    let stdout = io::stdout();
+    let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
+    size.map(|size| size.ws_col.into()).filter(|width| *width > 0)
 }

@@ -11,12 +11,11 @@ use everycall_export::Filter;
 use everycall_io::outfile::MODE_SHARED;
 use everycall_io::say;
 use everycall_query::{Database, Format, OpenTrace, QueryError, Table};
-use rustix::termios::tcgetwinsize;
 
 use crate::arguments::{SqlArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{BUFFER, Destination, print};
+use crate::output::{BUFFER, Destination, print, terminal_width};
 use crate::traces;
 
 /// Longest query, in bytes.
@@ -110,9 +109,8 @@ fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(
     match &arguments.output {
         None => {
             let stdout = io::stdout();
-            let size =
-                stdout.is_terminal().then(|| tcgetwinsize(&stdout).map_or(80, |size| size.ws_col.into()));
-            let width = size.filter(|width| *width > 0);
+            // Escapes are written for one of unknown width, too.
+            let width = stdout.is_terminal().then(|| terminal_width().unwrap_or(80));
             let mut out = BufWriter::with_capacity(BUFFER, stdout.lock());
             let mut table = Table::new(&mut out, format, width);
             let ran = database.query(query, &mut table);

@@ -3,7 +3,7 @@
 //! ```text
 //! Source (threads, events) -> filter -> passing                     for outputs of others
 //!                              |------> replay, jsonl, csv          a tree of calls, JSON lines, CSV
-//!                              |-> rows -> parquet                  a table, and its rows for callers that ask for them
+//!                              |-> rows -> parquet                  a table; rows for callers
 //!                              |------> speedscope, firefox         stacks, event by event
 //!                              |-> paths -> folded, pprof           sums of call paths
 //!                              |      `---> flamegraph              a picture of them
@@ -69,7 +69,7 @@ pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionId, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};
 pub use passing::{Beginning, Receiver, pass};
-pub use replay::{ReplayStyle, replay};
+pub use replay::{ReplayStyle, replay, visible};
 pub use replay_json::replay_json;
 pub use rows::{CALL, Row, RowFunction, Rows, What};
 pub use shorten::shortened_name;

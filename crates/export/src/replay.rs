@@ -549,8 +549,10 @@ impl Ending {
     }
 }
 
-/// `text` with escapes in the place of characters that could steer a terminal or reorder what it shows.
-fn visible(text: &str) -> String {
+/// `text` with escapes in the place of characters that could steer a terminal or reorder what it
+/// shows.
+#[must_use]
+pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         let steers = character.is_control()

@@ -31,6 +31,13 @@ pub const fn total(word: u64, meter: u64) -> u64 {
     if is_open(word) { turned(word, meter) / 2 } else { word / 2 }
 }
 
+/// The same where its thread runs, and may just have opened or closed it, or where it was written
+/// over: not less than what the calls themselves have, nor more than the meter. `own`: theirs.
+#[must_use]
+pub fn total_now(word: u64, meter: u64, own: u64) -> u64 {
+    total(word, meter).min(meter / 2).max(own.min(meter / 2))
+}
+
 /// Whether a call is open that adds to this total.
 #[must_use]
 pub const fn is_open(word: u64) -> bool {

@@ -1,19 +1,19 @@
 // libeverycall-memory.so: what the program allocates and frees is counted.
 //
-// `count --memory` preloads it. It defines the functions of allocators, calls the next ones in the dynamic
-// linker's order (the C library's, or those of a library such as jemalloc), and tells the runtime how many
-// bytes each block has.
+// `count --memory` preloads it. It defines the functions of allocators, calls the next ones in the
+// dynamic linker's order (the C library's, or those of a library such as jemalloc), and tells the
+// runtime how many bytes each block has.
 //
-//   bytes            what the allocator says of a block (malloc_usable_size), at both ends of its life: so all
-//                    of a block that was allocated is freed. If the allocator doesn't say it: the bytes that
-//                    were asked for, and none at the end
+//   bytes            what the allocator says of a block (malloc_usable_size), at both ends of its
+//                    life: so all of a block that was allocated is freed. If the allocator doesn't
+//                    say it: the bytes that were asked for, and none at the end
 //   realloc          frees a block and allocates one, also where it stays in its place
-//   new and delete   counted here only if they are in the same library as the next malloc, as those of
-//                    jemalloc are; all others end in malloc and free, and are counted there
+//   new and delete   counted here only if they are in the same library as the next malloc, as those
+//                    of jemalloc are; all others end in malloc and free, and are counted there
 //
-// Functions that call each other (reallocarray, realloc) count once: by `outermost`, the frame of the first of
-// them. Frames are compared, so a handler that jumps out of one of them (which no C library allows) doesn't
-// end the counting.
+// Functions that call each other (reallocarray, realloc) count once: by `outermost`, the frame of
+// the first of them. Frames are compared, so a handler that jumps out of one of them (which no C
+// library allows) doesn't end the counting.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -152,8 +152,8 @@ static int has_own_allocator(void) {
     return object_of(first) != object_of((const void*)fails);
 }
 
-// Whether the program has a sanitizer. Its allocator is to be the first, and can't be asked before it has begun:
-// then nothing is counted.
+// Whether the program has a sanitizer. Its allocator is to be the first, and can't be asked before
+// it has begun: then nothing is counted.
 static int has_sanitizer(void) {
     static const char* const symbols[] = {"__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"};
     for (size_t at = 0; at < sizeof symbols / sizeof *symbols; at++) {
@@ -195,7 +195,8 @@ static inline int are_known(void) {
 
 __attribute__((constructor)) static void begin(void) { are_known(); }
 
-// Whether a function with this frame counts: the process counts memory, and no function around it does.
+// Whether a function with this frame counts: the process counts memory, and no function around it
+// does.
 static inline int counts(const void* frame) {
     return wanted && *wanted != NOT_WANTED && !*everycall_runtime_v1.off && (uintptr_t)frame >= outermost;
 }
@@ -208,8 +209,8 @@ static inline size_t size_of(enum number number, void* block, size_t asked) {
 #define TELL(what, allocated, freed) \
     everycall_runtime_v1.memory(what, allocated, freed, (uint64_t)(uintptr_t)FRAME)
 
-// Whether a function isn't of the allocator, but the C library's beside another one: then it has called
-// functions of the allocator, if it is of use at all, and these count.
+// Whether a function isn't of the allocator, but the C library's beside another one: then it has
+// called functions of the allocator, if it is of use at all, and these count.
 static inline int is_beside(enum number number) { return !has_sizes[number] && has_sizes[NUMBER_malloc]; }
 
 // A function calls the next one.
@@ -288,29 +289,32 @@ static void* replace_early(void* block, size_t size) {
 REALLOCATES(realloc, (void* block, size_t size), (block, size), size)
 REALLOCATES(reallocarray, (void* block, size_t count, size_t size), (block, count, size), count* size)
 
-// A function that frees a block. If it isn't there, `otherwise` does the same.
-#define FREES(name, parameters, arguments, otherwise)                               \
-    EXPORTED void counted_##name parameters {                                       \
-        if (RARE(is_early(block) || !are_known())) return;                          \
-        if (RARE(!REAL(name))) return otherwise;                                    \
-        if (!block || !counts(FRAME) || is_beside(NUMBER_##name)) return REAL(name) arguments; \
-        const size_t size = size_of(NUMBER_##name, block, 0);                       \
-        outermost = (uintptr_t)FRAME;                                               \
-        REAL(name) arguments;                                                       \
-        outermost = 0;                                                              \
-        TELL(FREED, 0, size);                                                       \
+// A function that frees a block. If it isn't there, `otherwise` does the same. If `is_elsewhere`,
+// the block is counted where that function passes it on.
+#define FREES(name, parameters, arguments, otherwise, is_elsewhere)                         \
+    EXPORTED void counted_##name parameters {                                               \
+        if (RARE(is_early(block) || !are_known())) return;                                  \
+        if (RARE(!REAL(name))) return otherwise;                                            \
+        if (!block || (is_elsewhere) || !counts(FRAME)) return REAL(name) arguments;        \
+        const size_t freed = size_of(NUMBER_##name, block, 0);                              \
+        outermost = (uintptr_t)FRAME;                                                       \
+        REAL(name) arguments;                                                               \
+        outermost = 0;                                                                      \
+        TELL(FREED, 0, freed);                                                              \
     }
 
-FREES(free, (void* block), (block), (void)0)
-FREES(free_sized, (void* block, size_t size_), (block, size_), counted_free(block))
-FREES(free_aligned_sized, (void* block, size_t align, size_t size_), (block, align, size_), counted_free(block))
+FREES(free, (void* block), (block), (void)0, is_beside(NUMBER_free))
+FREES(free_sized, (void* block, size_t size), (block, size), counted_free(block), is_beside(NUMBER_free_sized))
+FREES(free_aligned_sized, (void* block, size_t align, size_t size), (block, align, size), counted_free(block),
+      is_beside(NUMBER_free_aligned_sized))
 
-// C++. Operators in one library with malloc may not call it as a function of that name. If they do, it has
-// counted the block. They may run the program's new_handler, and throw, so they aren't outermost meanwhile.
+// C++. Operators in one library with malloc may not call it as a function of that name. If they do,
+// it has counted the block. They may run the program's new_handler, and throw, so they aren't
+// outermost meanwhile.
 //
-// A library that was loaded by dlopen may bind to these although no C++ library is known here (RTLD_LOCAL).
-// Then malloc and free do what every C++ library does, and if there is no memory, the operator that the
-// caller would have found.
+// A library that was loaded by dlopen may bind to these although no C++ library is known here
+// (RTLD_LOCAL). Then malloc and free do what every C++ library does, and if there is no memory, the
+// operator that the caller would have found.
 static __attribute__((noinline, cold)) void* of_caller(enum number number, const void* caller) {
     Dl_info info;
     if (!dladdr || !dladdr(caller, &info) || !info.dli_fname) return 0;
@@ -358,17 +362,8 @@ NEW(new_array_aligned_nothrow, (size_t size, size_t align, const void* tag), (si
     allocate_aligned(size, align), return 0)
 
 // Deletes that end in free in another library are passed on.
-#define DELETES(name, parameters, arguments)                                                  \
-    EXPORTED void counted_##name parameters {                                                 \
-        if (RARE(is_early(block) || !are_known())) return;                                    \
-        if (RARE(!REAL(name))) return counted_free(block);                                    \
-        if (!has_sizes[NUMBER_##name] || !block || !counts(FRAME)) return REAL(name) arguments; \
-        const size_t freed = size_of(NUMBER_##name, block, 0);                                \
-        outermost = (uintptr_t)FRAME;                                                         \
-        REAL(name) arguments;                                                                 \
-        outermost = 0;                                                                        \
-        TELL(FREED, 0, freed);                                                                \
-    }
+#define DELETES(name, parameters, arguments) \
+    FREES(name, parameters, arguments, counted_free(block), !has_sizes[NUMBER_##name])
 
 DELETES(delete, (void* block), (block))
 DELETES(delete_array, (void* block), (block))

@@ -2,9 +2,11 @@
 //! them, because their functions can't be named otherwise.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use everycall_format::arena::{ModuleEntry, module_flags, module_state};
+use everycall_format::ect::chunk;
+use everycall_tracefile::{ChunkWriter, module_image};
 
 use crate::find::deleted_range;
 use crate::process;
@@ -12,17 +14,16 @@ use crate::process;
 /// Larger files are not put into a trace.
 const IMAGE_SIZE_MAX: u64 = 2 << 30;
 
-/// Passes the bytes of each such file to `keep`, with its module's index. A file that can't be read
-/// becomes a warning.
+/// Writes each such file into the trace. One that can't be read becomes a warning.
 ///
 /// # Errors
 ///
-/// The first error of `keep`.
-pub(crate) fn deleted(
+/// The output's.
+pub(crate) fn write_deleted<W: Write>(
+    file: &mut ChunkWriter<W>,
     pid: u32,
     modules: &[(ModuleEntry, Vec<u8>)],
     warnings: &mut Vec<String>,
-    mut keep: impl FnMut(u32, Vec<u8>) -> io::Result<()>,
 ) -> io::Result<()> {
     let Ok(maps) = process::read(pid, "maps") else { return Ok(()) };
     let maps = String::from_utf8_lossy(&maps);
@@ -36,7 +37,10 @@ pub(crate) fn deleted(
             _ => format!("/proc/{pid}/exe"),
         };
         match read(&source) {
-            Ok(bytes) => keep(index, bytes)?,
+            Ok(bytes) => {
+                let [record, packed] = module_image(index, &bytes)?;
+                file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])?;
+            }
             Err(error) => warnings.push(format!(
                 "{} was deleted or replaced while the program ran, and can't be read any more ({error}); its functions will be \
                  shown as module+offset. Root can read it",

@@ -15,8 +15,7 @@ use everycall_format::ect::{SnapshotRecord, ThreadRecord, chunk, image_end, reas
 use everycall_format::event::WORD_SIZE;
 use everycall_recorder::{Progress, StreamedThread, clock};
 use everycall_tracefile::{
-    Child, ChunkWriter, Dropped, Place, Runs, Summary, array, bytes_of, is_segment, module_image,
-    module_table, tally,
+    Child, ChunkWriter, Dropped, Place, Runs, Summary, array, bytes_of, is_segment, module_table, tally,
 };
 
 use crate::arena::LiveArena;
@@ -296,12 +295,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             self.file.chunk(kind, &[&record, &functions])?;
         }
-        let mut warnings = Vec::new();
-        images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {
-            let [record, packed] = module_image(module, &bytes)?;
-            self.file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
-        })?;
-        summary.warnings.extend(warnings);
+        images::write_deleted(&mut self.file, self.arena.process().pid, &modules, &mut summary.warnings)?;
         let (size, output) = self.file.end()?;
         summary.file_size = size;
         Ok((summary, output))

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::Wire;
-use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
+use everycall_format::arena::{COUNTERS, ClockReading, OpenCall, ThreadHeader, thread_state};
 use everycall_format::ect::{
     NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, chunk, image_end, meta, reason,
 };
@@ -17,7 +17,7 @@ use everycall_recorder::triggers::WriteChunk;
 use everycall_recorder::{clock, host};
 use everycall_tracefile::{
     AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, array, bytes_of, is_segment,
-    module_image, module_table, text_of, texts,
+    module_table, text_of, texts,
 };
 
 use crate::arena::LiveArena;
@@ -93,6 +93,35 @@ impl Frame<'_> {
         };
         (record, command)
     }
+
+    /// Writes what a file begins with. `ending` is the process's, one of [`image_end`].
+    fn begin<W: Write>(&self, file: &mut ChunkWriter<W>, tool_version: &str, ending: u32) -> io::Result<()> {
+        file.chunk(chunk::META, &[&self.meta(tool_version)])?;
+        file.chunk(chunk::CLOCK, &[&array(&self.clock_readings())])?;
+        let (process, command) = self.process();
+        file.chunk(chunk::PROCESS, &[&bytes_of(&ProcessRecord { ending, ..process }), &command])
+    }
+
+    /// A snapshot with so many threads.
+    fn snapshot(
+        &self,
+        snapshot: u32,
+        reason: u32,
+        threads: usize,
+        counters: [u64; COUNTERS],
+    ) -> SnapshotRecord {
+        let layout = self.arena.layout();
+        SnapshotRecord {
+            snapshot,
+            reason,
+            pid: self.arena.process().pid,
+            threads: threads as u32,
+            ticks: self.after.ticks,
+            ring_size: layout.ring_size,
+            segment_size: layout.segment_size,
+            counters,
+        }
+    }
 }
 
 /// Writes a file of calls that were kept of a running process since a clock reading: `kept` writes
@@ -113,25 +142,18 @@ pub fn write_kept(
     let mut file = ChunkWriter::begin(output)?;
     let frame = Frame { arena, before: *since, after: clock::read() };
     let mut summary = Summary { ring_size: arena.layout().ring_size, ..Summary::of(&arena.header()) };
-    file.chunk(chunk::META, &[&frame.meta(tool_version)])?;
-    file.chunk(chunk::CLOCK, &[&array(&frame.clock_readings())])?;
-    let (mut process, command) = frame.process();
-    process.ending = if has_ended { image_end::ENDED } else { image_end::RUNNING };
-    file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+    frame.begin(&mut file, tool_version, if has_ended { image_end::ENDED } else { image_end::RUNNING })?;
     let modules = arena.modules();
     file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
     kept(&mut |_, kind, payload| file.chunk(kind, &[payload]))?;
-    images::deleted(arena.process().pid, &modules, &mut summary.warnings, |module, bytes| {
-        let [record, packed] = module_image(module, &bytes)?;
-        file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
-    })?;
+    images::write_deleted(&mut file, arena.process().pid, &modules, &mut summary.warnings)?;
     (summary.file_size, _) = file.end()?;
     Ok(summary)
 }
 
-/// Writes a file with the numbers of all calls that a process has recorded so far, without the calls
-/// themselves; of a session, with its facts, those of its functions since it became active, by
-/// threads that are `wanted`. `tool_version` is everycall's. The output should be buffered.
+/// Writes a file with the numbers of all calls that a process has recorded so far, without the
+/// calls themselves; of a session, with its facts, those of its functions since it became active,
+/// by threads that are `wanted`. `tool_version` is everycall's. The output should be buffered.
 ///
 /// # Errors
 ///
@@ -155,26 +177,14 @@ pub fn write_counts(
     let frame = Frame { arena, before, after: clock::read() };
     let header = arena.header();
     let mut summary = Summary { ring_size: arena.layout().ring_size, ..Summary::of(&header) };
-    file.chunk(chunk::META, &[&frame.meta(tool_version)])?;
-    file.chunk(chunk::CLOCK, &[&array(&frame.clock_readings())])?;
-    let (process, command) = frame.process();
-    file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+    frame.begin(&mut file, tool_version, image_end::RUNNING)?;
     let modules = arena.modules();
     file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
     if let Some(facts) = session {
         file.chunk(chunk::SESSION, &[&session_record(facts, frame.after.ticks)])?;
     }
     let pid = arena.process().pid;
-    let record = SnapshotRecord {
-        snapshot: SNAPSHOT,
-        reason: reason::REQUEST,
-        pid,
-        threads: threads.len() as u32,
-        ticks: frame.after.ticks,
-        ring_size: arena.layout().ring_size,
-        segment_size: arena.layout().segment_size,
-        counters: header.counters,
-    };
+    let record = frame.snapshot(SNAPSHOT, reason::REQUEST, threads.len(), header.counters);
     file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
     let names = ThreadNames::of(arena.process());
     for (thread, ((slot, generation), header)) in (0..).zip(&threads) {
@@ -201,10 +211,7 @@ pub fn write_counts(
     if let Some((kind, [record, functions])) = counts.all_calls().map(|all| all.chunk_alone(SNAPSHOT)) {
         file.chunk(kind, &[&record, &functions])?;
     }
-    images::deleted(pid, &modules, &mut summary.warnings, |module, bytes| {
-        let [record, packed] = module_image(module, &bytes)?;
-        file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
-    })?;
+    images::write_deleted(&mut file, pid, &modules, &mut summary.warnings)?;
     (summary.file_size, _) = file.end()?;
     summary.counted = Some(counts.all_calls().map_or(0, AllCalls::calls));
     Ok(summary)
@@ -232,10 +239,7 @@ impl Snapshot<'_> {
         // What threads still write over comes first; tables stay.
         self.rescue_where_needed();
         let states = states::of(&self);
-        file.chunk(chunk::META, &[&self.frame().meta(tool_version)])?;
-        file.chunk(chunk::CLOCK, &[&array(&self.frame().clock_readings())])?;
-        let (process, command) = self.frame().process();
-        file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        self.frame().begin(&mut file, tool_version, image_end::RUNNING)?;
         let modules = self.arena.modules();
         file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
         let children = self.arena.children();
@@ -257,12 +261,7 @@ impl Snapshot<'_> {
             Ok(None) => {}
             Err(sentence) => summary.warnings.push(sentence),
         }
-        let mut warnings = Vec::new();
-        images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {
-            let [record, packed] = module_image(module, &bytes)?;
-            file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
-        })?;
-        summary.warnings.extend(warnings);
+        images::write_deleted(&mut file, self.arena.process().pid, &modules, &mut summary.warnings)?;
         (summary.file_size, _) = file.end()?;
         Ok(summary)
     }
@@ -293,16 +292,7 @@ impl Snapshot<'_> {
     ) -> io::Result<()> {
         let layout = *self.arena.layout();
         let pid = self.arena.process().pid;
-        let record = SnapshotRecord {
-            snapshot,
-            reason,
-            pid,
-            threads: self.threads.len() as u32,
-            ticks: self.after.ticks,
-            ring_size: layout.ring_size,
-            segment_size: layout.segment_size,
-            counters: summary.counters,
-        };
+        let record = self.frame().snapshot(snapshot, reason, self.threads.len(), summary.counters);
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
         let dropped = self.arena.dropped();
         let (mut missing, mut runs, mut spare) = (0, Runs::default(), Spare::default());

@@ -278,6 +278,7 @@ impl Scan {
                 }
             }
             self.leave(shared, &lane);
+            self.lane += 1;
         }
     }
 
@@ -300,14 +301,13 @@ impl Scan {
             // Only to count its calls.
             while rows.next_row().is_some() {}
             self.leave(shared, lane);
-            self.lane -= 1;
             return false;
         }
         self.is_in = true;
         true
     }
 
-    /// Ends with a lane, and goes on to the next one.
+    /// Ends with a lane.
     fn leave(&mut self, shared: &Shared, lane: &Lane) {
         if self.is_numbered
             && let Some(Some(rows)) = self.rows.get(lane.trace)
@@ -318,7 +318,6 @@ impl Scan {
             self.last_id = rows.last_id();
         }
         self.is_in = false;
-        self.lane += 1;
     }
 }
 

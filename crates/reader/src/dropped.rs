@@ -13,12 +13,10 @@ pub(crate) fn read_dropped(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    let record = ect::DroppedRecord::read(bytes).ok_or("it is too short")?;
+    let (record, array) = Array::behind::<ect::DroppedRecord, ect::DroppedCalls>(bytes)?;
     if recording.dropped.len() >= TABLE_MAX {
         return Err("too many processes have dropped calls");
     }
-    let array = bytes.get(ect::DroppedRecord::SIZE..).and_then(Array::parse::<ect::DroppedCalls>);
-    let array = array.ok_or("its array's header is cut or has too small entries")?;
     let functions = array.iter::<ect::DroppedCalls>().take(TABLE_MAX).map(|function| DroppedCalls {
         offset: offset_of(function.code),
         ticks: function.ticks,
@@ -33,7 +31,7 @@ pub(crate) fn read_dropped(
         calls: record.calls,
         functions: functions.collect(),
     });
-    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+    array.is_whole()
 }
 
 /// Adds what the process with index `process` has counted. `Err` says what is wrong with the
@@ -101,12 +99,10 @@ fn read_calls<T: Wire>(
     is_timed: bool,
     of: impl Fn(T) -> CountedCalls,
 ) -> Result<(), &'static str> {
-    let record = ect::CountsRecord::read(bytes).ok_or("it is too short")?;
+    let (record, array) = Array::behind::<ect::CountsRecord, T>(bytes)?;
     if counts.len() >= TABLE_MAX {
         return Err("too many processes have counts");
     }
-    let array = bytes.get(ect::CountsRecord::SIZE..).and_then(Array::parse::<T>);
-    let array = array.ok_or("its array's header is cut or has too small entries")?;
     counts.push(Counts {
         snapshot: record.snapshot,
         process,
@@ -115,7 +111,7 @@ fn read_calls<T: Wire>(
         others: record.others,
         functions: array.iter::<T>().map(of).collect(),
     });
-    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+    array.is_whole()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! What counted calls have allocated and freed.
 
-use everycall_format::Wire;
 use everycall_format::memory::{MemoryCalls, MemoryRecord, NUMBERS, facts, whose};
 
 use crate::dropped::offset_of;
@@ -14,12 +13,10 @@ pub(crate) fn read_memory(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    let record = MemoryRecord::read(bytes).ok_or("it is too short")?;
+    let (record, array) = Array::behind::<MemoryRecord, MemoryCalls>(bytes)?;
     if recording.memory.len() >= TABLE_MAX {
         return Err("too many processes have counts");
     }
-    let array = bytes.get(MemoryRecord::SIZE..).and_then(Array::parse::<MemoryCalls>);
-    let array = array.ok_or("its array's header is cut or has too small entries")?;
     let calls = array.iter::<MemoryCalls>().map(|calls| MemoryOfCalls {
         whose: match (calls.whose, offset_of(calls.code)) {
             (whose::THREAD, _) => MemoryOwner::Thread,
@@ -39,7 +36,7 @@ pub(crate) fn read_memory(
         elsewhere: numbers(record.elsewhere),
         calls: calls.collect(),
     });
-    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+    array.is_whole()
 }
 
 fn numbers(words: [u64; NUMBERS]) -> MemoryNumbers {
@@ -50,6 +47,7 @@ fn numbers(words: [u64; NUMBERS]) -> MemoryNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use everycall_format::Wire;
     use everycall_format::ect::ArrayHeader;
 
     fn bytes<T: Wire>(value: &T) -> Vec<u8> {

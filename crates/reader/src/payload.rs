@@ -43,6 +43,19 @@ impl<'a> Array<'a> {
         Some(Array { entry_size, entries, rest, is_cut: there < claimed })
     }
 
+    /// The record at the beginning of a payload, and the array of `T` behind it. `Err` says what is
+    /// wrong with the payload.
+    pub fn behind<R: Wire, T: Wire>(bytes: &'a [u8]) -> Result<(R, Array<'a>), &'static str> {
+        let record = R::read(bytes).ok_or("it is too short")?;
+        let array = bytes.get(R::SIZE..).and_then(Array::parse::<T>);
+        Ok((record, array.ok_or("its array's header is cut or has too small entries")?))
+    }
+
+    /// `Err` if entries are missing.
+    pub fn is_whole(&self) -> Result<(), &'static str> {
+        if self.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+    }
+
     /// Its entries.
     pub fn iter<T: Wire>(&self) -> impl Iterator<Item = T> + use<'a, T> {
         self.entries.chunks_exact(self.entry_size).filter_map(T::read)

@@ -32,7 +32,7 @@ pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(
             missed: record.missed,
         })
         .collect();
-    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+    array.is_whole()
 }
 
 /// Adds a kept call of the process with index `process`. `Err` says what is wrong with it.

@@ -29,15 +29,12 @@ impl KeptStates {
         mut read: impl FnMut(u64, &mut [u8]) -> bool,
     ) -> Option<KeptStates> {
         let at = Some(layout.states_offset).filter(|at| *at != 0)?;
-        let mut header_now = |tries: usize| {
-            (0..tries).find_map(|_| {
-                let mut bytes = [0; KeptHeader::SIZE];
-                let header =
-                    Some(()).filter(|()| read(at, &mut bytes)).and_then(|()| KeptHeader::read(&bytes))?;
-                Some(header).filter(|header| header.magic == KEPT_MAGIC && header.check == header.sum())
-            })
-        };
-        let header = header_now(TRIES)?;
+        let header = (0..TRIES).find_map(|_| {
+            let mut bytes = [0; KeptHeader::SIZE];
+            let header =
+                Some(()).filter(|()| read(at, &mut bytes)).and_then(|()| KeptHeader::read(&bytes))?;
+            Some(header).filter(|header| header.magic == KEPT_MAGIC && header.check == header.sum())
+        })?;
         let is_known = header.record_size as usize == KeptHeader::SIZE
             && header.event_size as usize == SchedEvent::SIZE
             && matches!(header.clock, clock::TICKS | clock::MONOTONIC_RAW)

@@ -4,7 +4,7 @@ use everycall_format::Wire;
 use everycall_format::arena::ArenaHeader;
 use everycall_format::dropped::{DroppedHeader, OTHERS};
 use everycall_format::ect::DroppedCalls;
-use everycall_format::memory::{MemoryCalls, MemoryRecord, NUMBERS, is_open, total, whose};
+use everycall_format::memory::{MemoryCalls, MemoryRecord, NUMBERS, is_open, total_now, whose};
 use everycall_format::times::TimeSums;
 
 use crate::chunk_writer::{array, bytes_of};
@@ -22,7 +22,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Those of an arena in which `slots` slots are in use. `functions` are at the places from 1 on.
+    /// Those of an arena in which `slots` slots are in use. `functions` are at the places from 1
+    /// on.
     pub(crate) fn read(
         layout: &ArenaHeader,
         header: &DroppedHeader,
@@ -80,13 +81,9 @@ impl<R: FnMut(u64, &mut [u8]) -> bool> Slot<'_, R> {
             if own == [0; NUMBERS] && words == [0; NUMBERS] {
                 continue;
             }
-            let mut totals = [0; NUMBERS];
-            for (number, to) in totals.iter_mut().enumerate() {
-                let (word, meter) = (words.get(number).copied(), meter.get(number).copied());
-                let (word, meter) = (word.unwrap_or(0), meter.unwrap_or(0));
-                let least = own.get(number).copied().unwrap_or(0);
-                // What a running thread has changed again and again, or what was written over.
-                *to = total(word, meter).min(meter / 2).max(least.min(meter / 2));
+            let mut totals = words;
+            for ((word, meter), own) in totals.iter_mut().zip(meter).zip(own) {
+                *word = total_now(*word, meter, own);
             }
             let slot = self.slot;
             self.calls.push(MemoryCalls {
@@ -108,8 +105,7 @@ impl<R: FnMut(u64, &mut [u8]) -> bool> Slot<'_, R> {
         let mut meter = [0; NUMBERS];
         for _ in 0..TRIES {
             meter = self.sums(0, 1)?.first()?.memory_total;
-            if !sums.iter().any(|sums| is_open(sums.memory_total.iter().fold(0, |all, word| all | word & 1)))
-            {
+            if !sums.iter().any(|sums| sums.memory_total.iter().any(|word| is_open(*word))) {
                 break;
             }
             let again = self.sums(first, count)?;

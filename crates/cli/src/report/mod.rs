@@ -19,16 +19,14 @@ mod part;
 mod text;
 mod views;
 
-use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use everycall_analysis::{Grouping, Order, Profile, Row};
-use rustix::termios::tcgetwinsize;
 
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, terminal_width};
 pub use load::{Load, Run, mixed};
 
 /// Default number of rows in text.
@@ -156,12 +154,6 @@ fn width(arguments: &ReportArguments) -> Option<usize> {
         return Some(width.into());
     }
     terminal_width()
-}
-
-fn terminal_width() -> Option<usize> {
-    let stdout = io::stdout();
-    let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
-    size.map(|size| size.ws_col.into()).filter(|width| *width > 0)
 }
 
 /// The heading of the groups' column.

@@ -27,9 +27,10 @@ pub(crate) fn begin(control: &Control, counts: Option<u64>) {
     control.counts.store(counts.unwrap_or(dropped::nobodys()), Relaxed);
 }
 
-/// Whether a thread's calls are counted.
+/// Whether all of a thread's calls are counted, or were: counts of ended threads stay.
 pub(crate) fn is_counted(control: &Control) -> bool {
-    !matches!(control.counts.load(Relaxed), 0) && control.counts.load(Relaxed) != dropped::nobodys()
+    let counts = control.counts.load(Relaxed);
+    counts != 0 && counts != dropped::nobodys()
 }
 
 /// Counts a call of the calling thread, whose signals are blocked, in a process that records.

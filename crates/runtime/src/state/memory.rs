@@ -1,14 +1,14 @@
 //! What calls allocate and free: see [`everycall_format::memory`].
 //!
 //! Only the calling thread writes the numbers of its slot. A signal handler may come in between at
-//! any point; it may not allocate (no C library allows that), and if it does, a number may lack what
-//! it has allocated.
+//! any point; it may not allocate (no C library allows that), and if it does, a number may lack
+//! what it has allocated.
 
 use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::state::times::Sums;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use everycall_format::memory::{NUMBERS, is_open, total, turned};
+use everycall_format::memory::{NUMBERS, is_open, total_now, turned};
 use everycall_format::times::{STAMP_OPENED, STAMP_PLACE, STAMP_VISITED};
 
 /// Whether the preloaded library shall report allocations: one of [`wanted`].
@@ -121,9 +121,8 @@ pub(crate) fn read(arena: &Arena, slot: u32, place: u32) -> ([u64; NUMBERS], [u6
     let (sums, meter) = (Sums::at(arena, slot, place), Sums::at(arena, slot, 0));
     let load = |numbers: &[AtomicU64; NUMBERS]| numbers.each_ref().map(|number| number.load(Relaxed));
     let (own, mut totals) = (load(sums.own_memory()), load(sums.total_memory()));
-    for ((word, meter), least) in totals.iter_mut().zip(load(meter.total_memory())).zip(own) {
-        // Its thread may just have opened or closed it.
-        *word = total(*word, meter).min(meter / 2).max(least.min(meter / 2));
+    for ((word, meter), own) in totals.iter_mut().zip(load(meter.total_memory())).zip(own) {
+        *word = total_now(*word, meter, own);
     }
     (own, totals)
 }

@@ -9,7 +9,7 @@ use super::parts::{count, moment, put, tick, time};
 use crate::data::{Mark, Track};
 use crate::state::App;
 use crate::state::timeline::{Line, Timeline};
-use crate::text::{fit, padded, shown, width};
+use crate::text::{fit, shown, width};
 
 /// Draws it.
 pub fn draw(app: &App, palette: &Palette, out: &mut Buffer) {
@@ -202,21 +202,11 @@ fn bar(app: &App, slice: &Slice, is_chosen: bool, palette: &Palette, row: usize,
         // A letter or two of a name say nothing.
         let inner = room - 1 - width(last);
         let name = if inner < 3 { String::new() } else { fit(&shown(name), inner) };
-        let fill = if *palette == Palette::None && !is_chosen {
-            padded(&name, inner).replace(' ', "-")
-        } else {
-            padded(&name, inner)
-        };
-        let fill = if *palette == Palette::None && !is_chosen { restore(&name, &fill) } else { fill };
-        format!("{first}{fill}{last}")
+        let fill = if *palette == Palette::None && !is_chosen { "-" } else { " " };
+        let fill = fill.repeat(inner.saturating_sub(width(&name)));
+        format!("{first}{name}{fill}{last}")
     };
     put(out, app.layout.lanes, begin, row, &text, style);
-}
-
-/// The name as it is, with what fills the bar behind it.
-fn restore(name: &str, fill: &str) -> String {
-    let rest: String = fill.chars().skip(name.chars().count()).collect();
-    format!("{name}{rest}")
 }
 
 fn details(app: &App, palette: &Palette, out: &mut Buffer) {

@@ -289,8 +289,15 @@ impl Output<'_> {
                 self.dropped(process, arena)?;
                 let others = |slot| all_calls::count(arena, slot, OTHERS);
                 let of = |function: &CountedCalls| function.calls;
-                let functions = || counted(process, arena, all_calls::count, recorded);
-                self.counts(process, (chunk::ALL_CALLS, counting::OFF), functions, of, others, recorded)
+                let functions = || counted(process, arena, all_calls::count, all_calls::is_counted);
+                self.counts(
+                    process,
+                    (chunk::ALL_CALLS, counting::OFF),
+                    functions,
+                    of,
+                    others,
+                    all_calls::is_counted,
+                )
             }
         }
     }
@@ -305,47 +312,52 @@ impl Output<'_> {
         others: impl Fn(u32) -> u64,
         is_there: fn(&Control) -> bool,
     ) -> Result<(), i32> {
-        let length = entries().count() * T::SIZE;
-        aside(length.max(1), |memory| {
-            let (list, _) = memory.split_at_mut_checked(length).ok_or(error::NO_MEMORY)?;
-            let (mut calls, mut written) = (0_u64, 0);
-            // Functions that were called for the first time since are left for the next snapshot.
-            for (place, function) in list.chunks_exact_mut(T::SIZE).zip(entries()) {
-                calls = calls.saturating_add(calls_of(&function));
-                function.write(place);
-                written += 1;
-            }
-            let others = slots(process, process.arena(), is_there).map(others);
+        self.list(kind, entries, calls_of, |calls| {
+            let others = slots(process, process.arena(), is_there).map(&others);
             let others = others.fold(0, u64::saturating_add);
-            let record = CountsRecord {
-                snapshot: 0,
-                counting,
-                calls: calls.saturating_add(others),
-                others,
-                ..CountsRecord::default()
-            };
-            let array = ArrayHeader { entry_size: T::SIZE as u32, count: written };
-            let list = list.get(..written as usize * T::SIZE).unwrap_or(&[]);
-            self.chunk(kind, &[bytes(&record), bytes(&array), list])
+            let calls = calls.saturating_add(others);
+            CountsRecord { snapshot: 0, counting, calls, others, ..CountsRecord::default() }
         })
     }
 
     /// What was allocated and freed so far, by function and thread slot.
     fn memory(&mut self, process: &'static Process, arena: &Arena) -> Result<(), i32> {
-        let length = allocated(process, arena).count() * MemoryCalls::SIZE;
+        self.list(
+            chunk::MEMORY,
+            || allocated(process, arena),
+            |_| 0,
+            |_| {
+                let elsewhere =
+                    dropped::memory_elsewhere(arena).each_ref().map(|number| number.load(Relaxed));
+                let facts = dropped::memory_facts(arena).load(Relaxed);
+                MemoryRecord { snapshot: 0, facts, elsewhere, ..MemoryRecord::default() }
+            },
+        )
+    }
+
+    /// Writes a chunk with a list of entries behind a record, which is made of the sum of what
+    /// `number_of` returns for each entry.
+    fn list<T: Wire, I: Iterator<Item = T>, R: Wire>(
+        &mut self,
+        kind: u32,
+        entries: impl Fn() -> I,
+        number_of: impl Fn(&T) -> u64,
+        record: impl Fn(u64) -> R,
+    ) -> Result<(), i32> {
+        let length = entries().count() * T::SIZE;
         aside(length.max(1), |memory| {
             let (list, _) = memory.split_at_mut_checked(length).ok_or(error::NO_MEMORY)?;
-            let mut written = 0;
-            for (place, calls) in list.chunks_exact_mut(MemoryCalls::SIZE).zip(allocated(process, arena)) {
-                calls.write(place);
+            let (mut sum, mut written) = (0_u64, 0);
+            // Functions that were called for the first time since are left for the next snapshot.
+            for (place, entry) in list.chunks_exact_mut(T::SIZE).zip(entries()) {
+                sum = sum.saturating_add(number_of(&entry));
+                entry.write(place);
                 written += 1;
             }
-            let elsewhere = dropped::memory_elsewhere(arena).each_ref().map(|number| number.load(Relaxed));
-            let facts = dropped::memory_facts(arena).load(Relaxed);
-            let record = MemoryRecord { snapshot: 0, facts, elsewhere, ..MemoryRecord::default() };
-            let array = ArrayHeader { entry_size: MemoryCalls::SIZE as u32, count: written };
-            let list = list.get(..written as usize * MemoryCalls::SIZE).unwrap_or(&[]);
-            self.chunk(chunk::MEMORY, &[bytes(&record), bytes(&array), list])
+            let record = record(sum);
+            let array = ArrayHeader { entry_size: T::SIZE as u32, count: written };
+            let list = list.get(..written as usize * T::SIZE).unwrap_or(&[]);
+            self.chunk(kind, &[bytes(&record), bytes(&array), list])
         })
     }
 
@@ -439,7 +451,7 @@ impl Output<'_> {
     }
 }
 
-/// The slots whose threads count, if `is_there` says that.
+/// The slots whose threads count, as `is_there` says.
 fn slots(
     process: &'static Process,
     arena: &Arena,
@@ -452,12 +464,6 @@ fn slots(
 /// Whether a thread counts calls that aren't recorded.
 fn counts(control: &Control) -> bool {
     control.short_counts.load(Relaxed) != 0
-}
-
-/// Whether all of a thread's calls are counted beside its ring, or were: counts of ended threads
-/// stay.
-fn recorded(control: &Control) -> bool {
-    all_calls::is_counted(control)
 }
 
 /// The calls that these have counted, by function.
