@@ -117,8 +117,8 @@ impl Pen {
     }
 
     #[inline]
-    pub(crate) fn draw(&mut self, event: Event) -> Option<Drawn> {
-        match event {
+    pub(crate) fn draw(&mut self, event: &Event) -> Option<Drawn> {
+        match *event {
             Event::Begin { function, start_ns, start } => {
                 let mut what = Some(function);
                 if self.starts_ns.len() >= LEVELS {
@@ -241,7 +241,7 @@ mod tests {
         let mut pen = Pen::default();
         let mut slices = Vec::new();
         for event in tree.filtered() {
-            if let Some(Drawn::End(slice)) = pen.draw(event) {
+            if let Some(Drawn::End(slice)) = pen.draw(&event) {
                 slices.push((slice.start_ns, slice.end_ns));
             }
         }

@@ -56,7 +56,7 @@ pub(crate) trait Sink<'o, S: Source> {
     fn thread(&mut self, export: &mut Export<'_, S>, index: usize, thread: &Thread);
 
     /// An event of the thread.
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event);
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event);
 
     /// The thread has no more events.
     fn thread_end(&mut self, export: &mut Export<'_, S>) {
@@ -105,14 +105,15 @@ pub(crate) fn run<'o, S: Source>(
         }
         let mut events = ThreadEvents::new(source, filter, window, index, thread);
         let mut any = false;
-        while let Some(event) = events.next(&mut export.functions) {
+        let mut event = Event::default();
+        while events.next(&mut export.functions, &mut event) {
             if !any {
                 any = true;
                 shown.push(index);
                 export.summary.threads += u64::from(!thread.is_sampled);
                 sink.thread(&mut export, index, thread);
             }
-            sink.event(&mut export, event);
+            sink.event(&mut export, &event);
             sink.portions().spill()?;
             count += 1;
             if count.is_multiple_of(PROGRESS) {
@@ -170,32 +171,51 @@ impl<'s> ThreadEvents<'s, ()> {
 }
 
 impl<I: Iterator<Item = TimelineEvent>> ThreadEvents<'_, I> {
-    /// The next one.
+    /// Puts the next one into `out`; `false` if there is none.
     #[inline]
-    pub(crate) fn next(&mut self, functions: &mut Functions<'_>) -> Option<Event> {
-        let event = match self.held.take() {
-            Some(event) => event,
-            None => self.events.next(functions)?,
-        };
-        let at_ns = event.at_ns();
+    pub(crate) fn next(&mut self, functions: &mut Functions<'_>, out: &mut Event) -> bool {
+        if self.held.is_some() || self.dropped > 0 || !self.off_cpu.is_over() {
+            return self.next_with_others(functions, out);
+        }
+        let any = self.events.next(functions, out);
+        if any {
+            self.count(out);
+        }
+        any
+    }
+
+    /// The same while there are events of other sources.
+    fn next_with_others(&mut self, functions: &mut Functions<'_>, out: &mut Event) -> bool {
+        match self.held.take() {
+            Some(held) => *out = held,
+            None if self.events.next(functions, out) => {}
+            None => return false,
+        }
+        let at_ns = out.at_ns();
         if self.dropped > 0 {
-            self.held = Some(event);
             let count = Some(std::mem::take(&mut self.dropped));
-            return Some(Event::Point(Point { at_ns, count, kind: PointKind::Dropped }));
+            let dropped = Event::Point(Point { at_ns, count, kind: PointKind::Dropped });
+            self.held = Some(std::mem::replace(out, dropped));
+            return true;
         }
         while let Some(off) = self.off_cpu.before(at_ns) {
             // Outside of all calls, it is nobody's.
             if self.depth > 0 && off.until_ns - off.at_ns >= self.min_duration_ns {
-                self.held = Some(event);
-                return Some(Event::OffCpu(off));
+                self.held = Some(std::mem::replace(out, Event::OffCpu(off)));
+                return true;
             }
         }
+        self.count(out);
+        true
+    }
+
+    #[inline]
+    fn count(&mut self, event: &Event) {
         match event {
             Event::Begin { .. } => self.depth += 1,
             Event::End { .. } => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
-        Some(event)
     }
 }
 
@@ -273,7 +293,7 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<K> {
     }
 
     #[inline]
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
         let Some(drawn) = self.pen.draw(event) else { return };
         if let Some((index, thread)) = self.is_new.take() {
             let title = self.titles.remove(&thread.pid);

@@ -40,8 +40,16 @@ pub(crate) struct UntracedSlice {
     pub(crate) until_ns: u64,
 }
 
+/// Room for an event: nothing, which isn't shown.
+impl Default for Event {
+    fn default() -> Event {
+        Event::Point(Point { at_ns: 0, count: None, kind: PointKind::LeftOut })
+    }
+}
+
 impl Event {
     /// When it happened.
+    #[inline]
     pub(crate) fn at_ns(&self) -> u64 {
         match self {
             Event::Begin { start_ns, .. } => *start_ns,
@@ -125,6 +133,14 @@ enum Pending {
     Label(usize, Mark),
 }
 
+#[cold]
+fn put(shown: Option<Event>, out: &mut Event) -> bool {
+    if let Some(shown) = shown {
+        *out = shown;
+    }
+    shown.is_some()
+}
+
 /// Applies a filter to one thread's events.
 pub(crate) struct Filtered<I> {
     events: I,
@@ -177,13 +193,13 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         }
     }
 
-    /// The next event that is shown.
+    /// Puts the next event that is shown into `out`; `false` if there is none. Each field is stored
+    /// where it is read: a copy of the whole would wait for them.
     #[inline]
-    pub(crate) fn next(&mut self, functions: &mut Functions<'_>) -> Option<Event> {
+    pub(crate) fn next(&mut self, functions: &mut Functions<'_>, out: &mut Event) -> bool {
         loop {
-            let Some(event) = self.waiting.take().or_else(|| self.events.next()) else {
-                return self.release(0);
-            };
+            let event = if self.waiting.is_some() { self.waiting.take() } else { self.events.next() };
+            let Some(event) = event else { return put(self.release(0), out) };
             let reached_ns = match event {
                 TimelineEvent::Gap(gap) => gap.until_ns,
                 TimelineEvent::Untraced(untraced) => untraced.until_ns,
@@ -196,7 +212,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 && let Some(released) = self.release(reached_ns)
             {
                 self.waiting = Some(event);
-                return Some(released);
+                return put(Some(released), out);
             }
             let shown = match event {
                 TimelineEvent::Begin(begin) => {
@@ -206,12 +222,21 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                         && self.spans.is_empty()
                         && self.early.is_empty()
                     {
-                        return None;
+                        return false;
                     }
                     let function = functions.id(location);
-                    self.begin(function, functions.get(function).matches, begin)
+                    let matches = functions.pattern_matches(function);
+                    if self.begin(function, matches, &begin, out) {
+                        return true;
+                    }
+                    continue;
                 }
-                TimelineEvent::End(End { end_ns, how, .. }) => self.end(end_ns, how),
+                TimelineEvent::End(End { end_ns, how, .. }) => {
+                    if self.end(end_ns, how, out) {
+                        return true;
+                    }
+                    continue;
+                }
                 TimelineEvent::Loss(loss) => self.point(Point {
                     at_ns: loss.at_ns,
                     count: loss.count,
@@ -229,15 +254,15 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                     self.untraced(at_ns, until_ns, || functions.untraced(exit))
                 }
             };
-            if shown.is_some() {
-                return shown;
+            if put(shown, out) {
+                return true;
             }
         }
     }
 
     #[inline]
-    fn begin(&mut self, function: FunctionId, matches: bool, begin: Begin) -> Option<Event> {
-        let Begin { start_ns, cut, tail_call, caller_unsure, .. } = begin;
+    fn begin(&mut self, function: FunctionId, matches: bool, begin: &Begin, out: &mut Event) -> bool {
+        let Begin { start_ns, cut, tail_call, caller_unsure, .. } = *begin;
         let is_sure = tail_call == TailCall::Yes;
         let tail = self.ended.filter(|_| tail_call != TailCall::No).map(|of| Tail { of, is_sure });
         let start = Start { cut, caller_unsure, tail };
@@ -262,22 +287,24 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         };
         self.stack.push(Open { function, start_ns, start, state, labelled: false });
         match state {
-            State::Hidden => None,
+            State::Hidden => false,
             State::Pending => {
                 self.pending.push_back(Pending::Call(index));
                 self.held_calls += 1;
-                None
+                false
             }
             State::Shown => {
                 self.shown += 1;
-                Some(Event::Begin { function, start_ns, start })
+                *out = Event::Begin { function, start_ns, start };
+                true
             }
         }
     }
 
     #[inline]
-    fn end(&mut self, end_ns: u64, how: EndKind) -> Option<Event> {
-        let Open { function, start_ns, start, state, labelled } = self.stack.pop()?;
+    fn end(&mut self, end_ns: u64, how: EndKind, out: &mut Event) -> bool {
+        let Some(open) = self.stack.pop() else { return false };
+        let Open { function, start_ns, start, state, labelled } = open;
         self.ended = Some(function);
         let depth = self.window.depth;
         self.ended_in_tree = self.outermost().is_some_and(|outermost| self.stack.len() - outermost < depth);
@@ -288,7 +315,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             self.outermost_match = None;
         }
         match state {
-            State::Hidden => None,
+            State::Hidden => false,
             State::Pending => {
                 // The innermost of the pending calls. Points that wait around it stay.
                 let at = self.pending.iter().rposition(|pending| matches!(pending, Pending::Call(_)));
@@ -297,11 +324,12 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 if labelled {
                     self.drop_labels();
                 }
-                None
+                false
             }
             State::Shown => {
                 self.shown -= 1;
-                Some(Event::End { function, start_ns, end_ns, start, how })
+                *out = Event::End { function, start_ns, end_ns, start, how };
+                true
             }
         }
     }

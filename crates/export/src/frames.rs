@@ -29,6 +29,20 @@ impl Frame {
         if why == GapKind::Suspended { Frame::Suspended } else { Frame::NotRecorded }
     }
 
+    /// Another for each frame. Memory is exhausted long before there are as many functions or
+    /// threads.
+    #[inline]
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Frame::Suspended => 0,
+            Frame::NotRecorded => 1,
+            Frame::Deeper => 2,
+            Frame::MorePaths => 3,
+            Frame::Function(function) => (function.index() as u32).wrapping_mul(2).wrapping_add(4),
+            Frame::Thread(index) => (index as u32).wrapping_mul(2).wrapping_add(5),
+        }
+    }
+
     /// The frame's name; threads have theirs elsewhere.
     pub(crate) fn name<'f>(self, functions: &'f Functions<'_>) -> &'f str {
         match self {

@@ -197,6 +197,12 @@ impl<'a> Functions<'a> {
         &self.functions[id.index()]
     }
 
+    /// Whether the filter's pattern, if there is one, matches a function.
+    #[inline]
+    pub(crate) fn pattern_matches(&self, id: FunctionId) -> bool {
+        self.pattern.is_none() || self.get(id).matches
+    }
+
     /// Further facts about a function.
     pub(crate) fn details(&self, id: FunctionId) -> Details {
         let location = self.get(id).location;

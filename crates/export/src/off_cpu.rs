@@ -50,6 +50,12 @@ impl<'s> Walk<'s> {
         walk
     }
 
+    /// Whether there is none any more.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.next.is_none()
+    }
+
     /// The next time off the CPU that began before `at`.
     #[inline]
     pub(crate) fn before(&mut self, at: u64) -> Option<OffCpu> {

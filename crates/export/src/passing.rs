@@ -88,10 +88,10 @@ impl<'o, S: Source> Sink<'o, S> for Passing<'_, 'o> {
         self.receiver.thread(index);
     }
 
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        export.summary.event(&event);
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        export.summary.event(event);
         let receiver = &mut *self.receiver;
-        match event {
+        match *event {
             Event::Begin { function, start_ns, start } => receiver.begin(&Beginning {
                 location: export.functions.get(function).location,
                 start_ns,

@@ -26,6 +26,8 @@ pub(crate) struct Path {
     pub(crate) calls: u64,
     /// Time in them, but not in longer paths.
     pub(crate) own_ns: u64,
+    /// The frame that was called last from here, and its path: most often it is called again.
+    last: Option<(u32, PathId)>,
 }
 
 struct Open {
@@ -38,7 +40,8 @@ struct Open {
 #[derive(Default)]
 pub(crate) struct Paths {
     paths: Vec<Path>,
-    ids: FxHashMap<(Option<PathId>, Frame), PathId>,
+    /// By the caller's number, 0 for none, and the frame's: [`Frame::number`].
+    ids: FxHashMap<(PathId, u32), PathId>,
     /// Names of threads: [`Frame::Thread`] is a position in it.
     threads: Vec<String>,
     open: Vec<Open>,
@@ -118,25 +121,37 @@ impl Paths {
     }
 
     /// The path of a call that the innermost one makes.
+    #[inline]
     fn called(&mut self, frame: Frame) -> PathId {
         let caller = self.open.last().map(|open| open.path).or(self.thread);
         let Some(id) = caller else { return self.path(None, frame) };
-        if matches!(self.paths[id as usize].frame, Frame::Deeper | Frame::MorePaths) {
-            return id;
-        }
-        if self.open.len() >= LEVELS {
-            return self.path(caller, Frame::Deeper);
-        }
-        match self.ids.get(&(caller, frame)) {
-            Some(&path) => path,
-            None if self.paths.len() >= PATHS_MAX => self.path(caller, Frame::MorePaths),
-            None => self.path(caller, frame),
+        let number = frame.number();
+        match self.paths[id as usize].last {
+            Some((last, path)) if last == number && self.open.len() < LEVELS => path,
+            _ => self.called_by(id, frame),
         }
     }
 
+    fn called_by(&mut self, caller: PathId, frame: Frame) -> PathId {
+        if matches!(self.paths[caller as usize].frame, Frame::Deeper | Frame::MorePaths) {
+            return caller;
+        }
+        if self.open.len() >= LEVELS {
+            return self.path(Some(caller), Frame::Deeper);
+        }
+        let number = frame.number();
+        let path = match self.ids.get(&key(Some(caller), frame)) {
+            Some(&path) => path,
+            None if self.paths.len() >= PATHS_MAX => self.path(Some(caller), Frame::MorePaths),
+            None => self.path(Some(caller), frame),
+        };
+        self.paths[caller as usize].last = Some((number, path));
+        path
+    }
+
     fn path(&mut self, caller: Option<PathId>, frame: Frame) -> PathId {
-        *self.ids.entry((caller, frame)).or_insert_with(|| {
-            self.paths.push(Path { caller, frame, calls: 0, own_ns: 0 });
+        *self.ids.entry(key(caller, frame)).or_insert_with(|| {
+            self.paths.push(Path { caller, frame, calls: 0, own_ns: 0, last: None });
             // Memory is exhausted long before the numbers are.
             PathId::try_from(self.paths.len() - 1).unwrap_or(PathId::MAX)
         })
@@ -197,6 +212,11 @@ impl Paths {
     pub(crate) fn thread_name(&self, index: usize) -> &str {
         &self.threads[index]
     }
+}
+
+#[inline]
+fn key(caller: Option<PathId>, frame: Frame) -> (PathId, u32) {
+    (caller.map_or(0, |caller| caller.wrapping_add(1)), frame.number())
 }
 
 #[cfg(test)]

@@ -190,10 +190,10 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
         self.lines = 0;
     }
 
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
         let functions = &export.functions;
-        export.summary.event(&event);
-        if let Event::End { start_ns, end_ns, start, how, .. } = event {
+        export.summary.event(event);
+        if let Event::End { start_ns, end_ns, start, how, .. } = *event {
             if let Some(begun) = self.begun.take() {
                 let times = (begun.start_ns, end_ns);
                 self.leaf(functions, self.stack.len(), begun.function, times, begun.start, how);
@@ -206,7 +206,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
         }
         self.open(functions);
         self.lines += 1;
-        match event {
+        match *event {
             Event::Begin { function, start_ns, start } => {
                 self.begun = Some(Begun { function, start_ns, start });
             }

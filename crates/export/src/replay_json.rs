@@ -115,11 +115,11 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
     }
 
     #[inline]
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
         let JsonLines { tails, head, labels, jumps, depth, moments, resumed_ns, .. } = self;
         let (bytes, functions) = (&mut self.portions.bytes, &export.functions);
-        export.summary.event(&event);
-        match event {
+        export.summary.event(event);
+        match *event {
             Event::Begin { start, .. } => {
                 *depth += 1;
                 jumps.begin(*depth as usize, start.tail);

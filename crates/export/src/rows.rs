@@ -1,7 +1,7 @@
 //! Traces as one table: a row for each call, made when it ends, and rows for everything else that
 //! the trace has. Parquet files and SQL have it; `docs/parquet.md` says what the columns mean.
 
-use everycall_timeline::{Gap, GapKind, Mark, MarkKind};
+use everycall_timeline::{EndKind, Gap, GapKind, Mark, MarkKind};
 
 use crate::driver::ThreadEvents;
 use crate::filter::Filter;
@@ -189,13 +189,15 @@ impl RowMaker {
         let recursion = self.recursion(function);
         *recursion = recursion.saturating_sub(1);
         let recursion = *recursion;
+        let is_whole = !start.cut && !start.caller_unsure && how == EndKind::Returned;
+        let remarks = || joined(text::remarks(start.cut, start.caller_unsure, how));
         Some(Row {
             id: Some(id),
             recursion: Some(recursion),
             duration_ns: Some(duration_ns.cast_signed()),
             own_ns: Some(duration_ns.saturating_sub(inner_ns).cast_signed()),
             what: What::Function(function),
-            remarks: joined(text::remarks(start.cut, start.caller_unsure, how)),
+            remarks: if is_whole { None } else { remarks() },
             ..self.plain(CALL, start_ns)
         })
     }
@@ -273,7 +275,7 @@ fn joined<'t>(texts: impl Iterator<Item = &'t str>) -> Option<String> {
     (!joined.is_empty()).then_some(joined)
 }
 
-type NextEvent<'a> = Box<dyn FnMut(&mut Functions<'_>) -> Option<Event> + 'a>;
+type NextEvent<'a> = Box<dyn FnMut(&mut Functions<'_>, &mut Event) -> bool + 'a>;
 
 /// The rows of one thread after the other, as the caller asks for them.
 pub struct Rows<'a, S> {
@@ -307,7 +309,8 @@ impl<'a, S: Source> Rows<'a, S> {
         let thread = self.source.threads().get(index).filter(|thread| self.filter.admits_thread(thread));
         self.events = thread.map(|thread| {
             let mut events = ThreadEvents::new(self.source, self.filter, self.window, index, thread);
-            Box::new(move |functions: &mut Functions<'_>| events.next(functions)) as NextEvent<'a>
+            Box::new(move |functions: &mut Functions<'_>, out: &mut Event| events.next(functions, out))
+                as NextEvent<'a>
         });
     }
 
@@ -315,11 +318,12 @@ impl<'a, S: Source> Rows<'a, S> {
     #[inline]
     pub fn next_row(&mut self) -> Option<Row> {
         let events = self.events.as_mut()?;
+        let mut event = Event::default();
         loop {
-            let Some(event) = events(&mut self.functions) else {
+            if !events(&mut self.functions, &mut event) {
                 self.events = None;
                 return None;
-            };
+            }
             if let Some(row) = self.maker.row(&event, &self.functions, self.source) {
                 return Some(row);
             }

@@ -99,6 +99,7 @@ impl Summary {
     }
 
     /// Counts an event that was written.
+    #[inline]
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
             Event::Begin { .. } | Event::Untraced(_) | Event::OffCpu(_) => {}

@@ -102,7 +102,8 @@ impl Calls {
         let last = filter.last_ns.map_or(0, |last_ns| end_ns.saturating_sub(last_ns));
         window.since_ns = window.since_ns.max(last);
         let mut filtered = filter.apply(self, 0, window);
-        std::iter::from_fn(|| filtered.next(&mut functions)).collect()
+        let mut event = Event::default();
+        std::iter::from_fn(|| filtered.next(&mut functions, &mut event).then_some(event)).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! How fast a trace is decoded, on one core.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -18,7 +19,7 @@ const RING_SIZE: &str = "512M";
 /// # Errors
 /// What failed, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
-    cargo(&["build", "--release", "--quiet", "--package", "xtask", "--examples"])?;
+    build_examples()?;
     let sizes = if is_quick { ["10000", "40000"] } else { ["30000", "120000"] };
     let mut table = Table::new(
         "Decoding, one core",
@@ -53,8 +54,24 @@ pub fn traced_program(lab: &Lab) -> Result<PathBuf, String> {
     lab.link(compiler(), &objects, &["-lm", "-lpthread"], "decode sqlite")
 }
 
+/// A command that decodes a trace and does nothing else.
+///
+/// # Errors
+/// It can't be built; as a sentence.
+pub fn timeline(trace: &Path) -> Result<Words, String> {
+    build_examples()?;
+    Ok(words([example("timeline_rate"), trace.into()]))
+}
+
+fn build_examples() -> Result<(), String> {
+    cargo(&["build", "--release", "--quiet", "--package", "xtask", "--examples"])
+}
+
+fn example(name: &str) -> OsString {
+    target_folder().join("release/examples").join(name).into_os_string()
+}
+
 fn decoders(lab: &Lab, trace: &Path) -> [(&'static str, Words, Option<Target>); 9] {
-    let example = |name: &str| target_folder().join("release/examples").join(name).into_os_string();
     let compact = |way: &str| words([example("compact_rate"), way.into(), trace.into()]);
     let of = |arguments: &[&str]| {
         let mut command = words([lab.everycall()]);

@@ -7,6 +7,7 @@ mod cost;
 mod count;
 mod decode;
 mod edges;
+mod exports;
 mod lab;
 mod labels;
 mod machine;
@@ -41,6 +42,7 @@ parts: cost    an event, in each mode
        off     sites while tracing is off
        edges   start and end, threads, memory, size, compiling
        decode  events per second to a timeline and to each output
+       exports events per second to each format of export
        report  events per second to a report of all functions, and to its other views
        view    the viewer's pictures of a large trace, of --events N
        stream  events per second that record --stream stores
@@ -61,6 +63,7 @@ enum Part {
     Off,
     Edges,
     Decode,
+    Exports,
     Report,
     View,
     Stream,
@@ -75,12 +78,13 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 16] = [
+    const ALL: [(&'static str, Part); 17] = [
         ("cost", Part::Cost),
         ("count", Part::Count),
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
+        ("exports", Part::Exports),
         ("report", Part::Report),
         ("view", Part::View),
         ("stream", Part::Stream),
@@ -101,6 +105,7 @@ impl Part {
             Part::Off => off::run(lab, is_quick),
             Part::Edges => edges::run(lab, is_quick),
             Part::Decode => decode::run(lab, is_quick),
+            Part::Exports => exports::run(lab, is_quick),
             Part::Report => report::run(lab, is_quick),
             Part::View => view::run(lab, is_quick, events),
             Part::Stream => stream::run(lab, is_quick),

@@ -181,13 +181,13 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
         self.thread.push(b',');
     }
 
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        export.summary.event(&event);
-        match event {
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        export.summary.event(event);
+        match *event {
             Event::Begin { .. } => self.depth += 1,
             Event::End { .. } => {
                 self.depth -= 1;
-                self.call(&event, &export.functions, export.source);
+                self.call(event, &export.functions, export.source);
             }
             Event::Point(point) => self.point(&point, &export.functions, export.source),
             Event::Mark(mark) => self.mark(&mark, export.source),

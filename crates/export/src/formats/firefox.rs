@@ -119,11 +119,11 @@ impl<'o, S: Source> Sink<'o, S> for Firefox<'o> {
     }
 
     #[inline]
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        export.summary.event(&event);
-        match event {
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        export.summary.event(event);
+        match *event {
             Event::Begin { start_ns: at_ns, .. } | Event::End { end_ns: at_ns, .. } => {
-                self.paths.event(&event);
+                self.paths.event(event);
                 self.becomes(self.paths.current(), at_ns);
             }
             Event::Gap(gap) => {

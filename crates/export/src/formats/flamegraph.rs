@@ -68,9 +68,9 @@ impl<'o, S: Source> Sink<'o, S> for Flamegraph<'o> {
         self.paths.thread(thread, export.source.processes());
     }
 
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        export.summary.event(&event);
-        self.paths.event(&event);
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        export.summary.event(event);
+        self.paths.event(event);
     }
 
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {

@@ -209,9 +209,9 @@ impl<'o, S: Source> Sink<'o, S> for Graph<'o> {
     }
 
     #[inline]
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        export.summary.event(&event);
-        self.pairs.event(&event);
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        export.summary.event(event);
+        self.pairs.event(event);
     }
 
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {

@@ -7,6 +7,7 @@
 
 mod coded;
 mod columns;
+mod deltas;
 mod table;
 
 use std::io::{self, Write};
@@ -163,7 +164,7 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
         let mut facts = vec![fact("end_ns", export.source.end_ns().to_string())];
         facts.extend(export.source.origin_realtime_ns().map(|ns| fact("origin_realtime_ns", ns.to_string())));
         match self.table.schema().and_then(|schema| {
-            SerializedFileWriter::new(Vec::new(), schema, Arc::new(self.table.properties(facts)))
+            SerializedFileWriter::new(Vec::new(), schema, Arc::new(Table::properties(facts)))
         }) {
             Ok(file) => self.file = Some(file),
             Err(error) => self.failure = Some(error),
@@ -183,9 +184,9 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
     }
 
     #[inline]
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        export.summary.event(&event);
-        if let Some(row) = self.maker.row(&event, &export.functions, export.source) {
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        export.summary.event(event);
+        if let Some(row) = self.maker.row(event, &export.functions, export.source) {
             self.put(&row, &export.functions);
         }
     }

@@ -28,6 +28,7 @@ mod details;
 mod fields;
 mod packets;
 mod parts;
+mod small;
 mod switches;
 
 use std::collections::BTreeSet;
@@ -53,6 +54,7 @@ use self::packets::{SEQUENCE_PROCESS, close_small, open_small, put_entry, put_pa
 use self::parts::{
     put_clock, put_labels, put_number, put_process, put_process_tree, put_remarks, put_text, put_value,
 };
+use self::small::Calls;
 use self::switches::put_switches;
 
 const CLOCK_REALTIME: u64 = 1;
@@ -152,6 +154,8 @@ struct Track {
     sequence: u64,
     /// The sequence's field, encoded.
     sequence_field: Vec<u8>,
+    /// Its packets of calls.
+    calls: Calls,
     /// Time stamp of the previous packet.
     now_ns: u64,
     /// By number of a name: the last sequence that defined it.
@@ -179,6 +183,7 @@ impl Track {
         self.sequence = SEQUENCE_FIRST + thread as u64;
         self.sequence_field.clear();
         self.sequence_field.number(packet::SEQUENCE, self.sequence);
+        self.calls = Calls::new(self.sequence).unwrap_or_default();
         self.now_ns = at_ns;
         self.lanes = Lanes::default();
     }
@@ -234,6 +239,12 @@ impl Track {
     ) {
         let number = number_of(what);
         if self.named_in.get(number as usize) == Some(&self.sequence) {
+            let annotations = self.details.annotations(what);
+            let delta_ns = at_ns.saturating_sub(self.now_ns);
+            if self.calls.put_begin(bytes, delta_ns, number, annotations) {
+                self.now_ns = at_ns;
+                return;
+            }
             let packet = self.open_small(bytes, at_ns);
             let event = open_small(bytes, packet::TRACK_EVENT);
             bytes.number(event::TYPE, event::BEGIN);
@@ -334,6 +345,10 @@ impl Track {
         if !is_whole || slice.how != EndKind::Returned && !jumped {
             let labels = slice.has_labels.then(|| pen.labels());
             return self.put_end_with_remarks(bytes, at_ns, slice, (labels, arrow), source);
+        }
+        if !jumped && self.calls.put_end(bytes, at_ns.saturating_sub(self.now_ns)) {
+            self.now_ns = at_ns;
+            return;
         }
         if jumped {
             let mut interned = Vec::new();

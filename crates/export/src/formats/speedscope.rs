@@ -124,9 +124,9 @@ impl<'o, S: Source> Sink<'o, S> for Speedscope<'o> {
         self.threads += 1;
     }
 
-    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        export.summary.event(&event);
-        match event {
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        export.summary.event(event);
+        match *event {
             Event::Begin { function, start_ns, .. } => {
                 self.depth += 1;
                 match self.depth.checked_sub(LEVELS) {

@@ -1,4 +1,4 @@
-//! Columns of few different values: a dictionary page, and a page of their numbers.
+//! Columns as they are stored: a page of values, or a dictionary page and a page of numbers in it.
 //!
 //! The crate's own writer takes the texts themselves and looks each of them up again, which takes
 //! longer than everything else that is done for a row. Here their numbers are known already. It
@@ -6,10 +6,11 @@
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::column::page::{CompressedPage, Page, PageWriter};
+use parquet::column::page::{CompressedPage, Page, PageWriteSpec, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::Result;
 use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
@@ -27,59 +28,91 @@ pub(super) fn compression() -> Compression {
     Compression::ZSTD(ZstdLevel::try_new(LEVEL).unwrap_or_default())
 }
 
-/// The values of a column in a group of rows.
+/// A column in a group of rows.
 pub(super) struct Chunk<'c> {
-    /// The different values in Parquet's plain form, one after the other.
-    pub(super) dictionary: &'c [u8],
-    /// How many these are.
-    pub(super) distinct: usize,
-    /// The number of each value in the dictionary.
-    pub(super) codes: &'c [u32],
+    /// How many rows these are.
+    pub(super) rows: usize,
     /// 1 for each row with a value, 0 for each without; `None` if each row has one.
-    pub(super) levels: Option<&'c [i16]>,
+    pub(super) levels: Option<Vec<u32>>,
+    /// Of the values that there are.
+    pub(super) statistics: Option<Statistics>,
+    pub(super) values: Values<'c>,
+}
+
+/// The values of a column in a group of rows.
+pub(super) enum Values<'c> {
+    /// As differences: [`put_deltas`](super::deltas::put_deltas).
+    Deltas(&'c [u8]),
+    /// By their numbers.
+    Numbered {
+        /// The different values in Parquet's plain form, one after the other.
+        dictionary: &'c [u8],
+        /// How many these are.
+        distinct: usize,
+        /// The number of each value in the dictionary.
+        codes: &'c [u32],
+    },
 }
 
 impl Chunk<'_> {
     /// Writes it as the next column of a group.
-    pub(super) fn append(&self, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+    pub(super) fn append(self, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        let rows = self.levels.map_or(self.codes.len(), <[i16]>::len);
-        let dictionary = compressed(self.dictionary, |buf| Page::DictionaryPage {
+        let mut pages = Vec::new();
+        let mut encodings = vec![Encoding::RLE];
+        let mut data = self.levels_bytes();
+        match self.values {
+            Values::Deltas(bytes) => {
+                data.extend_from_slice(bytes);
+                encodings.push(Encoding::DELTA_BINARY_PACKED);
+            }
+            Values::Numbered { dictionary, distinct, codes } => {
+                pages.push(compressed(dictionary, |buf| Page::DictionaryPage {
+                    buf,
+                    num_values: count(distinct),
+                    encoding: Encoding::PLAIN,
+                    is_sorted: false,
+                })?);
+                let largest = distinct.saturating_sub(1);
+                let width = (usize::BITS - largest.leading_zeros()).max(1);
+                data.push(width as u8);
+                put_hybrid(&mut data, codes, width);
+                encodings.extend([Encoding::PLAIN, Encoding::RLE_DICTIONARY]);
+            }
+        }
+        pages.push(compressed(&data, |buf| Page::DataPage {
             buf,
-            num_values: count(self.distinct),
-            encoding: Encoding::PLAIN,
-            is_sorted: false,
-        })?;
-        let data = compressed(&self.data_page(), |buf| Page::DataPage {
-            buf,
-            num_values: count(rows),
-            encoding: Encoding::RLE_DICTIONARY,
+            num_values: count(self.rows),
+            encoding: encodings.last().copied().unwrap_or(Encoding::PLAIN),
             def_level_encoding: Encoding::RLE,
             rep_level_encoding: Encoding::RLE,
             statistics: None,
-        })?;
+        })?);
+        let has_dictionary = pages.len() > 1;
         let mut bytes = TrackedWrite::new(Vec::new());
-        let mut pages = SerializedPageWriter::new(&mut bytes);
-        let written = [pages.write_page(dictionary)?, pages.write_page(data)?];
-        pages.close()?;
-        let sum = |size: fn(&parquet::column::page::PageWriteSpec) -> usize| {
+        let mut writer = SerializedPageWriter::new(&mut bytes);
+        let written = pages.into_iter().map(|page| writer.write_page(page)).collect::<Result<Vec<_>>>()?;
+        writer.close()?;
+        let sum = |size: fn(&PageWriteSpec) -> usize| {
             i64::try_from(written.iter().map(size).sum::<usize>()).unwrap_or(i64::MAX)
         };
-        let offset = |page: usize| i64::try_from(written[page].offset).unwrap_or(i64::MAX);
+        let offset = |page: Option<&PageWriteSpec>| page.and_then(|page| i64::try_from(page.offset).ok());
         let bytes_written = bytes.bytes_written() as u64;
-        let metadata = ColumnChunkMetaData::builder(descriptor.clone())
+        let mut metadata = ColumnChunkMetaData::builder(descriptor.clone())
             .set_compression(compression())
-            .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
+            .set_encodings(encodings)
             .set_total_compressed_size(sum(|page| page.compressed_size))
             .set_total_uncompressed_size(sum(|page| page.uncompressed_size))
-            .set_num_values(i64::try_from(rows).unwrap_or(i64::MAX))
-            .set_dictionary_page_offset(Some(offset(0)))
-            .set_data_page_offset(offset(1))
-            .build()?;
+            .set_num_values(i64::try_from(self.rows).unwrap_or(i64::MAX))
+            .set_dictionary_page_offset(offset(written.first().filter(|_| has_dictionary)))
+            .set_data_page_offset(offset(written.last()).unwrap_or(0));
+        if let Some(statistics) = self.statistics {
+            metadata = metadata.set_statistics(statistics);
+        }
         let close = ColumnCloseResult {
             bytes_written,
-            rows_written: rows as u64,
-            metadata,
+            rows_written: self.rows as u64,
+            metadata: metadata.build()?,
             bloom_filter: None,
             column_index: None,
             offset_index: None,
@@ -87,20 +120,15 @@ impl Chunk<'_> {
         group.append_column(&Bytes::from(bytes.into_inner()?), close)
     }
 
-    /// Which rows have a value, and the values' numbers.
-    fn data_page(&self) -> Vec<u8> {
+    /// Which rows have a value.
+    fn levels_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if let Some(levels) = self.levels {
+        if let Some(levels) = &self.levels {
             let mut packed = Vec::new();
-            let levels: Vec<u32> = levels.iter().map(|level| u32::from(*level != 0)).collect();
-            put_hybrid(&mut packed, &levels, 1);
+            put_hybrid(&mut packed, levels, 1);
             bytes.extend_from_slice(&u32::try_from(packed.len()).unwrap_or(u32::MAX).to_le_bytes());
             bytes.extend_from_slice(&packed);
         }
-        let largest = self.distinct.saturating_sub(1);
-        let width = (usize::BITS - largest.leading_zeros()).max(1);
-        bytes.push(width as u8);
-        put_hybrid(&mut bytes, self.codes, width);
         bytes
     }
 }
@@ -156,7 +184,7 @@ fn put_packed(bytes: &mut Vec<u8>, values: &[u32], width: u32) {
     bytes.resize(end, 0);
 }
 
-fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;

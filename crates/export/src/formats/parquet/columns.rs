@@ -1,12 +1,12 @@
 //! Columns of a group of rows, as they are gathered and written.
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::errors::Result;
 use parquet::schema::types::{ColumnDescPtr, Type};
 use rustc_hash::FxHashMap;
 
-use super::coded::{Chunk, Group, put_text};
+use super::coded::{Chunk, Group, Values, put_text};
+use super::deltas::{Number, put_deltas};
 
 /// The number of a text within a group of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,71 +46,123 @@ enum Form {
     Numbered,
 }
 
+/// Which rows of a column have a value. What most rows are takes no memory and no time.
+enum Filled {
+    /// Each.
+    All,
+    /// Each but these.
+    AllBut(Vec<u32>),
+    /// None but these.
+    Only(Vec<u32>),
+}
+
 /// A column: values, and which rows have one.
 pub(super) struct Column<V> {
     form: Form,
     values: Vec<V>,
-    /// 1 where a row has a value, 0 where it has none; `None` if each row has one.
-    levels: Option<Vec<i16>>,
+    filled: Filled,
+    /// Whether readers leave out groups of rows by it.
+    has_statistics: bool,
 }
 
 impl<V> Column<V> {
     /// A column in which each row has a value.
     pub(super) fn required() -> Self {
-        Column { form: Form::Deltas, values: Vec::new(), levels: None }
+        Column { form: Form::Deltas, values: Vec::new(), filled: Filled::All, has_statistics: false }
     }
 
     /// A column in which rows may have none.
     pub(super) fn optional() -> Self {
-        Column { form: Form::Deltas, values: Vec::new(), levels: Some(Vec::new()) }
+        Column { filled: Filled::AllBut(Vec::new()), ..Column::required() }
     }
 
     /// A column in which few rows have a value.
     pub(super) fn rare() -> Self {
-        Column { form: Form::Numbered, ..Column::optional() }
+        Column { form: Form::Numbered, ..Column::mostly_empty() }
     }
 
-    /// The value of the next row.
+    /// A column in which most often no row has a value, else each.
+    pub(super) fn mostly_empty() -> Self {
+        Column { filled: Filled::Only(Vec::new()), ..Column::required() }
+    }
+
+    /// The same with minima and maxima of each group of rows, by which readers leave groups out.
+    pub(super) fn with_statistics(self) -> Self {
+        Column { has_statistics: true, ..self }
+    }
+
+    /// The value of the next row, in a column in which each has one.
     #[inline]
     pub(super) fn push(&mut self, value: V) {
         self.values.push(value);
-        if let Some(levels) = &mut self.levels {
-            levels.push(1);
+    }
+
+    /// The value of this row, if it has one.
+    #[inline]
+    pub(super) fn maybe(&mut self, row: u32, value: Option<V>) {
+        match (&mut self.filled, value.is_some()) {
+            (Filled::AllBut(rows), false) | (Filled::Only(rows), true) => rows.push(row),
+            _ => {}
+        }
+        if let Some(value) = value {
+            self.values.push(value);
         }
     }
 
-    /// The value of the next row, if it has one.
-    #[inline]
-    pub(super) fn maybe(&mut self, value: Option<V>) {
-        if let Some(levels) = &mut self.levels {
-            levels.push(i16::from(value.is_some()));
+    /// 1 for each row with a value, 0 for each without; `None` if each row has one.
+    fn levels(&self, rows: usize) -> Option<Vec<u32>> {
+        let (others, level) = match &self.filled {
+            Filled::All => return None,
+            Filled::AllBut(others) => (others, 0),
+            Filled::Only(others) => (others, 1),
+        };
+        let mut levels = vec![1 - level; rows];
+        for row in others {
+            if let Some(of) = levels.get_mut(*row as usize) {
+                *of = level;
+            }
         }
-        self.values.extend(value);
+        Some(levels)
     }
 
     fn forget(&mut self) {
         self.values.clear();
-        self.levels.iter_mut().for_each(Vec::clear);
+        if let Filled::AllBut(rows) | Filled::Only(rows) = &mut self.filled {
+            rows.clear();
+        }
     }
 
     fn declared_as(&self, name: &str, physical: Physical, logical: Option<LogicalType>) -> Result<Type> {
-        let repetition = if self.levels.is_some() { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+        let repetition = match self.filled {
+            Filled::All => Repetition::REQUIRED,
+            Filled::AllBut(_) | Filled::Only(_) => Repetition::OPTIONAL,
+        };
         Type::primitive_type_builder(name, physical)
             .with_repetition(repetition)
             .with_logical_type(logical)
             .build()
     }
+}
 
-    fn write_as<T: DataType<T = V>>(&self, group: &mut Group<'_>) -> Result<()> {
-        let Some(mut to) = group.next_column()? else { return Ok(()) };
-        to.typed::<T>().write_batch(&self.values, self.levels.as_deref(), None)?;
-        to.close()
+impl<V: Number> Column<V> {
+    fn write_deltas(&self, rows: usize, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+        let mut bytes = Vec::new();
+        put_deltas(&mut bytes, &self.values);
+        let nulls = (rows - self.values.len()) as u64;
+        let chunk = Chunk {
+            rows,
+            levels: self.levels(rows),
+            statistics: self.has_statistics.then(|| V::statistics(&self.values, nulls)),
+            values: Values::Deltas(&bytes),
+        };
+        chunk.append(descriptor, group)
     }
 }
 
 impl<V: Copy> Column<V> {
     fn write_numbered(
         &self,
+        rows: usize,
         plain: impl Fn(V) -> [u8; 8],
         descriptor: &ColumnDescPtr,
         group: &mut Group<'_>,
@@ -126,12 +178,9 @@ impl<V: Copy> Column<V> {
             })
         });
         let codes: Vec<u32> = coded.collect();
-        let chunk = Chunk {
-            dictionary: &dictionary,
-            distinct: numbers.len(),
-            codes: &codes,
-            levels: self.levels.as_deref(),
-        };
+        let distinct = numbers.len();
+        let values = Values::Numbered { dictionary: &dictionary, distinct, codes: &codes };
+        let chunk = Chunk { rows, levels: self.levels(rows), statistics: None, values };
         chunk.append(descriptor, group)
     }
 }
@@ -141,8 +190,14 @@ pub(super) trait AnyColumn {
     /// Its declaration.
     fn declared(&self, name: &str) -> Result<Type>;
 
-    /// Writes its values as the next column of a group.
-    fn write(&self, texts: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()>;
+    /// Writes its values as the next column of a group of so many rows.
+    fn write(
+        &self,
+        rows: usize,
+        texts: &Texts,
+        descriptor: &ColumnDescPtr,
+        group: &mut Group<'_>,
+    ) -> Result<()>;
 
     /// Forgets its values.
     fn clear(&mut self);
@@ -153,10 +208,10 @@ impl AnyColumn for Column<i64> {
         self.declared_as(name, Physical::INT64, None)
     }
 
-    fn write(&self, _: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+    fn write(&self, rows: usize, _: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
         match self.form {
-            Form::Deltas => self.write_as::<Int64Type>(group),
-            Form::Numbered => self.write_numbered(|value| value.to_le_bytes(), descriptor, group),
+            Form::Deltas => self.write_deltas(rows, descriptor, group),
+            Form::Numbered => self.write_numbered(rows, |value| value.to_le_bytes(), descriptor, group),
         }
     }
 
@@ -170,8 +225,8 @@ impl AnyColumn for Column<i32> {
         self.declared_as(name, Physical::INT32, None)
     }
 
-    fn write(&self, _: &Texts, _: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
-        self.write_as::<Int32Type>(group)
+    fn write(&self, rows: usize, _: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+        self.write_deltas(rows, descriptor, group)
     }
 
     fn clear(&mut self) {
@@ -184,8 +239,8 @@ impl AnyColumn for Column<f64> {
         self.declared_as(name, Physical::DOUBLE, None)
     }
 
-    fn write(&self, _: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
-        self.write_numbered(|value| value.to_le_bytes(), descriptor, group)
+    fn write(&self, rows: usize, _: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+        self.write_numbered(rows, |value| value.to_le_bytes(), descriptor, group)
     }
 
     fn clear(&mut self) {
@@ -198,7 +253,13 @@ impl AnyColumn for Column<TextId> {
         self.declared_as(name, Physical::BYTE_ARRAY, Some(LogicalType::String))
     }
 
-    fn write(&self, texts: &Texts, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+    fn write(
+        &self,
+        rows: usize,
+        texts: &Texts,
+        descriptor: &ColumnDescPtr,
+        group: &mut Group<'_>,
+    ) -> Result<()> {
         let mut codes = vec![None; texts.texts.len()];
         let (mut dictionary, mut distinct) = (Vec::new(), 0);
         let coded = self.values.iter().filter_map(|id| {
@@ -210,12 +271,9 @@ impl AnyColumn for Column<TextId> {
             }))
         });
         let codes: Vec<u32> = coded.collect();
-        let chunk = Chunk {
-            dictionary: &dictionary,
-            distinct: distinct as usize,
-            codes: &codes,
-            levels: self.levels.as_deref(),
-        };
+        let distinct = distinct as usize;
+        let values = Values::Numbered { dictionary: &dictionary, distinct, codes: &codes };
+        let chunk = Chunk { rows, levels: self.levels(rows), statistics: None, values };
         chunk.append(descriptor, group)
     }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use parquet::basic::Encoding;
 use parquet::errors::Result;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{ColumnPath, Type, TypePtr};
+use parquet::schema::types::{Type, TypePtr};
 
 use super::coded::compression;
 use super::columns::{AnyColumn, Column, TextId, Texts};
@@ -27,26 +26,6 @@ pub(super) struct Cells {
     pub(super) line: Option<i32>,
     pub(super) remarks: Option<TextId>,
 }
-
-/// Columns that store how much a value differs from that of the row before; the others number their
-/// values.
-const DELTAS: [&str; 11] = [
-    "pid",
-    "tid",
-    "id",
-    "parent",
-    "depth",
-    "recursion",
-    "start_ns",
-    "start_realtime_ns",
-    "duration_ns",
-    "own_ns",
-    "line",
-];
-
-/// Columns by which readers leave out groups of rows.
-const WITH_STATISTICS: [&str; 7] =
-    ["pid", "tid", "id", "depth", "start_ns", "start_realtime_ns", "duration_ns"];
 
 /// The rows of a group.
 pub(super) struct Table {
@@ -83,17 +62,17 @@ impl Default for Table {
             rows: 0,
             texts: Texts::default(),
             kind: Column::required(),
-            pid: Column::required(),
+            pid: Column::required().with_statistics(),
             process: Column::required(),
-            tid: Column::required(),
+            tid: Column::required().with_statistics(),
             thread: Column::required(),
-            id: Column::optional(),
+            id: Column::optional().with_statistics(),
             parent: Column::optional(),
-            depth: Column::required(),
+            depth: Column::required().with_statistics(),
             recursion: Column::optional(),
-            start_ns: Column::required(),
-            start_realtime_ns: Column::optional(),
-            duration_ns: Column::optional(),
+            start_ns: Column::required().with_statistics(),
+            start_realtime_ns: Column::mostly_empty().with_statistics(),
+            duration_ns: Column::optional().with_statistics(),
             own_ns: Column::optional(),
             function: Column::optional(),
             module: Column::optional(),
@@ -104,7 +83,7 @@ impl Default for Table {
             blocked_ns: Column::rare(),
             runnable_ns: Column::rare(),
             other_tid: Column::rare(),
-            remarks: Column::optional(),
+            remarks: Column::rare(),
         }
     }
 }
@@ -148,23 +127,14 @@ impl Table {
     }
 
     /// How the file is written; `facts` stand in its footer.
-    pub(super) fn properties(&mut self, facts: Vec<KeyValue>) -> WriterProperties {
-        let mut properties = WriterProperties::builder()
+    pub(super) fn properties(facts: Vec<KeyValue>) -> WriterProperties {
+        WriterProperties::builder()
             .set_created_by(concat!("everycall ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_compression(compression())
             .set_statistics_enabled(EnabledStatistics::None)
             .set_offset_index_disabled(true)
-            .set_key_value_metadata(Some(facts));
-        for name in DELTAS {
-            properties = properties
-                .set_column_dictionary_enabled(ColumnPath::from(name), false)
-                .set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
-        }
-        for name in WITH_STATISTICS {
-            properties =
-                properties.set_column_statistics_enabled(ColumnPath::from(name), EnabledStatistics::Chunk);
-        }
-        properties.build()
+            .set_key_value_metadata(Some(facts))
+            .build()
     }
 
     pub(super) fn text(&mut self, text: &str) -> TextId {
@@ -177,39 +147,41 @@ impl Table {
 
     #[inline]
     pub(super) fn push(&mut self, cells: &Cells, row: &Row) {
+        let at = self.rows as u32;
         self.rows += 1;
         self.kind.push(cells.kind);
         self.pid.push(cells.pid);
         self.process.push(cells.process);
         self.tid.push(cells.tid);
         self.thread.push(cells.thread);
-        self.id.maybe(row.id);
-        self.parent.maybe(row.parent);
+        self.id.maybe(at, row.id);
+        self.parent.maybe(at, row.parent);
         self.depth.push(row.depth);
-        self.recursion.maybe(row.recursion);
+        self.recursion.maybe(at, row.recursion);
         self.start_ns.push(row.start_ns);
-        self.start_realtime_ns.maybe(row.start_realtime_ns);
-        self.duration_ns.maybe(row.duration_ns);
-        self.own_ns.maybe(row.own_ns);
-        self.function.maybe(cells.function);
-        self.module.maybe(cells.module);
-        self.file.maybe(cells.file);
-        self.line.maybe(cells.line);
-        self.value.maybe(row.value);
-        self.real_value.maybe(row.real_value);
-        self.blocked_ns.maybe(row.blocked_ns);
-        self.runnable_ns.maybe(row.runnable_ns);
-        self.other_tid.maybe(row.other_tid);
-        self.remarks.maybe(cells.remarks);
+        self.start_realtime_ns.maybe(at, row.start_realtime_ns);
+        self.duration_ns.maybe(at, row.duration_ns);
+        self.own_ns.maybe(at, row.own_ns);
+        self.function.maybe(at, cells.function);
+        self.module.maybe(at, cells.module);
+        self.file.maybe(at, cells.file);
+        self.line.maybe(at, cells.line);
+        self.value.maybe(at, row.value);
+        self.real_value.maybe(at, row.real_value);
+        self.blocked_ns.maybe(at, row.blocked_ns);
+        self.runnable_ns.maybe(at, row.runnable_ns);
+        self.other_tid.maybe(at, row.other_tid);
+        self.remarks.maybe(at, cells.remarks);
     }
 
     /// Writes the rows as a group.
     pub(super) fn write(&mut self, file: &mut SerializedFileWriter<Vec<u8>>) -> Result<()> {
         let descriptors = file.schema_descr().columns().to_vec();
         let mut group = file.next_row_group()?;
+        let rows = self.rows;
         let (texts, columns) = self.columns();
         for ((_, column), descriptor) in columns.into_iter().zip(&descriptors) {
-            column.write(texts, descriptor, &mut group)?;
+            column.write(rows, texts, descriptor, &mut group)?;
         }
         group.close().map(drop)
     }
