@@ -294,16 +294,18 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<K> {
 
     #[inline]
     fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
-        let Some(drawn) = self.pen.draw(event) else { return };
+        // Not moved out: a copy would wait for each of its fields.
+        let drawn = self.pen.draw(event);
+        let Some(drawn) = &drawn else { return };
         if let Some((index, thread)) = self.is_new.take() {
             let title = self.titles.remove(&thread.pid);
             self.sink.thread(export, index, &thread, title.as_deref(), drawn.at_ns());
         }
-        self.sink.draw(export, &drawn, &self.pen);
+        self.sink.draw(export, drawn, &self.pen);
         let Export { summary, notify, .. } = export;
-        match drawn {
+        match *drawn {
             Drawn::Begin { .. } => {}
-            Drawn::End(slice) => {
+            Drawn::End(ref slice) => {
                 summary.slices += 1;
                 if summary.slices == MANY_SLICES + 1 {
                     notify(Note::ManySlices);

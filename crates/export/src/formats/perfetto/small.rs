@@ -129,8 +129,12 @@ fn put(output: &mut Vec<u8>, delta_ns: u64, rest: Bytes, more: u32) -> bool {
     }
     let time = Bytes::varint(delta_ns);
     let length = 1 + time.length + rest.length + more;
-    let head =
-        u32::from_le_bytes([tag(packet::PACKET, LENGTH), length as u8, tag(packet::TIMESTAMP, NUMBER), 0]);
+    let head = u32::from_le_bytes([
+        const { tag(packet::PACKET, LENGTH) },
+        length as u8,
+        const { tag(packet::TIMESTAMP, NUMBER) },
+        0,
+    ]);
     let head = Bytes { bytes: u128::from(head) | time.bytes << 24, length: 3 + time.length };
     let Some(whole) = head.then(rest) else { return false };
     whole.append_to(output);
