@@ -344,7 +344,6 @@ fn times_are_read_while_the_program_runs_and_when_it_is_killed() {
     same(&in_file);
 }
 
-/// What is left out, by a list or by the program, isn't counted.
 /// The numbers of all calls in a trace, whose rings have the newest ones only.
 fn all_calls(counted: &Counted, trace: &str) -> Calls {
     let table = successful(counted.place.command(everycall()).args(["report", "-f", "json", trace]));
@@ -377,6 +376,13 @@ fn recorded_calls_are_counted_beside_the_ring_in_every_mode() {
         let dropped = counted.place.command(everycall()).args(["info", "-f", "json", "beside.ect"]).output();
         let dropped = String::from_utf8(dropped.expect("it starts").stdout).expect("text");
         assert!(dropped.contains("dropped"), "{dropped}");
+        let info: Value = serde_json::from_str(&dropped).expect("JSON");
+        let table =
+            successful(counted.place.command(everycall()).args(["report", "-f", "json", "beside.ect"]));
+        let table: Value = serde_json::from_str(&table).expect("JSON");
+        let rows = table["rows"].as_array().expect("rows").iter();
+        let all: u64 = rows.filter_map(|row| row["all_calls"].as_u64()).sum();
+        assert!(info["all_calls"] == all && all >= printed.values().sum(), "{mode:?}: {all} {info}");
         if matches!(mode, Mode::GCC_NOPS | Mode::GCC_FINSTRUMENT) {
             let printed = record(&["--stream"], &[]);
             let table = ["report", "-f", "json", "beside.ect"];

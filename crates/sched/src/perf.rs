@@ -16,8 +16,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use everycall_format::sched::{SchedEvent, kind, state};
 use perf_event::events::Software;
-use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use perf_event::{Builder, Clock, ReadFormat, SampleFlag, Sampler};
 use rustix::process::getpid;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Bytes of each CPU's buffer, as the kernel allows: users may lock 516 KiB for each CPU
 /// (`perf_event_mlock_kb`), of which other profilers want some, too. The smaller one has room for 8192
@@ -40,9 +41,15 @@ mod record {
 
 /// The events.
 pub struct Perf {
-    cpus: Vec<Sampler>,
+    cpus: Vec<Cpu>,
     buffer: usize,
     own: u32,
+}
+
+struct Cpu {
+    number: u16,
+    sampler: Sampler,
+    losses: Losses,
 }
 
 impl std::fmt::Debug for Perf {
@@ -58,7 +65,7 @@ impl Perf {
         let own = getpid().as_raw_nonzero().get().unsigned_abs();
         let mut refused = None;
         for buffer in BUFFERS {
-            match cpu_list(&online).map(|cpu| sampler(cpu, buffer)).collect::<io::Result<Vec<_>>>() {
+            match cpu_list(&online).map(|cpu| Cpu::open(cpu, buffer)).collect::<io::Result<Vec<_>>>() {
                 Ok(cpus) if cpus.is_empty() => refused = None,
                 Ok(cpus) => return Ok(Perf { cpus, buffer, own }),
                 Err(error) => refused = Some(error),
@@ -72,21 +79,72 @@ impl Perf {
 
     /// Readable when half a buffer waits.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.cpus.iter().map(borrowed)
+        self.cpus.iter().map(|cpu| borrowed(&cpu.sampler))
     }
 
     /// Gives what was recorded to `take`: in order for each CPU.
     pub fn drain(&mut self, mut take: impl FnMut(SchedEvent)) {
-        for sampler in &mut self.cpus {
+        for cpu in &mut self.cpus {
             // No more than the buffer holds: the kernel may write as fast as this reads.
             for _ in 0..self.buffer / record::SAMPLE_ID {
-                let Some(found) = sampler.next_record() else { break };
+                let Some(found) = cpu.sampler.next_record() else { break };
                 let event = event(found.ty(), found.misc(), &found.to_contiguous());
-                if let Some(event) = event.filter(|event| event.pid != self.own || event.kind == kind::LOST) {
-                    take(event);
-                }
+                let event = match event {
+                    Some(event) if event.kind == kind::LOST => cpu.losses.in_record(event),
+                    event => event.filter(|event| event.pid != self.own),
+                };
+                event.into_iter().for_each(&mut take);
             }
+            cpu.lost().into_iter().for_each(&mut take);
         }
+    }
+}
+
+impl Cpu {
+    fn open(number: usize, buffer: usize) -> io::Result<Cpu> {
+        let sampler = sampler(number, buffer, ReadFormat::LOST).or_else(|error| match error.kind() {
+            // Linux before 6.0.
+            io::ErrorKind::InvalidInput => sampler(number, buffer, ReadFormat::empty()),
+            _ => Err(error),
+        })?;
+        Ok(Cpu { number: u16::try_from(number).unwrap_or(u16::MAX), sampler, losses: Losses::default() })
+    }
+
+    /// What was lost and no record has said yet.
+    fn lost(&mut self) -> Option<SchedEvent> {
+        let all = self.sampler.read_full().ok()?.lost()?;
+        let now = clock_gettime(ClockId::MonotonicRaw);
+        let time = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+        let event = SchedEvent { time, cpu: self.number, kind: kind::LOST, ..SchedEvent::default() };
+        self.losses.in_counter(all, event)
+    }
+}
+
+/// The kernel says in a record what was lost when the next one has room, which may never come, and
+/// from Linux 6.0 on in a counter, at any time.
+#[derive(Default)]
+struct Losses {
+    /// What was told, and what of that because of the counter alone.
+    told: u64,
+    ahead: u64,
+}
+
+impl Losses {
+    /// What of a record's losses is new.
+    fn in_record(&mut self, event: SchedEvent) -> Option<SchedEvent> {
+        let known = self.ahead.min(event.other.into());
+        self.ahead -= known;
+        let other = event.other - u32::try_from(known).unwrap_or(u32::MAX);
+        self.told += u64::from(other);
+        (other > 0).then_some(SchedEvent { other, ..event })
+    }
+
+    /// The same for the counter, where `event` says when and where.
+    fn in_counter(&mut self, all: u64, event: SchedEvent) -> Option<SchedEvent> {
+        let other = u32::try_from(all.saturating_sub(self.told)).unwrap_or(u32::MAX);
+        self.told += u64::from(other);
+        self.ahead += u64::from(other);
+        (other > 0).then_some(SchedEvent { other, ..event })
     }
 }
 
@@ -95,7 +153,7 @@ fn borrowed(sampler: &Sampler) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(sampler.as_raw_fd()) }
 }
 
-fn sampler(cpu: usize, buffer: usize) -> io::Result<Sampler> {
+fn sampler(cpu: usize, buffer: usize, read: ReadFormat) -> io::Result<Sampler> {
     Builder::new(Software::DUMMY)
         .observe_self()
         .one_cpu(cpu)
@@ -105,6 +163,7 @@ fn sampler(cpu: usize, buffer: usize) -> io::Result<Sampler> {
         .task(true)
         .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU)
         .sample_id_all(true)
+        .read_format(read)
         .clockid(Clock::MONOTONIC_RAW)
         .wakeup_watermark(buffer / 4)
         .build()?
@@ -197,5 +256,20 @@ mod tests {
         let lost = event(record::LOST, 0, &lost);
         assert_eq!(lost, Some(SchedEvent { kind: kind::LOST, other: 5, ..on }));
         assert_eq!(event(9, 0, &data), None);
+    }
+
+    #[test]
+    fn losses_are_told_once() {
+        let mut losses = Losses::default();
+        let event = |other| SchedEvent { kind: kind::LOST, other, ..SchedEvent::default() };
+        assert_eq!(losses.in_counter(0, event(0)), None);
+        assert_eq!(losses.in_counter(5, event(0)), Some(event(5)));
+        assert_eq!(losses.in_counter(5, event(0)), None);
+        // Seven more were lost until the kernel could say it.
+        assert_eq!(losses.in_record(event(12)), Some(event(7)));
+        assert_eq!(losses.in_counter(12, event(0)), None);
+        assert_eq!(losses.in_record(event(3)), Some(event(3)));
+        assert_eq!(losses.in_counter(16, event(0)), Some(event(1)));
+        assert_eq!(losses.in_record(event(1)), None);
     }
 }

@@ -134,6 +134,44 @@ fn version_2_10_memory() {
     assert_eq!((thread.whose, thread.total.allocated), (MemoryOwner::Thread, 1_000));
 }
 
+/// The first version with counts of all calls beside events: chunk 28.
+#[test]
+fn version_2_10_all_calls() {
+    let bytes = include_bytes!("golden/v2.10-all-calls.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let [all] = trace.all_calls() else { panic!("{:?}", trace.all_calls()) };
+    assert!(trace.counts().is_empty(), "{:?}", trace.counts());
+    assert_eq!(
+        (all.snapshot, all.process, all.is_timed, all.calls, all.others),
+        (0, 0, false, 1_000_000_012, 2)
+    );
+    let found: Vec<_> =
+        all.functions.iter().map(|one| (one.offset, one.slot, one.ticks, one.calls)).collect();
+    assert_eq!(found, [(Some(0x1010), 0, 5_000, 1_000_000_000), (Some(0x1010), 1, 5_000, 10)]);
+}
+
+/// A file with the counts of one function in two thread slots, and of others.
+fn all_calls_file() -> Vec<u8> {
+    let mut file = everycall_synth::File::new(2, 10);
+    let numbers = |bytes: &mut Vec<u8>, numbers: &[u64]| {
+        numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    };
+    // Snapshot 0, 0, all calls, those without a place, reserved.
+    let mut payload = [0_u32, 0].map(u32::to_le_bytes).concat();
+    numbers(&mut payload, &[1_000_000_012, 2, 0, 0, 0]);
+    // Two entries of 24 bytes.
+    payload.extend([24_u32, 2].map(u32::to_le_bytes).concat());
+    for (slot, calls) in [(0_u32, 1_000_000_000), (1, 10)] {
+        payload.extend([0x1010, slot].map(u32::to_le_bytes).concat());
+        numbers(&mut payload, &[5_000, calls]);
+    }
+    let mut process = [7_u32, 0, 1, 0].map(u32::to_le_bytes).concat();
+    process.resize(64, 0);
+    file.chunk(10, &process);
+    file.chunk(28, &payload);
+    file.end()
+}
+
 /// A file with the memory of one function, and of its thread.
 fn memory_file() -> Vec<u8> {
     let mut file = everycall_synth::File::new(2, 10);
@@ -214,6 +252,10 @@ fn the_samples_are_these_files() {
     );
     assert!(
         memory_file() == include_bytes!("golden/v2.10-memory.ect"),
+        "raise the version and add a file instead"
+    );
+    assert!(
+        all_calls_file() == include_bytes!("golden/v2.10-all-calls.ect"),
         "raise the version and add a file instead"
     );
 }

@@ -33,6 +33,7 @@ pub fn json(report: &Report<'_>) -> String {
         "ended": ended(report),
         "clock": clock(report),
         "calls": report.profile.calls,
+        "all_calls": Some(report.all_calls()).filter(|all| *all > 0),
         "functions": report.profile.function_count(),
         "unwound_calls": report.profile.unwound,
         "orphan_exits": report.profile.notes.orphan_exits,

@@ -61,6 +61,15 @@ fn kept_function(kept: &KeptCall) -> &str {
     }
 }
 
+impl Report<'_> {
+    /// All calls that the processes made while they recorded, as they counted them; 0 if nothing
+    /// was counted.
+    fn all_calls(&self) -> u64 {
+        let rows = self.profile.rows_of_all_calls(Order::Calls);
+        rows.iter().map(|row| row.sums.all_calls).fold(0, u64::saturating_add)
+    }
+}
+
 /// Runs the verb.
 pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let path = &arguments.trace;

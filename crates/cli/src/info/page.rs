@@ -105,6 +105,10 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
         Several(profile.calls, "call", "calls"),
         Several(profile.function_count() as u64, "function", "functions")
     );
+    let all = report.all_calls();
+    if all > profile.calls {
+        write!(calls, "; {} made in all, as counted beside the events", Count(all))?;
+    }
     if profile.unwound > 0 {
         write!(calls, "; {} unwound by exception, longjmp or thread end", Count(profile.unwound))?;
     }
