@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define APART __attribute__((noinline, noclone))
 
@@ -18,9 +19,13 @@ APART long work_one(long n) { __asm__ volatile(""); return n * 3; }
 APART long work_two(long n) { __asm__ volatile(""); return work_one(n) + 1; }
 
 static void *work(void *unused) {
-    for (long n = 0; !atomic_load_explicit(&over, memory_order_relaxed); n++)
+    for (long n = 0; !atomic_load_explicit(&over, memory_order_relaxed); n++) {
         if (work_two(n) != n * 3 + 1)
             atomic_fetch_add(&wrong, 1);
+        // Some of the time: the rest is for those who switch.
+        if (n % 10000 == 0)
+            usleep(500);
+    }
     return unused;
 }
 

@@ -47,6 +47,17 @@ impl Mode {
         Mode::CLANG19_AFTER_INLINING,
     ];
 
+    /// Modes for a test that has the number `number`: all of them with `EVERYCALL_FULL`. Otherwise
+    /// those with the same hooks take turns, clang's two versions with XRay sleds and its two modes
+    /// with `__cyg_profile` calls: all four are tried where numbers go from 0 to 1.
+    pub fn in_turn(number: usize) -> impl Iterator<Item = Mode> {
+        let left_out = match number % 2 {
+            0 => [Mode::CLANG22_XRAY, Mode::CLANG19_FINSTRUMENT],
+            _ => [Mode::CLANG19_XRAY, Mode::CLANG19_AFTER_INLINING],
+        };
+        Mode::ALL.into_iter().filter(move |mode| crate::is_full() || !left_out.contains(mode))
+    }
+
     /// A name for files.
     #[must_use]
     pub fn label(self) -> String {

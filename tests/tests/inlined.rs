@@ -9,7 +9,7 @@ use everycall_timeline::EndKind;
 #[test]
 fn jumps_leave_what_was_inlined_into_the_function_that_they_lead_to() {
     let place = Place::new("inlined-jumps");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(0) {
         for level in ["-O1", "-O2"] {
             let name = format!("inlined-jumps{level}-{}", mode.label());
             let program = place.build(mode, &[level, "-g", "inlined_jumps.c"], &name);
@@ -71,7 +71,7 @@ fn check(place: &Place, program: &Path, reports_inlined: bool, what: &str) {
 #[test]
 fn exceptions_leave_what_was_inlined_into_the_function_that_they_get_to() {
     let place = Place::new("inlined-exceptions");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(1) {
         for level in ["-O1", "-O2"] {
             // The least debugging information is what the prefix adds.
             for debug in [&["-g"][..], &[]] {
@@ -156,7 +156,7 @@ fn what_is_not_known_of_inlined_calls_is_marked() {
 #[test]
 fn a_threads_end_leaves_what_was_inlined_when_it_is_cleaned_up() {
     let place = Place::new("inlined-cleanups");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(0) {
         for level in ["-O1", "-O2"] {
             let arguments = [level, "-fexceptions", "inlined_cleanups.c", "-pthread"];
             let program = place.build(mode, &arguments, &format!("inlined-cleanups{level}-{}", mode.label()));
@@ -177,7 +177,7 @@ fn a_threads_end_leaves_what_was_inlined_when_it_is_cleaned_up() {
 #[test]
 fn cleanup_handlers_at_a_threads_end_stand_below_the_frame_that_cleans_up() {
     let place = Place::new("thread-ends");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(1) {
         for flags in [&["-O0"][..], &["-O2"], &["-O2", "-fno-omit-frame-pointer"], &["-O2", "-static"]] {
             let arguments = [flags, &["thread_ends.c", "-pthread"]].concat();
             let program = place.build(mode, &arguments, &format!("{}{}", mode.label(), flags.concat()));

@@ -11,10 +11,15 @@ use everycall_tests::{Place, Tally, TraceView, everycall, successful};
 
 /// A copy of the workspace in `tests/rust`.
 fn workspace(place: &Place) -> PathBuf {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust");
+    copied(place, "rust", "app/Cargo.toml")
+}
+
+/// A copy of a workspace whose `manifest` names the crate for Rust programs.
+fn copied(place: &Place, name: &str, manifest: &str) -> PathBuf {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let to = place.file("a workspace");
     copy(&from, &to);
-    let manifest = to.join("app/Cargo.toml");
+    let manifest = to.join(manifest);
     let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/api");
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(manifest, text.replace("\"API\"", &format!("{:?}", api.to_str().unwrap()))).unwrap();
@@ -240,4 +245,48 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
         "{}",
         said(&output)
     );
+}
+
+/// What the crates `tracing` and `log` are told is on the timeline, in the calls where it was said.
+#[test]
+fn spans_and_lines_of_tracing_and_log_are_on_the_timeline() {
+    let place = Place::new("rust-lines");
+    let folder = copied(&place, "rust-lines", "Cargo.toml");
+    // The versions that were fetched with this workspace.
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    let printed = successful(&mut cargo_everycall(&folder, &["-o", "lines.ect", "run", "-q", "--offline"]));
+    assert_eq!(printed, "ended\n");
+    let shown = successful(command(everycall(), &folder).args(["replay", "lines.ect"]));
+    // Without the time before and the duration after.
+    let said: Vec<String> = shown
+        .lines()
+        .filter_map(|line| {
+            let at = ["[ ", "] ", "> "].into_iter().find_map(|mark| line.find(&format!("  {mark}")))?;
+            Some(line[at..].trim().to_owned())
+        })
+        .collect();
+    let of_work = |id: u32| {
+        let poll = |poll: u32, fields: &str| {
+            vec![
+                "[ work".to_owned(),
+                format!("> id={id}{fields}"),
+                format!("> WARN lines: slow poll={poll} name=a name"),
+            ]
+        };
+        [poll(0, ""), poll(1, " left=1")].map(|poll| [poll, vec!["] work".to_owned()]].concat()).concat()
+    };
+    let long = format!("> ERROR lines: {}", "long ".repeat(200));
+    let logged = [
+        "> INFO lines: ready".to_owned(),
+        long[..482].trim().to_owned(),
+        ">".to_owned(),
+        "> é is 130".to_owned(),
+    ];
+    // A thread after the other.
+    let wanted = [of_work(7), logged.to_vec(), of_work(8)].concat();
+    let said: Vec<String> = said
+        .into_iter()
+        .map(|line| if line.starts_with("] work") { "] work".to_owned() } else { line })
+        .collect();
+    assert_eq!(said, wanted);
 }

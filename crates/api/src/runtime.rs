@@ -29,11 +29,11 @@ struct Table {
     more: [Reserved; 6],
     off: *const u32,
     quick_mark: unsafe extern "C" fn(u32, *const u8, u64, u64) -> i32,
-    log: Reserved,
+    log: unsafe extern "C" fn(*const u8, u32, *const u64, u64) -> i32,
 }
 
 /// What the whole table above needs.
-const SIZE: usize = offset_of!(Table, log) + size_of::<Reserved>();
+const SIZE: usize = offset_of!(Table, log) + size_of::<usize>();
 const _: () = assert!(SIZE == 8 + 19 * 8);
 
 /// Classes of marks.
@@ -97,18 +97,56 @@ fn stack_pointer() -> u64 {
     0
 }
 
+/// The table, if marks and lines reach a trace.
+#[inline(always)]
+fn table_that_is_on() -> Option<&'static Table> {
+    // SAFETY: only read where the table has the entry; the runtime changes the number.
+    table().filter(|table| table.size as usize >= SIZE && unsafe { table.off.read_volatile() } == 0)
+}
+
+#[inline]
+pub(crate) fn is_on() -> bool {
+    table_that_is_on().is_some()
+}
+
 /// Writes a mark; nothing happens where there is no runtime or tracing is off.
 #[inline(always)]
 pub(crate) fn mark(class: Mark, name: &str, value: Option<u64>) {
-    let Some(table) = table() else { return };
-    // SAFETY: only read where the table has the entry; the runtime changes the number.
-    if (table.size as usize) < SIZE || unsafe { table.off.read_volatile() } != 0 {
-        return;
-    }
+    let Some(table) = table_that_is_on() else { return };
     let length = name.len().min(NAME_MAX) as u32 + 1;
     let what = class as u32 | if value.is_none() { NO_VALUE } else { 0 } | length << 8;
     // SAFETY: the name has that length.
     unsafe { (table.quick_mark)(what, name.as_ptr(), value.unwrap_or(0), stack_pointer()) };
+}
+
+/// Bytes of a text that a line keeps.
+const TEXT_MAX: usize = 96;
+/// The types of `int` and of a text, among those of a line's arguments.
+const TYPES: u32 = 1 | 5 << 3;
+
+/// Writes a line; nothing happens where there is no runtime or tracing is off.
+#[inline(never)]
+pub(crate) fn line(text: &[u8]) {
+    // Formats are read when the trace is shown, from the program's file.
+    const FORMATS: [&CStr; 5] =
+        [c"%.*s", c"%.*s%.*s", c"%.*s%.*s%.*s", c"%.*s%.*s%.*s%.*s", c"%.*s%.*s%.*s%.*s%.*s"];
+    let Some(table) = table_that_is_on() else { return };
+    let mut arguments = [0; 2 * FORMATS.len()];
+    let mut types = 0;
+    let mut count = 0;
+    for (pair, part) in arguments.chunks_exact_mut(2).zip(text.chunks(TEXT_MAX)) {
+        pair.copy_from_slice(&[part.len() as u64, part.as_ptr() as u64]);
+        types |= TYPES << (6 * count);
+        count += 1;
+    }
+    // An empty text has a line, too.
+    let format = match FORMATS.get(count.max(1) - 1) {
+        Some(format) if count > 0 => format.as_ptr(),
+        _ => c"".as_ptr(),
+    };
+    // SAFETY: the runtime reads as many arguments as there are types, and of each text as many
+    // bytes as its precision says.
+    unsafe { (table.log)(format.cast(), types, arguments.as_ptr(), stack_pointer()) };
 }
 
 #[inline]

@@ -20,3 +20,34 @@ fn nothing_happens_without_the_runtime() {
     assert_eq!(everycall::disable(), Err(Error::NOT_TRACED));
     assert!(Error::NOT_TRACED.to_string().contains("cargo everycall"));
 }
+
+#[test]
+fn layers_do_nothing() {
+    use tracing_subscriber::prelude::*;
+    let subscriber = tracing_subscriber::registry().with(everycall::tracing::Layer);
+    let seen = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    tracing::subscriber::with_default(subscriber, || {
+        let span = tracing::info_span!("work", id = 7);
+        span.in_scope(|| tracing::warn!(left = 3, "slow"));
+    });
+    let logger = everycall::log::Logger::new(log::LevelFilter::Info).with(Counted(seen.clone()));
+    log::set_boxed_logger(Box::new(logger)).unwrap();
+    log::set_max_level(log::LevelFilter::Trace);
+    log::info!("ready");
+    log::debug!("not the line's level, but the next logger's");
+    assert_eq!(seen.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+struct Counted(std::sync::Arc<std::sync::atomic::AtomicU32>);
+
+impl log::Log for Counted {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, _: &log::Record<'_>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn flush(&self) {}
+}

@@ -40,6 +40,7 @@ def wrong_registers(frame):
 gdb.execute("set pagination off")
 gdb.execute("set confirm off")
 gdb.execute("set breakpoint pending off")
+gdb.execute("set breakpoint always-inserted on")
 # Before the C library is there, which has functions of the same names.
 gdb.execute("starti", to_string=True)
 places, hot = {}, []
