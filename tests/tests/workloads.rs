@@ -1,7 +1,7 @@
 //! Real programs in every mode of their compiler: their output stays the same, their traces contain
 //! the calls that other tools count, and all exports work.
 //!
-//! By default at one level of optimisation, and in half of the modes each; with
+//! By default at one level of optimisation, and one of them in each mode; with
 //! `EVERYCALL_FULL=1` at all levels, and with the flags that change what a linker does. cargo
 //! downloads the sources, and objects stay in the target folder. The page check needs chromium,
 //! node, npm and python3; `EVERYCALL_SKIP_BROWSER=1` leaves it out.
@@ -36,11 +36,11 @@ const FLAGS_FULL: &[&[&str]] = &[
 ];
 
 /// Modes in which a workload is tried. They take the most time of all tests: without
-/// `EVERYCALL_FULL`, each workload has half of the modes, so that each mode has a large one and a
-/// small one.
+/// `EVERYCALL_FULL`, each mode has one of the workloads.
 fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
-    let parity = usize::from(!["sqlite", "lua"].contains(&workload.name));
-    let is_tried = move |(number, _): &(usize, Mode)| is_full() || number % 2 == parity;
+    let in_turn = [Workload::SQLITE, Workload::LUA, Workload::ZSTD, Workload::LEVELDB].map(|one| one.name);
+    let place = in_turn.iter().position(|name| *name == workload.name);
+    let is_tried = move |(number, _): &(usize, Mode)| is_full() || Some(number % in_turn.len()) == place;
     Mode::ALL.into_iter().enumerate().filter(is_tried).map(|(_, mode)| mode)
 }
 
