@@ -1,6 +1,8 @@
 //! Times when a thread was off the CPU, in order among its events.
 
-use everycall_timeline::{StateSpan, StateTimes, ThreadState, ThreadStates};
+use std::borrow::Cow;
+
+use everycall_timeline::{StateSpan, StateTimes, ThreadState, ThreadStates, system_call_name};
 
 /// A time when a thread was off the CPU, or when nothing is known of it because the kernel's events
 /// were lost.
@@ -15,6 +17,8 @@ pub(crate) struct OffCpu {
     pub(crate) at_most_ns: Option<u64>,
     /// The thread that woke it last.
     pub(crate) woken_by: Option<u32>,
+    /// The system call in which it was blocked.
+    pub(crate) blocked_in: Option<&'static str>,
 }
 
 impl OffCpu {
@@ -23,6 +27,15 @@ impl OffCpu {
         let StateTimes { blocked, runnable, unknown, .. } = self.times;
         let parts = [("blocked", blocked), ("runnable", runnable), ("unknown", unknown)];
         parts.into_iter().filter(|(_, time)| *time > 0)
+    }
+
+    /// The same in words, with what it waited in.
+    pub(crate) fn parts_in_words(&self) -> impl Iterator<Item = (Cow<'static, str>, u64)> + use<> {
+        let call = self.blocked_in;
+        self.parts().map(move |(state, time)| match call {
+            Some(call) if state == "blocked" => (Cow::Owned(format!("{state} in {call}")), time),
+            _ => (Cow::Borrowed(state), time),
+        })
     }
 }
 
@@ -95,8 +108,9 @@ impl<'s> Walk<'s> {
             if at_ns < until_ns {
                 let mut times = StateTimes::default();
                 times.add(span.state, until_ns - at_ns);
+                let blocked_in = span.blocked_in.and_then(system_call_name);
                 let at_most_ns = Some(states.times(from, to.min(self.end)).off_at_most());
-                return Some(OffCpu { at_ns, until_ns, times, at_most_ns, woken_by: None });
+                return Some(OffCpu { at_ns, until_ns, times, at_most_ns, woken_by: None, blocked_in });
             }
         }
     }
@@ -105,7 +119,7 @@ impl<'s> Walk<'s> {
     fn told(&mut self) -> Option<OffCpu> {
         let first = self.spans.find(|span| span.state != ThreadState::Running)?;
         let within = |span: &StateSpan| span.end.min(self.end).saturating_sub(span.start);
-        let (mut until_ns, mut woken_by) = (first.end, first.woken_by);
+        let (mut until_ns, mut woken_by, mut blocked_in) = (first.end, first.woken_by, first.blocked_in);
         let mut times = StateTimes::default();
         times.add(first.state, within(first));
         while let Some(span) = self.spans.as_slice().first()
@@ -115,10 +129,12 @@ impl<'s> Walk<'s> {
             times.add(span.state, within(span));
             until_ns = span.end;
             woken_by = span.woken_by.or(woken_by);
+            blocked_in = blocked_in.or(span.blocked_in);
             self.spans.next();
         }
         let until_ns = until_ns.min(self.end).max(first.start);
-        Some(OffCpu { at_ns: first.start, until_ns, times, at_most_ns: None, woken_by })
+        let blocked_in = blocked_in.and_then(system_call_name);
+        Some(OffCpu { at_ns: first.start, until_ns, times, at_most_ns: None, woken_by, blocked_in })
     }
 }
 
@@ -130,7 +146,14 @@ mod tests {
 
     #[test]
     fn what_follows_without_running_is_one() {
-        let span = |start, end, state, woken_by| StateSpan { start, end, state, cpu: Some(0), woken_by };
+        let span = |start, end, state, woken_by| StateSpan {
+            start,
+            end,
+            state,
+            cpu: Some(0),
+            woken_by,
+            blocked_in: (start == 20).then_some(202),
+        };
         let blocked = ThreadState::Blocked(Wait::Any);
         let states = ThreadStates::new(vec![
             span(10, 20, ThreadState::Running, None),
@@ -145,7 +168,14 @@ mod tests {
         let times = StateTimes { blocked: 30, runnable: 5, ..StateTimes::default() };
         assert_eq!(
             walk.before(21),
-            Some(OffCpu { at_ns: 20, until_ns: 55, times, at_most_ns: None, woken_by: Some(7) })
+            Some(OffCpu {
+                at_ns: 20,
+                until_ns: 55,
+                times,
+                at_most_ns: None,
+                woken_by: Some(7),
+                blocked_in: Some("futex")
+            })
         );
         let all = std::iter::from_fn(|| walk.before(u64::MAX)).map(|off| (off.at_ns, off.until_ns));
         assert_eq!(all.collect::<Vec<_>>(), [(60, 70), (75, 100)]);

@@ -257,7 +257,7 @@ impl Page<'_> {
     fn off_cpu(&mut self, off: &OffCpu) {
         self.line_start(self.stack.len(), off.at_ns);
         let mut separator = "~ ";
-        for (state, time) in off.parts() {
+        for (state, time) in off.parts_in_words() {
             self.ink(Ink::Wait, format_args!("{separator}{} {state}", self.moments.length(time)));
             separator = ", ";
         }

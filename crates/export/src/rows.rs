@@ -251,12 +251,13 @@ impl RowMaker {
     }
 
     fn off_cpu(&self, off: &OffCpu) -> Row {
+        let states: Vec<_> = off.parts_in_words().map(|(state, _)| state).collect();
         Row {
             duration_ns: Some(off.until_ns.saturating_sub(off.at_ns).cast_signed()),
             blocked_ns: Some(off.times.blocked.cast_signed()),
             runnable_ns: Some(off.times.runnable.cast_signed()),
             other_tid: off.woken_by.map(i64::from),
-            remarks: joined(off.parts().map(|(state, _)| state)),
+            remarks: joined(states.iter().map(AsRef::as_ref)),
             ..self.plain("off cpu", off.at_ns)
         }
     }

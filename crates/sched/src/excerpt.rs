@@ -17,7 +17,9 @@ pub fn excerpt<'e>(events: impl Iterator<Item = &'e SchedEvent>, pid: u32, since
     let mut before: BTreeMap<u32, Vec<SchedEvent>> = BTreeMap::new();
     for event in events.into_iter().filter(|event| event.kind != kind::LOST) {
         let of_thread = before.entry(event.tid).or_default();
-        if event.kind != kind::WOKEN {
+        // Among samples, such an event says in which call the thread waits.
+        let is_of_samples = of_thread.first().is_some_and(|first| first.kind == kind::SAMPLE);
+        if event.kind != kind::WOKEN && !(event.kind == kind::OFF && is_of_samples) {
             of_thread.clear();
         }
         // It is woken once; the others don't matter.
@@ -54,5 +56,10 @@ mod tests {
         let times = |since| excerpt(all.iter(), 7, since).iter().map(|event| event.time).collect::<Vec<_>>();
         assert_eq!(times(10), [2, 3, 4, 11, 12, 14]);
         assert_eq!(times(0), [1, 2, 3, 4, 5, 6, 11, 12, 14]);
+        // What a thread has run is counted from its sample on, in which call it waits or not.
+        let sampled = [event(1, 7, 7, kind::SAMPLE), event(2, 7, 7, kind::SAMPLE), event(3, 7, 7, kind::OFF)];
+        let times =
+            |since| excerpt(sampled.iter(), 7, since).iter().map(|event| event.time).collect::<Vec<_>>();
+        assert_eq!(times(10), [2, 3]);
     }
 }

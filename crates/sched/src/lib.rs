@@ -28,6 +28,7 @@ mod perf;
 mod schedstat;
 mod store;
 mod tracefs;
+mod waits;
 mod watcher;
 
 use std::os::fd::BorrowedFd;
@@ -42,6 +43,7 @@ use crate::perf::Perf;
 use crate::schedstat::Schedstat;
 use crate::store::Store;
 use crate::tracefs::Tracefs;
+use crate::waits::Waits;
 
 /// Where the events come from.
 #[derive(Debug)]
@@ -70,6 +72,7 @@ pub enum Choice {
 pub struct Sched {
     source: Option<Source>,
     store: Store,
+    waits: Waits,
     /// What the source can't tell, and why there is no better one.
     text: String,
     /// Whether a chunk was written.
@@ -83,7 +86,13 @@ impl Sched {
     #[must_use]
     pub fn of_processes_to_come(choice: Choice, bytes: usize) -> Sched {
         let (source, text) = open(choice);
-        Sched { source, store: Store::new(bytes / SchedEvent::SIZE), text, is_told: false }
+        Sched {
+            source,
+            store: Store::new(bytes / SchedEvent::SIZE),
+            waits: Waits::default(),
+            text,
+            is_told: false,
+        }
     }
 
     /// Tells which processes there are, for a source that samples them. They are recorded from now
@@ -106,12 +115,26 @@ impl Sched {
 
     /// Takes what the kernel has recorded so far.
     pub fn drain(&mut self) {
-        let store = &mut self.store;
+        self.take_events();
+        if self.waits.ask() {
+            // A thread that has left its CPU, and isn't said to have been woken now either, was in
+            // that call.
+            self.take_events();
+            self.waits.answered().into_iter().for_each(|event| self.store.push(event));
+        }
+    }
+
+    fn take_events(&mut self) {
+        let (store, waits) = (&mut self.store, &mut self.waits);
+        let take = |event| {
+            waits.note(&event);
+            store.push(event);
+        };
         match &mut self.source {
-            Some(Source::Tracefs(tracefs)) => tracefs.drain(|event| store.push(event)),
-            Some(Source::Perf(perf)) => perf.drain(|event| store.push(event)),
-            Some(Source::Joined(joined)) => joined.drain(|event| store.push(event)),
-            Some(Source::Schedstat(schedstat)) => schedstat.drain(|event| store.push(event)),
+            Some(Source::Tracefs(tracefs)) => tracefs.drain(take),
+            Some(Source::Perf(perf)) => perf.drain(take),
+            Some(Source::Joined(joined)) => joined.drain(take),
+            Some(Source::Schedstat(schedstat)) => schedstat.drain(take),
             None => {}
         }
     }
@@ -121,7 +144,7 @@ impl Sched {
         if let Some(Source::Schedstat(schedstat)) = &mut self.source {
             schedstat.end();
         }
-        self.drain();
+        self.take_events();
         self.waiting().into_iter().for_each(|event| self.store.push(event));
     }
 

@@ -14,8 +14,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use everycall_format::sched::{SchedEvent, kind, sample};
+use everycall_format::sched::{SchedEvent, kind, sample, state};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::waits::call_of;
 
 /// Time between two samples of a thread.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -178,7 +180,15 @@ impl Process {
             if let std::collections::btree_map::Entry::Vacant(place) = self.threads.entry(tid)
                 && let Ok(file) = File::open(format!("{folder}/{tid}/schedstat"))
             {
-                place.insert(Thread { file, lives: true, waits: false, same: 0, last: None, held: None });
+                place.insert(Thread {
+                    file,
+                    lives: true,
+                    waits: false,
+                    same: 0,
+                    last: None,
+                    held: None,
+                    asked: Asked::NotYet,
+                });
             }
         }
     }
@@ -196,6 +206,16 @@ struct Thread {
     last: Option<(Counts, u64)>,
     /// The last sample, if nothing has changed since the one before.
     held: Option<SchedEvent>,
+    asked: Asked,
+}
+
+/// Whether the kernel was asked in which system call a thread waits.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    NotYet,
+    /// The answer is that of the wait if the counts are still the same.
+    Answered(SchedEvent),
+    Over,
 }
 
 /// What the kernel counts of a thread.
@@ -232,6 +252,9 @@ impl Thread {
         }
         let is_same = self.has(counts);
         self.waits &= is_same;
+        if !self.waits {
+            self.asked = Asked::NotYet;
+        }
         let reading_us = after.saturating_sub(before).div_ceil(1000);
         if reading_us > READING_MAX || (is_same && !self.waits) {
             return Some(());
@@ -246,6 +269,7 @@ impl Thread {
         let told = self.last.map_or(0, |(_, at)| at);
         if self.waits && after.saturating_sub(told) < QUIET_MAX {
             self.held = Some(event);
+            self.ask(event, events);
             return Some(());
         }
         // One that says the same is behind it.
@@ -254,6 +278,23 @@ impl Thread {
         events.push(event);
         self.last = Some((counts, after));
         Some(())
+    }
+
+    /// Asks once in each wait in which system call the thread is, behind a sample of it.
+    fn ask(&mut self, sample: SchedEvent, events: &mut Vec<SchedEvent>) {
+        self.asked = match self.asked {
+            Asked::NotYet => {
+                let call = call_of(sample.pid, sample.tid).and_then(|number| number.checked_add(1));
+                let off =
+                    |other| SchedEvent { kind: kind::OFF, state: state::BLOCKED, other, cpu: 0, ..sample };
+                call.map_or(Asked::Over, |call| Asked::Answered(off(call)))
+            }
+            Asked::Answered(event) => {
+                events.push(event);
+                Asked::Over
+            }
+            Asked::Over => Asked::Over,
+        };
     }
 
     /// Whether the last sample has these counts.
@@ -319,6 +360,16 @@ mod tests {
         assert_eq!((event.tid, event.kind, event.other), (tid, kind::SAMPLE, 0));
         assert_eq!(event.state, sample::NOT_PUT_ON | sample::WAITS);
         assert!(event.time > since);
+        // The call in which it waits is told once, when the counts are the same behind the answer.
+        let calls = |sampled: &Sampled| {
+            let of_thread = |event: &&SchedEvent| event.tid == tid && event.kind == kind::OFF;
+            sampled.events.iter().filter(of_thread).map(|event| event.other).collect::<Vec<_>>()
+        };
+        while calls(&sampled).is_empty() {
+            sampled.sample(&[own]);
+        }
+        (0..5).for_each(|_| sampled.sample(&[own]));
+        assert_eq!(calls(&sampled), [202 + 1]);
         let count = sampled.events.len();
         tell.send(()).unwrap();
         thread.join().unwrap();
@@ -326,7 +377,8 @@ mod tests {
         while sampled.processes.get(&own).is_some_and(|process| process.threads.contains_key(&tid)) {
             sampled.sample(&[own]);
         }
-        let later = sampled.events.iter().skip(count).find(|event| event.tid == tid).unwrap();
+        let is_later = |event: &&SchedEvent| event.tid == tid && event.kind == kind::SAMPLE;
+        let later = sampled.events.iter().skip(count).find(is_later).unwrap();
         assert!(later.time >= event.time && later.state & sample::WAITS != 0, "{later:?}");
         // So are those of a process that isn't sampled any more.
         sampled.sample(&[]);

@@ -20,7 +20,9 @@ pub use damage::mutate;
 pub use file::{File, crc32};
 pub use ring::{OpenCall, Ring};
 pub use rng::Rng;
-pub use sample::{basic, callers, cleanups, counters, marks, process_tree, samples, switches, unsure};
+pub use sample::{
+    basic, callers, cleanups, counters, marks, process_tree, samples, switches, switches_with_calls, unsure,
+};
 
 /// A traced process as its recording shows it.
 #[derive(Clone, Debug, Default)]

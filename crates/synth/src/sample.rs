@@ -104,6 +104,15 @@ pub fn switches() -> Vec<Scheduling> {
     ]
 }
 
+/// The same, with the system call in which thread 100 waited.
+#[must_use]
+pub fn switches_with_calls() -> Vec<Scheduling> {
+    let mut all = switches();
+    let off = all.iter().find(|event| event.kind == 2 && event.state != 0).copied();
+    all.extend(off.map(|off| Scheduling { other: 1, ..off }));
+    all
+}
+
 /// Samples of the same: one waits, the other one runs and is switched.
 #[must_use]
 pub fn samples() -> Vec<Scheduling> {

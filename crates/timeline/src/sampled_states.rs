@@ -12,7 +12,7 @@ use crate::thread_states::{StateSpan, ThreadState, ThreadStates, Wait};
 /// times.
 pub(crate) fn threads(events: &[SchedEvent], at: impl Fn(u64) -> u64) -> HashMap<(u32, u32), ThreadStates> {
     let mut by_thread: HashMap<(u32, u32), Vec<&SchedEvent>> = HashMap::new();
-    for event in events.iter().filter(|event| event.kind == kind::SAMPLE) {
+    for event in events.iter().filter(|event| matches!(event.kind, kind::SAMPLE | kind::OFF)) {
         by_thread.entry((event.pid, event.tid)).or_default().push(event);
     }
     by_thread.into_iter().map(|(key, events)| (key, of_thread(&events, &at))).collect()
@@ -25,7 +25,7 @@ fn of_thread(events: &[&SchedEvent], at: impl Fn(u64) -> u64) -> ThreadStates {
     let mut put_on = None;
     // Since when it has waited.
     let mut waits = None;
-    for event in events {
+    for event in events.iter().filter(|event| event.kind == kind::SAMPLE) {
         let before = at(event.time.saturating_sub(u64::from(event.cpu) * 1000));
         let mut sample = Sample { before, after: at(event.time), ran: 0, ran_next: 0 };
         let Some(last) = all.last().copied() else {
@@ -54,6 +54,9 @@ fn of_thread(events: &[&SchedEvent], at: impl Fn(u64) -> u64) -> ThreadStates {
         }
         all.push(sample);
     }
+    for event in events.iter().filter(|event| event.kind == kind::OFF) {
+        spans.waited_in(event.other.checked_sub(1), at(event.time));
+    }
     let mut next = all.last().map_or(0, |sample| sample.ran);
     let mut ran = next;
     for sample in all.iter_mut().rev() {
@@ -80,9 +83,26 @@ impl Spans {
             last => {
                 let start = last.map_or(start, |last| start.max(last.end));
                 if start < end {
-                    self.all.push(StateSpan { start, end, state, cpu: None, woken_by: None });
+                    self.all.push(StateSpan {
+                        start,
+                        end,
+                        state,
+                        cpu: None,
+                        woken_by: None,
+                        blocked_in: None,
+                    });
                 }
             }
+        }
+    }
+
+    /// Says in which call the thread waited at a moment.
+    fn waited_in(&mut self, call: Option<u32>, at: u64) {
+        let behind = self.all.partition_point(|span| span.start <= at);
+        let span = behind.checked_sub(1).and_then(|index| self.all.get_mut(index));
+        if let Some(span) = span.filter(|span| at < span.end && matches!(span.state, ThreadState::Blocked(_)))
+        {
+            span.blocked_in = call;
         }
     }
 
@@ -91,8 +111,14 @@ impl Spans {
         let Some((begin, end)) = edges else { return self.all };
         let mut all = Vec::with_capacity(self.all.len() * 2 + 1);
         let mut until = begin;
-        let unknown =
-            |start, end| StateSpan { start, end, state: ThreadState::Unknown, cpu: None, woken_by: None };
+        let unknown = |start, end| StateSpan {
+            start,
+            end,
+            state: ThreadState::Unknown,
+            cpu: None,
+            woken_by: None,
+            blocked_in: None,
+        };
         for span in self.all {
             if until < span.start {
                 all.push(unknown(until, span.start));
@@ -159,6 +185,32 @@ mod tests {
             (26_999, 27_999, 'U'),
         ];
         assert_eq!(told(&states), expected);
+    }
+
+    #[test]
+    fn the_call_of_a_wait() {
+        let sample = |time, other, state| SchedEvent {
+            time,
+            pid: 1,
+            tid: 1,
+            other,
+            cpu: 0,
+            kind: kind::SAMPLE,
+            state,
+        };
+        let events = [
+            sample(1000, 0, 0),
+            sample(2000, 0, WAITS),
+            SchedEvent { kind: kind::OFF, other: 203, ..sample(2000, 0, 0) },
+            sample(9000, 0, WAITS),
+            // Nothing is known of that time.
+            SchedEvent { kind: kind::OFF, other: 8, ..sample(9500, 0, 0) },
+            sample(10_000, 500, 0),
+        ];
+        let states = threads(&events, |time| time).remove(&(1, 1)).unwrap();
+        let told: Vec<_> =
+            states.spans().iter().map(|span| (span.start, span.end, span.blocked_in)).collect();
+        assert_eq!(told, [(1000, 9000, Some(202)), (9000, 10_000, None)]);
     }
 
     #[test]

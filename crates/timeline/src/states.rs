@@ -71,7 +71,7 @@ impl States {
                 let ran = span.state == ThreadState::Running;
                 if (event.kind == kind::ON && ran) || (event.kind == kind::OFF && !ran) {
                     states.missing += 1;
-                    (span.state, span.woken_by) = (ThreadState::Unknown, None);
+                    (span.state, span.woken_by, span.blocked_in) = (ThreadState::Unknown, None, None);
                 }
                 threads.entry(key).or_default().push(StateSpan { end: now, ..span });
             }
@@ -142,7 +142,9 @@ fn begun(event: &SchedEvent, now: u64) -> Option<StateSpan> {
         _ => return None,
     };
     let woken_by = (event.kind == kind::WOKEN && event.other != 0).then_some(event.other);
-    Some(StateSpan { start: now, end: u64::MAX, state, cpu: Some(event.cpu), woken_by })
+    let is_blocked = matches!(state, ThreadState::Blocked(_));
+    let blocked_in = event.other.checked_sub(1).filter(|_| is_blocked);
+    Some(StateSpan { start: now, end: u64::MAX, state, cpu: Some(event.cpu), woken_by, blocked_in })
 }
 
 /// Makes unknown what may have changed while events of a CPU were lost, until the next event that is
@@ -158,6 +160,7 @@ fn punch(spans: &mut Vec<StateSpan>, (cpu, from, to): (u16, u64, u64)) {
                 state: ThreadState::Unknown,
                 cpu: None,
                 woken_by: None,
+                blocked_in: None,
                 ..*span
             };
             span.end = unknown.start;
@@ -181,7 +184,7 @@ mod tests {
     use crate::thread_states::StateTimes;
 
     fn event(time: u64, tid: u32, cpu: u16, kind: u8, other: u32) -> SchedEvent {
-        let state = if kind == kind::OFF { other as u8 } else { 0 };
+        let (state, other) = if kind == kind::OFF { (other as u8, 0) } else { (0, other) };
         SchedEvent { time, pid: 1, tid, other, cpu, kind, state }
     }
 
@@ -191,6 +194,13 @@ mod tests {
     }
 
     fn told_until(until: Option<u64>, events: &[SchedEvent]) -> Vec<(u64, u64, char)> {
+        let states = states(until, events);
+        let letter = |state| format!("{state:?}").chars().next().unwrap();
+        let thread = states.thread(1, 1).unwrap();
+        thread.spans().iter().map(|span| (span.start, span.end, letter(span.state))).collect()
+    }
+
+    fn states(until: Option<u64>, events: &[SchedEvent]) -> States {
         let sched = Sched {
             source: SchedSource::Perf,
             clock: SchedClock::MonotonicRaw,
@@ -201,10 +211,7 @@ mod tests {
         };
         let reading = |ticks| ClockReading { ticks, monotonic_raw_ns: ticks, ..ClockReading::default() };
         let clock = Clock::new(&[reading(0), reading(1_000_000_000)], None);
-        let states = States::new(&sched, &clock);
-        let letter = |state| format!("{state:?}").chars().next().unwrap();
-        let thread = states.thread(1, 1).unwrap();
-        thread.spans().iter().map(|span| (span.start, span.end, letter(span.state))).collect()
+        States::new(&sched, &clock)
     }
 
     #[test]
@@ -266,8 +273,33 @@ mod tests {
     }
 
     #[test]
+    fn the_call_that_waits_is_told_later() {
+        let off = event(30, 1, 0, kind::OFF, BLOCKED);
+        let events = [
+            event(10, 1, 0, kind::ON, 0),
+            off,
+            SchedEvent { other: 203, ..off },
+            event(50, 1, 1, kind::WOKEN, 77),
+            event(60, 1, 0, kind::ON, 0),
+            SchedEvent { other: 9, ..event(70, 1, 0, kind::OFF, RUNNABLE) },
+        ];
+        let states = states(None, &events);
+        let thread = states.thread(1, 1).unwrap();
+        let told: Vec<_> =
+            thread.spans().iter().map(|span| (span.start, span.end, span.blocked_in)).collect();
+        let end = u64::MAX;
+        assert_eq!(
+            told,
+            [(10, 30, None), (30, 50, Some(202)), (50, 60, None), (60, 70, None), (70, end, None)]
+        );
+        let times = thread.times(10, 70);
+        assert_eq!((times.voluntary, times.blocked, states.missing()), (1, 20, 0));
+    }
+
+    #[test]
     fn times_of_a_call() {
-        let span = |start, end, state| StateSpan { start, end, state, cpu: None, woken_by: None };
+        let span =
+            |start, end, state| StateSpan { start, end, state, cpu: None, woken_by: None, blocked_in: None };
         let states = ThreadStates::new(vec![
             span(10, 30, ThreadState::Running),
             span(30, 50, ThreadState::Blocked(Wait::Any)),

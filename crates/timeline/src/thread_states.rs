@@ -42,6 +42,8 @@ pub struct StateSpan {
     /// The thread that woke it at [`StateSpan::start`]; `None` if the source can't tell, or none
     /// did.
     pub woken_by: Option<u32>,
+    /// The number of the system call in which it waited; `None` if that isn't known.
+    pub blocked_in: Option<u32>,
 }
 
 /// How long a thread was in each state, in the unit of the trace's times.

@@ -104,6 +104,12 @@ fn version_2_10() {
     check(include_bytes!("golden/v2.10-until.ect"), include_str!("golden/v2.10-until.txt"), text::states);
 }
 
+/// The first version whose scheduling events tell in which system call a thread waited.
+#[test]
+fn version_2_10_calls() {
+    check(include_bytes!("golden/v2.10-calls.ect"), include_str!("golden/v2.10-calls.txt"), text::states);
+}
+
 /// The first version with times of calls that weren't recorded: chunk 26.
 #[test]
 fn version_2_9() {
@@ -246,6 +252,9 @@ fn the_samples_are_these_files() {
     let bytes =
         everycall_synth::File::of_scheduled_until(&basic, &everycall_synth::switches(), 5_000_010_000);
     assert!(bytes == include_bytes!("golden/v2.10-until.ect"), "raise the version and add a file instead");
+    let calls = everycall_synth::switches_with_calls();
+    let bytes = everycall_synth::File::of_scheduled_until(&basic, &calls, 5_000_010_000);
+    assert!(bytes == include_bytes!("golden/v2.10-calls.ect"), "raise the version and add a file instead");
     assert!(
         times_file() == include_bytes!("golden/v2.9-times.ect"),
         "raise the version and add a file instead"

@@ -4,7 +4,7 @@
 mod cores;
 mod refused;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use everycall_tests::{Mode, Place, everycall, successful, wait};
 use serde_json::Value;
 
+/// How often each of the short phases comes.
+const SHORT: usize = 20;
 /// Nanoseconds by which states may be wrong at either end.
 const EDGE: u64 = 100_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -70,6 +72,8 @@ struct Phase {
 struct Told {
     /// Who ended its longest time off the CPU.
     woken_by: u64,
+    /// The system calls in which it waited, as far as they are told.
+    calls: BTreeSet<String>,
     duration: u64,
     blocked: u64,
     runnable: u64,
@@ -84,6 +88,11 @@ impl Told {
 }
 
 fn phases(text: &str) -> BTreeMap<String, Phase> {
+    all_phases(text).into_iter().collect()
+}
+
+/// In the order in which they ended.
+fn all_phases(text: &str) -> Vec<(String, Phase)> {
     let phase = |line: &str| {
         let mut words = line.split(' ');
         let name = words.next().unwrap_or_default().to_owned();
@@ -102,9 +111,16 @@ fn lines(file: &Path) -> Vec<Value> {
 
 /// By name, with the thread's id. Each function of the program is called once.
 fn told(file: &Path) -> BTreeMap<String, (u64, Told)> {
+    all_told(file).into_iter().collect()
+}
+
+/// In the order of their beginnings.
+fn all_told(file: &Path) -> Vec<(String, (u64, Told))> {
     let lines = lines(file);
     let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or(0);
-    let calls = lines.iter().filter(|line| line["name"].is_string()).map(|line| {
+    let mut calls: Vec<&Value> = lines.iter().filter(|line| line["name"].is_string()).collect();
+    calls.sort_by_key(|line| number(line, "start_ns"));
+    let calls = calls.into_iter().map(|line| {
         let (tid, start, duration) = (number(line, "tid"), number(line, "start_ns"), number(line, "dur_ns"));
         let mut told = Told { duration, ..Told::default() };
         let mut longest = 0;
@@ -118,6 +134,7 @@ fn told(file: &Path) -> BTreeMap<String, (u64, Told)> {
                 if length > longest {
                     (longest, told.woken_by) = (length, number(off, "woken_by"));
                 }
+                told.calls.extend(off["blocked_in"].as_str().map(str::to_owned));
                 told.blocked += parts[0];
                 told.runnable += parts[1];
                 told.unknown += parts[2];
@@ -171,6 +188,17 @@ fn check(source: &str, said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (
     assert!(sleeps.blocked + EDGE >= 20 * MILLISECOND, "{sleeps:?}");
     // By a timer.
     assert_eq!(sleeps.woken_by, 0, "{sleeps:?}");
+    // Around each phase, results are read from files.
+    for (name, call) in [
+        ("sleeps", "clock_nanosleep"),
+        ("waits_for_lock", "futex"),
+        ("waits_for_pipe", "read"),
+        ("is_preempted", ""),
+    ] {
+        let (told, _) = of(name);
+        let is_right = |told: &String| told == call || told == "openat" || told == "read";
+        assert!(told.calls.iter().all(is_right), "{name}: {told:?}");
+    }
     let (preempted, counted) = of("is_preempted");
     assert!(preempted.runnable >= 5 * MILLISECOND, "{preempted:?}");
     // What it waited for a CPU, by the kernel's count.
@@ -190,6 +218,38 @@ fn check(source: &str, said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (
         if source.contains("tracefs") {
             assert_eq!(waiting.woken_by, said[ends].tid, "{waits}: {waiting:?}");
         }
+    }
+}
+
+/// How far a time of the trace is from that of the phase in it, which is at most so much shorter.
+fn error(told: u64, said: u64, around: u64) -> u64 {
+    said.saturating_sub(told).max(told.saturating_sub(said + around))
+}
+
+/// Most of many short phases are right within [`EDGE`], whatever their length.
+fn check_many(source: &str, said: &[(String, Phase)], told: &[(String, Told)]) {
+    let mut errors: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
+    for (name, _) in said.iter().take(7) {
+        let phases = said.iter().filter(|(other, _)| other == name).map(|(_, phase)| phase);
+        let calls = told.iter().filter(|(other, _)| other == name).map(|(_, told)| told);
+        assert_eq!((phases.clone().count(), calls.clone().count()), (SHORT, SHORT), "{name}");
+        for (phase, told) in phases.zip(calls).filter(|(_, told)| told.unknown == 0) {
+            let around = around(told, phase);
+            let off = (phase.end - phase.begin).saturating_sub(phase.cpu);
+            let mut add = |what, error| errors.entry((name, what)).or_default().push(error);
+            add("running", error(told.running(), phase.cpu, around));
+            add("off the CPU", error(told.blocked + told.runnable, off, around));
+            if source.contains("tracefs") {
+                add("runnable", error(told.runnable, phase.runnable, around));
+            }
+        }
+    }
+    assert_eq!(errors.len(), if source.contains("tracefs") { 21 } else { 14 });
+    for ((name, what), mut errors) in errors {
+        errors.sort_unstable();
+        assert!(errors.len() > SHORT / 2, "{source}: {name}: {} are known", errors.len());
+        let three_of_four = errors[errors.len() * 3 / 4];
+        assert!(three_of_four < EDGE, "{source}: {name}: {what}: {errors:?}");
     }
 }
 
@@ -295,12 +355,15 @@ fn every_phase_is_in_its_state() {
     let place = Place::new("states");
     let program = program(&place);
     every_phase(&place, &program, "perf");
+    short_phases(&place, &program, "perf");
     let Some(tracefs) = TraceFs::find(&place) else {
         println!("no tracefs here: that source was not tried");
         return;
     };
     every_phase(&place, &program, "perf+tracefs");
     every_phase(&place, &program, "tracefs");
+    short_phases(&place, &program, "perf+tracefs");
+    short_phases(&place, &program, "tracefs");
     // A killed recorder's instance is removed without another one.
     let mut command = place.command(everycall());
     command.args(["record", "-q", "--states=tracefs", "--launcher", "-o", "killed.ect", "--", "sleep", "60"]);
@@ -359,6 +422,62 @@ fn every_phase(place: &Place, program: &Path, source: &str) {
                 std::fs::remove_file(file).unwrap();
             }
         }
+    }
+}
+
+fn short_phases(place: &Place, program: &Path, source: &str) {
+    let file = place.file("short.ect");
+    let mut command = place.command(everycall());
+    command.args(["record", "-q", &format!("--states={}", choice(source)), "-o"]).arg(&file);
+    let said = all_phases(&successful(command.arg("--").arg(program).arg(SHORT.to_string())));
+    let told: Vec<_> = all_told(&file).into_iter().map(|(name, (_, told))| (name, told)).collect();
+    check_many(source, &said, &told);
+}
+
+/// A wait that goes on has the name of its system call, from each source, also in a snapshot.
+#[test]
+fn waits_have_the_name_of_their_call() {
+    let place = Place::new("states-calls");
+    place.write("ping_pong.c", PING_PONG);
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "ping_pong.c", "-pthread"], "ping_pong");
+    let tracefs = TraceFs::find(&place);
+    for source in ["perf", "tracefs", "perf+tracefs", "schedstat"] {
+        if source.contains("tracefs") && tracefs.is_none() {
+            continue;
+        }
+        let (file, part) = (place.file("a.ect"), place.file("part.ect"));
+        let mut command = place.command(everycall());
+        command.args(["record", "-q", "--stream", &format!("--states={}", choice(source)), "-o"]).arg(&file);
+        command
+            .arg("--")
+            .arg(&program)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null());
+        let mut recorder = command.spawn().unwrap();
+        let pid = wait::until_started(recorder.id(), &program);
+        let program_runs = Killed(pid);
+        let names = |file: &Path, name: &str| {
+            let all = lines(file);
+            all.iter().filter(|line| line["blocked_in"] == name).count()
+        };
+        wait::until("it waits for its input, by name", || {
+            let mut command = Command::new(everycall());
+            let taken = command.args(["snapshot", "-q", "-o"]).arg(&part).arg(pid.to_string()).output();
+            taken.unwrap().status.success() && (info(&part)["states"].is_null() || names(&part, "read") > 0)
+        });
+        let mut stdin = recorder.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, b"x").unwrap();
+        recorder.wait().unwrap();
+        drop(program_runs);
+        if info(&file)["states"]["source"].is_null() {
+            println!("{source} is refused here");
+            continue;
+        }
+        assert!(names(&file, "read") > 0, "{source}");
+        let text = successful(Command::new(everycall()).arg("replay").arg(&file));
+        assert!(text.contains(" blocked in read"), "{text}");
+        let text = successful(Command::new(everycall()).args(["export", "-f", "csv", "-o", "-"]).arg(&file));
+        assert!(text.contains("blocked in read"), "{text}");
     }
 }
 

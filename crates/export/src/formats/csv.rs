@@ -147,9 +147,9 @@ impl<'o> Csv<'o> {
         self.portions.put(NO_FUNCTION);
         let bytes = &mut self.portions.bytes;
         bytes.push(b',');
-        let states = off.parts().map(|(state, _)| state);
+        let states: Vec<_> = off.parts_in_words().map(|(state, _)| state).collect();
         let woken = off.woken_by.map(|thread| format!("woken by thread {thread}"));
-        put_remarks(bytes, states.chain(woken.as_deref()));
+        put_remarks(bytes, states.iter().map(AsRef::as_ref).chain(woken.as_deref()));
     }
 }
 

@@ -355,7 +355,14 @@ pub fn states() -> Program {
         .begin(3, 95_000)
         .end(99_000);
     program.thread(101, "worker 1").begin(4, 10_000).end(50_000);
-    let span = |start, end, state, cpu, woken_by| StateSpan { start, end, state, cpu: Some(cpu), woken_by };
+    let span = |start, end, state, cpu, woken_by| StateSpan {
+        start,
+        end,
+        state,
+        cpu: Some(cpu),
+        woken_by,
+        blocked_in: (start == 5_000).then_some(202),
+    };
     let main = vec![
         span(500, 5_000, ThreadState::Running, 0, None),
         span(5_000, 40_000, ThreadState::Blocked(Wait::Interruptible), 0, None),

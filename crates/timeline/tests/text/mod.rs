@@ -113,6 +113,9 @@ pub fn states(trace: &Trace<'_>) -> String {
                 "  {} {} {:?} {:?} {:?}",
                 span.start, span.end, span.state, span.cpu, span.woken_by
             );
+            if let Some(call) = span.blocked_in {
+                let _ = writeln!(out, "    in system call {call}");
+            }
         }
         let _ = writeln!(out, "  {:?}", states.times(1_100, 12_900));
     }

@@ -20,7 +20,7 @@ pub(super) const SCHEMA: &str = r#"[
 {"name":"mark","display":["marker-chart","marker-table","timeline-overview"],"tooltipLabel":"{marker.name}","tableLabel":"{marker.data.kind}: {marker.name} {marker.data.value}","chartLabel":"{marker.data.value}","fields":[{"key":"kind","label":"Kind","format":"string"},{"key":"value","label":"Value","format":"string"},{"key":"remarks","label":"Remarks","format":"string"}]},
 {"name":"counter","display":["marker-table"],"tooltipLabel":"{marker.name}","tableLabel":"{marker.name} {marker.data.value}","fields":[{"key":"value","label":"Value","format":"decimal"}],"graphs":[{"key":"value","type":"line","color":"blue"}]},
 {"name":"lost","display":["marker-chart","marker-table","timeline-overview"],"tooltipLabel":"{marker.name}","tableLabel":"{marker.name}: {marker.data.why}","chartLabel":"{marker.name}","fields":[{"key":"why","label":"Why","format":"string"}]},
-{"name":"off_cpu","display":["marker-chart","marker-table"],"tooltipLabel":"Off the CPU","tableLabel":"Off the CPU","fields":[{"key":"blocked","label":"Blocked","format":"nanoseconds"},{"key":"runnable","label":"Runnable","format":"nanoseconds"},{"key":"woken_by","label":"Woken by thread","format":"string"}]}]"#;
+{"name":"off_cpu","display":["marker-chart","marker-table"],"tooltipLabel":"Off the CPU","tableLabel":"Off the CPU","fields":[{"key":"blocked","label":"Blocked","format":"nanoseconds"},{"key":"runnable","label":"Runnable","format":"nanoseconds"},{"key":"blocked_in","label":"Blocked in","format":"string"},{"key":"woken_by","label":"Woken by thread","format":"string"}]}]"#;
 
 /// The markers of a thread, by column.
 #[derive(Default)]
@@ -93,6 +93,10 @@ impl Markers {
             put_number(data, off.times.blocked);
             data.extend_from_slice(b",\"runnable\":");
             put_number(data, off.times.runnable);
+            if let Some(call) = off.blocked_in {
+                data.extend_from_slice(b",\"blocked_in\":");
+                put_string(data, call);
+            }
             if let Some(thread) = off.woken_by {
                 data.extend_from_slice(b",\"woken_by\":");
                 put_string(data, &thread.to_string());
