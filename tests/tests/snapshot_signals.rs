@@ -220,6 +220,9 @@ fn the_handler_returns_at_once() {
     for number in 1..=SPIN_SIGNALS {
         running.signal(USR2);
         running.wait_for(number);
+        // The file is there before its writer has ended, and a signal until then is counted only.
+        let threads = || fs::read_dir(format!("/proc/{}/task", running.child.id())).unwrap().count();
+        wait::until("the snapshot's thread has ended", || threads() == 1);
     }
     let said = running.end();
     let words: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
