@@ -9,9 +9,9 @@
 //!
 //! In a program that was built by `cargo everycall` these reach the runtime in it. In any other
 //! they do nothing, cost a load and a test, and need no library. The crate has no dependencies,
-//! unless its features `tracing` and `log` are chosen: modules of these names put what the crates of
-//! these names are told on the timeline. It is what `everycall.h` is for C (docs/c-api.md): names are UTF-8, and their first 64 bytes are
-//! kept; all functions may be called in any thread.
+//! unless its features `tracing` and `log` are chosen: what the crates of these names are told is
+//! then on the timeline, too. It is what `everycall.h` is for C (docs/c-api.md): names are UTF-8,
+//! and their first 64 bytes are kept; all functions may be called in any thread.
 
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 

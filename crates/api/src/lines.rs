@@ -2,11 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::runtime;
-
-/// Bytes of a line that are kept: arguments of a log line keep 96 bytes each, and five of them have
-/// room.
-pub(crate) const LINE_MAX: usize = 5 * 96;
+use crate::runtime::{self, LINE_MAX};
 
 /// Puts a line of text at this moment: `everycall::line(format_args!("worker {id} starts"))`. Its
 /// first 480 bytes are kept. Nothing is formatted where there is no runtime or tracing is off.

@@ -119,19 +119,23 @@ pub(crate) fn mark(class: Mark, name: &str, value: Option<u64>) {
     unsafe { (table.quick_mark)(what, name.as_ptr(), value.unwrap_or(0), stack_pointer()) };
 }
 
-/// Bytes of a text that a line keeps.
+/// Bytes of each text that a line keeps.
 const TEXT_MAX: usize = 96;
+/// Texts of a line: a precision goes with each, and a line has ten arguments at most.
+const TEXTS_MAX: usize = 5;
+/// Bytes of a line that are kept.
+pub(crate) const LINE_MAX: usize = TEXTS_MAX * TEXT_MAX;
 /// The types of `int` and of a text, among those of a line's arguments.
 const TYPES: u32 = 1 | 5 << 3;
 
 /// Writes a line; nothing happens where there is no runtime or tracing is off.
 #[inline(never)]
 pub(crate) fn line(text: &[u8]) {
-    // Formats are read when the trace is shown, from the program's file.
-    const FORMATS: [&CStr; 5] =
-        [c"%.*s", c"%.*s%.*s", c"%.*s%.*s%.*s", c"%.*s%.*s%.*s%.*s", c"%.*s%.*s%.*s%.*s%.*s"];
+    // By the number of texts. They are read when the trace is shown, from the program's file.
+    const FORMATS: [&CStr; TEXTS_MAX + 1] =
+        [c"", c"%.*s", c"%.*s%.*s", c"%.*s%.*s%.*s", c"%.*s%.*s%.*s%.*s", c"%.*s%.*s%.*s%.*s%.*s"];
     let Some(table) = table_that_is_on() else { return };
-    let mut arguments = [0; 2 * FORMATS.len()];
+    let mut arguments = [0; 2 * TEXTS_MAX];
     let mut types = 0;
     let mut count = 0;
     for (pair, part) in arguments.chunks_exact_mut(2).zip(text.chunks(TEXT_MAX)) {
@@ -139,14 +143,10 @@ pub(crate) fn line(text: &[u8]) {
         types |= TYPES << (6 * count);
         count += 1;
     }
-    // An empty text has a line, too.
-    let format = match FORMATS.get(count.max(1) - 1) {
-        Some(format) if count > 0 => format.as_ptr(),
-        _ => c"".as_ptr(),
-    };
+    let Some(format) = FORMATS.get(count) else { return };
     // SAFETY: the runtime reads as many arguments as there are types, and of each text as many
     // bytes as its precision says.
-    unsafe { (table.log)(format.cast(), types, arguments.as_ptr(), stack_pointer()) };
+    unsafe { (table.log)(format.as_ptr().cast(), types, arguments.as_ptr(), stack_pointer()) };
 }
 
 #[inline]

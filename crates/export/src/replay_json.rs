@@ -10,7 +10,8 @@
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"log":"worker 7 took 3 ms"}
 //! {"pid":1,"tid":2,"thread":"main","span":"request","value":4711,"start_ns":7,"dur_ns":1234}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"not_recorded_ns":1234,"why":"..."}
-//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"off_cpu_ns":1234,"blocked_ns":1200,"runnable_ns":34,"blocked_in":"futex","woken_by":2}
+//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"off_cpu_ns":1234,"blocked_ns":1200,
+//!     "runnable_ns":34,"blocked_in":"futex","woken_by":2}
 //! {"pid":1,"tid":1000000003,"fiber":3,"thread":"fiber 3","at_ns":99,"suspended_ns":1234,"why":"...","resumed_by":2}
 //! ```
 //!

@@ -31,10 +31,11 @@ pub mod clock {
 pub mod kind {
     /// The thread was put on the CPU.
     pub const ON: u8 = 1;
-    /// The thread was taken off the CPU; `state` is one of [`super::state`]. `other` is one more than the
-    /// number of the system call in which it then waited; 0 if that isn't known. Where it is known, the
-    /// event comes twice, first without it. Since version 2.10. With [`super::source::SCHEDSTAT`]: the thread
-    /// waited in that call at `time`, and at the next sample.
+    /// The thread was taken off the CPU; `state` is one of [`super::state`]. Since version 2.10,
+    /// `other` is one more than the number of the system call in which it then waited; 0 if that
+    /// isn't known. Where it is known, the event comes twice, first without it. With
+    /// [`super::source::SCHEDSTAT`]: the thread waited in that call at `time`, and at the next
+    /// sample.
     pub const OFF: u8 = 2;
     /// The thread was woken: from now on it is runnable. `other` is the thread that woke it; 0 if
     /// none did.

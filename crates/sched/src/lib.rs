@@ -27,6 +27,8 @@ mod pages;
 mod perf;
 mod schedstat;
 mod store;
+#[cfg(test)]
+mod testing;
 mod tracefs;
 mod waits;
 mod watcher;

@@ -326,9 +326,8 @@ fn waits(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
+    use crate::testing::WaitingThread;
 
     #[test]
     fn counts_of_the_kernel() {
@@ -339,14 +338,8 @@ mod tests {
     /// A thread that waits until it is told to end, and is seen to wait meanwhile.
     #[test]
     fn a_waiting_thread_is_seen() {
-        let (tell, told) = mpsc::channel::<()>();
-        let (say, tid) = mpsc::channel();
-        let thread = std::thread::Builder::new().spawn(move || {
-            say.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
-            let _ = told.recv();
-        });
-        let thread = thread.unwrap();
-        let tid = tid.recv().unwrap();
+        let thread = WaitingThread::start();
+        let tid = thread.tid;
         let mut sampled = Sampled::default();
         let own = std::process::id();
         let held = |sampled: &Sampled| {
@@ -371,8 +364,7 @@ mod tests {
         (0..5).for_each(|_| sampled.sample(&[own]));
         assert_eq!(calls(&sampled), [202 + 1]);
         let count = sampled.events.len();
-        tell.send(()).unwrap();
-        thread.join().unwrap();
+        thread.end();
         // Its last sample is told when it has ended, at the latest.
         while sampled.processes.get(&own).is_some_and(|process| process.threads.contains_key(&tid)) {
             sampled.sample(&[own]);

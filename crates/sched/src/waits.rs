@@ -1,5 +1,6 @@
-//! In which system call threads wait: `/proc/PID/task/TID/syscall`, read once for each wait that goes
-//! on when the kernel's events are read. It needs no privileges beyond those of a program's parent.
+//! In which system call threads wait: `/proc/PID/task/TID/syscall`, read once for each wait that
+//! goes on when the kernel's events are read. It needs no privileges beyond those of a program's
+//! parent.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,8 +34,8 @@ impl Waits {
         }
     }
 
-    /// Asks the kernel in which calls threads wait. Whether there are answers, which count for those
-    /// threads of which no event comes that was before them.
+    /// Asks the kernel in which calls threads wait. Returns whether there are answers. They count
+    /// for threads of which no event comes that was before them.
     pub fn ask(&mut self) -> bool {
         let first: Vec<(u32, SchedEvent)> =
             self.threads.iter().take(MOST).map(|(tid, (event, _))| (*tid, *event)).collect();
@@ -82,9 +83,8 @@ fn number(text: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
+    use crate::testing::WaitingThread;
 
     #[test]
     fn what_the_kernel_says() {
@@ -96,14 +96,8 @@ mod tests {
     /// A thread that waits for a futex, until it is told to end.
     #[test]
     fn a_wait_has_its_call_unless_it_has_ended() {
-        let (tell, told) = mpsc::channel::<()>();
-        let (say, tid) = mpsc::channel();
-        let thread = std::thread::Builder::new().spawn(move || {
-            say.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
-            let _ = told.recv();
-        });
-        let thread = thread.unwrap();
-        let (pid, tid) = (std::process::id(), tid.recv().unwrap());
+        let thread = WaitingThread::start();
+        let (pid, tid) = (std::process::id(), thread.tid);
         let off = SchedEvent {
             time: 5,
             pid,
@@ -138,8 +132,7 @@ mod tests {
         // It could run on.
         waits.note(&SchedEvent { state: state::RUNNABLE, ..off });
         assert!(!waits.ask());
-        tell.send(()).unwrap();
-        thread.join().unwrap();
+        thread.end();
         waits.note(&off);
         assert!(!waits.ask() && waits.threads.is_empty());
     }

@@ -156,12 +156,22 @@ fn version_2_10_all_calls() {
     assert_eq!(found, [(Some(0x1010), 0, 5_000, 1_000_000_000), (Some(0x1010), 1, 5_000, 10)]);
 }
 
+fn numbers(bytes: &mut Vec<u8>, numbers: &[u64]) {
+    numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+}
+
+/// A file of version 2.`minor` with one process and this chunk.
+fn file_with(minor: u16, kind: u32, payload: &[u8]) -> Vec<u8> {
+    let mut file = everycall_synth::File::new(2, minor);
+    let mut process = [7_u32, 0, 1, 0].map(u32::to_le_bytes).concat();
+    process.resize(64, 0);
+    file.chunk(10, &process);
+    file.chunk(kind, payload);
+    file.end()
+}
+
 /// A file with the counts of one function in two thread slots, and of others.
 fn all_calls_file() -> Vec<u8> {
-    let mut file = everycall_synth::File::new(2, 10);
-    let numbers = |bytes: &mut Vec<u8>, numbers: &[u64]| {
-        numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
-    };
     // Snapshot 0, 0, all calls, those without a place, reserved.
     let mut payload = [0_u32, 0].map(u32::to_le_bytes).concat();
     numbers(&mut payload, &[1_000_000_012, 2, 0, 0, 0]);
@@ -171,19 +181,11 @@ fn all_calls_file() -> Vec<u8> {
         payload.extend([0x1010, slot].map(u32::to_le_bytes).concat());
         numbers(&mut payload, &[5_000, calls]);
     }
-    let mut process = [7_u32, 0, 1, 0].map(u32::to_le_bytes).concat();
-    process.resize(64, 0);
-    file.chunk(10, &process);
-    file.chunk(28, &payload);
-    file.end()
+    file_with(10, 28, &payload)
 }
 
 /// A file with the memory of one function, and of its thread.
 fn memory_file() -> Vec<u8> {
-    let mut file = everycall_synth::File::new(2, 10);
-    let numbers = |bytes: &mut Vec<u8>, numbers: &[u64]| {
-        numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
-    };
     // Snapshot 0, a library sees allocations, those of threads without a slot, reserved.
     let mut payload = [0_u32, 1].map(u32::to_le_bytes).concat();
     numbers(&mut payload, &[72_704, 1, 0, 0, 0, 0, 0]);
@@ -193,19 +195,11 @@ fn memory_file() -> Vec<u8> {
     numbers(&mut payload, &[5_000, 100, 2, 50, 1, 400, 7, 300, 5, 0]);
     payload.extend([0_u32, 1].map(u32::to_le_bytes).concat());
     numbers(&mut payload, &[0, 600, 3, 0, 0, 1_000, 10, 300, 5, 1]);
-    let mut process = [7_u32, 0, 1, 0].map(u32::to_le_bytes).concat();
-    process.resize(64, 0);
-    file.chunk(10, &process);
-    file.chunk(27, &payload);
-    file.end()
+    file_with(10, 27, &payload)
 }
 
 /// A file with the times of one function: ten calls, of which nine have ended.
 fn times_file() -> Vec<u8> {
-    let mut file = everycall_synth::File::new(2, 9);
-    let numbers = |bytes: &mut Vec<u8>, numbers: &[u64]| {
-        numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
-    };
     // Of a COUNTS chunk: snapshot 0, calls are timed, all calls, those without a place, reserved.
     let mut payload = [0_u32, 2].map(u32::to_le_bytes).concat();
     numbers(&mut payload, &[12, 2, 0, 0, 0]);
@@ -216,11 +210,7 @@ fn times_file() -> Vec<u8> {
     let mut histogram = [0; 48];
     (histogram[5], histogram[6], histogram[7]) = (3, 4, 2);
     numbers(&mut payload, &histogram);
-    let mut process = [7_u32, 0, 1, 0].map(u32::to_le_bytes).concat();
-    process.resize(64, 0);
-    file.chunk(10, &process);
-    file.chunk(26, &payload);
-    file.end()
+    file_with(9, 26, &payload)
 }
 
 /// The synthetic samples still have the bytes of these versions.

@@ -20,20 +20,36 @@ const RING_SIZE: &str = "512M";
 /// What failed, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     build_examples()?;
+    let note = "Events of SQLite's trace per second of CPU time, start, symbols and source files included; output thrown away. Two sizes: \
+         memory must not grow with the file. The compact form is that of events in files: from words to bytes and back, without zstd, in \
+         memory, where all words are.";
+    rates(lab, is_quick, "Decoding, one core", note, |trace| decoders(lab, trace).into())
+}
+
+/// A name, a command that reads a trace, and how many million events a second there should be.
+pub type Reader = (&'static str, Words, Option<Target>);
+
+/// How fast commands read SQLite's trace in two sizes: a table with this title.
+///
+/// # Errors
+/// What failed, as a sentence. A command that fails is a row that says so.
+pub fn rates(
+    lab: &Lab,
+    is_quick: bool,
+    title: &'static str,
+    note: &str,
+    readers: impl Fn(&Path) -> Vec<Reader>,
+) -> Result<Vec<Table>, String> {
     let sizes = if is_quick { ["10000", "40000"] } else { ["30000", "120000"] };
     let mut table = Table::new(
-        "Decoding, one core",
+        title,
         &["what", "million events", "million events/s", "target", "peak MiB", "file MiB", "bytes/event"],
     );
-    table.note(
-        "Events of SQLite's trace per second of CPU time, start, symbols and source files included; output thrown away. Two sizes: \
-         memory must not grow with the file. The compact form is that of events in files: from words to bytes and back, without zstd, in \
-         memory, where all words are.",
-    );
+    table.note(note);
     let program = traced_program(lab)?;
     for rows in sizes {
         let trace = Trace::record(lab, &program, rows)?;
-        for (name, command, target) in decoders(lab, &trace.path) {
+        for (name, command, target) in readers(&trace.path) {
             match trace.row(lab, name, command, target, is_quick) {
                 Ok(cells) => table.row(cells),
                 Err(why) => table.failure(name, &why),
@@ -41,6 +57,14 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
         }
     }
     Ok(vec![table])
+}
+
+/// A verb of everycall with its options, on a trace.
+pub fn verb(lab: &Lab, arguments: &[&str], trace: &Path) -> Words {
+    let mut command = words([lab.everycall()]);
+    command.extend(words(arguments));
+    command.push(trace.into());
+    command
 }
 
 /// SQLite, built for tracing.
@@ -54,16 +78,16 @@ pub fn traced_program(lab: &Lab) -> Result<PathBuf, String> {
     lab.link(compiler(), &objects, &["-lm", "-lpthread"], "decode sqlite")
 }
 
-/// A command that decodes a trace and does nothing else.
-///
-/// # Errors
-/// It can't be built; as a sentence.
-pub fn timeline(trace: &Path) -> Result<Words, String> {
-    build_examples()?;
-    Ok(words([example("timeline_rate"), trace.into()]))
+/// A command that decodes a trace and does nothing else. [`build_examples`] makes it.
+pub fn timeline(trace: &Path) -> Words {
+    words([example("timeline_rate"), trace.into()])
 }
 
-fn build_examples() -> Result<(), String> {
+/// Builds the commands that aren't everycall's.
+///
+/// # Errors
+/// It failed; as a sentence.
+pub fn build_examples() -> Result<(), String> {
     cargo(&["build", "--release", "--quiet", "--package", "xtask", "--examples"])
 }
 
@@ -71,18 +95,13 @@ fn example(name: &str) -> OsString {
     target_folder().join("release/examples").join(name).into_os_string()
 }
 
-fn decoders(lab: &Lab, trace: &Path) -> [(&'static str, Words, Option<Target>); 9] {
+fn decoders(lab: &Lab, trace: &Path) -> [Reader; 9] {
     let compact = |way: &str| words([example("compact_rate"), way.into(), trace.into()]);
-    let of = |arguments: &[&str]| {
-        let mut command = words([lab.everycall()]);
-        command.extend(words(arguments));
-        command.push(trace.into());
-        command
-    };
+    let of = |arguments: &[&str]| verb(lab, arguments, trace);
     let export = |format| of(&["export", "--format", format, "-o", "-"]);
     let least = |millions| Some(Target::Least(millions));
     [
-        ("timeline", words([example("timeline_rate"), trace.into()]), least(10.0)),
+        ("timeline", timeline(trace), least(10.0)),
         ("vizviewer", export("vizviewer"), least(5.0)),
         ("chrome", export("chrome"), least(5.0)),
         ("perfetto", export("perfetto"), least(8.0)),
@@ -126,11 +145,6 @@ impl Trace {
             .map_err(|error| format!("can't look at {}: {error}", path.display()))?
             .len() as f64;
         Ok(Trace { path, events, bytes })
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// What a command that reads the trace costs.

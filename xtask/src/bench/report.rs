@@ -1,8 +1,7 @@
 //! How fast reports are made of a trace, on one core.
 
-use super::decode::{Trace, traced_program};
+use super::decode::{rates, verb};
 use super::lab::Lab;
-use super::rounds::{Words, words};
 use super::table::{Table, Target};
 
 /// Measures.
@@ -10,30 +9,14 @@ use super::table::{Table, Target};
 /// # Errors
 /// What failed, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
-    let sizes = if is_quick { ["10000", "40000"] } else { ["30000", "120000"] };
-    let mut table = Table::new(
-        "Reports, one core",
-        &["what", "million events", "million events/s", "target", "peak MiB", "file MiB", "bytes/event"],
-    );
-    table.note(
-        "Events of SQLite's trace per second of CPU time, start and symbols included; output thrown away. --explain goes through the trace \
-         twice. Two sizes: memory must not grow with the file.",
-    );
-    let program = traced_program(lab)?;
-    for rows in sizes {
-        let trace = Trace::record(lab, &program, rows)?;
-        for (name, options, target) in REPORTS {
-            let mut command: Words = words([lab.everycall()]);
-            command.extend(words(["report"]));
-            command.extend(words(options));
-            command.push(trace.path().into());
-            match trace.row(lab, name, command, target.map(Target::Least), is_quick) {
-                Ok(cells) => table.row(cells),
-                Err(why) => table.failure(name, &why),
-            }
-        }
-    }
-    Ok(vec![table])
+    let note = "Events of SQLite's trace per second of CPU time, start and symbols included; output thrown away. --explain goes through the trace \
+         twice. Two sizes: memory must not grow with the file.";
+    rates(lab, is_quick, "Reports, one core", note, |trace| {
+        let reader = |(name, options, least): (_, &[&str], Option<f64>)| {
+            (name, verb(lab, &[&["report"], options].concat(), trace), least.map(Target::Least))
+        };
+        REPORTS.map(reader).into()
+    })
 }
 
 /// Name, options, and how many million events a second there should be.
