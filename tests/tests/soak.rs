@@ -73,21 +73,16 @@ impl Use {
         ]
     }
 
-    /// What is had three quarters of the time: snapshots that are just being taken, and threads
-    /// that just begin, don't show, even on a machine so busy that half of the time there are
-    /// some. A leak raises every quartile.
-    fn lower_quartile(all: &[Use]) -> Use {
-        let lower_quartile = |field: fn(&Use) -> u64| {
-            let mut numbers: Vec<u64> = all.iter().map(field).collect();
-            numbers.sort_unstable();
-            numbers.get(numbers.len() / 4).copied().unwrap_or_default()
-        };
+    /// The least of each: snapshots that are just being taken, and threads that just begin, don't
+    /// show, even on a machine so busy that nearly always there are some. A leak raises the least.
+    fn least(all: &[Use]) -> Use {
+        let least = |field: fn(&Use) -> u64| all.iter().map(field).min().unwrap_or_default();
         Use {
-            resident_kib: lower_quartile(|one| one.resident_kib),
-            descriptors: lower_quartile(|one| one.descriptors),
-            mappings: lower_quartile(|one| one.mappings),
-            threads: lower_quartile(|one| one.threads),
-            segments: lower_quartile(|one| one.segments),
+            resident_kib: least(|one| one.resident_kib),
+            descriptors: least(|one| one.descriptors),
+            mappings: least(|one| one.mappings),
+            threads: least(|one| one.threads),
+            segments: least(|one| one.segments),
         }
     }
 }
@@ -111,24 +106,20 @@ impl Watched {
     /// fill.
     fn early_and_late(&self) -> (Use, Use) {
         let quarter = self.uses.len() / 4;
-        (
-            Use::lower_quartile(&self.uses[quarter..2 * quarter]),
-            Use::lower_quartile(&self.uses[3 * quarter..]),
-        )
+        (Use::least(&self.uses[quarter..2 * quarter]), Use::least(&self.uses[3 * quarter..]))
     }
 
     /// # Panics
     /// Where it has more at the end, beyond what is known to grow.
     fn check(&self, known: Use) {
         let (early, late) = self.early_and_late();
-        for (((name, early), (_, late)), (_, known)) in
-            early.fields().into_iter().zip(late.fields()).zip(known.fields())
-        {
+        for (number, ((name, early), known)) in early.fields().into_iter().zip(known.fields()).enumerate() {
+            let late = late.fields()[number].1;
+            let over_time: Vec<u64> = self.uses.iter().map(|one| one.fields()[number].1).collect();
             assert!(
-                late <= early + known,
-                "{}: {early} {name} early, {late} late: {:?}",
-                self.name,
-                self.uses
+                late <= early + known.1,
+                "{} {name}: {early} early, {late} late: {over_time:?}",
+                self.name
             );
         }
     }
