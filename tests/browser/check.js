@@ -4,6 +4,7 @@
 //
 // LIST.json: {"python": a Python that has viztracer, "chromium": the browser,
 //             "traces": [{"file", "screenshot", "slices": how many the trace has,
+//                         "states": of slices, "waits": names of system calls in which threads waited,
 //                         "select": {"name" of a slice, "file" and "line" of its function, "text" of that line}}]}
 //
 // Each JSON trace is served by vizviewer itself. vizviewer takes nothing else, so that for a Perfetto file a small
@@ -143,6 +144,15 @@ async function compareStates(page, states, problems) {
   }
 }
 
+// The system calls in which threads waited, by the page's own tables.
+async function compareWaits(page, waits, problems) {
+  const named = await query(page, 'select distinct blocked_function from thread_state where blocked_function is not null');
+  const found = named.map(([name]) => name);
+  for (const name of found) if (!waits.includes(name)) problems.push(`nobody waited in ${name}`);
+  // Of waits that no signal ends, the page isn't told.
+  for (const name of waits.filter((name) => /sleep|futex/.test(name) && !found.includes(name))) problems.push(`no wait in ${name}`);
+}
+
 async function look(context, trace) {
   const problems = [];
   const page = await context.newPage();
@@ -162,6 +172,7 @@ async function look(context, trace) {
     const counted = await page.evaluate(() => window.app.trace.traceInfo.importErrors);
     if (counted) problems.push(`the page counts ${counted} import errors`);
     for (const states of trace.states) await compareStates(page, states, problems);
+    await compareWaits(page, trace.waits, problems);
     if (trace.select) {
       const shown = await select(page, trace.select.name);
       if (!shown.details.includes(trace.select.name)) problems.push(`details don't name ${trace.select.name}: ${shown.details.slice(0, 300)}`);

@@ -323,7 +323,8 @@ fn pages() {
             for (format, ending) in formats {
                 let output = place.file(&format!("{}.{ending}", build.label()));
                 export(format, &file, &output);
-                list.push(browser::Page { file: output, slices, select: select.clone(), states: json!([]) });
+                let (select, states) = (select.clone(), json!([]));
+                list.push(browser::Page { file: output, slices, select, states, waits: BTreeSet::new() });
             }
         }
     }
@@ -332,13 +333,17 @@ fn pages() {
     place.write("phases.c", &source);
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "phases.c", "-pthread"], "phases");
     let recording = place.record(&["--states"], &program, &[]);
-    let (slices, select) = browser::chosen(&shown(&["replay", "--format", "json"], &recording.file));
+    let lines = shown(&["replay", "--format", "json"], &recording.file);
+    let (slices, select) = browser::chosen(&lines);
     let states = states_of_functions(&recording.file);
+    let waits = browser::waits(&lines);
+    let are_told = states.as_array().is_some_and(|rows| !rows.is_empty());
+    assert!(!are_told || waits.contains("clock_nanosleep"), "{waits:?}");
     for (format, ending) in [("vizviewer", "json"), ("perfetto", "pftrace")] {
         let output = place.file(&format!("phases.{ending}"));
         export(format, &recording.file, &output);
-        let (select, states) = (select.clone(), states.clone());
-        list.push(browser::Page { file: output, slices, select, states });
+        let (select, states, waits) = (select.clone(), states.clone(), waits.clone());
+        list.push(browser::Page { file: output, slices, select, states, waits });
     }
     let start = Instant::now();
     for line in browser::look(&place, &list) {
@@ -402,7 +407,7 @@ fn states_of_functions(file: &Path) -> Value {
 
 /// vizviewer's page in a headless browser.
 mod browser {
-    use super::{BTreeMap, Command, Path, PathBuf, Place, ended_well, successful};
+    use super::{BTreeMap, BTreeSet, Command, Path, PathBuf, Place, ended_well, successful};
     use everycall_tests::workloads::target_folder;
     use serde_json::{Value, json};
     use std::fs;
@@ -415,6 +420,14 @@ mod browser {
         pub select: Value,
         /// Slices, and the nanoseconds that their threads are in each state within them.
         pub states: Value,
+        /// System calls in which threads waited.
+        pub waits: BTreeSet<String>,
+    }
+
+    /// From the lines of `replay --format json`: the system calls in which threads waited.
+    pub fn waits(lines: &str) -> BTreeSet<String> {
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+        lines.filter_map(|line| line["blocked_in"].as_str().map(str::to_owned)).collect()
     }
 
     /// From the lines of `replay --format json`: how many calls, and the function with most of them
@@ -453,7 +466,7 @@ mod browser {
             let screenshot = shots.join(format!("{name}.png"));
             json!({
                 "file": page.file, "slices": page.slices, "select": page.select, "states": page.states,
-                "screenshot": screenshot
+                "waits": page.waits, "screenshot": screenshot
             })
         });
         let traces: Vec<Value> = traces.collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everycall_timeline::{StateSpan, ThreadState, Wait};
+use everycall_timeline::{StateSpan, ThreadState, Wait, system_call_name};
 
 use crate::source::Source;
 
@@ -23,8 +23,8 @@ fn bits(state: Option<ThreadState>) -> u32 {
 pub(crate) enum Switch {
     /// It took up the thread with this index.
     On { at_ns: u64, thread: usize },
-    /// It left it, in this state ([`bits`]).
-    Off { at_ns: u64, thread: usize, state: u32 },
+    /// It left it, in this state ([`bits`]), and waited in this system call.
+    Off { at_ns: u64, thread: usize, state: u32, waits_in: Option<&'static str> },
     /// The thread was woken by another one; by an interrupt, if that is 0.
     Woken { at_ns: u64, thread: usize, by: u32 },
 }
@@ -35,6 +35,13 @@ impl Switch {
             Switch::On { at_ns, .. } | Switch::Off { at_ns, .. } | Switch::Woken { at_ns, .. } => *at_ns,
         }
     }
+}
+
+/// In which system call a thread then waits, if viewers may be told. The kernel's event for it also says
+/// whether a wait that no signal ends is one for a disk, which isn't known here.
+fn waits_in(span: &StateSpan) -> Option<&'static str> {
+    let is_interruptible = matches!(span.state, ThreadState::Blocked(Wait::Any | Wait::Interruptible));
+    span.blocked_in.filter(|_| is_interruptible).and_then(system_call_name)
 }
 
 /// The switches that concern threads, from `since` until `until`, by CPU and in order. Each thread of the
@@ -63,8 +70,9 @@ pub(crate) fn switches(
                     on_cpu.push(Switch::On { at_ns, thread });
                     let next = shown.get(index + 1).filter(|next: &&StateSpan| next.start == span.end);
                     let state = bits(next.map(|next| next.state));
+                    let waits_in = next.and_then(waits_in);
                     if span.end < until {
-                        on_cpu.push(Switch::Off { at_ns: span.end, thread, state });
+                        on_cpu.push(Switch::Off { at_ns: span.end, thread, state, waits_in });
                     }
                 }
                 ThreadState::Runnable => {

@@ -413,3 +413,96 @@ fn counters_are_tracks_of_their_process() {
         ]
     );
 }
+
+#[derive(Message)]
+struct Kernel {
+    #[prost(message, repeated, tag = "1")]
+    packet: Vec<KernelPacket>,
+}
+
+#[derive(Message)]
+struct KernelPacket {
+    #[prost(message, optional, tag = "1")]
+    ftrace_events: Option<Bundle>,
+    #[prost(uint32, optional, tag = "10")]
+    trusted_packet_sequence_id: Option<u32>,
+    #[prost(message, optional, tag = "12")]
+    interned_data: Option<Symbols>,
+}
+
+#[derive(Message)]
+struct Symbols {
+    #[prost(message, repeated, tag = "26")]
+    kernel_symbols: Vec<EventName>,
+}
+
+#[derive(Message)]
+struct Bundle {
+    #[prost(uint32, optional, tag = "1")]
+    cpu: Option<u32>,
+    #[prost(message, repeated, tag = "2")]
+    event: Vec<KernelEvent>,
+}
+
+#[derive(Message)]
+struct KernelEvent {
+    #[prost(uint64, optional, tag = "1")]
+    timestamp: Option<u64>,
+    #[prost(message, optional, tag = "4")]
+    sched_switch: Option<SchedSwitch>,
+    #[prost(message, optional, tag = "18")]
+    sched_blocked_reason: Option<SchedBlockedReason>,
+}
+
+#[derive(Message)]
+struct SchedSwitch {
+    #[prost(int32, optional, tag = "2")]
+    prev_pid: Option<i32>,
+    #[prost(int64, optional, tag = "4")]
+    prev_state: Option<i64>,
+}
+
+#[derive(Message)]
+struct SchedBlockedReason {
+    #[prost(int32, optional, tag = "1")]
+    pid: Option<i32>,
+    #[prost(uint64, optional, tag = "2")]
+    caller: Option<u64>,
+}
+
+/// The system call stands behind the switch that begins the wait, on the same CPU: Perfetto gives it to
+/// the thread's last wait.
+#[test]
+fn waits_have_their_system_call() {
+    let mut bytes = Vec::new();
+    export(
+        Format::Perfetto,
+        &common::states(),
+        &Book::default(),
+        &Filter::default(),
+        &mut |_| {},
+        &mut bytes,
+    )
+    .unwrap();
+    let trace = Kernel::decode(&bytes[..]).unwrap();
+    let mut symbols = HashMap::new();
+    let (mut told, mut switches) = (Vec::new(), 0);
+    for packet in trace.packet {
+        let sequence = packet.trusted_packet_sequence_id;
+        for symbol in packet.interned_data.into_iter().flat_map(|interned| interned.kernel_symbols) {
+            symbols.insert((sequence, symbol.iid), symbol.name.unwrap());
+        }
+        let Some(bundle) = packet.ftrace_events else { continue };
+        switches += bundle.event.iter().filter(|event| event.sched_switch.is_some()).count();
+        for pair in bundle.event.windows(2) {
+            let Some(reason) = &pair[1].sched_blocked_reason else { continue };
+            let before = pair[0].sched_switch.as_ref().expect("a switch");
+            assert_eq!((before.prev_pid, before.prev_state), (reason.pid, Some(1)));
+            assert_eq!(pair[0].timestamp, pair[1].timestamp);
+            let name = &symbols[&(sequence, reason.caller)];
+            told.push((bundle.cpu, pair[1].timestamp, reason.pid, name.clone()));
+        }
+    }
+    assert_eq!(told, [(Some(0), Some(5_000), Some(100), "futex".to_owned())]);
+    assert!(switches > 8, "{switches}");
+}

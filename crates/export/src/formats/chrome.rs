@@ -226,6 +226,13 @@ fn ftrace_text(threads: &[Thread], switches: &Switches) -> String {
                 )
             }
         };
+        if let Switch::Off { thread, waits_in: Some(call), .. } = switch {
+            let (tid, ..) = facts(thread);
+            let _ = writeln!(
+                text,
+                "<idle>-0 (-----) {place}: sched_blocked_reason: pid={tid} iowait=0 caller={call}"
+            );
+        }
     }
     text
 }

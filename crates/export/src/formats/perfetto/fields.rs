@@ -48,5 +48,6 @@ pub(super) mod annotation {
 pub(super) mod interned {
     pub(in crate::formats::perfetto) const EVENT_NAME: u32 = 2;
     pub(in crate::formats::perfetto) const ANNOTATION_NAME: u32 = 3;
+    pub(in crate::formats::perfetto) const KERNEL_SYMBOL: u32 = 26;
     pub(in crate::formats::perfetto) const ANNOTATION_STRING: u32 = 29;
 }

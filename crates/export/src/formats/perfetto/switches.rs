@@ -1,11 +1,14 @@
 //! Thread states, as packets of ftrace.
 
+use std::collections::BTreeSet;
+
 use crate::driver::Switches;
 use crate::formats::protobuf::Message;
 use crate::source::Thread;
 use crate::switches::Switch;
 
-use super::packets::put_packet;
+use super::fields::{interned, packet};
+use super::packets::{SEQUENCE_PROCESS, put_entry, put_packet};
 
 /// Field numbers of Perfetto's messages.
 mod field {
@@ -15,6 +18,7 @@ mod field {
     pub const TIMESTAMP: u32 = 1;
     pub const PID: u32 = 2;
     pub const SCHED_SWITCH: u32 = 4;
+    pub const SCHED_BLOCKED_REASON: u32 = 18;
     pub const SCHED_WAKING: u32 = 20;
 }
 
@@ -25,17 +29,62 @@ const PACKET_MAX: usize = 1024;
 
 /// Writes the switches of each CPU.
 pub(super) fn put_switches(bytes: &mut Vec<u8>, threads: &[Thread], switches: &Switches) {
+    let calls = Calls::of(switches);
+    calls.put(bytes);
     for (cpu, switches) in switches {
         for portion in switches.chunks(PACKET_MAX) {
             put_packet(bytes, |packet| {
+                packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
                 packet.message(field::FTRACE_EVENTS, |bundle| {
                     bundle.number(field::CPU, (*cpu).into());
                     for switch in portion {
                         bundle.message(field::EVENT, |event| put_event(event, threads, switch, *cpu));
+                        calls.put_reason(bundle, threads, switch);
                     }
                 });
             });
         }
+    }
+}
+
+/// The system calls in which threads waited. Perfetto has them as functions of the kernel that block,
+/// each of which has a number.
+struct Calls(Vec<&'static str>);
+
+impl Calls {
+    fn of(switches: &Switches) -> Calls {
+        let all = switches.values().flatten().filter_map(|switch| match switch {
+            Switch::Off { waits_in, .. } => *waits_in,
+            _ => None,
+        });
+        Calls(all.collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    /// Defines the numbers.
+    fn put(&self, bytes: &mut Vec<u8>) {
+        put_packet(bytes, |packet| {
+            packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
+            packet.number(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            packet.message(packet::INTERNED, |interned| {
+                for (number, name) in (1..).zip(&self.0) {
+                    put_entry(interned, interned::KERNEL_SYMBOL, number, name);
+                }
+            });
+        });
+    }
+
+    /// What the thread waits in that the CPU has left.
+    fn put_reason(&self, bundle: &mut Vec<u8>, threads: &[Thread], switch: &Switch) {
+        let Switch::Off { at_ns, thread, waits_in: Some(call), .. } = switch else { return };
+        let (Ok(place), Some(thread)) = (self.0.binary_search(call), threads.get(*thread)) else { return };
+        bundle.message(field::EVENT, |event| {
+            event.number(field::TIMESTAMP, *at_ns);
+            event.number(field::PID, 0);
+            event.message(field::SCHED_BLOCKED_REASON, |reason| {
+                reason.number(1, thread.tid.into());
+                reason.number(2, place as u64 + 1);
+            });
+        });
     }
 }
 
