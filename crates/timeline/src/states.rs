@@ -294,6 +294,8 @@ mod tests {
         );
         let times = thread.times(10, 70);
         assert_eq!((times.voluntary, times.blocked, states.missing()), (1, 20, 0));
+        let waited = [(0, 30), (10, 35), (49, 90), (50, 60)].map(|(from, to)| thread.blocked_in(from, to));
+        assert_eq!(waited, [vec![], vec![(202, 5)], vec![(202, 1)], vec![]]);
     }
 
     #[test]

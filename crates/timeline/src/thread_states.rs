@@ -1,5 +1,7 @@
 //! The states of one thread, and sums of them.
 
+use std::collections::BTreeMap;
+
 use crate::samples::Samples;
 
 /// What a thread did.
@@ -204,6 +206,22 @@ impl ThreadStates {
             let known_off = times.runnable.saturating_add(times.blocked);
             times.perhaps_off = times.unknown.min(off.saturating_sub(known_off));
         }
+        times
+    }
+
+    /// The numbers of the system calls in which it waited from `from` until `to`, as far as they are
+    /// known, and how long in each: the longest first.
+    #[must_use]
+    pub fn blocked_in(&self, from: u64, to: u64) -> Vec<(u32, u64)> {
+        let first = self.spans.partition_point(|span| span.end <= from);
+        let mut times: BTreeMap<u32, u64> = BTreeMap::new();
+        let within = self.spans.iter().skip(first).take_while(|span| span.start < to);
+        for (span, call) in within.filter_map(|span| Some((span, span.blocked_in?))) {
+            let time = times.entry(call).or_default();
+            *time = time.saturating_add(span.end.min(to) - span.start.max(from));
+        }
+        let mut times: Vec<_> = times.into_iter().collect();
+        times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
         times
     }
 

@@ -55,8 +55,26 @@ pub struct Mark {
     pub count: u64,
 }
 
-/// A span of a thread's states: begin, end, and 0 running, 1 runnable, 2 blocked, 3 unknown.
-pub type State = (u64, u64, u64);
+/// A span of a thread's states.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub from: u64,
+    pub to: u64,
+    /// 0 running, 1 runnable, 2 blocked, 3 unknown.
+    pub state: u64,
+    /// The system call in which it waited.
+    pub waits_in: Option<String>,
+}
+
+/// How long a thread was in each state in a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    pub running_ns: u64,
+    pub runnable_ns: u64,
+    pub blocked_ns: u64,
+    /// How long it waited in which system calls, as far as they are known.
+    pub waits_in: Vec<(String, u64)>,
+}
 
 /// What the timeline shows: tracks with their levels of nesting, and times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,7 +115,7 @@ pub struct Details {
     /// What isn't usual about it, in words.
     pub flags: Vec<&'static str>,
     pub caller: Option<u32>,
-    pub states: Option<[u64; 3]>,
+    pub states: Option<Times>,
 }
 
 /// The call or mark that a search found.
@@ -306,7 +324,10 @@ fn contents(library: &Library, window: &Window) -> Result<Contents, String> {
     let tracks: Vec<u32> = window.tracks.iter().map(|(track, _)| *track).collect();
     let query = format!("tracks={}&from={from}&to={to}&pixels={pixels}", joined(&tracks));
     let states = library.answer("states", &query)?;
-    let span = |span: &Value| Some((span[0].as_u64()?, span[1].as_u64()?, span[2].as_u64()?));
+    let span = |span: &Value| {
+        let waits_in = span[4].as_str().map(str::to_owned);
+        Some(State { from: span[0].as_u64()?, to: span[1].as_u64()?, state: span[2].as_u64()?, waits_in })
+    };
     for (track, spans) in states.as_object().into_iter().flatten() {
         let spans = spans.as_array().map_or_else(Vec::new, |all| all.iter().filter_map(span).collect());
         contents.states.extend(track.parse().ok().map(|track| (track, spans)));
@@ -358,9 +379,15 @@ fn details(value: &Value) -> Details {
         labels: list(value, "labels").iter().map(label).collect(),
         flags: FLAGS.iter().filter(|(name, _)| value[name] == true).map(|(_, words)| *words).collect(),
         caller: function(&value["caller"], "function"),
-        states: states
-            .is_object()
-            .then(|| ["running_ns", "runnable_ns", "blocked_ns"].map(|name| number(states, name))),
+        states: states.is_object().then(|| Times {
+            running_ns: number(states, "running_ns"),
+            runnable_ns: number(states, "runnable_ns"),
+            blocked_ns: number(states, "blocked_ns"),
+            waits_in: list(states, "blocked_in")
+                .iter()
+                .filter_map(|wait| Some((wait[0].as_str()?.to_owned(), wait[1].as_u64()?)))
+                .collect(),
+        }),
     }
 }
 

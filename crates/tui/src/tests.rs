@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::data::{
-    Answer, Contents, Details, Function, Instance, Mark, Place, Request, Row, Table, Trace, Track, Window,
+    Answer, Contents, Details, Function, Instance, Mark, Place, Request, Row, State, Table, Times, Trace, Track, Window,
 };
 use crate::draw::draw;
 use crate::draw::palette::Palette;
@@ -44,6 +44,7 @@ fn contents() -> Contents {
         slice(0, 200_000, 900_000, 1, 1, bits::CUT_START),
         slice(1, 200_000, 800_000, 5, 1, bits::AT_MOST),
     ];
+    let state = |from, to, state, call: Option<&str>| State { from, to, state, waits_in: call.map(Into::into) };
     let mark = |kind: &str, at: u64, to: u64, text: &str| Mark {
         track: 1,
         at,
@@ -54,7 +55,16 @@ fn contents() -> Contents {
     };
     Contents {
         slices: vec![(1, first), (2, second)],
-        states: vec![(2, vec![(0, 300_000, 0), (300_000, 500_000, 1), (500_000, 900_000, 2)])],
+        states: vec![(
+            2,
+            vec![
+                state(0, 300_000, 0, None),
+                state(300_000, 500_000, 1, None),
+                state(500_000, 800_000, 2, Some("fu\u{1b}tex")),
+                state(800_000, 880_000, 2, Some("clock_nanosleep")),
+                state(880_000, 900_000, 2, None),
+            ],
+        )],
         marks: vec![
             mark("span", 100_000, 300_000, "load"),
             mark("loss", 500_000, 500_000, "17 events lost"),
@@ -242,7 +252,12 @@ fn details(track: u32, at: u64, depth: usize) -> Details {
         labels: vec!["request = 7".into(), "user\u{1b}[0m".into()],
         flags: vec!["caller uncertain"],
         caller: Some(0),
-        states: Some([300_000, 0, 80_000]),
+        states: Some(Times {
+            running_ns: 300_000,
+            runnable_ns: 0,
+            blocked_ns: 80_000,
+            waits_in: vec![("futex".into(), 78_000)],
+        }),
     }
 }
 

@@ -374,3 +374,30 @@ fn another_viewer_of_this_process_gets_the_same_numbers() {
     whole.stop(false);
     assert_eq!(whole.answer("report", "").unwrap(), table);
 }
+
+/// A wait has the name of its system call in the lane of states, and in the calls that it is part of.
+#[test]
+fn waits_have_the_name_of_their_system_call() {
+    let calls = everycall_synth::switches_with_calls();
+    let url = serve(&[File::of_scheduled_until(&everycall_synth::basic(), &calls, 5_000_010_000)]);
+    let trace = json(&get(&url, "trace"));
+    let tracks = trace["processes"][0]["tracks"].as_array().unwrap();
+    let track = tracks.iter().find(|track| track["tid"] == 100).unwrap()["id"].to_string();
+    let states = json(&get(&url, &format!("states?tracks={track}&from=0&to=10000&pixels=10000")));
+    let waits: Vec<_> =
+        states[&track].as_array().unwrap().iter().filter(|row| row[2] == 2).cloned().collect();
+    assert_eq!(waits, [serde_json::json!([500, 700, 2, null, "read"])]);
+    let rows = json(&get(&url, &format!("text?limit=100&tracks={track}")));
+    let mut found = 0;
+    for row in rows["rows"].as_array().unwrap() {
+        let number = |name: &str| row[name].as_u64().unwrap();
+        let (from, to, depth) = (number("from"), number("to"), number("depth"));
+        let call = json(&get(&url, &format!("slice?track={track}&at={from}&depth={depth}")));
+        let time = to.min(700).saturating_sub(from.max(500));
+        let expected = if time > 0 { serde_json::json!([["read", time]]) } else { serde_json::json!([]) };
+        assert_eq!(call["states"]["blocked_in"], expected, "{call}");
+        assert_eq!(call["states"]["blocked_ns"], time, "{call}");
+        found += usize::from(time > 0);
+    }
+    assert!(found > 0, "{rows}");
+}

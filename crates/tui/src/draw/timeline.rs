@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::palette::Palette;
 use super::parts::{count, moment, put, tick, time};
-use crate::data::{Mark, Track};
+use crate::data::{Mark, State, Times, Track};
 use crate::state::App;
 use crate::state::timeline::{Line, Timeline};
 use crate::text::{fit, shown, width};
@@ -90,8 +90,22 @@ fn columns(timeline: &Timeline, from: u64, to: u64) -> Option<(usize, usize)> {
     Some((begin, usize::try_from(end).unwrap_or(0).max(begin)))
 }
 
+/// As `running 2 ms, blocked 30 ms (futex 28 ms)`; `None` if nothing is known.
+fn states_in_words(times: &Times) -> Option<String> {
+    let waits: Vec<_> = times.waits_in.iter().map(|(call, ns)| format!("{call} {}", time(*ns))).collect();
+    let waits = if waits.is_empty() { String::new() } else { format!(" ({})", waits.join(", ")) };
+    let all = [
+        ("running", times.running_ns, String::new()),
+        ("runnable", times.runnable_ns, String::new()),
+        ("blocked", times.blocked_ns, waits),
+    ];
+    let some = all.into_iter().filter(|(_, ns, _)| *ns > 0);
+    let words: Vec<_> = some.map(|(state, ns, more)| format!("{state} {}{more}", time(ns))).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 fn states(app: &App, track: &Track, palette: &Palette, row: usize, out: &mut Buffer) {
-    for (from, to, state) in app.timeline.states(track.id) {
+    for State { from, to, state, waits_in } in app.timeline.states(track.id) {
         let Some((begin, end)) = columns(&app.timeline, *from, *to) else { continue };
         let text = match state {
             0 => "━",
@@ -100,6 +114,11 @@ fn states(app: &App, track: &Track, palette: &Palette, row: usize, out: &mut Buf
             _ => continue,
         };
         put(out, app.layout.lanes, begin, row, &text.repeat(end - begin + 1), palette.state(*state));
+        // A name with a dot at either side.
+        if let Some(call) = waits_in.as_ref().map(|call| shown(call)).filter(|call| width(call) < end - begin)
+        {
+            put(out, app.layout.lanes, begin + 1, row, &call, palette.state(*state));
+        }
     }
 }
 
@@ -267,9 +286,7 @@ fn details(app: &App, palette: &Palette, out: &mut Buffer) {
     );
     let Some(known) = known else { return };
     let caller = known.caller.map(|caller| format!("called by {}", app.name(caller)));
-    let states = known.states.map(|[running, runnable, blocked]| {
-        format!("running {}, runnable {}, blocked {}", time(running), time(runnable), time(blocked))
-    });
+    let states = known.states.as_ref().and_then(states_in_words);
     let facts = known.flags.iter().map(|flag| (*flag).to_owned()).chain(states).chain(caller);
     put(out, area, 1, 3, &shown(&facts.collect::<Vec<_>>().join("; ")), Style::default());
     put(out, area, 1, 4, &shown(&known.labels.join(", ")), Style::default());

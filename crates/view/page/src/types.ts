@@ -133,8 +133,8 @@ export const RUNNABLE = 1;
 export const BLOCKED = 2;
 export const UNKNOWN = 3;
 
-/** from, to, state, and the thread that woke this one. */
-export type State = [number, number, number, number?];
+/** from, to, state, the thread that woke this one, and the system call in which it waited. */
+export type State = [number, number, number, (number | null)?, string?];
 export type States = Record<string, State[]>;
 
 export type MarkKind = 'label' | 'instant' | 'span' | 'log' | 'throw' | 'catch' | 'loss' | 'output' | 'module' | 'off';
@@ -171,7 +171,16 @@ export interface SliceDetails extends Place {
   /** How many functions it called; the first of them are in `children`. */
   all_children?: number;
   children: ({ function: number; calls: number; total_ns: number } & Partial<Place>)[];
-  states?: Partial<Record<'running_ns' | 'runnable_ns' | 'blocked_ns' | 'unknown_ns', number | null>> | null;
+  states?: StateSums | null;
+}
+
+/** How long a thread was in each state, and how long it waited in which system calls, as far as these are known. */
+export interface StateSums {
+  running_ns: number;
+  runnable_ns: number;
+  blocked_ns: number;
+  unknown_ns: number;
+  blocked_in?: [string, number][];
 }
 
 export interface Search {

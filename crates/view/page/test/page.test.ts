@@ -11,6 +11,7 @@ import type * as t from '../src/types';
 import { fromFragment, initial, toFragment } from '../src/state';
 import { brief, change, duration, exact, shortened, tickLabel, ticks, visible } from '../src/text';
 import { hash, ofName } from '../src/colour';
+import { statesInWords } from '../src/ui/call';
 import { layout, seen } from '../src/timeline/layout';
 import { Tiles, levelOf, tileSize } from '../src/timeline/tiles';
 import { copyDown, paintLines } from '../src/timeline/paint';
@@ -89,8 +90,19 @@ test('cells: no call is lost, none is counted twice, and there are at most two f
 
 test('states and marks that share a pixel are merged, and counted', () => {
   assert.deepEqual(mergedStates([[0, 52, 0], [52, 53, 1], [53, 100, 2]], 0, 100, 10), [[0, 53, 0], [53, 100, 2]]);
+  const wait: t.State = [0, 52, 2, null, 'futex'];
+  assert.deepEqual(mergedStates([wait, [52, 53, 1, 7]], 0, 100, 10), [[0, 53, 2, null, 'futex']]);
+  assert.deepEqual(mergedStates([[0, 2, 0], [2, 9, 2, null, 'read']], 0, 100, 10), [[0, 9, 2, null, 'read']]);
   const mark = (at: number): t.Mark => ({ track: 1, at, kind: 'instant', text: String(at), count: 1 });
   assert.deepEqual(mergedMarks([mark(1), mark(2), mark(50), { ...mark(51), track: 2 }], new Set([1]), 0, 100, 10).map(({ at, count }) => [at, count]), [[1, 2], [50, 1]]);
+});
+
+test('a call says in which system calls its thread waited, the longest first', () => {
+  const engine = engineOf(small());
+  engine.data.states[1] = [[0, 12, 0], [12, 15, 2, null, 'read'], [15, 20, 1, 9], [20, 38, 2, null, 'futex'], [38, 50, 2]];
+  const { states } = engine.answer('slice', { track: '1', at: '12', depth: '1' }) as t.SliceDetails;
+  assert.deepEqual(states, { running_ns: 2, runnable_ns: 5, blocked_ns: 23, unknown_ns: 0, blocked_in: [['futex', 18], ['read', 3]] });
+  assert.equal(statesInWords(states as t.StateSums), 'running 2 ns, runnable 5 ns, blocked 23 ns (futex 18 ns, read 3 ns)');
 });
 
 test('a report counts recursion once, and own times add up', () => {

@@ -8,6 +8,7 @@ use everycall_analysis::{
     SourceProblem,
 };
 use everycall_export::{Filter, Names as _};
+use everycall_timeline::{ThreadStates, system_call_name};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
@@ -66,7 +67,7 @@ pub(crate) fn slice(library: &Library, query: &Query) -> Answered<Value> {
     put("all_children", json!(children.len()));
     put("children", children.iter().take(CHILDREN_MAX).map(child).collect());
     if let Some(states) = open.file.states(thread) {
-        put("states", of_states(&states.times(cell.from, cell.to())));
+        put("states", of_states(states, cell.from, cell.to()));
     }
     Ok(Value::Object(object))
 }
@@ -81,8 +82,12 @@ fn open_until(open: &Option<Arc<OpenFile>>, thread: usize, depth: usize, call: &
     track.levels.find(depth, call.from).filter(|cell| cell.from == call.from).map(|cell| cell.to())
 }
 
-fn of_states(times: &everycall_timeline::StateTimes) -> Value {
+fn of_states(states: &ThreadStates, from: u64, to: u64) -> Value {
+    let times = states.times(from, to);
+    let waits = states.blocked_in(from, to);
+    let named = waits.iter().filter_map(|(call, time)| Some(json!([system_call_name(*call)?, time])));
     json!({
+        "blocked_in": named.collect::<Vec<_>>(),
         "running_ns": times.running, "runnable_ns": times.runnable,
         "blocked_ns": times.blocked, "unknown_ns": times.unknown,
     })

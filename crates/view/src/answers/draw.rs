@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use everycall_export::{Source as _, type_name};
-use everycall_timeline::{StateTimes, ThreadState};
+use everycall_timeline::{StateTimes, ThreadState, system_call_name};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
@@ -254,7 +254,7 @@ pub(crate) fn states(library: &Library, query: &Query) -> Answered<Value> {
     Ok(Value::Object(all))
 }
 
-/// The states of a thread in a window: begin, end, state, who woke it.
+/// The states of a thread in a window: begin, end, state, who woke it, the system call it waited in.
 pub(crate) fn states_of(file: &File, thread: usize, (from, to, pixels): (u64, u64, u64)) -> Option<Value> {
     let states = file.states(thread)?;
     let pixel = to.saturating_sub(from) / pixels;
@@ -276,9 +276,10 @@ pub(crate) fn states_of(file: &File, thread: usize, (from, to, pixels): (u64, u6
         if end - span.start >= pixel {
             flush(&mut short, &mut rows);
             let state = number_of(span.state);
-            rows.push(match span.woken_by {
-                Some(waker) => json!([span.start, end, state, waker]),
-                None => json!([span.start, end, state]),
+            rows.push(match (span.woken_by, span.blocked_in.and_then(system_call_name)) {
+                (waker, Some(call)) => json!([span.start, end, state, waker, call]),
+                (Some(waker), None) => json!([span.start, end, state, waker]),
+                (None, None) => json!([span.start, end, state]),
             });
             continue;
         }

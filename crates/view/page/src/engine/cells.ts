@@ -72,7 +72,7 @@ export function mergedStates(states: State[], from: number, to: number, pixels: 
     // What is shorter than a pixel goes into the state before, if that ends in the same pixel; the longer one is shown.
     const pixel = (at: number): number => Math.ceil((at - from) / size);
     if (last && state[1] - state[0] < size && pixel(last[1]) === pixel(state[1])) {
-      if (state[1] - state[0] > last[1] - last[0]) last[2] = state[2];
+      if (state[1] - state[0] > last[1] - last[0]) (last as unknown[]).splice(2, Infinity, ...state.slice(2));
       last[1] = state[1];
     } else {
       out.push([...state]);

@@ -142,10 +142,14 @@ export class Engine {
     const states = this.data.states[track];
     if (!states) return null;
     const sums = [0, 0, 0, 0];
-    for (const [from, to, state] of states) {
-      sums[state] += Math.max(0, Math.min(to, calls.to[call]) - Math.max(from, calls.from[call]));
+    const waits = new Map<string, number>();
+    for (const [from, to, state, , name] of states) {
+      const time = Math.max(0, Math.min(to, calls.to[call]) - Math.max(from, calls.from[call]));
+      sums[state] += time;
+      if (name !== undefined && time > 0) waits.set(name, (waits.get(name) ?? 0) + time);
     }
-    return { running_ns: sums[0], runnable_ns: sums[1], blocked_ns: sums[2], unknown_ns: sums[3] };
+    const blocked_in = [...waits].sort((a, b) => b[1] - a[1]);
+    return { running_ns: sums[0], runnable_ns: sums[1], blocked_ns: sums[2], unknown_ns: sums[3], blocked_in };
   }
 
   private source(id: number): SourceText {

@@ -5,7 +5,7 @@ import { duration, shortened, visible } from '../text';
 import type { Store } from '../store';
 import { soughtOf } from '../state';
 import { SEVERAL } from '../types';
-import type { Counter, Hits, Mark, Place, Slices, States } from '../types';
+import type { Counter, Hits, Mark, Place, Slices, State, States } from '../types';
 import { BLOCK, Tiles, levelOf } from './tiles';
 import { COUNTER_HEIGHT, MARK_HEIGHT, STATE_HEIGHT, layout, seen } from './layout';
 import type { Lane } from './layout';
@@ -13,10 +13,11 @@ import { box, copyDown, hatch, paintEdges, paintLines } from './paint';
 import type { Canvas, Paints, Special } from './paint';
 import { Windowed } from './windowed';
 
-/** What is at a point: a call, a cell of several, or a mark. */
+/** What is at a point: a call, a cell of several, a mark, or a thread's state. */
 export type Under =
   | { kind: 'call'; place: Place; func: number; count: number }
   | { kind: 'mark'; mark: Mark }
+  | { kind: 'state'; state: State }
   | { kind: 'lane' };
 
 const TEXTS_A_FRAME = 1500;
@@ -223,10 +224,12 @@ export class View {
   /** Set by the component that has the scrolled element. */
   scrollTo: (top: number) => void = () => undefined;
 
+  private lastStates: States | null = null;
+
   private paintStates(target: Canvas, shown: Lane[], ratio: number, scale: { from: number; nsPerPixel: number }, { look }: Paints): void {
     const having = shown.filter(({ states }) => states !== null);
     if (having.length === 0) return;
-    const states = this.states.get('', having.map(({ track }) => track?.id ?? -1), this.store.state.view, this.width);
+    const states = this.lastStates = this.states.get('', having.map(({ track }) => track?.id ?? -1), this.store.state.view, this.width);
     for (const lane of having) {
       const y = Math.round((lane.y - this.scrollTop + (lane.states ?? 0)) * ratio);
       for (const [from, to, state] of states?.[lane.track?.id ?? -1] ?? []) {
@@ -469,6 +472,11 @@ export class View {
         if (distance >= -7 && distance <= room) best = mark;
       }
       return best ? { kind: 'mark', mark: best } : { kind: 'lane' };
+    }
+    if (lane.states !== null && at >= lane.states && at < lane.states + STATE_HEIGHT) {
+      const moment = this.timeAt(x);
+      const state = this.lastStates?.[lane.track.id]?.find(([from, to]) => from <= moment && moment < to);
+      return state ? { kind: 'state', state } : { kind: 'lane' };
     }
     if (lane.slices === null || at < lane.slices) return { kind: 'lane' };
     const depth = Math.floor((at - lane.slices) / lane.row);

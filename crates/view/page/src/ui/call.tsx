@@ -5,7 +5,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { count, duration, exact, moment, plural, visible, visibleLine, wall } from '../text';
 import { useStore } from '../store';
 import type { Store } from '../store';
-import type { Mark, Place, SliceDetails, SourceText } from '../types';
+import type { Mark, Place, SliceDetails, SourceText, StateSums } from '../types';
 import { useAnswer } from './answer';
 import { Bar, Copy, Jump, Name, Waiting } from './pieces';
 
@@ -55,6 +55,14 @@ function Row({ head, children }: { head: string; children: ComponentChildren }):
   return <div><dt>{head}</dt><dd>{children}</dd></div>;
 }
 
+/** As `running 2 ms, blocked 30 ms (futex 28 ms)`. */
+export function statesInWords(states: StateSums): string {
+  const waits = (states.blocked_in ?? []).map(([name, ns]) => `${name} ${duration(ns)}`).join(', ');
+  const blocked = waits === '' ? '' : ` (${waits})`;
+  const all: [string, number, string][] = [['running', states.running_ns, ''], ['runnable', states.runnable_ns, ''], ['blocked', states.blocked_ns, blocked], ['unknown', states.unknown_ns, '']];
+  return all.filter(([, ns]) => ns).map(([name, ns, more]) => `${name} ${duration(ns)}${more}`).join(', ');
+}
+
 function notes(about: SliceDetails): string[] {
   const said: string[] = [];
   if (about.cut_start) said.push('Its entry is not in the trace: it began earlier.');
@@ -94,12 +102,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
         {func && <Row head="Module"><bdi>{visible(func.module)}</bdi></Row>}
         {func?.file && <Row head="Where"><bdi>{visible(func.file)}:{func.line}</bdi> <Copy text={`${func.file}:${func.line}`} what="the source position" /></Row>}
         <Row head="Caller">{caller ? <Jump store={store} place={{ ...caller, track: about.track }}><Name store={store} id={caller.function} /></Jump> : <span class="faint">none in the trace</span>}</Row>
-        {states && Object.values(states).some(Boolean) && (
-          <Row head="States">
-            {([['running', states.running_ns], ['runnable', states.runnable_ns], ['blocked', states.blocked_ns], ['unknown', states.unknown_ns]] as const)
-              .filter(([, ns]) => ns).map(([name, ns]) => `${name} ${duration(ns)}`).join(', ')}
-          </Row>
-        )}
+        {states && states.running_ns + states.runnable_ns + states.blocked_ns + states.unknown_ns > 0 && <Row head="States">{statesInWords(states)}</Row>}
         {labels.map(([label, value]) => <Row head={visible(label)} key={label}><bdi>{visible(value)}</bdi></Row>)}
       </dl>
       {about.children.length > 0 && (

@@ -58,7 +58,7 @@ export function controls(store: Store, view: View): Controls {
         store.set({ mark: { track: under.mark.track, at: under.mark.at }, selection: null, panel: 'call', isPanelOpen: true }, true);
         return;
       }
-      if (under.kind === 'lane') {
+      if (under.kind === 'lane' || under.kind === 'state') {
         store.set({ selection: null, mark: null });
         return;
       }

@@ -141,7 +141,7 @@ function usePointer(
       const drag = held.current;
       if (!drag) {
         const under = drawn.under(x, y);
-        event.currentTarget.style.cursor = under && under.kind !== 'lane' ? 'pointer' : 'default';
+        event.currentTarget.style.cursor = under?.kind === 'call' || under?.kind === 'mark' ? 'pointer' : 'default';
         setTip(under && under.kind !== 'lane' ? { x: event.clientX, y: event.clientY, under } : null);
         return;
       }
@@ -297,6 +297,8 @@ function Ruler({ store, width }: { store: Store; width: number }): JSX.Element {
   );
 }
 
+const STATES = ['running', 'runnable', 'blocked', 'state unknown'];
+
 function Tip({ store, x, y, under }: { store: Store; x: number; y: number; under: Under }): JSX.Element {
   const style = { left: `${Math.min(x + 12, innerWidth - 330)}px`, top: y > innerHeight - 120 ? `${y - 70}px` : `${y + 16}px` };
   if (under.kind === 'call') {
@@ -306,6 +308,16 @@ function Tip({ store, x, y, under }: { store: Store; x: number; y: number; under
         {calls > 1 ? <b>{plural(calls, 'call')}, closer than a pixel; the longest is of</b> : null}
         <div><bdi>{shortened(store.names.short(func), 160)}</bdi></div>
         {calls === 1 ? <div class="faint">{duration(place.to - place.from)} from {moment(place.from)}</div> : null}
+      </div>
+    );
+  }
+  if (under.kind === 'state') {
+    const [from, to, state, waker, call] = under.state;
+    return (
+      <div class="tip" style={style} aria-hidden="true">
+        <b>{STATES[state]}{call === undefined ? '' : ` in ${call}`}</b>
+        {waker ? <div>woken by thread {waker}</div> : null}
+        <div class="faint">{duration(to - from)} from {moment(from)}</div>
       </div>
     );
   }
