@@ -157,7 +157,7 @@ impl<'t> TraceSource<'t> {
                 process: info.process,
                 pid: info.pid,
                 tid: info.id(),
-                name: info.name.clone(),
+                name: info.title(),
                 dropped: info.dropped_within.unwrap_or(0),
                 is_sampled: info.is_sampled,
             })

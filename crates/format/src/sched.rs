@@ -52,6 +52,30 @@ pub mod kind {
     /// [`u32::MAX`] and more don't fit in; `state` is a set of [`super::sample`]. Since version
     /// 2.9.
     pub const SAMPLE: u8 = 7;
+    /// A part of a rename: the thread got another name at `time`. Its id is `tid` less
+    /// [`super::NAMED`]. `other` has four bytes of a name, the first one lowest, and `state` says which:
+    /// 0 to 3 the name before, all zero if it isn't known, 4 to 7 the new one. The eight parts are in
+    /// this order. Since version 2.11.
+    pub const RENAMED: u8 = 8;
+}
+
+/// Added to the thread's id in events of [`kind::RENAMED`]: for readers that don't know them, they are
+/// of threads that don't exist.
+pub const NAMED: u32 = 1 << 31;
+/// Parts of a rename.
+pub const RENAME_PARTS: usize = 8;
+
+/// The events that say that the thread of `event` was renamed then, from the first name to the second.
+#[must_use]
+pub fn rename(event: SchedEvent, before: [u8; 16], name: [u8; 16]) -> [SchedEvent; RENAME_PARTS] {
+    let words = [before, name].map(|name| u128::from_le_bytes(name));
+    core::array::from_fn(|part| SchedEvent {
+        tid: event.tid | NAMED,
+        kind: kind::RENAMED,
+        state: part as u8,
+        other: (words[part / 4] >> (32 * (part % 4))) as u32,
+        ..event
+    })
 }
 
 /// What a sample says of the thread.

@@ -15,7 +15,7 @@ pub fn excerpt<'e>(events: impl Iterator<Item = &'e SchedEvent>, pid: u32, since
     let within = events.split_off(begin);
     // By thread: the last event that says where it was, and how it was woken since.
     let mut before: BTreeMap<u32, Vec<SchedEvent>> = BTreeMap::new();
-    for event in events.into_iter().filter(|event| event.kind != kind::LOST) {
+    for event in events.into_iter().filter(|event| event.kind != kind::LOST && event.kind != kind::RENAMED) {
         let of_thread = before.entry(event.tid).or_default();
         // Among samples, such an event says in which call the thread waits.
         let is_of_samples = of_thread.first().is_some_and(|first| first.kind == kind::SAMPLE);

@@ -23,6 +23,7 @@ mod children;
 pub mod delegated;
 mod excerpt;
 mod joined;
+mod names;
 mod pages;
 mod perf;
 mod schedstat;

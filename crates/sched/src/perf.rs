@@ -20,6 +20,8 @@ use perf_event::{Builder, Clock, ReadFormat, SampleFlag, Sampler};
 use rustix::process::getpid;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::names::{Change, Names, name_of};
+
 /// Bytes of each CPU's buffer, as the kernel allows: users may lock 516 KiB for each CPU
 /// (`perf_event_mlock_kb`), of which other profilers want some, too. The smaller one has room for 8192
 /// switches.
@@ -31,7 +33,9 @@ pub const TEXT: &str = "a waiting thread counts as blocked until it runs again, 
 /// Numbers of records, flags of them: those of linux/perf_event.h.
 mod record {
     pub const LOST: u32 = 2;
+    pub const COMM: u32 = 3;
     pub const EXIT: u32 = 4;
+    pub const FORK: u32 = 7;
     pub const SWITCH: u32 = 14;
     pub const SWITCH_OUT: u16 = 1 << 13;
     pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
@@ -44,6 +48,7 @@ pub struct Perf {
     cpus: Vec<Cpu>,
     buffer: usize,
     own: u32,
+    names: Names,
 }
 
 struct Cpu {
@@ -67,7 +72,7 @@ impl Perf {
         for buffer in BUFFERS {
             match cpu_list(&online).map(|cpu| Cpu::open(cpu, buffer)).collect::<io::Result<Vec<_>>>() {
                 Ok(cpus) if cpus.is_empty() => refused = None,
-                Ok(cpus) => return Ok(Perf { cpus, buffer, own }),
+                Ok(cpus) => return Ok(Perf { cpus, buffer, own, names: Names::default() }),
                 Err(error) => refused = Some(error),
             }
         }
@@ -84,11 +89,14 @@ impl Perf {
 
     /// Gives what was recorded to `take`: in order for each CPU.
     pub fn drain(&mut self, mut take: impl FnMut(SchedEvent)) {
+        let mut changes = Vec::new();
         for cpu in &mut self.cpus {
             // No more than the buffer holds: the kernel may write as fast as this reads.
             for _ in 0..self.buffer / record::SAMPLE_ID {
                 let Some(found) = cpu.sampler.next_record() else { break };
-                let event = event(found.ty(), found.misc(), &found.to_contiguous());
+                let data = found.to_contiguous();
+                changes.extend(change(found.ty(), &data));
+                let event = event(found.ty(), found.misc(), &data);
                 let event = match event {
                     Some(event) if event.kind == kind::LOST => cpu.losses.in_record(event),
                     event => event.filter(|event| event.pid != self.own),
@@ -97,6 +105,10 @@ impl Perf {
             }
             cpu.lost().into_iter().for_each(&mut take);
         }
+        let own = self.own;
+        self.names.changed(changes, |event| {
+            Some(event).filter(|event| event.pid != own).into_iter().for_each(&mut take)
+        });
     }
 }
 
@@ -161,6 +173,7 @@ fn sampler(cpu: usize, buffer: usize, read: ReadFormat) -> io::Result<Sampler> {
         .enabled(true)
         .context_switch(true)
         .task(true)
+        .comm(true)
         .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU)
         .sample_id_all(true)
         .read_format(read)
@@ -170,18 +183,25 @@ fn sampler(cpu: usize, buffer: usize, read: ReadFormat) -> io::Result<Sampler> {
         .sampled(buffer)
 }
 
+/// What a record says of a thread's name: COMM has a process, a thread and the name, FORK the process,
+/// that of the parent, the thread, and the parent.
+fn change(record: u32, data: &[u8]) -> Option<(SchedEvent, Change)> {
+    let word = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let (tid, change) = match record {
+        record::COMM => {
+            let end = data.len().checked_sub(record::SAMPLE_ID)?;
+            (word(4)?, Change::Renamed(name_of(data.get(8..end)?)))
+        }
+        record::FORK => (word(8)?, Change::Started { by: word(12)? }),
+        record::EXIT => (word(8)?, Change::Ended),
+        _ => return None,
+    };
+    Some((SchedEvent { pid: word(0)?, tid, ..of_sample_id(data)? }, change))
+}
+
 /// What a record says, if it is one of those that are of interest.
 fn event(record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
-    let id = data.len().checked_sub(record::SAMPLE_ID).and_then(|at| data.get(at..))?;
-    let word = |at: usize| id.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-    let long = |bytes: &[u8], at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-    let event = SchedEvent {
-        time: long(id, 8)?,
-        pid: word(0)?,
-        tid: word(4)?,
-        cpu: u16::try_from(word(16)?).ok()?,
-        ..SchedEvent::default()
-    };
+    let event = of_sample_id(data)?;
     match record {
         record::SWITCH if misc & record::SWITCH_OUT == 0 => Some(SchedEvent { kind: kind::ON, ..event }),
         record::SWITCH => {
@@ -191,11 +211,25 @@ fn event(record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
         }
         record::EXIT => Some(SchedEvent { kind: kind::ENDED, ..event }),
         record::LOST => {
-            let other = u32::try_from(long(data, 8)?).unwrap_or(u32::MAX);
+            let lost = data.get(8..16)?.try_into().ok().map(u64::from_le_bytes)?;
+            let other = u32::try_from(lost).unwrap_or(u32::MAX);
             Some(SchedEvent { kind: kind::LOST, other, ..event })
         }
         _ => None,
     }
+}
+
+/// What stands at the end of each record: the thread that ran, when, and where.
+fn of_sample_id(data: &[u8]) -> Option<SchedEvent> {
+    let id = data.len().checked_sub(record::SAMPLE_ID).and_then(|at| data.get(at..))?;
+    let word = |at: usize| id.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    Some(SchedEvent {
+        time: id.get(8..16)?.try_into().ok().map(u64::from_le_bytes)?,
+        pid: word(0)?,
+        tid: word(4)?,
+        cpu: u16::try_from(word(16)?).ok()?,
+        ..SchedEvent::default()
+    })
 }
 
 /// The numbers of a list such as `0-3,5`.

@@ -13,11 +13,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use everycall_format::sched::{SchedEvent, clock, kind, state};
+use everycall_format::sched::{SchedEvent, clock, kind, rename, state};
 use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
 use rustix::process::{getpid, getuid};
 use rustix::thread::gettid;
 
+use crate::names::{Name, name_of};
 use crate::pages::{self, Entry};
 use crate::watcher::Watcher;
 
@@ -42,13 +43,16 @@ const PAGE: usize = 1 << 16;
 const PAGES_MAX: usize = 4096;
 
 /// Events that are recorded.
-pub(crate) const EVENTS: [&str; 5] = [
+pub(crate) const EVENTS: [&str; 6] = [
     "sched/sched_switch",
     "sched/sched_waking",
     "sched/sched_wakeup_new",
     "sched/sched_process_exit",
     "task/task_newtask",
+    RENAME,
 ];
+/// A thread gets another name. Instances that older versions gave don't have it.
+const RENAME: &str = "task/task_rename";
 
 /// An instance that records.
 #[derive(Debug)]
@@ -100,7 +104,10 @@ impl Tracefs {
         set("set_event_pid", &gettid().as_raw_nonzero().to_string())?;
         let formats = Formats::read(folder)?;
         for event in EVENTS {
-            set(&format!("events/{event}/enable"), "1")?;
+            let is_on = set(&format!("events/{event}/enable"), "1");
+            if event != RENAME {
+                is_on?;
+            }
         }
         let mut cpus = Vec::new();
         for entry in fs::read_dir(folder.join("per_cpu"))? {
@@ -152,6 +159,12 @@ impl Tracefs {
         raw.sort_by_key(|(time, ..)| *time);
         for (time, cpu, found) in raw {
             self.told(time, cpu, found).into_iter().flatten().for_each(&mut take);
+            if let Found::Renamed { tid, before, name } = found
+                && let Some(pid) = self.tasks.get(&tid).copied().filter(|pid| *pid != self.own)
+            {
+                let event = SchedEvent { time, pid, tid, cpu, ..SchedEvent::default() };
+                rename(event, before, name).into_iter().for_each(&mut take);
+            }
         }
     }
 
@@ -180,6 +193,7 @@ impl Tracefs {
                 self.tasks.insert(tid, process);
                 [None, None]
             }
+            Found::Renamed { .. } => [None, None],
             Found::Ended(tid) => [event(self, tid, kind::ENDED), None],
         }
     }
@@ -325,6 +339,7 @@ enum Found {
     New { tid: u32, parent: u32, is_thread: bool },
     Ended(u32),
     Lost(u32),
+    Renamed { tid: u32, before: Name, name: Name },
 }
 
 /// Where the events' fields are, as the running kernel says.
@@ -341,12 +356,18 @@ struct Formats {
     new: u16,
     new_pid: usize,
     clone_flags: usize,
+    /// Number of the event, thread, name before, and new name; `None` if there is no such event.
+    rename: Option<(u16, [usize; 3])>,
 }
 
 impl Formats {
     fn read(folder: &Path) -> io::Result<Formats> {
         let text = |event: &str| fs::read_to_string(folder.join("events").join(event).join("format"));
-        let [switch, waking, wakeup_new, exit, new] = EVENTS;
+        let [switch, waking, wakeup_new, exit, new, rename] = EVENTS;
+        let rename = text(rename).ok().and_then(|rename| {
+            let at = |field| offset(&rename, field);
+            Some((number(&rename)?, [at("pid")?, at("oldcomm")?, at("newcomm")?]))
+        });
         let (switch, waking, wakeup_new) = (text(switch)?, text(waking)?, text(wakeup_new)?);
         let (exit, new) = (text(exit)?, text(new)?);
         let formats = || {
@@ -362,6 +383,7 @@ impl Formats {
                 new: number(&new)?,
                 new_pid: offset(&new, "pid")?,
                 clone_flags: offset(&new, "clone_flags")?,
+                rename,
             })
         };
         formats().ok_or_else(|| io::Error::other("this kernel's scheduling events have other fields"))
@@ -384,6 +406,10 @@ impl Formats {
         }
         if number == self.exit {
             return Some(Found::Ended(word(self.exit_pid)?));
+        }
+        if let Some((_, [tid, before, after])) = self.rename.filter(|(of, _)| *of == number) {
+            let name = |at: usize| payload.get(at..at + 16).map(name_of);
+            return Some(Found::Renamed { tid: word(tid)?, before: name(before)?, name: name(after)? });
         }
         if number == self.new {
             let is_thread = long(self.clone_flags)? & CLONE_THREAD != 0;

@@ -95,6 +95,12 @@ impl File {
         File::scheduled(10, process, 3, events, until_raw_ns)
     }
 
+    /// The same in version 2.11, in which threads may have been renamed.
+    #[must_use]
+    pub fn of_renamed(process: &Process, events: &[Scheduling], until_raw_ns: u64) -> Vec<u8> {
+        File::scheduled(11, process, 3, events, until_raw_ns)
+    }
+
     fn scheduled(minor: u16, process: &Process, source: u32, events: &[Scheduling], until: u64) -> Vec<u8> {
         let mut file = File::new(2, minor);
         let text = b"some is missing";

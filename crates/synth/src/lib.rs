@@ -21,7 +21,8 @@ pub use file::{File, crc32};
 pub use ring::{OpenCall, Ring};
 pub use rng::Rng;
 pub use sample::{
-    basic, callers, cleanups, counters, marks, process_tree, samples, switches, switches_with_calls, unsure,
+    basic, callers, cleanups, counters, marks, process_tree, renames, samples, switches, switches_with_calls,
+    unsure,
 };
 
 /// A traced process as its recording shows it.

@@ -113,6 +113,25 @@ pub fn switches_with_calls() -> Vec<Scheduling> {
     all
 }
 
+/// The same, with a rename of thread 100, and the last parts of one whose first are missing.
+#[must_use]
+pub fn renames() -> Vec<Scheduling> {
+    let mut all = switches_with_calls();
+    let first = all[0];
+    let names = *b"loader\0\0\0\0\0\0\0\0\0\0main\0\0\0\0\0\0\0\0\0\0\0\0";
+    let part = |raw_ns: u64, place: usize| Scheduling {
+        raw_ns: 5_000_000_000 + raw_ns,
+        tid: 100 | 1 << 31,
+        other: u32::from_le_bytes([0, 1, 2, 3].map(|byte| names[4 * place + byte])),
+        kind: 8,
+        state: place as u8,
+        ..first
+    };
+    all.extend((3..8).map(|place| part(700, place)));
+    all.extend((0..8).map(|place| part(800, place)));
+    all
+}
+
 /// Samples of the same: one waits, the other one runs and is switched.
 #[must_use]
 pub fn samples() -> Vec<Scheduling> {

@@ -6,6 +6,7 @@ use everycall_format::sched::{SchedEvent, kind, state};
 use everycall_reader::{Sched, SchedClock, SchedSource};
 
 use crate::clock::{Clock, ClockQuality};
+use crate::renames::{Rename, Renames};
 use crate::sampled_states;
 use crate::thread_states::{StateSpan, ThreadState, ThreadStates, Wait};
 
@@ -19,6 +20,7 @@ pub struct States {
     missing: u64,
     wake_ups_lost: u64,
     until: Option<u64>,
+    renames: Renames,
 }
 
 impl States {
@@ -41,7 +43,9 @@ impl States {
             return States { threads, until: sched.until.map(at), ..States::default() };
         }
         let mut open: HashMap<(u32, u32), StateSpan> = HashMap::new();
-        let mut states = States { until: sched.until.map(at), ..States::default() };
+        let renames = Renames::new(&events, at);
+        events.retain(|event| event.kind != kind::RENAMED);
+        let mut states = States { until: sched.until.map(at), renames, ..States::default() };
         let mut threads: HashMap<(u32, u32), Vec<StateSpan>> = HashMap::new();
         let mut gaps = Vec::new();
         let mut newest = HashMap::new();
@@ -97,6 +101,11 @@ impl States {
     #[must_use]
     pub fn thread(&self, pid: u32, tid: u32) -> Option<&ThreadStates> {
         self.threads.get(&(pid, tid))
+    }
+
+    /// When a thread got other names after `from`, from when on it has its id.
+    pub(crate) fn renames(&self, pid: u32, tid: u32, from: u64) -> Vec<Rename> {
+        self.renames.of(pid, tid, from)
     }
 
     /// Nothing is known of the time behind this moment, if the events end early.

@@ -2,6 +2,8 @@
 
 use everycall_reader::ThreadKey;
 
+use crate::renames::Rename;
+
 /// Larger than all thread ids of the kernel: this plus a fiber's number takes the place of a thread
 /// id.
 pub const FIBERS_FROM: u32 = 1_000_000_000;
@@ -28,6 +30,8 @@ pub struct ThreadInfo {
     pub slot: (u32, u32),
     /// Name; bytes that are no UTF-8 are replaced.
     pub name: String,
+    /// When it got other names while its events were recorded, as far as the kernel told it.
+    pub renames: Vec<Rename>,
     /// When the thread took its ring, in nanoseconds since the origin.
     pub start_ns: u64,
     /// First and last moment that its events cover, in nanoseconds since the origin; `None` where
@@ -73,6 +77,32 @@ pub struct ThreadInfo {
 }
 
 impl ThreadInfo {
+    /// Its name, and the names that it had before, as `server (before: loader, app)`: the last ones
+    /// first, at most three. Those that it bore for less than a millisecond aren't among them: threads
+    /// that name themselves first of all have that of their creator until then.
+    #[must_use]
+    pub fn title(&self) -> String {
+        const SHOWN: usize = 3;
+        const SHORT: u64 = 1_000_000;
+        let begins = [self.reach.map_or(self.start_ns, |(first, _)| first)];
+        let begins = begins.into_iter().chain(self.renames.iter().map(|rename| rename.at));
+        let mut before: Vec<&str> = Vec::new();
+        for (begin, rename) in begins.zip(&self.renames).collect::<Vec<_>>().into_iter().rev() {
+            let name = rename.before.as_str();
+            let is_new = !name.is_empty() && name != self.name && !before.contains(&name);
+            if is_new && rename.at.saturating_sub(begin) >= SHORT {
+                before.push(name);
+            }
+        }
+        if before.is_empty() {
+            return self.name.clone();
+        }
+        let more = before.len().saturating_sub(SHOWN);
+        before.truncate(SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{} (before: {}{more})", self.name, before.join(", "))
+    }
+
     /// A number that no other one of its process has: its kernel thread id; a fiber's from
     /// [`FIBERS_FROM`] on.
     #[must_use]

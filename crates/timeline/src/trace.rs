@@ -95,16 +95,23 @@ impl<'a> Trace<'a> {
             let raw = clock.raw();
             in_ns = Some(std::mem::replace(&mut clock, raw));
         }
+        let states = recording.sched.as_ref().map(|sched| States::new(sched, &clock));
         let threads = scans
             .into_iter()
             .enumerate()
-            .map(|(index, (key, scan))| thread_info(index, key, recording, &scan, &clock))
+            .map(|(index, (key, scan))| {
+                let mut thread = thread_info(index, key, recording, &scan, &clock);
+                if let Some(states) = states.as_ref().filter(|_| thread.fiber.is_none()) {
+                    let (from, _) = thread.reach.unwrap_or((thread.start_ns, 0));
+                    thread.renames = states.renames(thread.pid, thread.tid, from.max(thread.start_ns));
+                }
+                thread
+            })
             .collect();
         let table = |process: &Process| recording.modules.get(process.modules.clone()).unwrap_or_default();
         let modules = recording.processes.iter().map(|process| ModuleMap::new(table(process))).collect();
         let narrowing =
             recording.session.as_ref().map(|session| Narrowing::new(session, &recording.modules, &clock));
-        let states = recording.sched.as_ref().map(|sched| States::new(sched, &clock));
         Ok(Trace { clock, in_ns, modules, threads, names, narrowing, states, warnings, source })
     }
 
@@ -394,6 +401,7 @@ fn thread_info(
         tid: thread.tid,
         slot: (thread.slot, thread.generation),
         name: thread.name_lossy().into_owned(),
+        renames: Vec::new(),
         start_ns: clock.ns(thread.start_ticks),
         reach: scan.reach_ticks.map(|(first, last)| (clock.ns(first), clock.ns(last))),
         events: scan.events,

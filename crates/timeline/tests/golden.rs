@@ -110,6 +110,12 @@ fn version_2_10_calls() {
     check(include_bytes!("golden/v2.10-calls.ect"), include_str!("golden/v2.10-calls.txt"), text::states);
 }
 
+/// The first version with renames of threads.
+#[test]
+fn version_2_11_names() {
+    check(include_bytes!("golden/v2.11-names.ect"), include_str!("golden/v2.11-names.txt"), text::states);
+}
+
 /// The first version with times of calls that weren't recorded: chunk 26.
 #[test]
 fn version_2_9() {
@@ -245,6 +251,8 @@ fn the_samples_are_these_files() {
     let calls = everycall_synth::switches_with_calls();
     let bytes = everycall_synth::File::of_scheduled_until(&basic, &calls, 5_000_010_000);
     assert!(bytes == include_bytes!("golden/v2.10-calls.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_renamed(&basic, &everycall_synth::renames(), 5_000_010_000);
+    assert!(bytes == include_bytes!("golden/v2.11-names.ect"), "raise the version and add a file instead");
     assert!(
         times_file() == include_bytes!("golden/v2.9-times.ect"),
         "raise the version and add a file instead"

@@ -8,7 +8,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::data::{
-    Answer, Contents, Details, Function, Instance, Mark, Place, Request, Row, State, Table, Times, Trace, Track, Window,
+    Answer, Contents, Details, Function, Instance, Mark, Place, Request, Row, State, Table, Times, Trace,
+    Track, Window,
 };
 use crate::draw::draw;
 use crate::draw::palette::Palette;
@@ -44,7 +45,8 @@ fn contents() -> Contents {
         slice(0, 200_000, 900_000, 1, 1, bits::CUT_START),
         slice(1, 200_000, 800_000, 5, 1, bits::AT_MOST),
     ];
-    let state = |from, to, state, call: Option<&str>| State { from, to, state, waits_in: call.map(Into::into) };
+    let state =
+        |from, to, state, call: Option<&str>| State { from, to, state, waits_in: call.map(Into::into) };
     let mark = |kind: &str, at: u64, to: u64, text: &str| Mark {
         track: 1,
         at,

@@ -481,6 +481,73 @@ fn waits_have_the_name_of_their_call() {
     }
 }
 
+/// Naps for 20 ms under one name, and then has another one.
+const RENAMED: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <unistd.h>
+__attribute__((noinline)) void loads(void)
+{
+    pthread_setname_np(pthread_self(), "loader");
+    usleep(20000);
+}
+__attribute__((noinline)) void serves(void)
+{
+    pthread_setname_np(pthread_self(), "server");
+}
+static void *thread(void *unused)
+{
+    loads();
+    serves();
+    return unused;
+}
+int main(void)
+{
+    pthread_t other;
+    pthread_create(&other, 0, thread, 0);
+    return pthread_join(other, 0);
+}
+"#;
+
+/// A thread that had another name during its slow call isn't shown by its last name only.
+#[test]
+fn threads_that_change_their_name_have_both() {
+    let place = Place::new("states-names");
+    place.write("renamed.c", RENAMED);
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "renamed.c", "-pthread"], "renamed");
+    let tracefs = TraceFs::find(&place);
+    for source in ["perf", "tracefs", "perf+tracefs"] {
+        if source.contains("tracefs") && tracefs.is_none() {
+            continue;
+        }
+        let file = place.file("a.ect");
+        let mut command = place.command(everycall());
+        command.args(["record", "-q", &format!("--states={}", choice(source)), "-o"]).arg(&file);
+        successful(command.arg("--").arg(&program));
+        let facts = info(&file);
+        if facts["states"]["source"].is_null() {
+            println!("{source} is refused here");
+            continue;
+        }
+        let threads = facts["threads"].as_array().unwrap();
+        let server = threads.iter().find(|thread| thread["name"] == "server").expect("the thread");
+        let renames = server["renames"].as_array().unwrap();
+        let names =
+            |name: &str| -> Vec<_> { renames.iter().map(|one| one[name].as_str().unwrap()).collect() };
+        assert!(names("before").ends_with(&["loader"]), "{source}: {server}");
+        assert!(names("name").ends_with(&["server"]), "{source}: {server}");
+        let said = |arguments: &[&str]| successful(Command::new(everycall()).args(arguments).arg(&file));
+        for arguments in [&["replay"][..], &["export", "-f", "perfetto", "-o", "-"]] {
+            let output = Command::new(everycall()).args(arguments).arg(&file).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("server (before: loader)"), "{source}: {text}");
+        }
+        assert!(said(&["info"]).contains(" loader until "), "{source}");
+        // Its other thread, and a recording without states, have one name.
+        assert!(threads.iter().filter(|thread| thread["renames"] == serde_json::json!([])).count() > 0);
+    }
+}
+
 /// Without privileges, as `nobody`.
 #[test]
 fn without_privileges() {

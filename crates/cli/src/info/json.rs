@@ -173,6 +173,11 @@ fn threads(report: &Report<'_>) -> Value {
                 "fiber": thread.fiber,
                 "last_tid": thread.tid,
                 "name": thread.name,
+                "renames": thread.renames.iter().map(|rename| json!({
+                    "at_ns": rename.at,
+                    "before": rename.before,
+                    "name": rename.name,
+                })).collect::<Vec<_>>(),
                 "events": thread.events,
                 "first_ns": thread.reach.map(|(first, _)| first),
                 "last_ns": thread.reach.map(|(_, last)| last),

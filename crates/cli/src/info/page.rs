@@ -23,6 +23,8 @@ const WIDTH: usize = 80;
 const LABEL: usize = 12;
 /// Largest number of threads, modules and children that are listed.
 const LISTED: usize = 32;
+/// Largest number of renames that are listed of a thread.
+const RENAMES_LISTED: usize = 4;
 /// Largest number of kept calls that are listed.
 const KEPT_LISTED: usize = 100;
 /// Largest number of generations of processes that are indented.
@@ -359,6 +361,11 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
                 (false, _) => "kept",
             },
         )?;
+        // The newest ones, which are those that the name in the row doesn't say.
+        let skipped = thread.renames.len().saturating_sub(RENAMES_LISTED);
+        for rename in thread.renames.iter().skip(skipped).filter(|rename| !rename.before.is_empty()) {
+            writeln!(out, "{:10}{} until {}", "", clean(&rename.before), Duration { ns: rename.at })?;
+        }
     }
     more(out, threads.len())?;
     let ring_sizes = report.trace.snapshots().iter().map(|snapshot| snapshot.ring_size);

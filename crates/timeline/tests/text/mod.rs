@@ -106,6 +106,9 @@ pub fn states(trace: &Trace<'_>) -> String {
     let _ = writeln!(out, "from {:?}, {text}, {lost} wake-ups lost", sched.source);
     for thread in trace.threads() {
         let _ = writeln!(out, "thread {}", thread.tid);
+        for rename in &thread.renames {
+            let _ = writeln!(out, "  at {} {:?} became {:?}", rename.at, rename.before, rename.name);
+        }
         let Some(states) = states.thread(thread.pid, thread.tid) else { continue };
         for span in states.spans() {
             let _ = writeln!(
