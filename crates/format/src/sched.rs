@@ -68,7 +68,7 @@ pub const RENAME_PARTS: usize = 8;
 /// The events that say that the thread of `event` was renamed then, from the first name to the second.
 #[must_use]
 pub fn rename(event: SchedEvent, before: [u8; 16], name: [u8; 16]) -> [SchedEvent; RENAME_PARTS] {
-    let words = [before, name].map(|name| u128::from_le_bytes(name));
+    let words = [before, name].map(u128::from_le_bytes);
     core::array::from_fn(|part| SchedEvent {
         tid: event.tid | NAMED,
         kind: kind::RENAMED,

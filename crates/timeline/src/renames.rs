@@ -15,11 +15,14 @@ pub struct Rename {
     pub name: String,
 }
 
+/// When a thread was renamed, and how; `None` where it ended.
+type Step = (u64, Option<Rename>);
+
 /// The renames of all threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Renames {
-    /// By process id and thread id, in order; `None` where a thread ended.
-    threads: HashMap<(u32, u32), Vec<(u64, Option<Rename>)>>,
+    /// By process id and thread id, in order.
+    threads: HashMap<(u32, u32), Vec<Step>>,
 }
 
 impl Renames {
