@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use everycall_tests::workloads::{Build, Linkage, Workload};
 use everycall_tests::{Mode, Place, TraceView, everycall, successful, text};
 use serde_json::Value;
 
@@ -137,4 +138,39 @@ fn frames_are_counted_timed_and_dropped_as_calls() {
         let (found, expected) = rows(options);
         assert_eq!(found, expected, "{options:?}");
     }
+}
+
+/// The example of the documentation: Lua's functions between the calls of the interpreter.
+#[test]
+fn functions_of_lua_are_counted_as_its_own_hook_counts_them() {
+    let place = Place::new("frames-lua");
+    let build = Build { workload: Workload::LUA_FRAMES, mode: Some(Mode::GCC_NOPS), flags: &["-O1"] };
+    let program = place.file("lua");
+    build.link(Linkage::Traced, &program);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/drivers/work.lua");
+    let rounds = 3;
+    let recording = place.record(
+        &["--ring-size", "256M"],
+        &program,
+        &[script.to_str().expect("UTF-8"), &rounds.to_string()],
+    );
+    assert!(recording.output.status.success(), "{recording:?}");
+    let printed = recording.stdout();
+    let lines = printed.lines().filter_map(|line| line.strip_prefix("called "));
+    let counted: BTreeMap<String, u64> = lines
+        .map(|line| line.split_once(' ').expect("a number and a name"))
+        .map(|(calls, name)| (name.to_owned(), calls.parse().expect("a number")))
+        .collect();
+    assert!(counted.len() > 5 && counted["tree:3"] == 127 * rounds, "{counted:?}");
+    let trace = recording.trace();
+    let tallies = trace.tallies();
+    let found = |name: &String| (name.clone(), tallies[name].entries);
+    assert_eq!(counted.keys().map(found).collect::<BTreeMap<_, _>>(), counted);
+    // Each round's coroutine ends within the call that has resumed it.
+    assert_eq!(trace.threads.iter().map(|thread| thread.orphans).sum::<u64>(), rounds);
+    // A comparator of Lua's, called by a function of C's.
+    let calls = &trace.threads[0].calls;
+    let sorts = everycall_tests::all(calls).into_iter().filter(|call| call.name == "sort");
+    let compared = sorts.flat_map(|call| everycall_tests::all(&call.inside)).map(|call| call.name.as_str());
+    assert_eq!(compared.filter(|name| *name == "function:30").count() as u64, counted["function:30"]);
 }

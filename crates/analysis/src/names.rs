@@ -396,7 +396,7 @@ impl<'a> SymbolNames<'a> {
         }
     }
 
-    /// What the program told of its frames by id.
+    /// What the program calls its frames by id.
     fn frames(&self, module: &Module) -> KeptSymbols {
         let all = &self.file.recording().frames;
         let told = all.iter().find(|frames| frames.process == module.process);

@@ -22,7 +22,7 @@ pub const IDS: u32 = 1 << 20;
 /// Code offsets of an id. (Hooks look up a function's counts by the first of them, four bytes
 /// each.)
 pub const STEP: u32 = 8;
-/// Code offset of id 0.
+/// Code offset of id 0; those that modules may have end here.
 pub const FIRST: u32 = NO_PLACE_FIRST - IDS * STEP;
 /// Bytes for names in an arena, their header included.
 pub const FRAMES_SIZE: u64 = 16 << 20;

@@ -10,8 +10,9 @@ use everycall_format::ect::{
     NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, chunk, image_end, meta, reason,
 };
 use everycall_format::event::{
-    EXIT, MODULES_END, NO_PLACE_FIRST, OFFSET_FIRST, call_word, kind, payload_word, record_word,
+    EXIT, NO_PLACE_FIRST, OFFSET_FIRST, call_word, kind, payload_word, record_word,
 };
+use everycall_format::frame;
 use everycall_format::hub::origin;
 use everycall_format::{Wire, label};
 use everycall_tracefile::{
@@ -225,7 +226,7 @@ impl<W: Write> Output<W> {
     fn room(&mut self, length: u32) -> Option<u32> {
         let first = self.next_code;
         let next = first.checked_add(length)?;
-        (next < MODULES_END).then(|| self.next_code = next)?;
+        (next < frame::FIRST).then(|| self.next_code = next)?;
         Some(first)
     }
 

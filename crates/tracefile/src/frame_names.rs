@@ -7,7 +7,7 @@ use everycall_format::frame;
 
 use crate::chunk_writer::bytes_of;
 
-/// The names that a process has told of its frames by id.
+/// What a process calls its frames by id.
 #[derive(Clone, Debug, Default)]
 pub struct FrameNames {
     /// As in the arena.

@@ -13,7 +13,7 @@ use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
 use crate::state::trigger_table::Triggers;
-use crate::state::{beginning, crash_file, dropped, local, memory, module_table, recording};
+use crate::state::{beginning, crash_file, dropped, frames as names, local, memory, module_table, recording};
 use crate::sys::system::{
     self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
@@ -37,6 +37,14 @@ struct Inheritance {
     /// Slots that no thread of the child may get, because the forked thread may still have the
     /// control block of one of them.
     slots_barred: u32,
+}
+
+impl Inheritance {
+    /// The modules, their paths, and the names of frames by id, each with its offset.
+    fn tables(&self) -> [(u64, &'static [u8]); 3] {
+        let [modules, paths] = self.parent.tables(self.modules, self.paths);
+        [modules, paths, names::told(&self.parent)]
+    }
 }
 
 /// The process, if it is traced. A forked child starts to be traced here.
@@ -183,7 +191,7 @@ fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
     if shape(&header) != shape(layout) {
         return None;
     }
-    let tables = parent.tables(inheritance.modules, inheritance.paths);
+    let tables = inheritance.tables();
     let put = |offset: u64, bytes: &[u8]| file.write_at(bytes, offset);
     if !tables.iter().all(|(offset, bytes)| put(*offset, bytes)) || !put_triggers(parent, put) {
         return None;
@@ -271,8 +279,7 @@ fn put_in_place(
     let arena = unsafe { Arena::new(base, fresh) };
     arena.put_header(&fresh);
     keeper::begin(&arena);
-    let tables = parent.tables(inheritance.modules, inheritance.paths);
-    for (offset, bytes) in tables {
+    for (offset, bytes) in inheritance.tables() {
         let is_names = offset == fresh.frames_offset;
         let needs_room = is_names && !bytes.is_empty() && crash_file::is_file();
         if !needs_room || disk::take_room_at(base as u64 + offset, bytes.len() as u64).is_ok() {

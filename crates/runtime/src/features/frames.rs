@@ -1,18 +1,18 @@
 //! Frames by id: their descriptor, which begins with the first name or the first frame, and their
 //! names.
 
-use crate::features::{counted, live};
+use crate::features::counted;
 use crate::state::arena::Arena;
 use crate::state::frames::{self, Name};
 use crate::state::process::Process;
-use crate::state::recording;
+use crate::state::{dropped, recording};
 use crate::threads::room;
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::counter;
 use everycall_format::event::EXIT;
 use everycall_format::frame::{FIRST, IDS, STEP};
 use everycall_format::site::RUNTIME_ABI;
-use everycall_hooks::{ModuleDescriptor, frames as descriptor};
+use everycall_hooks::{COUNT_ALL, ModuleDescriptor, frames as descriptor};
 
 /// Names are added to core dumps in pieces of this size.
 const DUMPED_AT_ONCE: u64 = 64 << 10;
@@ -49,7 +49,13 @@ fn begin(process: &Process, module: &ModuleDescriptor) {
 }
 
 fn follow(module: &ModuleDescriptor) {
-    module.on.store(live::on_without_sites(recording::are_sites_on()), Release);
+    // No selection names frames by id.
+    let on = match (recording::are_sites_on(), dropped::is_counting()) {
+        (false, _) => 0,
+        (true, false) => 1,
+        (true, true) => COUNT_ALL,
+    };
+    module.on.store(on, Release);
 }
 
 /// Switches the hooks of frames on or off, as what is recorded has changed.

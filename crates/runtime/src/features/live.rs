@@ -237,11 +237,6 @@ fn as_counted(on: u64) -> u64 {
     }
 }
 
-/// The same for hooks that have no sites, and that no selection names.
-pub(crate) fn on_without_sites(is_on: bool) -> u64 {
-    as_counted(if is_on { ON } else { OFF })
-}
-
 /// Marks the sites of a module's functions that no selection contains. The caller holds the module
 /// lock. Returns the value of the module's [`ModuleDescriptor::on`] while tracing is on.
 fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
