@@ -269,6 +269,9 @@ static PyObject *evaluate(PyThreadState *state, struct _PyInterpreterFrame *fram
     uintptr_t limit = LIKELY(state->id == last_thread) ? last_deep_below : find_deep_below(state);
     if (UNLIKELY((uintptr_t)__builtin_frame_address(0) < limit))
         return evaluate_deep(state, frame, is_thrown);
+    /* It ends before its first instruction, by a RecursionError. */
+    if (UNLIKELY(state->recursion_remaining <= 0))
+        return next_evaluation(state, frame, is_thrown);
     uintptr_t known = known_of(frame->f_code);
     if (UNLIKELY(known & (OWN | RESUMABLE)))
         /* A generator that is made runs only up to there. */
