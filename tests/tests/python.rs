@@ -3,98 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use everycall_tests::python::{Environment, SYSTEM, interpreters};
 use everycall_tests::{Place, everycall, successful};
-
-/// Installed by `cargo xtask test`.
-const SYSTEM: &str = "/usr/bin/python3";
-/// Later versions, in the folder of pyenv. Their way to record differs from 3.11's.
-const LATER: [&str; 2] = ["3.12.1", "3.13.0"];
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name)
 }
 
-/// The interpreters that are there.
-fn interpreters() -> Vec<PathBuf> {
-    let mut all = vec![PathBuf::from(SYSTEM)];
-    let home = std::env::var_os("PYENV_ROOT").map_or_else(
-        || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".pyenv"),
-        PathBuf::from,
-    );
-    for version in LATER {
-        let python = home.join("versions").join(version).join("bin/python3");
-        if python.exists() {
-            all.push(python);
-        } else {
-            println!("skipped: Python {version}, as there is no {}", python.display());
-        }
-    }
-    all
-}
-
-/// An environment in which everycall is installed as pip does it.
+/// An interpreter with everycall.
 struct Python {
     place: Place,
-    path: PathBuf,
-    version: String,
+    environment: Environment,
 }
 
 impl Python {
     fn new(interpreter: &Path) -> Python {
         let place = Place::new("python");
-        let facts = successful(place.command(interpreter).args([
-            "-Ic",
-            "import sys, sysconfig; print('3.%d' % sys.version_info[1], sysconfig.get_path('include'), \
-             sysconfig.get_config_var('EXT_SUFFIX'), sys._base_executable)",
-        ]));
-        let [version, include, suffix, base] = facts.split_whitespace().collect::<Vec<_>>()[..] else {
-            panic!("{facts}")
-        };
-        let bin = place.file("environment/bin");
-        let python = Python { path: bin.join("python"), version: version.to_owned(), place };
-        let (place, packages) = (&python.place, python.packages());
-        let package = packages.join("everycall");
-        for folder in [&bin, &package] {
-            fs::create_dir_all(folder).unwrap();
-        }
-        let home = Path::new(base).parent().unwrap();
-        place.write("environment/pyvenv.cfg", &format!("home = {}\n", home.display()));
-        for name in ["python", "python3"] {
-            symlink(base, bin.join(name)).unwrap();
-        }
-        symlink(everycall(), bin.join("everycall")).unwrap();
-        let source = workspace().join("python");
-        fs::copy(source.join("everycall.pth"), packages.join("everycall.pth")).unwrap();
-        for entry in fs::read_dir(source.join("everycall")).unwrap() {
-            let from = entry.unwrap().path();
-            if from.extension().is_some_and(|extension| extension == "py") {
-                fs::copy(&from, package.join(from.file_name().unwrap())).unwrap();
-            }
-        }
-        let mut compiler = place.command("gcc");
-        compiler.args([
-            "-O2",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-Wno-missing-field-initializers",
-            "-shared",
-            "-fPIC",
-        ]);
-        compiler
-            .arg(format!("-I{include}"))
-            .arg(format!("-I{}", workspace().join("crates/kit/include").display()));
-        compiler.arg(source.join("everycall/_hook.c")).arg("-o").arg(package.join(format!("_hook{suffix}")));
-        successful(&mut compiler);
-        python
+        let environment = Environment::new(interpreter, &place.file("environment"));
+        Python { place, environment }
     }
 
     /// All that are there.
@@ -102,21 +31,18 @@ impl Python {
         interpreters().iter().map(|interpreter| Python::new(interpreter)).collect()
     }
 
-    /// The folder of its packages.
-    fn packages(&self) -> PathBuf {
-        self.place.file(&format!("environment/lib/python{}/site-packages", self.version))
+    fn version(&self) -> &str {
+        &self.environment.version
     }
 
     fn is_monitored(&self) -> bool {
-        self.version != "3.11"
+        self.version() != "3.11"
     }
 
     /// The interpreter with these arguments; `python3` in the search path is the same one.
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.place.command(&self.path);
-        let path = std::env::var("PATH").unwrap();
-        command.env("PATH", format!("{}:{path}", self.path.parent().unwrap().display()));
-        command.args(arguments);
+        let mut command = self.place.command(self.environment.bin.join("python"));
+        command.env("PATH", self.environment.search_path()).args(arguments);
         command
     }
 
@@ -126,8 +52,8 @@ impl Python {
 
     /// `python -m everycall` with these arguments; its trace.
     fn record(&self, arguments: &[&str]) -> (Output, Calls) {
-        let output =
-            self.run(&[&["-m", "everycall", "--ring-size", "16M", "-o", "t.ect"], arguments].concat());
+        let options = ["-m", "everycall", "--ring-size", "16M", "-o", "t.ect"];
+        let output = self.run(&[&options[..], arguments].concat());
         assert!(self.place.file("t.ect").exists(), "{output:?}");
         (output, self.calls("t.ect"))
     }
@@ -241,7 +167,7 @@ fn calls_are_those_that_the_interpreter_counts() {
         }
         let recursing = traced.remove(&("130".to_owned(), "recursing".to_owned())).unwrap();
         assert!((900..1000).contains(&recursing), "{recursing}");
-        assert_eq!(traced, counted, "{}", python.version);
+        assert_eq!(traced, counted, "{}", python.version());
         // Each ends as it does: nothing is left open, nothing is missing.
         let cut = calls
             .of_kind("call")
@@ -264,7 +190,7 @@ fn calls_nest_as_they_do() {
             "begin(outer(leaf inner(leaf leaf)) consume(numbers(leaf) leaf numbers leaf numbers) \
              catching(middle!(raising!(leaf)) leaf))",
             "{}",
-            python.version
+            python.version()
         );
         let thrown: Vec<&str> = calls.of_kind("throw").map(|line| line["function"].as_str()).collect();
         assert!(thrown.contains(&"LookupError"), "{thrown:?}");
@@ -288,7 +214,7 @@ fn children_are_in_the_same_file() {
             ("multiprocessing_spawn", 9),
             ("multiprocessing_forkserver", 9),
         ] {
-            assert_eq!(calls.count(&format!("in_{kind}")), times, "{kind}, {}", python.version);
+            assert_eq!(calls.count(&format!("in_{kind}")), times, "{kind}, {}", python.version());
         }
         let (output, calls) = python.record(&[&file, "exec"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -339,7 +265,7 @@ fn programs_behave_as_they_do_untraced() {
         for case in cases {
             let plain = python.run(&case);
             let (traced, calls) = python.record(&case);
-            assert_eq!(seen(&traced), seen(&plain), "{case:?}, {}", python.version);
+            assert_eq!(seen(&traced), seen(&plain), "{case:?}, {}", python.version());
             if case.last() == Some(&"code") {
                 let dying: Vec<usize> = (0..300).map(|i| calls.count(&format!("dying_{i}"))).collect();
                 assert_eq!(dying, [1; 300]);
@@ -367,7 +293,11 @@ fn other_tools_that_have_all_places_are_named() {
     for python in Python::all().iter().filter(|python| python.is_monitored()) {
         let (output, calls) = python.record(&[script("strangers.py").to_str().unwrap(), "tools"]);
         let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(printed.starts_with("other tools have the tool ids 3 and 4") && printed.ends_with("\n3 another\n"), "{printed}");
+        assert!(
+            printed.starts_with("other tools have the tool ids 3 and 4")
+                && printed.ends_with("\n3 another\n"),
+            "{printed}"
+        );
         assert_eq!(calls.count("f"), 0);
     }
 }
@@ -416,7 +346,7 @@ fn a_program_says_things_itself_and_chooses_what_is_recorded() {
         for (function, count) in
             [("before", 1), ("within", 3), ("left_out", 0), ("decorated", 1), ("recorded", 1)]
         {
-            assert_eq!(calls.count(function), count, "{function}, {}", python.version);
+            assert_eq!(calls.count(function), count, "{function}, {}", python.version());
         }
         let named = |kind, name: &str| calls.of_kind(kind).filter(|line| line["function"] == name).count();
         assert_eq!((named("span", "spanned"), named("span", "decorated")), (1, 1));
@@ -437,13 +367,19 @@ fn what_cant_be_done_is_said() {
     let run = |arguments: &[&str]| python.command(&[&["-m", "everycall"], arguments].concat());
     assert!(said(&mut run(&["-o", "t.ect"])).contains("which program?"));
     assert!(
-        said(python.command(&["-S", "-m", "everycall", "x.py"]).env("PYTHONPATH", python.packages()))
-            .contains("without -S")
+        said(
+            python
+                .command(&["-S", "-m", "everycall", "x.py"])
+                .env("PYTHONPATH", &python.environment.packages)
+        )
+        .contains("without -S")
     );
-    fs::remove_file(python.path.with_file_name("everycall")).unwrap();
+    fs::remove_file(python.environment.bin.join("everycall")).unwrap();
     assert!(said(run(&["x.py"]).env("PATH", "/usr/bin")).contains("cargo install --path crates/cli"));
     // Whatever may be missing, a program whose start ought to record runs.
-    let hook = fs::read_dir(python.packages().join("everycall")).unwrap().map(|entry| entry.unwrap().path());
+    let hook = fs::read_dir(python.environment.packages.join("everycall"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     for path in hook.filter(|path| path.extension().is_some_and(|extension| extension == "so")) {
         fs::remove_file(path).unwrap();
     }
