@@ -15,10 +15,11 @@ use std::time::{Duration, SystemTime};
 
 use everycall_export::{Details, FunctionName, Inlined, Names};
 use everycall_format::ect::IMPORTED_BUILD_ID;
+use everycall_format::frame::STEP;
 use everycall_reader::{EmbeddedSource, Module, Source, TraceFile};
 use everycall_symbols::{
-    CompiledSource, FunctionId, InlinedCall, KeptSymbols, Leave, ModuleIdentity, PathMap, SourceFinder,
-    SymbolOptions, SymbolWarning, Symbols, Thunk, short_name,
+    CompiledSource, FunctionId, InlinedCall, KeptSymbols, Leave, ModuleIdentity, NamedFunction, PathMap,
+    SourceFinder, SymbolOptions, SymbolWarning, Symbols, Thunk, short_name,
 };
 use everycall_timeline::{Code, Location, Trace};
 
@@ -245,7 +246,7 @@ impl<'a> SymbolNames<'a> {
         let is_ambiguous =
             line.is_none() && self.with_module(location, |symbols| symbols.is_ambiguous(id)) == Some(true);
         FunctionGroup::Named {
-            module,
+            module: self.grouped(module),
             name: full_name.unwrap_or(name).into_owned(),
             place: file.map(|file| (file.into_owned(), line)),
             alone: if is_ambiguous { self.with_module(location, |symbols| symbols.place(id)) } else { None },
@@ -303,21 +304,25 @@ impl<'a> SymbolNames<'a> {
     pub fn name(&self, location: Location) -> FunctionName<'static> {
         let named = self.with_module(location, |symbols| {
             let id = symbols.function_at(location.image_address);
+            let is_known = symbols.is_known(id);
             let function = symbols.function(id);
             let file = function.file.as_ref().map(|file| self.shown_path(file));
-            (function.shown_name(), file, function.line)
+            (function.shown_name(), file, function.line, is_known)
         });
         let index = location.module_index();
-        if let (Some(index), Some((_, Some(file), _))) = (index, &named) {
+        if let (Some(index), Some((_, Some(file), ..))) = (index, &named) {
             let mut modules = self.modules_of_sources.borrow_mut();
             if !modules.contains_key(file) {
                 modules.insert(file.clone(), index);
             }
         }
         let module = index.and_then(|index| self.modules.get(index));
+        if let Some(frames) = module.filter(|module| module.is_frames()) {
+            return named_frame(location, frames, named);
+        }
         let module = module.map_or(Cow::Borrowed("unknown"), |module| Cow::Owned(base_name(&module.path)));
         match named {
-            Some((full, file, line)) => {
+            Some((full, file, line, _)) => {
                 let name = self.shown(full.clone());
                 let full_name = (name != full).then_some(full.into());
                 FunctionName { name: name.into(), full_name, module, file: file.map(Cow::from), line }
@@ -376,6 +381,9 @@ impl<'a> SymbolNames<'a> {
 
     fn open(&self, index: u32, module: &Module) -> Symbols {
         let path = Path::new(OsStr::from_bytes(&module.path));
+        if module.is_frames() {
+            return Symbols::of_kept(self.frames(module), path);
+        }
         if self.prefers_files {
             let found = self.open_file(index, module, path);
             if found.has_functions() {
@@ -386,6 +394,28 @@ impl<'a> SymbolNames<'a> {
             Some(kept) => Symbols::of_kept(kept, path),
             None => self.open_file(index, module, path),
         }
+    }
+
+    /// What the program told of its frames by id.
+    fn frames(&self, module: &Module) -> KeptSymbols {
+        let all = &self.file.recording().frames;
+        let told = all.iter().find(|frames| frames.process == module.process);
+        let names = told.map_or(&[][..], |frames| &frames.names);
+        KeptSymbols::of_names(names.iter().map(|frame| NamedFunction {
+            address: u64::from(frame.id) * u64::from(STEP),
+            name: String::from_utf8_lossy(&frame.name).into_owned(),
+            file: (!frame.file.is_empty()).then(|| Path::new(OsStr::from_bytes(&frame.file))),
+            line: frame.line,
+        }))
+    }
+
+    /// The module that stands for this one where functions are grouped: processes have frames by id of
+    /// their own, with the same names.
+    fn grouped(&self, module: u32) -> u32 {
+        let of = |module: &Module| module.is_frames();
+        let is_frames = self.modules.get(module as usize).is_some_and(of);
+        let first = if is_frames { self.modules.iter().position(of) } else { None };
+        first.map_or(module, |first| first as u32)
     }
 
     /// The symbols of a module's own files.
@@ -657,6 +687,20 @@ fn shown_inlined(call: InlinedCall) -> Inlined {
         format!("{}{line}", file.to_string_lossy())
     });
     Inlined { level: call.level, name: call.name, place }
+}
+
+/// The name of a frame by id: of what was found, and whether the program told it. It isn't C++: nothing is left out of it.
+fn named_frame(
+    location: Location,
+    module: &Module,
+    found: Option<(String, Option<String>, Option<u32>, bool)>,
+) -> FunctionName<'static> {
+    let (name, file, line) = match found {
+        Some((name, file, line, true)) => (name, file, line),
+        _ => (format!("frame {}", location.image_address / u64::from(STEP)), None, None),
+    };
+    let module = Cow::Owned(base_name(&module.path));
+    FunctionName { name: name.into(), full_name: None, module, file: file.map(Cow::from), line }
 }
 
 fn nameless(location: Location) -> String {

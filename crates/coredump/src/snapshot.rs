@@ -11,8 +11,8 @@ use everycall_format::hub::origin;
 use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, Error, Source, ThreadKey, Warning};
 use everycall_tracefile::{
-    Child, ChunkWriter, Dropped, KeptStates, Ring, Runs, Segments, Summary, array, bytes_of, module_table,
-    texts,
+    Child, ChunkWriter, Dropped, FrameNames, KeptStates, Ring, Runs, Segments, Summary, array, bytes_of,
+    module_table, texts,
 };
 
 use crate::crash::CrashFacts;
@@ -313,6 +313,10 @@ impl<'a> Snapshot<'a> {
             summary.threads.push(ring.summary(&record, self.reached.ticks, nanoseconds));
         }
         dropped.add_to(summary);
+        let names = FrameNames::read(header, |at, bytes| self.image.read_bytes(at, bytes));
+        if let Some((kind, [record, names])) = names.map(|names| names.chunk()) {
+            file.chunk(kind, &[&record, &names])?;
+        }
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;
         }

@@ -47,6 +47,7 @@
 
 use crate::all_calls;
 use crate::dropped;
+use crate::frame::FRAMES_SIZE;
 use crate::sched::KEPT_SIZE;
 use crate::times;
 use crate::trigger;
@@ -58,7 +59,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 6;
+pub const ARENA_VERSION: u32 = 7;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -82,7 +83,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [568] {
+    pub struct ArenaHeader [576] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -184,6 +185,8 @@ wire_struct! {
         pub states_offset: u64,
         /// Where the [counts of all calls](crate::all_calls) begin.
         pub all_calls_offset: u64,
+        /// Where the names of [frames by id](crate::frame) begin.
+        pub frames_offset: u64,
     }
 }
 
@@ -314,6 +317,9 @@ pub mod module_flags {
     pub const XRAY: u32 = 4;
     /// Its code offsets belonged to another module before, which was unloaded.
     pub const REUSED_CODE: u32 = 8;
+    /// Not an object: the [frames by id](crate::frame) of a process. Readers make it; it is in no
+    /// module table.
+    pub const FRAMES: u32 = 16;
 }
 
 wire_struct! {
@@ -561,11 +567,13 @@ impl ArenaHeader {
         let counts_offset = open_calls_offset + u64::from(thread_capacity) * open_call_stride;
         let all_calls_offset = counts_offset + u64::from(thread_capacity) * dropped::COUNTS_SIZE;
         let segments_offset = all_calls_offset + u64::from(thread_capacity) * all_calls::COUNTS_SIZE;
+        let frames_offset =
+            (segments_offset + u64::from(segment_capacity) * segment_size + LIVE_SIZE).next_multiple_of(PAGE);
         ArenaHeader {
             magic: ARENA_MAGIC,
             version: ARENA_VERSION,
             header_size: size_of::<ArenaHeader>() as u32,
-            arena_size: segments_offset + u64::from(segment_capacity) * segment_size + LIVE_SIZE,
+            arena_size: frames_offset + FRAMES_SIZE,
             ring_size,
             segment_size,
             open_call_capacity,
@@ -586,6 +594,7 @@ impl ArenaHeader {
             trigger_sites,
             dropped_offset,
             all_calls_offset,
+            frames_offset,
             ..ArenaHeader::default()
         }
     }
@@ -712,6 +721,8 @@ impl ArenaHeader {
             && self.all_calls_offset.is_multiple_of(PAGE)
             && within(self.all_calls_offset, self.thread_capacity.into(), all_calls::COUNTS_SIZE)
             && within(self.segments_offset, self.segment_capacity.into(), self.segment_size)
+            && self.frames_offset.is_multiple_of(PAGE)
+            && within(self.frames_offset, 1, FRAMES_SIZE)
             && self.times_offset.is_multiple_of(PAGE)
             && (self.times_offset == 0
                 || within(self.times_offset, self.thread_capacity.into(), times::SLOT_SIZE))
@@ -791,7 +802,9 @@ mod tests {
     #[test]
     fn lies_are_noticed() {
         let good = ArenaHeader::with_layout(1 << 20, 4, EXTRA_SIZE);
-        let spoil: [fn(&mut ArenaHeader); 14] = [
+        let spoil: [fn(&mut ArenaHeader); 16] = [
+            |h| h.frames_offset = 8,
+            |h| h.frames_offset = h.arena_size,
             |h| h.magic += 1,
             |h| h.version += 1,
             |h| h.ring_size = u64::MAX,
@@ -835,9 +848,10 @@ mod tests {
             let live = |index| header.live_triggers_at(index);
             assert_eq!(live(0), Some(header.segment_at(header.segment_capacity)));
             let last = live(trigger::LIVE_AREAS - 1).unwrap();
-            assert_eq!(last + trigger::area_size(trigger::LIVE_SITES), header.arena_size);
+            assert_eq!(last + trigger::area_size(trigger::LIVE_SITES), header.frames_offset);
+            assert_eq!(header.frames_offset + FRAMES_SIZE, header.arena_size);
             assert_eq!(live(trigger::LIVE_AREAS), None);
-            let short = ArenaHeader { arena_size: header.arena_size - 1, ..header };
+            let short = ArenaHeader { arena_size: header.frames_offset - 1, ..header };
             assert_eq!(short.live_triggers_at(0), None);
         }
         for sites in [trigger::SITES + 4096, u32::MAX] {

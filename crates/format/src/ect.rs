@@ -27,7 +27,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 10;
+pub const VERSION_MINOR: u16 = 11;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -187,6 +187,9 @@ pub mod chunk {
     /// [counts of all calls](crate::all_calls) that were recorded so far, after the threads of
     /// their snapshot. Since version 2.10.
     pub const ALL_CALLS: u32 = 28;
+    /// [`super::FrameNamesRecord`], then records of names as in the arena
+    /// ([`crate::frame`]): the process's frames by id. Since version 2.11.
+    pub const FRAME_NAMES: u32 = 29;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
@@ -621,6 +624,22 @@ wire_struct! {
         pub others: u64,
         /// Zero.
         pub reserved: [u64; 3],
+    }
+}
+
+wire_struct! {
+    /// The names of a process's frames by id; the records follow.
+    pub struct FrameNamesRecord [32] {
+        /// Bytes of this record.
+        pub record_size: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Bytes of the records of names.
+        pub length: u64,
+        /// Names that found no room in the arena.
+        pub lost: u64,
+        /// Zero.
+        pub reserved_as_well: u64,
     }
 }
 

@@ -44,6 +44,9 @@ pub const ESCAPE_FIRST: u32 = 0x7f00_0000;
 /// Code offsets from here to [`ESCAPE_FIRST`] are shared by all modules that found no range of
 /// their own. They identify no module.
 pub const NO_PLACE_FIRST: u32 = 0x7e00_0000;
+/// Code offsets that modules may have end here: [frames by id](crate::frame) have those up to
+/// [`NO_PLACE_FIRST`].
+pub const MODULES_END: u32 = crate::frame::FIRST;
 /// First code offset that a module may have: so no event word is zero.
 pub const OFFSET_FIRST: u32 = 0x1000;
 /// Bytes of a word.

@@ -41,6 +41,7 @@ pub mod ect;
 pub mod embedded;
 pub mod env;
 pub mod event;
+pub mod frame;
 pub mod hub;
 pub mod kept_states;
 pub mod label;

@@ -55,6 +55,8 @@ pub mod slow {
     /// An entry that is to be counted: in a process that only counts, or else one that the hook has
     /// recorded.
     pub const COUNT: u32 = 8;
+    /// A frame by id: the address is `id * STEP`, and the module is that of these frames.
+    pub const FRAME: u32 = 16;
 }
 
 /// A hash map of the functions whose short calls are counted, in private memory of the process. (If
@@ -259,6 +261,22 @@ pub struct RuntimeTable {
     pub memory: unsafe extern "C" fn(u32, u64, u64, u64),
     /// 2 if nobody counts allocations. Read in place of calls of `memory`.
     pub memory_wanted: &'static AtomicU32,
+
+    /// `(id)`: a [frame by id](everycall_format::frame) begins: the hook itself.
+    pub frame_enter: unsafe extern "C" fn(u64),
+    /// `(id)`: it ends.
+    pub frame_leave: unsafe extern "C" fn(u64),
+    /// `(what, id, text, file, line)`: something about a frame by id, one of [`frame`]. *Text* and
+    /// *file* are C strings or null.
+    pub frame: unsafe extern "C" fn(u32, u32, *const u8, *const u8, u32) -> i32,
+}
+
+/// First argument of [`RuntimeTable::frame`].
+pub mod frame {
+    /// Names an id: its name, the file and line that define it.
+    pub const NAME: u32 = 0;
+    /// The innermost frame of this id is left by an exception; the text is its type.
+    pub const UNWIND: u32 = 1;
 }
 
 /// First argument of [`RuntimeTable::memory`].

@@ -43,13 +43,18 @@ mod descriptor;
 
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use arch::describe_object;
+pub use arch::frames;
+#[cfg(feature = "shared")]
+pub use arch::own_descriptor;
 pub use arch::{
     add_own, call_on_stack, exchange_own, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks,
 };
+#[cfg(any(feature = "executable", feature = "shared"))]
+pub use arch::{everycall_frame_enter, everycall_frame_leave};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::{handler_end, local_thread_slot};
 pub use descriptor::{
     BLOCKED_SIGNALS, ByteSink, COUNT_ALL, COUNTS, ModuleDescriptor, RuntimeTable, SLOW_FRAME_SIZE,
     SLOW_STACK_SIZE, SLOW_STACKS, ShortMap, SlowCall, Switched, THREAD_HOME, THREAD_SLOT_SIZE, TRAP_SIGNAL,
-    XrayCall, XrayObject, memory_change, short_map, slow,
+    XrayCall, XrayObject, frame, memory_change, short_map, slow,
 };

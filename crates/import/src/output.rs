@@ -10,7 +10,7 @@ use everycall_format::ect::{
     NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, chunk, image_end, meta, reason,
 };
 use everycall_format::event::{
-    EXIT, NO_PLACE_FIRST, OFFSET_FIRST, call_word, kind, payload_word, record_word,
+    EXIT, MODULES_END, NO_PLACE_FIRST, OFFSET_FIRST, call_word, kind, payload_word, record_word,
 };
 use everycall_format::hub::origin;
 use everycall_format::{Wire, label};
@@ -225,7 +225,7 @@ impl<W: Write> Output<W> {
     fn room(&mut self, length: u32) -> Option<u32> {
         let first = self.next_code;
         let next = first.checked_add(length)?;
-        (next < NO_PLACE_FIRST).then(|| self.next_code = next)?;
+        (next < MODULES_END).then(|| self.next_code = next)?;
         Some(first)
     }
 

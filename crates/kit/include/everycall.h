@@ -131,6 +131,9 @@ struct everycall_runtime_ {
     int32_t (*select)(const char *);
     void (*memory)(uint32_t, uint64_t, uint64_t, uint64_t);
     const volatile uint32_t *memory_wanted;
+    void (*frame_enter)(uint64_t);
+    void (*frame_leave)(uint64_t);
+    int32_t (*frame)(uint32_t, uint32_t, const char *, const char *, uint32_t);
 };
 
 #if EVERYCALL_REACHES_RUNTIME_
@@ -333,6 +336,67 @@ EVERYCALL_INLINE_ int everycall_span_begin_value(const char *name, uint64_t valu
 EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
 {
     return EVERYCALL_MARK_(4, 1, name, value);
+}
+
+/*
+ * Frames by id: calls of functions that have no machine code of their own, such as an interpreter's.
+ * They are shown, counted, filtered and kept by triggers as calls of machine code, between which they
+ * nest.
+ *
+ * Ids are numbers from 0 to 1048575, which the program chooses. Call enter and leave in the function
+ * that runs the frame, or in functions that aren't traced: a frame that is still open when the traced
+ * function that has reported it returns was left there.
+ */
+
+/*
+ * Names an id, with the file and line of its definition (NULL and 0 if unknown): once, before its
+ * first call or later. The strings are copied. If an id is named again, the last name counts, also for
+ * its earlier calls.
+ */
+EVERYCALL_INLINE_ int everycall_frame_name(uint32_t id, const char *name, const char *file, uint32_t line)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    return EVERYCALL_REFUSAL_(frame) ? EVERYCALL_REFUSAL_(frame) : everycall_runtime_v1.frame(0, id, name, file, line);
+#else
+    (void)id, (void)name, (void)file, (void)line;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
+}
+
+/* A call of the function `id` begins on the calling thread. */
+EVERYCALL_INLINE_ void everycall_frame_enter(uint32_t id)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    if (&everycall_runtime_v1 && EVERYCALL_HAS_(frame))
+        everycall_runtime_v1.frame_enter(id);
+#else
+    (void)id;
+#endif
+}
+
+/* The innermost call of the function `id` ends. Those inside it that haven't ended were left. */
+EVERYCALL_INLINE_ void everycall_frame_leave(uint32_t id)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    if (&everycall_runtime_v1 && EVERYCALL_HAS_(frame))
+        everycall_runtime_v1.frame_leave(id);
+#else
+    (void)id;
+#endif
+}
+
+/*
+ * The innermost call of the function `id` is left by an exception. In the function that throws it,
+ * give the name of its type, which is then shown there; in those that it passes through, NULL.
+ */
+EVERYCALL_INLINE_ void everycall_frame_unwind(uint32_t id, const char *exception)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(frame) == 0)
+        (void)everycall_runtime_v1.frame(1, id, exception, NULL, 0);
+#else
+    (void)id, (void)exception;
+#endif
 }
 
 /*

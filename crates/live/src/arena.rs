@@ -18,7 +18,7 @@ use everycall_format::dropped::{DroppedHeader, TICKS_MAX, counting};
 use everycall_format::event::WORD_SIZE;
 use everycall_recorder::clock;
 use everycall_ring::Pool;
-use everycall_tracefile::{AllCalls, Dropped, KeptStates};
+use everycall_tracefile::{AllCalls, Dropped, FrameNames, KeptStates};
 
 use crate::error::LiveError;
 use crate::mapping::Mapping;
@@ -307,6 +307,11 @@ impl LiveArena {
     /// The calls that were dropped, by thread and function.
     pub(crate) fn dropped(&self) -> Dropped {
         Dropped::read(&self.layout, self.thread_count(), |offset, bytes| self.read_bytes(offset, bytes))
+    }
+
+    /// The names of frames by id that the process has told so far.
+    pub(crate) fn frame_names(&self) -> Option<FrameNames> {
+        FrameNames::read(&self.layout, |offset, bytes| self.read_bytes(offset, bytes))
     }
 
     /// The newest scheduling events, as far as its recorder has read them.

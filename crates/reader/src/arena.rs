@@ -12,6 +12,7 @@ use everycall_format::arena::{
     ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ClockReading, ModuleEntry, SegmentEntry,
     ThreadHeader, thread_state,
 };
+use everycall_format::frame::{FRAMES_SIZE, FrameNames};
 use everycall_format::{arena, event};
 
 use crate::error::{Error, Warning};
@@ -21,7 +22,7 @@ use crate::model::{
 };
 use crate::segments::trim;
 use crate::source::ReadAt;
-use crate::{payload, processes};
+use crate::{frames, payload, processes};
 
 /// An arena whose tables were read. Events are read when they are wanted.
 pub struct ArenaImage<'a> {
@@ -132,9 +133,23 @@ impl<'a> ArenaImage<'a> {
         entries
     }
 
+    /// Adds the frames by id, if there are any.
+    fn read_frames(&mut self) {
+        let at = self.header.frames_offset;
+        let header = self.part(at, FrameNames::SIZE as u64).ok();
+        let header = header.as_deref().and_then(FrameNames::read).filter(|header| header.is_used != 0);
+        if let Some(header) = header {
+            let used = header.used.min(FRAMES_SIZE - FrameNames::SIZE as u64);
+            let records = self.part(at + FrameNames::SIZE as u64, used).unwrap_or_default();
+            frames::add(&records, header.lost, 0, &mut self.recording);
+            self.recording.modules.push(frames::module());
+        }
+    }
+
     fn read_tables(&mut self) -> Result<(), Error> {
         let (entries, paths) = self.module_entries()?;
         self.recording.modules = payload::modules_of(entries.into_iter(), &paths);
+        self.read_frames();
         self.recording.processes.push(Process {
             pid: self.header.target_pid,
             start_ticks: Some(self.header.start.ticks),

@@ -321,6 +321,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::DROPPED => "counts of dropped calls",
         chunk::COUNTS => "counts of calls",
         chunk::ALL_CALLS => "counts of all calls",
+        chunk::FRAME_NAMES => "names of frames by id",
         chunk::TIMES => "times of calls",
         chunk::MEMORY => "allocations of calls",
         chunk::SCHED => "scheduling events",

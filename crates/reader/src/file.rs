@@ -14,6 +14,7 @@ use crate::dropped;
 use crate::embedded::{self, Embedded};
 use crate::error::{Error, Found, Warning, warn};
 use crate::event::{self, Events};
+use crate::frames;
 use crate::memory;
 use crate::model::{
     Module, OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
@@ -432,6 +433,7 @@ impl Indexer {
                     | chunk::SCHED
                     | chunk::TIMES
                     | chunk::ALL_CALLS
+                    | chunk::FRAME_NAMES
                     | chunk::MEMORY
                     | chunk::END
         ) {
@@ -547,6 +549,10 @@ impl Indexer {
             chunk::ALL_CALLS => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_all_calls(bytes, process, recording)?;
+            }
+            chunk::FRAME_NAMES => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                frames::read_names(bytes, process, recording)?;
             }
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

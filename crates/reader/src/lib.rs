@@ -27,6 +27,7 @@ mod embedding;
 mod error;
 pub mod event;
 mod file;
+mod frames;
 pub mod log_line;
 mod memory;
 mod model;
@@ -46,10 +47,10 @@ pub use embedding::{BODY_MAX, EmbeddedSource};
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    CallTimes, Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet,
-    KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta, Module, OpenCall, Origin, Process,
-    ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource, SegmentCursor, SegmentPlace, Session,
-    Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
+    CallTimes, Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, Frame, Frames, FunctionRanges,
+    FunctionSet, KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta, Module, OpenCall, Origin,
+    Process, ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource, SegmentCursor, SegmentPlace,
+    Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -37,6 +37,8 @@ pub struct Recording {
     /// All calls of processes that record, by process and snapshot: also those whose events were
     /// overwritten, and those that were dropped.
     pub all_calls: Vec<Counts>,
+    /// Frames by id, of the processes that have some.
+    pub frames: Vec<Frames>,
     /// What counted calls have allocated and freed, by process and snapshot.
     pub memory: Vec<Memory>,
     /// What one session requested, if the file was written by `everycall trace`: all other calls of
@@ -266,11 +268,42 @@ impl Module {
         String::from_utf8_lossy(&self.path)
     }
 
+    /// Whether it is no object, but the frames by id of its process.
+    #[must_use]
+    pub fn is_frames(&self) -> bool {
+        self.flags & module_flags::FRAMES != 0
+    }
+
     /// Whether it has sites of mode `nops` or of XRay.
     #[must_use]
     pub fn has_sites(&self) -> bool {
         self.flags & (module_flags::NOPS | module_flags::XRAY) != 0
     }
+}
+
+/// The frames by id of a process: calls that the program reports itself. They are in a module of
+/// their own, at the image address `id * STEP` ([`everycall_format::frame`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Names that found no room.
+    pub lost: u64,
+    /// By id; those that were told.
+    pub names: Vec<Frame>,
+}
+
+/// What an id is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// The id.
+    pub id: u32,
+    /// Its name, as the program told it.
+    pub name: Vec<u8>,
+    /// Path of the file that defines it; empty where it isn't known.
+    pub file: Vec<u8>,
+    /// The line there, from 1.
+    pub line: Option<u32>,
 }
 
 /// A process that was not followed.

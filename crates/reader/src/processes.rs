@@ -7,7 +7,7 @@ use everycall_format::Wire;
 use everycall_format::ect::{NO_PROCESS, ProcessRecord};
 
 use crate::model::{Ending, Module, Process, Recording};
-use crate::payload;
+use crate::{frames, payload};
 
 /// Limit on processes without a chunk of their own, as in damaged files.
 const PLACEHOLDERS_MAX: usize = 4096;
@@ -109,6 +109,9 @@ impl Processes {
         for (index, gathered) in self.all.into_iter().enumerate() {
             let first = recording.modules.len();
             recording.modules.extend(gathered.modules);
+            if recording.frames.iter().any(|frames| frames.process == index) {
+                recording.modules.push(frames::module());
+            }
             let mut process = gathered.process;
             process.modules = first..recording.modules.len();
             // A process can't be its own parent. Longer circles must be detected by the code that

@@ -7,6 +7,7 @@
 //! - [`Runs`]: turns segments into events chunks.
 //! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
 //! - [`Dropped`]: calls that were counted, by function.
+//! - [`FrameNames`]: what frames by id are called.
 //! - [`KeptStates`]: the newest scheduling events in an arena.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
@@ -20,6 +21,7 @@ mod all_calls;
 mod chunk_writer;
 mod dropped;
 mod embedded;
+mod frame_names;
 mod kept_states;
 mod memory;
 mod packer;
@@ -32,6 +34,7 @@ pub use all_calls::AllCalls;
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
 pub use dropped::{Dropped, keep_settled};
 pub use embedded::SourceFile;
+pub use frame_names::FrameNames;
 pub use kept_states::KeptStates;
 pub use packer::Packer;
 pub use payload::{module_image, module_table, texts};

@@ -1,6 +1,8 @@
 //! The hooks, and how they enter the slow path.
 #![allow(unsafe_code)] // Assembly.
 
+#[cfg(any(feature = "executable", feature = "shared"))]
+use super::frames::{frames_asm, frames_ways};
 use crate::descriptor::{
     BLOCKED_SIGNALS, COUNT_ALL, COUNTS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap,
     THREAD_HOME, TRAP_SIGNAL, short_map, slow,
@@ -8,8 +10,8 @@ use crate::descriptor::{
 use core::arch::global_asm;
 use core::mem::offset_of;
 use everycall_format::arena::OpenCall;
-use everycall_format::event;
 use everycall_format::times::{STAMP_OPENED_BIT, STAMP_PLACE, TimeSums};
+use everycall_format::{event, frame};
 use everycall_ring::{Control, left_out, state};
 
 // The offset of the thread-local slot is a constant in executables, and read from the descriptor in
@@ -46,12 +48,35 @@ macro_rules! load_control {
 
 #[cfg(feature = "executable")]
 macro_rules! hooks_asm {
-    ($($text:expr,)*) => { assemble!(load_control!(), $($text,)*;); };
+    ($($text:expr,)*) => { assemble_with_frames!($($text,)*;); };
 }
-#[cfg(not(feature = "executable"))]
+#[cfg(feature = "shared")]
+macro_rules! hooks_asm {
+    ($($text:expr,)*) => {
+        assemble_with_frames!($($text,)*; THREAD_SLOT = const offset_of!(ModuleDescriptor, thread_slot),);
+    };
+}
+// The hooks of frames by id are the runtime's.
+#[cfg(feature = "module")]
 macro_rules! hooks_asm {
     ($($text:expr,)*) => {
         assemble!(load_control!(), $($text,)*; THREAD_SLOT = const offset_of!(ModuleDescriptor, thread_slot),);
+    };
+}
+
+#[cfg(any(feature = "executable", feature = "shared"))]
+macro_rules! assemble_with_frames {
+    ($($text:expr,)*; $($operand:tt)*) => {
+        assemble!(
+            load_control!(), $($text,)* frames_asm!(), frames_ways!(),;
+            $($operand)*
+            FRAME = const slow::FRAME,
+            FRAME_IDS = const frame::IDS,
+            FRAME_OFFSETS = const frame::IDS * frame::STEP,
+            FRAME_SHIFT = const frame::STEP.ilog2(),
+            OFFSETS = const event::OFFSET_MASK,
+            ABI = const offset_of!(ModuleDescriptor, abi),
+        );
     };
 }
 
@@ -125,6 +150,7 @@ macro_rules! assemble {
             RECORDED_PLACES = const offset_of!(ModuleDescriptor, recorded_places),
             HOME = const THREAD_HOME,
             PUSHED = const slow::PUSHED,
+            FRAME_FIRST = const frame::FIRST,
             BLOCKED_SIGNALS = const BLOCKED_SIGNALS.cast_signed(),
             TRAP_SIGNAL = const TRAP_SIGNAL,
             options(att_syntax),
@@ -761,6 +787,11 @@ everycall_slow_judge_\\name:
         .ifc \\name, body_exit
         subl    everycall_module + {BIAS_ENTRY}(%rip), %edi
         cmpl    %edi, {CALL_WORD} - {CALL_SIZE}(%rdx)       # another function's exit
+        jne     4f
+        .endif
+        .ifc \\name, frame_exit
+        addl    ${FRAME_FIRST}, %edi
+        cmpl    %edi, {CALL_WORD} - {CALL_SIZE}(%rdx)
         jne     4f
         .endif
         movq    {CALL_WORD} - {CALL_SIZE}(%rdx), %rdi

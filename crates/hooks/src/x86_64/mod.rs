@@ -36,10 +36,12 @@
 //! | an exit of a call that took long | reserved slot with the exit's ticks | EXIT, BODY |
 //! | a tail exit of an armed function | reserved slot with the exit's ticks | EXIT |
 //! | the first counted call of a function or a thread | null | COUNT, BODY |
+//! | as above, of a frame by id | as above | BODY and FRAME |
 
 pub mod code;
 pub mod frame;
-#[cfg(any(feature = "executable", feature = "module"))]
+mod frames;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod hooks;
 #[cfg(any(feature = "executable", feature = "module"))]
 mod inlined;
@@ -50,14 +52,19 @@ mod linked;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod memory;
 pub mod number;
-#[cfg(any(feature = "executable", feature = "module"))]
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod object;
 mod processor;
 
+pub use frames::frames;
+#[cfg(any(feature = "executable", feature = "shared"))]
+pub use frames::{everycall_frame_enter, everycall_frame_leave};
 #[cfg(feature = "module")]
 pub use linked::{debugger_objects, linked_runtime};
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use object::describe_object;
+#[cfg(feature = "shared")]
+pub use object::own_descriptor;
 pub use processor::{
     add_own, call_on_stack, exchange_own, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks,
 };

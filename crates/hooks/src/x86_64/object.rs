@@ -3,6 +3,7 @@
 
 use crate::descriptor::ModuleDescriptor;
 use core::arch::{asm, global_asm};
+#[cfg(not(feature = "shared"))]
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 global_asm!(
@@ -28,6 +29,7 @@ everycall_module:
     options(att_syntax)
 );
 
+#[cfg(not(feature = "shared"))]
 /// The address of a symbol of this object, or 0 if the symbol isn't defined. (It is read from the
 /// global offset table: all linkers support only that for weak hidden symbols.)
 macro_rules! address_of_symbol {
@@ -45,16 +47,22 @@ macro_rules! address_of_symbol {
     }};
 }
 
-/// The descriptor of the object into which this code was linked. Fills in what the object knows
-/// about itself.
+/// The descriptor of the object into which this code was linked.
 #[must_use]
-pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
+pub fn own_descriptor() -> &'static ModuleDescriptor {
     let module: *const ModuleDescriptor;
     // SAFETY: a valid address; the object is `{SIZE}` zeroed bytes that hold only atomics.
-    let module = unsafe {
+    unsafe {
         asm!("leaq everycall_module(%rip), {}", out(reg) module, options(att_syntax, nostack, nomem, preserves_flags));
         &*module
-    };
+    }
+}
+
+/// The same. Fills in what the object knows about itself.
+#[cfg(not(feature = "shared"))]
+#[must_use]
+pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
+    let module = own_descriptor();
     let set = |field: &AtomicU64, value: u64| field.store(value, Relaxed);
     module.abi.store(abi, Relaxed);
     set(&module.elf_header, address_of_symbol!("__ehdr_start"));

@@ -15,7 +15,7 @@ use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::{DroppedHeader, counting};
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
 use everycall_format::trigger::{GROW_TICKS, NEVER, TriggerHeader};
-use everycall_tracefile::Dropped;
+use everycall_tracefile::{Dropped, FrameNames};
 use rustix::fs::Mode;
 
 use crate::memory::contents::ArenaContents;
@@ -227,6 +227,15 @@ impl Arena {
     #[must_use]
     pub fn dropped(&self) -> Dropped {
         Dropped::read(&self.layout, self.thread_count(), |offset, bytes| {
+            self.read_bytes(offset, bytes);
+            true
+        })
+    }
+
+    /// The names of frames by id that the process has told so far.
+    #[must_use]
+    pub fn frame_names(&self) -> Option<FrameNames> {
+        FrameNames::read(&self.layout, |offset, bytes| {
             self.read_bytes(offset, bytes);
             true
         })

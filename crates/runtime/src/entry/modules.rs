@@ -14,6 +14,12 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     modules::register(unsafe { &*module }, slow_path);
 }
 
+/// Lets an object's hooks find the slow path, and nothing else.
+#[cfg(feature = "shared")]
+pub(crate) fn prepare(module: &ModuleDescriptor) {
+    modules::prepare(module, slow_path);
+}
+
 /// See [`everycall_hooks::RuntimeTable::unregister`].
 ///
 /// # Safety

@@ -49,7 +49,7 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::entry::{api, fibers, log_lines, memory, modules, start, unwinding, xray};
+    use crate::entry::{api, fibers, frames, log_lines, memory, modules, start, unwinding, xray};
     use crate::features::{crash, memory_lock};
     use crate::state::{memory as counted_memory, recording};
     use core::ffi::c_int;
@@ -84,6 +84,9 @@ mod runtime {
         select: api::select,
         memory: memory::memory,
         memory_wanted: &counted_memory::WANTED,
+        frame_enter: everycall_hooks::everycall_frame_enter,
+        frame_leave: everycall_hooks::everycall_frame_leave,
+        frame: frames::frame,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.
@@ -106,6 +109,9 @@ mod runtime {
     unsafe extern "C" fn begin(_: c_int, _: *const *const u8, variables: *const *const u8) {
         // SAFETY: called by the C library, once.
         unsafe { start::start(variables, everycall_hooks::local_thread_slot()) };
+        // This object has no code that is traced, only the hooks of frames by id.
+        #[cfg(feature = "shared")]
+        modules::prepare(everycall_hooks::own_descriptor());
         #[cfg(feature = "executable")]
         // SAFETY: this object's own descriptor.
         unsafe {

@@ -7,7 +7,7 @@
 //! Events of these handlers are counted as lost.
 #![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
-use crate::features::{control, counted, fork, keeper, live};
+use crate::features::{control, counted, fork, frames, keeper, live};
 use crate::state::local::{self, AtWork};
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
@@ -54,6 +54,12 @@ impl Event<'_> {
         self.what & slow::COUNT != 0
     }
 
+    /// Whether the call is to be counted, and its hook didn't know that yet: it is the first frame by
+    /// id.
+    fn is_first_counted(&self) -> bool {
+        self.what & slow::FRAME != 0 && !self.is_exit() && dropped::is_counting() && !dropped::is_timing()
+    }
+
     /// The code address after the hook's call. `None` for a `__cyg_profile` hook.
     fn behind(&self) -> Option<u64> {
         (!self.is_body()).then_some(self.address)
@@ -68,6 +74,7 @@ impl Event<'_> {
         let pointer = self.stack_pointer;
         match self.is_body() {
             false => Frame::Start(pointer),
+            true if self.what & slow::FRAME != 0 => Frame::ById(pointer),
             true if self.is_exit() && self.returns_to_call_site() => Frame::Left(pointer),
             true => Frame::Body(pointer),
         }
@@ -135,9 +142,10 @@ pub(crate) unsafe extern "C" fn slow_path(
     // SAFETY: null or a word of this thread's ring; the module is registered, or its hooks were
     // off.
     let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
+    let module = if what & slow::FRAME == 0 { module } else { frames::module(process) };
     let event = Event { what, reserved, address, stack_pointer, module };
     if is_traced(process) {
-        match event.is_counted() {
+        match event.is_counted() || event.is_first_counted() {
             true if dropped::is_counting() => count(process, &event),
             true => count_recorded(process, &Owner::of(control, stack_pointer), &event),
             false => record(process, Owner::of(control, stack_pointer), event),
@@ -444,7 +452,7 @@ impl Entry {
             match self.frame {
                 _ if is_inlined => frame::hook_returns_to(pointer),
                 Frame::Start(_) => frame::function_returns_to(pointer),
-                Frame::Body(_) | Frame::Left(_) => frame::call_site(pointer),
+                Frame::Body(_) | Frame::Left(_) | Frame::ById(_) => frame::call_site(pointer),
             }
         };
         Caller { code: behind.saturating_sub(1), is_callees: is_inlined }

@@ -8,7 +8,7 @@
 //! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{budget, crash, keeper, live, live_triggers, pause};
+use crate::features::{budget, crash, frames, keeper, live, live_triggers, pause};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -17,7 +17,7 @@ use crate::state::{beginning, crash_file, dropped, local, memory, module_table, 
 use crate::sys::system::{
     self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
-use crate::sys::{clock, own_memory};
+use crate::sys::{clock, disk, own_memory};
 use crate::threads::begin;
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter};
@@ -123,6 +123,7 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     arena.paths_used().store(inheritance.paths, Relaxed);
     dropped::inherit(&arena, inheritance.shortest);
     memory::begin(&arena);
+    frames::begin_child(&arena);
     arena.thread_count().store(inheritance.slots_barred, Relaxed);
     module_table::take_over(&arena, inheritance.modules);
     begin::begin_child();
@@ -272,7 +273,11 @@ fn put_in_place(
     keeper::begin(&arena);
     let tables = parent.tables(inheritance.modules, inheritance.paths);
     for (offset, bytes) in tables {
-        arena.put_bytes(offset, bytes);
+        let is_names = offset == fresh.frames_offset;
+        let needs_room = is_names && !bytes.is_empty() && crash_file::is_file();
+        if !needs_room || disk::take_room_at(base as u64 + offset, bytes.len() as u64).is_ok() {
+            arena.put_bytes(offset, bytes);
+        }
     }
     if is_traced {
         put_triggers(parent, |offset, bytes| {

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
 use crate::features::bits::Bits;
+use crate::features::frames;
 use crate::features::marks::{self, Change, Marks, Whole};
 use crate::features::plain_exits::PlainExits;
 use crate::features::sites::Sites;
@@ -236,6 +237,11 @@ fn as_counted(on: u64) -> u64 {
     }
 }
 
+/// The same for hooks that have no sites, and that no selection names.
+pub(crate) fn on_without_sites(is_on: bool) -> u64 {
+    as_counted(if is_on { ON } else { OFF })
+}
+
 /// Marks the sites of a module's functions that no selection contains. The caller holds the module
 /// lock. Returns the value of the module's [`ModuleDescriptor::on`] while tracing is on.
 fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
@@ -441,6 +447,7 @@ fn apply(arena: &Arena) {
             module.on.store(on, Release);
         }
     }
+    frames::switch();
     OUTCOME.took.store(everycall_hooks::ticks().saturating_sub(began), Relaxed);
     count_not_selected(arena);
     CHANGING.store(0, SeqCst);

@@ -19,6 +19,7 @@
 //! bits             which functions hooks record that are always called
 //! sites            the sites that a module lists
 //! counted          where hooks find the counts of functions, where calls are only counted
+//! frames           frames by id: when their hooks are on, and their names
 //! marks            single functions off or on, beside the whole process
 //! plain_exits      tail exits that no list has, in armed functions
 //! xray             XRay's own interface: function ids, and the program's handlers
@@ -35,6 +36,7 @@ pub(crate) mod control;
 pub(crate) mod counted;
 pub(crate) mod crash;
 pub(crate) mod fork;
+pub(crate) mod frames;
 pub(crate) mod keeper;
 pub(crate) mod left_out;
 pub(crate) mod live;

@@ -59,13 +59,11 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
         }
     };
     let bias = (image.start as u32).wrapping_sub(code_start);
-    module.thread_slot.store(process::thread_slot_offset(), Relaxed);
     module.bias_entry.store(bias, Relaxed);
     module.bias_exit.store(bias.wrapping_sub(EXIT), Relaxed);
     module.start.store(image.start, Relaxed);
     module.size.store(size, Relaxed);
-    module.slow_stacks.store(slow_stacks::list(), Relaxed);
-    module.slow.store(slow_path as usize as u64, Relaxed);
+    prepare(module, slow_path);
     if !counted::begin(module) {
         if dropped::is_counting() {
             arena.count(counter::MODULES_UNTRACED, 1);
@@ -119,6 +117,13 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     arena.count(counter::SITES_UNPATCHED, wrong.into());
     trigger_table::lower_floors(process);
     module.on.store(on, Release);
+}
+
+/// Lets the hooks of an object find their thread and the slow path.
+pub(crate) fn prepare(module: &ModuleDescriptor, slow_path: SlowCall) {
+    module.thread_slot.store(process::thread_slot_offset(), Relaxed);
+    module.slow_stacks.store(slow_stacks::list(), Relaxed);
+    module.slow.store(slow_path as usize as u64, Relaxed);
 }
 
 /// The code offset after a module's range.

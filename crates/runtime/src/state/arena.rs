@@ -1,7 +1,7 @@
 //! Typed access to the arena's shared memory.
 #![allow(unsafe_code)] // Shared memory: structures in the arena, by their addresses.
 
-use crate::state::crash_file;
+use crate::state::{crash_file, frames};
 use crate::sys::system;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
@@ -298,9 +298,9 @@ impl Arena {
         }
     }
 
-    /// The first `modules` entries of the module table and the first `paths` bytes of the paths,
-    /// each with its offset.
-    pub(crate) fn tables(&self, modules: u32, paths: u64) -> [(u64, &'static [u8]); 2] {
+    /// The first `modules` entries of the module table, the first `paths` bytes of the paths, and the
+    /// names of frames by id, each with its offset.
+    pub(crate) fn tables(&self, modules: u32, paths: u64) -> [(u64, &'static [u8]); 3] {
         let layout = &self.layout;
         let modules = u64::from(modules.min(layout.module_capacity)) * ModuleEntry::SIZE as u64;
         let part = |offset: u64, size: u64| {
@@ -308,13 +308,17 @@ impl Arena {
             // that its child reads.
             (offset, unsafe { core::slice::from_raw_parts(self.at(offset).cast_const(), size as usize) })
         };
-        [part(layout.modules_offset, modules), part(layout.paths_offset, paths.min(layout.paths_size))]
+        [
+            part(layout.modules_offset, modules),
+            part(layout.paths_offset, paths.min(layout.paths_size)),
+            frames::told(self),
+        ]
     }
 
     /// The module table and the paths of all modules.
     pub(crate) fn module_tables(&self) -> (&'static [u8], &'static [u8]) {
         let modules = self.module_count().load(Acquire);
-        let [(_, modules), (_, paths)] = self.tables(modules, self.paths_used().load(Relaxed));
+        let [(_, modules), (_, paths), _] = self.tables(modules, self.paths_used().load(Relaxed));
         (modules, paths)
     }
 

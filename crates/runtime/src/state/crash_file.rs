@@ -26,6 +26,8 @@ pub(crate) struct CrashFile {
     pub(crate) counts: [AtomicU64; (THREAD_CAPACITY / u64::BITS) as usize],
     /// Slots whose counts of all calls have disk space: a set of their indices.
     pub(crate) all_calls: [AtomicU64; (THREAD_CAPACITY / u64::BITS) as usize],
+    /// Bytes of the names of frames by id that have disk space.
+    pub(crate) frames: AtomicU64,
     /// Held while the clocks are read.
     pub(crate) clock_lock: AtomicU32,
     /// When they were last read, in ticks.

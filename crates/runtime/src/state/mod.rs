@@ -18,6 +18,7 @@
 //! dropped          counts of calls that are not recorded
 //! all_calls        counts of all calls, beside the rings
 //! times, memory    what these calls took, and what they allocated
+//! frames           names of frames by id
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording
@@ -39,6 +40,7 @@ pub(crate) mod beginning;
 pub(crate) mod cancelled;
 pub(crate) mod crash_file;
 pub(crate) mod dropped;
+pub(crate) mod frames;
 pub(crate) mod hub;
 pub(crate) mod kept_calls;
 pub(crate) mod live_areas;

@@ -12,7 +12,7 @@ use crate::sys::image::Image;
 use crate::sys::mapped_file::MappedFile;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, module_flags, module_state};
-use everycall_format::event::{NO_PLACE_FIRST, OFFSET_FIRST};
+use everycall_format::event::{MODULES_END, OFFSET_FIRST};
 
 // What a forked child has to know about its parent's modules as they were at the fork. (The parent
 // may change its table meanwhile.)
@@ -72,7 +72,7 @@ pub(crate) fn claim(process: &Process, arena: &Arena, image: &Image, file: &Mapp
         return Some(Claim { index, code_start: entry.code_start, kind: Kind::Again(entry) });
     }
     let next = process.next_code.load(Relaxed);
-    let fresh = (size <= u64::from(NO_PLACE_FIRST.saturating_sub(next))).then_some(next);
+    let fresh = (size <= u64::from(MODULES_END.saturating_sub(next))).then_some(next);
     let claim = match fresh {
         Some(code_start) if count < arena.layout().module_capacity => {
             Claim { index: count, code_start, kind: Kind::New }

@@ -14,6 +14,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::OpenCall;
 use everycall_format::event::EXIT;
+use everycall_format::frame::is_frame;
 use everycall_format::trigger::{is_jump, jump_word, jumped};
 use everycall_hooks::arch::frame::{ENTRY_BELOW_EXIT, HOOK_BELOW};
 use everycall_ring::Control;
@@ -22,6 +23,9 @@ const ENTRY: u64 = size_of::<OpenCall>() as u64;
 /// Marks a call whose exit must take the slow path: the stored stack pointer is this far above or
 /// below a multiple of 8.
 const DIVERTED: u64 = 1;
+
+/// How far below the call around it a frame by id is in the open-call stack.
+const BY_ID_BELOW: u64 = 8;
 
 /// The most bytes of arguments that a frame may have pushed.
 const PUSHED_MAX: u64 = 64 << 10;
@@ -139,12 +143,16 @@ pub(crate) enum Frame {
     /// The function has released its frame and jumped to its exit hook: the stack pointer is above
     /// the frame.
     Left(u64),
+    /// A stack pointer below a [frame by id](everycall_format::frame).
+    ById(u64),
 }
 
 impl Frame {
     pub(crate) fn stack_pointer(self) -> u64 {
         match self {
-            Frame::Start(pointer) | Frame::Body(pointer) | Frame::Left(pointer) => pointer,
+            Frame::Start(pointer) | Frame::Body(pointer) | Frame::Left(pointer) | Frame::ById(pointer) => {
+                pointer
+            }
         }
     }
 
@@ -156,7 +164,7 @@ impl Frame {
     fn ends_at_entry(self, entry: u64) -> bool {
         match self {
             Frame::Start(pointer) => entry <= pointer,
-            Frame::Body(pointer) | Frame::Left(pointer) => entry < pointer,
+            Frame::Body(pointer) | Frame::Left(pointer) | Frame::ById(pointer) => entry < pointer,
         }
     }
 }
@@ -605,6 +613,13 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
+    /// The stack pointer that decides whether a call is dead: for a frame by id, that of the call
+    /// around it.
+    fn frame_pointer(&self, entry: u64) -> u64 {
+        let below = if is_frame(self.facts(entry).code) { BY_ID_BELOW } else { 0 };
+        self.own_pointer(entry).saturating_add(below)
+    }
+
     /// Marks the innermost call, which was entered at `frame`. No exit hook then recognises it, so
     /// its exit comes to the slow path.
     pub(crate) fn divert_innermost(&self, frame: Frame) {
@@ -620,17 +635,30 @@ impl<'a> OpenCalls<'a> {
 
     /// Opens a call. If the stack is full, it becomes a deep call, and the result is false.
     pub(crate) fn push(&self, word: u64, ticks_high: u32, frame: Frame) -> bool {
+        let pointer = match frame {
+            Frame::ById(_) => self.pointer_by_id(),
+            _ => frame.stack_pointer(),
+        };
         if self.room() == 0 || self.deep().count() > 0 {
-            self.deep().push(word as u32 & !EXIT, frame.stack_pointer());
+            self.deep().push(word as u32 & !EXIT, pointer);
             return false;
         }
         let entry = self.top();
         self.control.open_top.store(entry + ENTRY, Relaxed);
-        self.stack_pointer(entry).store(frame.stack_pointer(), Relaxed);
+        self.stack_pointer(entry).store(pointer, Relaxed);
         self.ticks_high(entry).store(ticks_high, Relaxed);
         self.stamp(entry).store(0, Relaxed);
         self.word(entry).store(word, Relaxed);
         true
+    }
+
+    /// The stack pointer of a frame by id that is entered now: see `frames.rs` of the hooks.
+    fn pointer_by_id(&self) -> u64 {
+        match self.outwards_known().next() {
+            Some(call) if is_frame(call.function) => call.stack_pointer,
+            Some(call) => call.stack_pointer.saturating_sub(BY_ID_BELOW),
+            None => (self.control.stack_high.load(Relaxed) & !7).saturating_sub(BY_ID_BELOW),
+        }
     }
 
     /// Removes the frames that are dead when a call is entered at `frame`. Passes each that has an
@@ -700,7 +728,7 @@ impl<'a> OpenCalls<'a> {
         if !self.deep().remove_gone(&is_gone) {
             return depth - self.depth();
         }
-        while self.innermost().is_some_and(|entry| is_gone(self.own_pointer(entry))) {
+        while self.innermost().is_some_and(|entry| is_gone(self.frame_pointer(entry))) {
             self.deep().remove(u32::MAX);
             self.remove_innermost(&mut dead);
         }
@@ -721,6 +749,9 @@ impl<'a> OpenCalls<'a> {
     /// returns the number of the innermost calls that were unwound: the open one and all inside it.
     /// (A function has only one frame at a place, unless it was inlined into itself.)
     pub(crate) fn count_from_same(&self, frame: Frame, code: u32) -> u32 {
+        if let Frame::ById(_) = frame {
+            return 0;
+        }
         let place = frame.stack_pointer();
         let not_above = self.outwards().take_while(|(_, call)| call.stack_pointer <= place);
         let is_same = |call: &Known| (call.stack_pointer, call.function) == (place, code);
@@ -733,7 +764,7 @@ impl<'a> OpenCalls<'a> {
         let unknown = self.deep().unknown();
         let innermost_pointer = self.outwards_known().next().map_or(u64::MAX, |call| call.stack_pointer);
         let is_inside = match frame {
-            Frame::Start(own) | Frame::Body(own) => own < innermost_pointer,
+            Frame::Start(own) | Frame::Body(own) | Frame::ById(own) => own < innermost_pointer,
             // A function that has released its frame has a stack pointer as high as that of the
             // point from which it was called.
             Frame::Left(own) => own <= innermost_pointer,
@@ -750,13 +781,27 @@ impl<'a> OpenCalls<'a> {
             }
             let pointer = call.stack_pointer;
             let same_function = call.function == low & !EXIT;
+            let by_id = is_frame(call.function);
             let matches = match frame {
+                Frame::Start(_) if by_id => false,
                 Frame::Start(own) => pointer == own || pointer == own.wrapping_sub(ENTRY_BELOW_EXIT),
                 Frame::Body(own) => pointer >= own && same_function,
+                Frame::ById(own) => pointer.saturating_add(BY_ID_BELOW) >= own && same_function,
                 Frame::Left(_) => same_function,
             };
             if matches {
                 return Exit::Of(inside);
+            }
+            // No frame by id ends while a call in it goes on.
+            if let Frame::ById(own) = frame
+                && pointer >= own
+                && !by_id
+            {
+                return Exit::Orphan;
+            }
+            // Frames by id end with the function that they are in.
+            if by_id {
+                continue;
             }
             // An outer call of the same function may be open, too.
             if let Frame::Body(own) = frame

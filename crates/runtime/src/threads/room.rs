@@ -14,6 +14,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, counter};
 use everycall_format::crash::{CRASH_OFFSET, CrashRecord};
 use everycall_format::dropped::COUNTS_SIZE;
+use everycall_format::frame::FRAMES_SIZE;
 use everycall_format::times::SLOT_SIZE;
 
 /// Space is allocated in steps of this many bytes of segments.
@@ -96,6 +97,26 @@ pub(crate) fn make_room_for_all_calls(process: &Process, arena: &Arena, slot: u3
     let first = all_calls::counts_at(arena, slot);
     let part = first..first + all_calls::COUNTS_SIZE;
     !IS_FILE.load(Relaxed) || make_room_once(process, arena, &process.crash.all_calls, slot, part)
+}
+
+/// Allocates space for the names of frames by id, which begin at the offset `first`, up to `end`.
+/// Returns whether they have space.
+pub(crate) fn make_room_for_frames(process: &Process, arena: &Arena, first: u64, end: u64) -> bool {
+    /// Bytes that get space at a time.
+    const AT_ONCE: u64 = 256 << 10;
+    let wanted = end.saturating_sub(first);
+    let has = process.crash.frames.load(Relaxed);
+    if !IS_FILE.load(Relaxed) || wanted <= has {
+        return true;
+    }
+    let size = wanted.next_multiple_of(AT_ONCE).min(FRAMES_SIZE);
+    let address = arena.base() as u64 + first + has;
+    let has_room = process.crash.no_room_until.load(Relaxed) <= everycall_hooks::ticks()
+        && take_room(process, arena, address, size.saturating_sub(has));
+    if has_room {
+        process.crash.frames.fetch_max(size, Relaxed);
+    }
+    has_room
 }
 
 /// Allocates space for a part of the arena, unless bit `index` of `done` says that it has space.

@@ -169,7 +169,7 @@ impl Thread<'_> {
             Frame::Start(pointer) => pointer == jump.pointer,
             // SAFETY: the stack pointer of such a hook.
             Frame::Body(pointer) => jump.returns_to(unsafe { frame::call_site(pointer) }),
-            Frame::Left(_) => false,
+            Frame::Left(_) | Frame::ById(_) => false,
         };
         if !is_at_place {
             return Met::Inside;

@@ -13,6 +13,7 @@ mod wire;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::function::{Function, FunctionId, InlinedCall, Leave, NameSource};
 use crate::source::CompiledSource;
@@ -70,7 +71,53 @@ pub(crate) struct Answers {
     unnamed_ids: HashMap<u64, FunctionId>,
 }
 
+/// A function that is known by its name alone.
+#[derive(Clone, Debug)]
+pub struct NamedFunction<'a> {
+    /// The image address at which its calls are found.
+    pub address: u64,
+    /// Its name, as it is shown.
+    pub name: String,
+    /// The file that defines it.
+    pub file: Option<&'a Path>,
+    /// The line there, from 1.
+    pub line: Option<u32>,
+}
+
 impl KeptSymbols {
+    /// Symbols of functions that are known by their names alone, in the order of their addresses.
+    pub fn of_names<'a>(functions: impl Iterator<Item = NamedFunction<'a>>) -> KeptSymbols {
+        let mut kept = KeptSymbols::default();
+        let mut files: HashMap<&Path, Arc<Path>> = HashMap::new();
+        for (named, place) in functions.zip(0..) {
+            let NamedFunction { address, name, file, line } = named;
+            let file = file.map(|file| files.entry(file).or_insert_with(|| Arc::from(file)).clone());
+            kept.addresses.insert(address, FunctionId(place));
+            kept.functions.push(KeptFunction {
+                function: Function {
+                    name,
+                    linkage_name: None,
+                    part: None,
+                    whole: None,
+                    source: NameSource::Symbol,
+                    start: address,
+                    size: 0,
+                    file,
+                    line,
+                },
+                twins: Vec::new(),
+                more_twins: 0,
+                inlined: Vec::new(),
+                more_inlined: 0,
+                place,
+                is_ambiguous: false,
+                is_bare_thunk: false,
+                by_gcc: None,
+            });
+        }
+        kept
+    }
+
     /// Number of functions.
     #[must_use]
     pub fn functions(&self) -> usize {

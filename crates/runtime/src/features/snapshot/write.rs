@@ -6,7 +6,7 @@ use crate::features::snapshot::Sink;
 use crate::features::snapshot::take::{Noted, Pinned, open, successor};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
-use crate::state::{all_calls, beginning, dropped, memory, times};
+use crate::state::{all_calls, beginning, dropped, frames, memory, times};
 use crate::sys::crc::Crc;
 use crate::sys::errors::{self, error};
 use crate::sys::file::{self, File};
@@ -18,8 +18,9 @@ use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE, ThreadH
 use everycall_format::dropped::{OTHERS, counting};
 use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CountedCalls, CountsRecord, DroppedCalls,
-    DroppedRecord, EndRecord, EventsRecord, FileHeader, KeptCall, MetaField, NO_PROCESS, ProcessRecord,
-    SnapshotRecord, ThreadRecord, TimedCalls, TriggerRecord, chunk, encoding, image_end, meta, reason,
+    DroppedRecord, EndRecord, EventsRecord, FileHeader, FrameNamesRecord, KeptCall, MetaField, NO_PROCESS,
+    ProcessRecord, SnapshotRecord, ThreadRecord, TimedCalls, TriggerRecord, chunk, encoding, image_end, meta,
+    reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
@@ -175,6 +176,7 @@ impl Output<'_> {
         self.process(process, pinned, &start)?;
         self.modules(arena, pinned.buffer)?;
         self.threads(process, arena, pinned)?;
+        self.frames(arena)?;
         if let Some(moment) = self.moment {
             self.chunk(chunk::KEPT, &[bytes(&kept_call(arena, pinned.threads, moment))])?;
             let count = moment.triggers.len() as u32;
@@ -300,6 +302,18 @@ impl Output<'_> {
                 )
             }
         }
+    }
+
+    /// The names of frames by id.
+    fn frames(&mut self, arena: &Arena) -> Result<(), i32> {
+        let Some((records, lost)) = frames::records_told(arena) else { return Ok(()) };
+        let record = FrameNamesRecord {
+            record_size: FrameNamesRecord::SIZE as u32,
+            length: records.len() as u64,
+            lost,
+            ..FrameNamesRecord::default()
+        };
+        self.chunk(chunk::FRAME_NAMES, &[bytes(&record), records])
     }
 
     /// The calls that were counted so far, by function and thread slot.

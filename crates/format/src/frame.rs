@@ -1,0 +1,78 @@
+//! Frames by id: calls that the program reports itself, for code that has no hooks (functions of an
+//! interpreter, of a just-in-time compiler). They share the event words, the open-call stack and
+//! everything else with calls of machine code. Their code offsets are in a range that no module
+//! gets: `FIRST + id * STEP`.
+//!
+//! The names of ids are in the arena:
+//!
+//! ```text
+//! frames_offset of the arena's header, FRAMES_SIZE bytes
+//!   FrameNames
+//!   records: FrameName, the name, the file; each padded with zeros to a multiple of RECORD_ALIGN
+//! ```
+//!
+//! Records are only added. The last one of an id counts. One whose thread was killed meanwhile stays
+//! incomplete. Only used parts take memory.
+
+use crate::event::NO_PLACE_FIRST;
+use crate::wire::{PAGE, wire_struct};
+
+/// Number of ids.
+pub const IDS: u32 = 1 << 20;
+/// Code offsets of an id. (Hooks look up a function's counts by the first of them, four bytes
+/// each.)
+pub const STEP: u32 = 8;
+/// Code offset of id 0.
+pub const FIRST: u32 = NO_PLACE_FIRST - IDS * STEP;
+/// Bytes for names in an arena, their header included.
+pub const FRAMES_SIZE: u64 = 16 << 20;
+/// Records begin at multiples of this.
+pub const RECORD_ALIGN: u64 = 8;
+/// The most bytes of a name, and of a file's path; what is longer is truncated.
+pub const TEXT_MAX: usize = 1024;
+
+const _: () = assert!(FRAMES_SIZE.is_multiple_of(PAGE));
+
+wire_struct! {
+    /// Before the records of names.
+    pub struct FrameNames [64] {
+        /// Bytes of records.
+        pub used: u64,
+        /// Names that found no room.
+        pub lost: u64,
+        /// Not 0: the program has told names, or reported frames.
+        pub is_used: u32,
+        /// Zero.
+        pub reserved: [u32; 11],
+    }
+}
+
+wire_struct! {
+    /// Begins a record: the name of an id. The texts follow.
+    pub struct FrameName [24] {
+        /// Bytes of the record with its texts and padding.
+        pub size: u32,
+        /// The id.
+        pub id: u32,
+        /// Line of its definition, from 1; 0 if it isn't known.
+        pub line: u32,
+        /// Bytes of the name.
+        pub name_length: u32,
+        /// Bytes of the path of its file, which follows the name; 0 if it isn't known.
+        pub file_length: u32,
+        /// 1 once the record is complete. Its size is there before.
+        pub is_complete: u32,
+    }
+}
+
+/// Whether a code offset is one of a frame by id.
+#[must_use]
+pub const fn is_frame(offset: u32) -> bool {
+    offset.wrapping_sub(FIRST) < IDS * STEP
+}
+
+/// The code offset of an id.
+#[must_use]
+pub const fn offset_of(id: u32) -> Option<u32> {
+    if id < IDS { Some(FIRST + id * STEP) } else { None }
+}

@@ -1,0 +1,101 @@
+//! Frames by id: their descriptor, which begins with the first name or the first frame, and their
+//! names.
+
+use crate::features::{counted, live};
+use crate::state::arena::Arena;
+use crate::state::frames::{self, Name};
+use crate::state::process::Process;
+use crate::state::recording;
+use crate::threads::room;
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use everycall_format::arena::counter;
+use everycall_format::event::EXIT;
+use everycall_format::frame::{FIRST, IDS, STEP};
+use everycall_format::site::RUNTIME_ABI;
+use everycall_hooks::{ModuleDescriptor, frames as descriptor};
+
+/// Names are added to core dumps in pieces of this size.
+const DUMPED_AT_ONCE: u64 = 64 << 10;
+/// How many bytes of the names core dumps contain.
+static DUMPED: AtomicU64 = AtomicU64::new(0);
+
+/// The descriptor of the process's frames by id. It begins here if it hasn't yet.
+pub(crate) fn module(process: &Process) -> &'static ModuleDescriptor {
+    let module = descriptor();
+    if module.abi.load(Acquire) == 0 {
+        begin(process, module);
+    }
+    module
+}
+
+/// Several threads may do this at a time: they store the same values.
+#[cold]
+fn begin(process: &Process, module: &ModuleDescriptor) {
+    frames::begin(process.arena());
+    module.size.store(u64::from(IDS * STEP), Relaxed);
+    let bias = 0_u32.wrapping_sub(FIRST);
+    module.bias_entry.store(bias, Relaxed);
+    module.bias_exit.store(bias.wrapping_sub(EXIT), Relaxed);
+    if module.recorded_places.load(Relaxed) == 0
+        && module.places.load(Relaxed) == 0
+        && !counted::begin(module)
+    {
+        process.arena().count(counter::MODULES_UNCOUNTED, 1);
+    }
+    follow(module);
+    module.abi.store(RUNTIME_ABI, Release);
+    // What is recorded may have changed meanwhile.
+    follow(module);
+}
+
+fn follow(module: &ModuleDescriptor) {
+    module.on.store(live::on_without_sites(recording::are_sites_on()), Release);
+}
+
+/// Switches the hooks of frames on or off, as what is recorded has changed.
+pub(crate) fn switch() {
+    let module = descriptor();
+    if module.abi.load(Acquire) != 0 {
+        follow(module);
+    }
+}
+
+/// Names an id. Returns false if there is no room.
+pub(crate) fn name(process: &Process, name: Name<'_>) -> bool {
+    module(process);
+    let arena = process.arena();
+    let make_room = |first: u64, end: u64| {
+        let has_room = room::make_room_for_frames(process, arena, first, end);
+        if has_room {
+            add_to_dumps(arena, first, end);
+        }
+        has_room
+    };
+    let is_there = frames::put(arena, name, make_room);
+    if !is_there {
+        frames::lose(arena);
+    }
+    is_there
+}
+
+fn add_to_dumps(arena: &Arena, first: u64, end: u64) {
+    let wanted = end.saturating_sub(first);
+    if wanted > DUMPED.load(Relaxed) {
+        let size = wanted.next_multiple_of(DUMPED_AT_ONCE);
+        let before = DUMPED.fetch_max(size, Relaxed);
+        arena.add_to_dumps(first + before, size.saturating_sub(before));
+    }
+}
+
+/// A forked child's arena is new, so core dumps contain nothing of it yet. It has its parent's names.
+pub(crate) fn begin_child(arena: &Arena) {
+    DUMPED.store(0, Relaxed);
+    let has = frames::begin_child(arena);
+    if has > 0 {
+        let first = arena.layout().frames_offset;
+        add_to_dumps(arena, first, first + has);
+    } else if descriptor().abi.load(Acquire) != 0 {
+        // The disk had no room for the names.
+        frames::begin(arena);
+    }
+}

@@ -1,0 +1,46 @@
+//! The names of frames by id: those of an arena, and their chunk.
+
+use everycall_format::Wire;
+use everycall_format::arena::ArenaHeader;
+use everycall_format::ect::{FrameNamesRecord, chunk};
+use everycall_format::frame;
+
+use crate::chunk_writer::bytes_of;
+
+/// The names that a process has told of its frames by id.
+#[derive(Clone, Debug, Default)]
+pub struct FrameNames {
+    /// As in the arena.
+    records: Vec<u8>,
+    lost: u64,
+}
+
+impl FrameNames {
+    /// The names in an arena with this layout; `None` if its process has no frames by id. `read`
+    /// reads bytes at an offset, and says whether it could.
+    pub fn read(layout: &ArenaHeader, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<FrameNames> {
+        let mut header = [0; frame::FrameNames::SIZE];
+        if !read(layout.frames_offset, &mut header) {
+            return None;
+        }
+        let header = frame::FrameNames::read(&header).filter(|header| header.is_used != 0)?;
+        let room = frame::FRAMES_SIZE - frame::FrameNames::SIZE as u64;
+        let mut records = vec![0; header.used.min(room) as usize];
+        if !read(layout.frames_offset + frame::FrameNames::SIZE as u64, &mut records) {
+            records.clear();
+        }
+        Some(FrameNames { records, lost: header.lost })
+    }
+
+    /// The chunk that has them: its kind, and its parts.
+    #[must_use]
+    pub fn chunk(&self) -> (u32, [Vec<u8>; 2]) {
+        let record = FrameNamesRecord {
+            record_size: FrameNamesRecord::SIZE as u32,
+            length: self.records.len() as u64,
+            lost: self.lost,
+            ..FrameNamesRecord::default()
+        };
+        (chunk::FRAME_NAMES, [bytes_of(&record), self.records.clone()])
+    }
+}
