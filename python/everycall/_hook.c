@@ -187,6 +187,13 @@ static inline uintptr_t known_of(PyCodeObject *code)
     return learn(code);
 }
 
+/* The type of an exception that leaves a frame, if it was raised there: its traceback has no other. */
+static const char *raised(PyTypeObject *type, PyObject *traceback)
+{
+    int is_here = traceback && PyTraceBack_Check(traceback) && !((PyTracebackObject *)traceback)->tb_next;
+    return is_here ? type->tp_name : NULL;
+}
+
 /* Whether calls are recorded: between start() and stop(). */
 static int is_started;
 /* Calls at whose depth the hook was taken off. */
@@ -283,8 +290,7 @@ static PyObject *evaluate(PyThreadState *state, struct _PyInterpreterFrame *fram
     if (LIKELY(result)) {
         everycall_frame_leave(id);
     } else {
-        PyTypeObject *type = (PyTypeObject *)state->curexc_type;
-        everycall_frame_unwind(id, type && PyType_Check(type) ? type->tp_name : NULL);
+        everycall_frame_unwind(id, raised((PyTypeObject *)state->curexc_type, state->curexc_traceback));
     }
     return result;
 }
@@ -343,11 +349,11 @@ static PyObject *leave(PyObject *self, PyObject *const *arguments, size_t count,
 
 static PyObject *unwind(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)
 {
-    (void)self, (void)names;
+    (void)self, (void)count, (void)names;
     uintptr_t known = known_of((PyCodeObject *)arguments[0]);
     if (LIKELY(!(known & OWN)))
         everycall_frame_unwind((uint32_t)(known >> ID_SHIFT),
-                               PyVectorcall_NARGS(count) > 2 ? Py_TYPE(arguments[2])->tp_name : NULL);
+                               raised(Py_TYPE(arguments[2]), ((PyBaseExceptionObject *)arguments[2])->traceback));
     Py_RETURN_NONE;
 }
 
