@@ -52,7 +52,7 @@ impl Python {
 
     /// `python -m everycall` with these arguments; the trace is t.ect.
     fn recorded(&self, arguments: &[&str]) -> Output {
-        let options = ["-m", "everycall", "--ring-size", "16M", "-o", "t.ect"];
+        let options = ["-m", "everycall", "-o", "t.ect"];
         let output = self.run(&[&options[..], arguments].concat());
         assert!(self.place.file("t.ect").exists(), "{output:?}");
         output
