@@ -1,7 +1,7 @@
 //! A trace as call trees and counts by function name.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
@@ -306,11 +306,29 @@ pub(crate) struct Names {
     modules: Vec<usize>,
     files: Vec<ModuleSymbols>,
     known: BTreeMap<Location, String>,
+    /// Names of frames by id.
+    frames: BTreeMap<Location, String>,
+    /// The modules of these.
+    frame_modules: BTreeSet<u32>,
 }
 
 impl Names {
     pub(crate) fn of(trace: &Trace<'_>) -> Names {
-        let mut names = Names { modules: Vec::new(), files: Vec::new(), known: BTreeMap::new() };
+        let mut names = Names {
+            modules: Vec::new(),
+            files: Vec::new(),
+            known: BTreeMap::new(),
+            frames: BTreeMap::new(),
+            frame_modules: BTreeSet::new(),
+        };
+        for (module, index) in trace.modules().iter().zip(0..).filter(|(module, _)| module.is_frames()) {
+            names.frame_modules.insert(index);
+            let told = trace.frames().iter().find(|frames| frames.process == module.process);
+            for frame in told.into_iter().flat_map(|frames| &frames.names) {
+                let location = Location { module: index, image_address: u64::from(frame.id) * 8 };
+                names.frames.insert(location, String::from_utf8_lossy(&frame.name).into_owned());
+            }
+        }
         let mut by_identity = BTreeMap::new();
         for module in trace.modules() {
             let path = module.path_lossy().into_owned();
@@ -331,6 +349,10 @@ impl Names {
     pub(crate) fn of_location(&mut self, location: Location) -> String {
         if let Some(name) = self.known.get(&location) {
             return name.clone();
+        }
+        if self.frame_modules.contains(&location.module) {
+            let name = self.frames.get(&location).cloned();
+            return name.unwrap_or_else(|| format!("frame {}", location.image_address / 8));
         }
         let file = location.module_index().and_then(|index| self.modules.get(index));
         let name = match file.and_then(|file| self.files.get_mut(*file)) {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use everycall_reader::{
-    Child, Counts, Dropped, Error, KeptCall, Memory, Meta, Module, Process, ProcessEnd, Recording, Sched,
-    Session, Snapshot, Source, ThreadKey, Trigger, Warning,
+    Child, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process, ProcessEnd, Recording,
+    Sched, Session, Snapshot, Source, ThreadKey, Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -211,6 +211,12 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn dropped(&self) -> &[Dropped] {
         &self.source.recording().dropped
+    }
+
+    /// Frames by id, of the processes that have some.
+    #[must_use]
+    pub fn frames(&self) -> &[Frames] {
+        &self.source.recording().frames
     }
 
     /// The conversion of ticks, the moment of the origin, and how good they are.

@@ -156,6 +156,24 @@ fn version_2_10_all_calls() {
     assert_eq!(found, [(Some(0x1010), 0, 5_000, 1_000_000_000), (Some(0x1010), 1, 5_000, 10)]);
 }
 
+/// The first version with frames by id: chunk 29.
+#[test]
+fn version_2_11_frames() {
+    let bytes = include_bytes!("golden/v2.11-frames.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let [frames] = trace.frames() else { panic!("{:?}", trace.frames()) };
+    assert_eq!((frames.process, frames.lost), (0, 4));
+    let found = frames.names.iter().map(|frame| (frame.id, &*frame.name, &*frame.file, frame.line));
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [(5, &b"five"[..], &b"a.lua"[..], Some(3)), (7, b"seven", b"", None)]
+    );
+    let [module] = trace.modules() else { panic!("{:?}", trace.modules()) };
+    assert!(module.is_frames() && module.code_start == 0x7d80_0000, "{module:?}");
+    let location = trace.locate(0, 0x7d80_0000 + 8 * 5, 100);
+    assert_eq!((location.module, location.image_address), (0, 40));
+}
+
 fn numbers(bytes: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
 }
@@ -168,6 +186,24 @@ fn file_with(minor: u16, kind: u32, payload: &[u8]) -> Vec<u8> {
     file.chunk(10, &process);
     file.chunk(kind, payload);
     file.end()
+}
+
+/// A file with names of frames by id: of 5 two, the last one of which counts.
+fn frames_file() -> Vec<u8> {
+    let mut records = Vec::new();
+    for (id, line, name, file) in [(5_u32, 1_u32, "old", ""), (7, 0, "seven", ""), (5, 3, "five", "a.lua")] {
+        let size = (24 + name.len() + file.len()).next_multiple_of(8);
+        let at = records.len();
+        let lengths = [name.len() as u32, file.len() as u32];
+        records.extend([size as u32, id, line, lengths[0], lengths[1], 1].map(u32::to_le_bytes).concat());
+        records.extend([name, file].concat().bytes());
+        records.resize(at + size, 0);
+    }
+    // Bytes of this record, reserved, bytes of names, names that found no room, reserved.
+    let mut payload = [32_u32, 0].map(u32::to_le_bytes).concat();
+    numbers(&mut payload, &[records.len() as u64, 4, 0]);
+    payload.extend(records);
+    file_with(11, 29, &payload)
 }
 
 /// A file with the counts of one function in two thread slots, and of others.
@@ -255,6 +291,10 @@ fn the_samples_are_these_files() {
     );
     assert!(
         all_calls_file() == include_bytes!("golden/v2.10-all-calls.ect"),
+        "raise the version and add a file instead"
+    );
+    assert!(
+        frames_file() == include_bytes!("golden/v2.11-frames.ect"),
         "raise the version and add a file instead"
     );
 }

@@ -89,6 +89,20 @@ impl Workload {
         large: &["20"],
         threads: 1,
     };
+    /// The same, with its functions as frames by id. What runs its debug hook isn't traced: the hook
+    /// returns before the function that it reports begins.
+    pub const LUA_FRAMES: Workload = Workload {
+        name: "lua_frames",
+        options: &[
+            "-DLUA_USE_POSIX",
+            "--everycall-not=luaD_hook*",
+            "--everycall-not=rethook",
+            "--everycall-not=luaD_p*call",
+            "--everycall-not=pre*",
+            "--everycall-not=luaG_trace*",
+        ],
+        ..Workload::LUA
+    };
     /// C, many functions that are always inlined, one thread.
     pub const ZSTD: Workload = Workload {
         name: "zstd",

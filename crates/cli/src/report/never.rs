@@ -39,7 +39,7 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     for path in &arguments.traces {
         let ((), run) = load.view(path, |view| {
             profile.add_trace(view, &load.filter);
-            for module in view.trace().modules() {
+            for module in view.trace().modules().iter().filter(|module| !module.is_frames()) {
                 let path = PathBuf::from(OsStr::from_bytes(&module.path));
                 modules.insert((path, module.build_id.clone()));
             }

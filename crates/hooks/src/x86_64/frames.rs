@@ -45,7 +45,9 @@ pub fn frames() -> &'static ModuleDescriptor {
 /// `id * STEP`. A frame's stack pointer in the open-call stack isn't the hook's: an interpreter may
 /// report the calls of its functions at different depths. It is 8 below that of the machine's call
 /// around the frame, where nothing else can be, and all frames within that call have the same. So
-/// they end with that call at the latest, however it is left: they are dead when it is.
+/// they end with that call at the latest, however it is left: they are dead when it is. How much
+/// deeper the hook was is in the entry's stamp: a jump that continues above that place leaves the
+/// frame.
 #[cfg(any(feature = "executable", feature = "shared"))]
 macro_rules! frames_asm {
     () => {
@@ -72,12 +74,17 @@ macro_rules! frames_asm {
         addq    $8, %r8                             # within another frame by id
     2:  cmpq    %rsp, %r8
         jb      everycall_slow_frame_entry          # a dead frame below
+        movq    %r8, %r9
+        subq    %rsp, %r9
+        shrq    $3, %r9                             # how much deeper the hook is, in words: the stamp
+        shlq    $32, %r9
         subq    $8, %r8
         movq    %r8, {CALL_POINTER}(%rdx)
         addq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         movq    %r8, {CALL_POINTER}(%rdx)           # a handler in between may have written its own
         shlq    $32, %rax
         movl    {TICKS_HIGH}(%rcx), %r8d
+        orq     %r9, %r8
         movq    %r8, {CALL_TICKS_HIGH}(%rdx)
         leal    {FRAME_FIRST}(%rdi), %r8d
         orq     %r8, %rax

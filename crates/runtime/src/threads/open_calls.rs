@@ -7,7 +7,7 @@
 //! Its stack pointer is valid.)
 #![allow(unsafe_code)] // Entries of open-call stacks, by their addresses.
 
-use crate::state::selection;
+use crate::state::{dropped, selection};
 use crate::threads::deep_calls::DeepCalls;
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -26,6 +26,8 @@ const DIVERTED: u64 = 1;
 
 /// How far below the call around it a frame by id is in the open-call stack.
 const BY_ID_BELOW: u64 = 8;
+/// Unit of the stamps of frames by id.
+const WORD: u64 = 8;
 
 /// The most bytes of arguments that a frame may have pushed.
 const PUSHED_MAX: u64 = 64 << 10;
@@ -256,9 +258,14 @@ impl<'a> OpenCalls<'a> {
         OpenCallFacts {
             code: word as u32 & !EXIT,
             ticks: u64::from(self.ticks_high(entry).load(Relaxed)) << 32 | word >> 32,
-            stamp: self.stamp(entry).load(Relaxed),
+            stamp: if self.is_recorded_frame(entry) { 0 } else { self.stamp(entry).load(Relaxed) },
             jump: self.jump_of(entry),
         }
+    }
+
+    /// Whether the call at `entry` is a frame by id whose stamp says how deep its hook was.
+    fn is_recorded_frame(&self, entry: u64) -> bool {
+        is_frame(self.word(entry).load(Relaxed) as u32 & !EXIT) && !dropped::is_timing()
     }
 
     /// Whether the call at `entry` ended by a tail call that a trigger follows, or `entry` stands
@@ -620,6 +627,13 @@ impl<'a> OpenCalls<'a> {
         self.own_pointer(entry).saturating_add(below)
     }
 
+    /// The stack pointer that decides whether a jump leaves a call: for a frame by id, that of its
+    /// hook.
+    fn hook_pointer(&self, entry: u64) -> u64 {
+        let deeper = if self.is_recorded_frame(entry) { self.stamp(entry).load(Relaxed) } else { 0 };
+        self.frame_pointer(entry).saturating_sub(u64::from(deeper) * WORD)
+    }
+
     /// Marks the innermost call, which was entered at `frame`. No exit hook then recognises it, so
     /// its exit comes to the slow path.
     pub(crate) fn divert_innermost(&self, frame: Frame) {
@@ -635,9 +649,12 @@ impl<'a> OpenCalls<'a> {
 
     /// Opens a call. If the stack is full, it becomes a deep call, and the result is false.
     pub(crate) fn push(&self, word: u64, ticks_high: u32, frame: Frame) -> bool {
-        let pointer = match frame {
-            Frame::ById(_) => self.pointer_by_id(),
-            _ => frame.stack_pointer(),
+        let (pointer, stamp) = match frame {
+            Frame::ById(own) => {
+                let pointer = self.pointer_by_id();
+                (pointer, (pointer.saturating_add(BY_ID_BELOW).saturating_sub(own) / WORD) as u32)
+            }
+            _ => (frame.stack_pointer(), 0),
         };
         if self.room() == 0 || self.deep().count() > 0 {
             self.deep().push(word as u32 & !EXIT, pointer);
@@ -647,7 +664,7 @@ impl<'a> OpenCalls<'a> {
         self.control.open_top.store(entry + ENTRY, Relaxed);
         self.stack_pointer(entry).store(pointer, Relaxed);
         self.ticks_high(entry).store(ticks_high, Relaxed);
-        self.stamp(entry).store(0, Relaxed);
+        self.stamp(entry).store(if dropped::is_timing() { 0 } else { stamp }, Relaxed);
         self.word(entry).store(word, Relaxed);
         true
     }
@@ -702,7 +719,7 @@ impl<'a> OpenCalls<'a> {
             true => !alternate.is_interrupted(pointer, hook),
             false => pointer < hook,
         };
-        self.drop_gone(is_gone, dead)
+        self.drop_gone_from(|entry| is_gone(self.hook_pointer(entry)), is_gone, dead)
     }
 
     /// The stack pointer of the innermost call.
@@ -723,12 +740,22 @@ impl<'a> OpenCalls<'a> {
     }
 
     /// Removes innermost frames as long as `is_gone` accepts their stack pointers.
-    fn drop_gone(&self, is_gone: impl Fn(u64) -> bool, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
+    fn drop_gone(&self, is_gone: impl Fn(u64) -> bool, dead: impl FnMut(OpenCallFacts)) -> u32 {
+        self.drop_gone_from(|entry| is_gone(self.frame_pointer(entry)), &is_gone, dead)
+    }
+
+    /// The same where calls with entries are judged by these. `is_gone`: for the others.
+    fn drop_gone_from(
+        &self,
+        is_entry_gone: impl Fn(u64) -> bool,
+        is_gone: impl Fn(u64) -> bool,
+        mut dead: impl FnMut(OpenCallFacts),
+    ) -> u32 {
         let depth = self.depth();
         if !self.deep().remove_gone(&is_gone) {
             return depth - self.depth();
         }
-        while self.innermost().is_some_and(|entry| is_gone(self.frame_pointer(entry))) {
+        while self.innermost().is_some_and(&is_entry_gone) {
             self.deep().remove(u32::MAX);
             self.remove_innermost(&mut dead);
         }
