@@ -20,6 +20,7 @@ mod mount;
 pub mod outline;
 pub mod own_calls;
 mod place;
+pub mod python;
 pub mod selections;
 pub mod slow;
 mod standing;

@@ -18,7 +18,7 @@ pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
 
 /// What the tests need.
-pub const TESTS: [Package; 20] = [
+pub const TESTS: [Package; 22] = [
     ("g++", "g++"),
     ("binutils", "objcopy"),
     ("clang-19", "clang-19"),
@@ -39,6 +39,8 @@ pub const TESTS: [Package; 20] = [
     ("libc++-19-dev", "/usr/lib/llvm-19/lib/libc++.a"),
     ("chromium", "chromium"),
     ("npm", "npm"),
+    ("python3-dev", "/usr/include/python3.11/Python.h"),
+    ("python3-setuptools", "/usr/lib/python3/dist-packages/setuptools/__init__.py"),
 ];
 
 /// Makes sure that all packages are there.

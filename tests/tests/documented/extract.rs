@@ -81,7 +81,9 @@ fn without_comment(line: &str) -> &str {
 }
 
 fn is_ours(line: &str) -> bool {
-    ["everycall ", "sudo everycall ", "cargo ", "EVERYCALL_"].iter().any(|begin| line.starts_with(begin))
+    ["everycall ", "sudo everycall ", "cargo ", "EVERYCALL_", "python3 -m "]
+        .iter()
+        .any(|begin| line.starts_with(begin))
 }
 
 /// Whether code in the text is a command, a setting, or a part of one that people type.

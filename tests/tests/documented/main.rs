@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use everycall_tests::python::{Environment, SYSTEM};
 use everycall_tests::{Mode, Place, everycall, is_full, wait};
 
 use extract::{Documented, commands, documents};
@@ -43,6 +44,8 @@ const HOST_C: &str = "#include <dlfcn.h>\n#include <unistd.h>\n\
         for (int round = 0; round < 50; round++) { plugged(); usleep(5000); }\n\
         return 0;\n\
     }\n";
+const APP_PY: &str =
+    "import everycall\ndef handle(): everycall.label('request', 7)\neverycall.start()\nhandle()\n";
 const APP_MK: &str = "made: app.c\n\t$(CC) -O1 app.c -o made\n";
 const CMAKE: &str = "cmake_minimum_required(VERSION 3.21)\nproject(app CXX)\nadd_executable(app app.cpp)\n\
      execute_process(COMMAND everycall integrate integration)\n";
@@ -88,10 +91,13 @@ impl Scene {
         }
         let subcommand = everycall().with_file_name("cargo-everycall");
         std::os::unix::fs::symlink(subcommand, tools.join("cargo-everycall")).unwrap();
-        let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+        let python = Environment::new(Path::new(SYSTEM), &place.file("environment"));
+        let path = format!("{}:{}", tools.display(), python.search_path());
         for (name, text) in [
             ("app.cpp", APP_CPP),
             ("app.c", APP_C),
+            ("app.py", APP_PY),
+            ("package.py", APP_PY),
             ("server.c", SERVER_C),
             ("app.mk", APP_MK),
             ("CMakeLists.txt", CMAKE),

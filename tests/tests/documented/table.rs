@@ -34,6 +34,28 @@ pub const STARTS_A_SERVER: &str =
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
+    ("python3 -m pip install ./python", Not("needs pip; the package's own setup.py is run by `python`")),
+    (
+        "python3 -m everycall app.py",
+        So("python3 -m everycall app.py && everycall replay app.ect | grep -q handle"),
+    ),
+    ("python3 -m everycall app.py ARGUMENTS", So("python3 -m everycall app.py a b")),
+    ("python3 -m everycall -m package", So("python3 -m everycall -m package && everycall info package.ect")),
+    (
+        "python3 -m everycall -c 'print(1)'",
+        So("python3 -m everycall -c 'print(1)' && everycall info python.ect"),
+    ),
+    (
+        "python3 -m everycall -o t.ect --stream app.py",
+        So("python3 -m everycall -o t.ect --stream -- app.py && everycall info t.ect"),
+    ),
+    ("everycall record --preload -- python3 app.py", So("everycall record --preload -- python3 app.py")),
+    (
+        "everycall record --preload -- python3 ...",
+        So(
+            "EVERYCALL_PYTHON=1 everycall record -o t.ect --preload -- python3 app.py && everycall replay t.ect | grep -q handle",
+        ),
+    ),
     // What it draws is tested in live_table.rs and in crates/tui.
     (
         "everycall tui app.ect",

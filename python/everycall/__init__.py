@@ -1,0 +1,151 @@
+"""Calls of Python functions on the timeline of everycall.
+
+`python -m everycall script.py` records a whole program. Within it, these functions say more, and
+choose what is recorded. In a program that isn't recorded they do nothing.
+"""
+
+import os as _os
+
+__all__ = [
+    "Error", "instant", "is_recorded", "label", "now", "recording", "snapshot", "span", "start", "status", "stop",
+]
+
+
+class Error(RuntimeError):
+    """What couldn't be done, why, and what to do."""
+
+
+try:
+    from . import _hook
+except ImportError as _error:
+    _hook = None
+    _refusal = str(_error)
+else:
+    _refusal = None
+    _hook.leave_out(_os.fsencode(_os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "")))
+
+
+def _do(function, *arguments):
+    try:
+        return function(*arguments)
+    except RuntimeError as error:
+        raise Error(str(error)) from None
+
+
+def start():
+    """Records calls of Python functions from now on, in all threads of the main interpreter.
+
+    Returns whether it does: not in a program that isn't recorded (`everycall record --preload`).
+    """
+    return _do(_hook.start) if _hook else False
+
+
+def stop():
+    """Records nothing until `start()`; calls of native functions neither."""
+    if _hook:
+        _do(_hook.stop)
+
+
+def is_recorded():
+    """Whether this process is recorded by everycall, so that `start()` has an effect."""
+    return bool(_hook and _hook.is_there())
+
+
+def status():
+    """A dict of what the hook has done: whether it is `started` and still `in_place`, how many
+    `functions` were seen, how many `deep_calls` took it off for want of stack (Python 3.11), how many
+    functions are `without_id` or `without_name`.
+    """
+    return _hook.status() if _hook else {"started": False, "in_place": False}
+
+
+def now():
+    """The time in ticks of the trace's clock; 0 if the program isn't recorded."""
+    return _hook.now() if _hook else 0
+
+
+def label(name, value=None):
+    """A name, perhaps with an int, of the innermost open call."""
+    if _hook:
+        _hook.label(name, value)
+
+
+def instant(name, value=None):
+    """An event at this moment, perhaps with an int."""
+    if _hook:
+        _hook.instant(name, value)
+
+
+def snapshot(path, since=None, last=None):
+    """Writes what the rings hold to a trace file: all, or from `since` (a value of `now()`) on, or
+    the `last` seconds.
+
+    Returns False in a program that isn't recorded. Raises `Error` if the file can't be written.
+    """
+    if since is not None and last is not None:
+        raise TypeError("snapshot() takes since or last, not both")
+    if not is_recorded():
+        return False
+    if last is not None:
+        since = max(0, _hook.now() - int(last * _hook.ticks_per_second()))
+    _do(_hook.snapshot, _os.fsencode(path), since or 0)
+    return True
+
+
+class _Around:
+    """What is done around a `with` block or the calls of a function."""
+
+    __slots__ = ()
+
+    def __call__(self, function):
+        code = getattr(function, "__code__", None)
+        # Generators, coroutines and asynchronous generators.
+        if code is not None and code.co_flags & 0x2A0:
+            raise TypeError(f"{type(self).__name__} decorates plain functions only: use `with` inside {function.__qualname__}")
+        from functools import update_wrapper
+
+        def around(*arguments, **named):
+            with self:
+                return function(*arguments, **named)
+
+        return update_wrapper(around, function)
+
+
+class span(_Around):
+    """A span of time in this thread: `with span("load"):`, or `@span("load")` for a function's calls.
+
+    With an int as its value, spans of one name are told apart.
+    """
+
+    __slots__ = ("_name", "_value")
+
+    def __init__(self, name, value=None):
+        self._name, self._value = name, value
+
+    def __enter__(self):
+        if _hook:
+            _hook.span_begin(self._name, self._value)
+        return self
+
+    def __exit__(self, *exception):
+        if _hook:
+            _hook.span_end(self._name, self._value)
+
+
+class recording(_Around):
+    """Records within a block or a function's calls, and stops after the outermost one:
+    `with recording():`, `@recording()`.
+    """
+
+    __slots__ = ()
+    _open = 0
+
+    def __enter__(self):
+        recording._open += 1
+        start()
+        return self
+
+    def __exit__(self, *exception):
+        recording._open -= 1
+        if recording._open == 0:
+            stop()

@@ -1,0 +1,112 @@
+"""`python -m everycall [OPTIONS] script.py [ARGUMENTS]`: `everycall record` of a Python program.
+
+The program is run by a plain `python script.py`, whose start everycall.pth makes record.
+"""
+
+import os
+import re
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+
+import everycall
+
+USAGE = """\
+Record the calls of a Python program
+
+Usage: python -m everycall [OPTIONS] [--] SCRIPT [ARGUMENTS]...
+       python -m everycall [OPTIONS] -m MODULE [ARGUMENTS]...
+       python -m everycall [OPTIONS] -c CODE [ARGUMENTS]...
+
+The options are those of `everycall record`; the trace is SCRIPT.ect unless -o names another.
+Processes that the program starts are recorded into the same file.
+"""
+
+
+def fail(sentence):
+    sys.stderr.write(f"everycall: {sentence}\n")
+    sys.exit(2)
+
+
+def binary():
+    """The command `everycall`: of this installation, or of the search path."""
+    for folder in (sysconfig.get_path("scripts"), os.path.dirname(sys.executable)):
+        found = folder and shutil.which("everycall", path=folder)
+        if found:
+            return found
+    return shutil.which("everycall") or fail(
+        "the command everycall isn't in the search path; in a checkout of everycall, run: cargo install --path crates/cli"
+    )
+
+
+def valued_options(command):
+    """Options of `everycall record` that take the next argument, as its help tells."""
+    text = subprocess.run([command, "record", "--help"], stdout=subprocess.PIPE, check=False).stdout.decode()
+    lines = re.findall(r"^ +(?:(-\w), )?(--[\w-]+) <", text, re.MULTILINE)
+    return {option for line in lines for option in line if option}
+
+
+def divided(arguments, valued):
+    """Options, and the program with its arguments as Python takes them."""
+    at = 0
+    while at < len(arguments):
+        argument = arguments[at]
+        if argument == "--":
+            return arguments[:at], arguments[at + 1 :]
+        if argument in ("-m", "-c") or not argument.startswith("-"):
+            return arguments[:at], arguments[at:]
+        at += 2 if argument in valued else 1
+    return arguments, []
+
+
+def name_of(program):
+    """For the trace's file."""
+    if program[0] == "-c":
+        return "python"
+    if program[0] == "-m":
+        return program[1].split(".")[0] if len(program) > 1 else "python"
+    return os.path.splitext(os.path.basename(program[0].rstrip("/")))[0] or "python"
+
+
+def check_installation():
+    """Whether a Python that starts finds everycall.pth."""
+    if everycall._hook is None:
+        if sysconfig.get_config_var("Py_GIL_DISABLED"):
+            fail("this is a free-threaded Python, whose calls everycall can't record: use the build with the global lock (python3)")
+        fail(f"this installation isn't for this Python ({everycall._refusal}); in a checkout of everycall, run: {sys.executable} -m pip install --force-reinstall ./python")
+    if sys.flags.no_site:
+        fail("python -S leaves out the start of everycall: run it without -S")
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(everycall.__file__)))
+    folders = site.getsitepackages() + ([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])
+    is_there = os.path.exists(os.path.join(folder, "everycall.pth"))
+    if not is_there or not any(os.path.exists(known) and os.path.samefile(folder, known) for known in folders):
+        fail(
+            f"{folder} isn't a folder whose .pth files this Python reads, so it can't record from its start; install everycall "
+            f"there instead; in a checkout of everycall, run: {sys.executable} -m pip install ./python"
+        )
+
+
+def main():
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        sys.stdout.write(USAGE)
+        sys.exit(0 if arguments else 2)
+    check_installation()
+    command = binary()
+    options, program = divided(arguments, valued_options(command))
+    if not program:
+        fail("which program? Name a script, or -m MODULE, or -c CODE: python -m everycall [OPTIONS] SCRIPT [ARGUMENTS]")
+    if not any(re.match(r"-o|--output($|=)", option) for option in options):
+        options = [*options, "-o", name_of(program) + ".ect"]
+    os.environ["EVERYCALL_PYTHON"] = "1"
+    python = [sys.executable, *subprocess._args_from_interpreter_flags(), *program]
+    line = [command, "record", "--preload", *options, "--", *python]
+    try:
+        os.execv(command, line)
+    except OSError as error:
+        fail(f"{command} can't be run: {error.strerror}")
+
+
+main()

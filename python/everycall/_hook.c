@@ -1,0 +1,647 @@
+/*
+ * The hook: each call of a Python function becomes a frame by id in the calling thread's ring.
+ *
+ * Python 3.11: a frame evaluation function (PEP 523). It costs code that doesn't call nothing, sees
+ * all threads at once, and each way out of a frame passes it.
+ * Python 3.12 and later: sys.monitoring, with callbacks that have a vectorcall slot of their own. (A
+ * frame evaluation function would end deep recursion early there.)
+ *
+ * A code object's id is in its co_extra, so it dies with it: another one at the same address has none.
+ * No frame is held, and no reference kept. All of this runs under the interpreter's lock.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#ifdef Py_GIL_DISABLED
+#error "everycall needs an interpreter with its global lock: use the build of Python that isn't free-threaded"
+#endif
+#if PY_VERSION_HEX < 0x030B0000
+#error "everycall needs Python 3.11 or later"
+#endif
+
+#include <everycall.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define USES_MONITORING (PY_VERSION_HEX >= 0x030C0000)
+
+#if !USES_MONITORING
+#define Py_BUILD_CORE_MODULE 1
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE_MODULE
+#define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex
+#define PyUnstable_Code_SetExtra _PyCode_SetExtra
+#endif
+
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+/* Ids: functions with the same name, file and line share one, as the trace can't tell them apart. */
+
+#define IDS (1u << 20)
+/* Code objects that find no id of their own. */
+#define LAST_ID (IDS - 1)
+
+/* What is known of a code object, in its co_extra; 0 if nothing is. */
+#define KNOWN 1u
+/* Of this package: not recorded. */
+#define OWN 2u
+/* A generator, coroutine or asynchronous generator. */
+#define RESUMABLE 4u
+#define ID_SHIFT 3
+
+typedef struct {
+    uint64_t hash;
+    /* One more than the id; 0: free. */
+    uint32_t id;
+} Named;
+
+static struct {
+    Named *places;
+    /* A power of two, or 0. */
+    size_t size;
+    uint32_t used;
+    uint64_t without_id;
+    uint64_t without_name;
+} ids;
+
+static Py_ssize_t extra_index = -1;
+/* The folder of this package, with the separator at its end. */
+static char own_folder[4096];
+
+/* FNV-1a, 64 bits: two functions of one program have the same with a probability of 1 to 10^8. */
+static uint64_t hashed(uint64_t hash, const char *text, size_t length)
+{
+    for (size_t at = 0; at < length; at++)
+        hash = (hash ^ (unsigned char)text[at]) * 0x100000001b3u;
+    return (hash ^ 0xff) * 0x100000001b3u;
+}
+
+static int grow(void)
+{
+    size_t size = ids.size ? 2 * ids.size : 1024;
+    Named *places = calloc(size, sizeof *places);
+    if (!places)
+        return -1;
+    for (size_t from = 0; from < ids.size; from++) {
+        if (!ids.places[from].id)
+            continue;
+        size_t to = ids.places[from].hash & (size - 1);
+        while (places[to].id)
+            to = (to + 1) & (size - 1);
+        places[to] = ids.places[from];
+    }
+    free(ids.places);
+    ids.places = places;
+    ids.size = size;
+    return 0;
+}
+
+/* The id of a function, which is told its name if it is new. */
+static uint32_t id_named(const char *name, size_t name_length, const char *file, size_t file_length, uint32_t line)
+{
+    uint64_t hash = hashed(0xcbf29ce484222325u, name, name_length);
+    hash = hashed(hash, file, file_length);
+    hash = hashed(hash, (const char *)&line, sizeof line);
+    if (2 * (size_t)(ids.used + 1) > ids.size && grow() < 0) {
+        ids.without_id++;
+        return LAST_ID;
+    }
+    size_t place = hash & (ids.size - 1);
+    for (; ids.places[place].id; place = (place + 1) & (ids.size - 1))
+        if (ids.places[place].hash == hash)
+            return ids.places[place].id - 1;
+    if (ids.used >= LAST_ID) {
+        ids.without_id++;
+        return LAST_ID;
+    }
+    uint32_t id = ids.used++;
+    ids.places[place] = (Named){hash, id + 1};
+    if (everycall_frame_name(id, name, file, line) != 0)
+        ids.without_name++;
+    return id;
+}
+
+/* UTF-8, without what can't be in it; NULL without memory. */
+static PyObject *utf8(PyObject *text)
+{
+    PyObject *bytes = text && PyUnicode_Check(text) ? PyUnicode_AsEncodedString(text, "utf-8", "replace") : NULL;
+    if (!bytes)
+        PyErr_Clear();
+    return bytes;
+}
+
+/* The first time that a code object is seen. There may be an exception on its way. */
+static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *name = utf8(code->co_qualname), *file = utf8(code->co_filename);
+    uintptr_t known = KNOWN;
+    if (name && file) {
+        const char *path = PyBytes_AS_STRING(file);
+        uint32_t line = code->co_firstlineno > 0 ? (uint32_t)code->co_firstlineno : 0;
+        if (own_folder[0] && strncmp(path, own_folder, strlen(own_folder)) == 0)
+            known |= OWN;
+        else
+            known |= (uintptr_t)id_named(PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name), path,
+                                         (size_t)PyBytes_GET_SIZE(file), line)
+                     << ID_SHIFT;
+    } else {
+        ids.without_id++;
+        known |= (uintptr_t)LAST_ID << ID_SHIFT;
+    }
+    if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
+        known |= RESUMABLE;
+    Py_XDECREF(name);
+    Py_XDECREF(file);
+    /* Without memory it is learned again, and gets the same id. */
+    if (PyUnstable_Code_SetExtra((PyObject *)code, extra_index, (void *)known) < 0)
+        PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    return known;
+}
+
+/* As in Objects/codeobject.c, from 3.6 to 3.13 at least. */
+typedef struct {
+    Py_ssize_t size;
+    void *extras[1];
+} Extra;
+
+static inline uintptr_t known_of(PyCodeObject *code)
+{
+#if PY_VERSION_HEX < 0x030E0000
+    const Extra *extra = code->co_extra;
+    if (LIKELY(extra && extra->size > extra_index)) {
+        uintptr_t known = (uintptr_t)extra->extras[extra_index];
+        if (LIKELY(known))
+            return known;
+    }
+#else
+    void *known = NULL;
+    if (PyUnstable_Code_GetExtra((PyObject *)code, extra_index, &known) == 0 && LIKELY(known))
+        return (uintptr_t)known;
+#endif
+    return learn(code);
+}
+
+/* The type of an exception that leaves a frame, if it was raised there: its traceback has no other. */
+static const char *raised(PyTypeObject *type, PyObject *traceback)
+{
+    int is_here = traceback && PyTraceBack_Check(traceback) && !((PyTracebackObject *)traceback)->tb_next;
+    return is_here ? type->tp_name : NULL;
+}
+
+/* Whether calls are recorded: between start() and stop(). */
+static int is_started;
+/* Calls at whose depth the hook was taken off. */
+static uint64_t deep_calls;
+
+#if !USES_MONITORING
+
+/*
+ * With a frame evaluation function, calls of Python functions by Python functions take C's stack,
+ * which they don't otherwise. So the hook takes itself off where a quarter of the stack is used: from
+ * there on calls take as much as they do untraced.
+ */
+
+/* The hook's address of the stack below which frames are deep. 0: not yet known; 1: unknown. */
+static __thread uintptr_t deep_below;
+/* Deep calls of this thread that are open, and of all threads. */
+static __thread uint32_t own_deep;
+static uint32_t deep;
+/* The last thread's, as it is the same one mostly. */
+static uint64_t last_thread = UINT64_MAX;
+static uintptr_t last_deep_below;
+static _PyFrameEvalFunction next_evaluation = _PyEval_EvalFrameDefault;
+
+#define DEEP_SPAN "calls from here on not recorded: a quarter of the stack is used"
+
+static __attribute__((noinline)) uintptr_t find_deep_below(PyThreadState *state)
+{
+    if (!deep_below) {
+        pthread_attr_t attributes;
+        void *low;
+        size_t size;
+        deep_below = 1;
+        if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+            if (pthread_attr_getstack(&attributes, &low, &size) == 0) {
+                /* With an unlimited stack, other mappings are in between. */
+                size_t usable = size < (64u << 20) ? size : 64u << 20;
+                deep_below = (uintptr_t)low + size - usable / 4;
+            }
+            pthread_attr_destroy(&attributes);
+        }
+    }
+    last_thread = state->id;
+    last_deep_below = deep_below;
+    return deep_below;
+}
+
+static PyObject *evaluate(PyThreadState *state, struct _PyInterpreterFrame *frame, int is_thrown);
+
+static void follow(PyInterpreterState *interpreter)
+{
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, is_started && !deep ? evaluate : next_evaluation);
+}
+
+/* The threads whose deep calls are open aren't in the forked child. */
+static void after_fork(void)
+{
+    if (deep != own_deep) {
+        deep = own_deep;
+        follow(PyInterpreterState_Main());
+    }
+}
+
+static __attribute__((noinline)) PyObject *evaluate_deep(PyThreadState *state, struct _PyInterpreterFrame *frame, int is_thrown)
+{
+    deep_calls++;
+    deep++;
+    own_deep++;
+    follow(state->interp);
+    everycall_span_begin(DEEP_SPAN);
+    PyObject *result = next_evaluation(state, frame, is_thrown);
+    everycall_span_end(DEEP_SPAN);
+    own_deep--;
+    deep--;
+    follow(state->interp);
+    return result;
+}
+
+static PyObject *evaluate(PyThreadState *state, struct _PyInterpreterFrame *frame, int is_thrown)
+{
+    uintptr_t limit = LIKELY(state->id == last_thread) ? last_deep_below : find_deep_below(state);
+    if (UNLIKELY((uintptr_t)__builtin_frame_address(0) < limit))
+        return evaluate_deep(state, frame, is_thrown);
+    /* It ends before its first instruction, by a RecursionError. */
+    if (UNLIKELY(state->recursion_remaining <= 0))
+        return next_evaluation(state, frame, is_thrown);
+    uintptr_t known = known_of(frame->f_code);
+    if (UNLIKELY(known & (OWN | RESUMABLE)))
+        /* A generator that is made runs only up to there. */
+        if (known & OWN || frame->owner != FRAME_OWNED_BY_GENERATOR)
+            return next_evaluation(state, frame, is_thrown);
+    uint32_t id = (uint32_t)(known >> ID_SHIFT);
+    everycall_frame_enter(id);
+    PyObject *result = next_evaluation(state, frame, is_thrown);
+    if (LIKELY(result)) {
+        everycall_frame_leave(id);
+    } else {
+        everycall_frame_unwind(id, raised((PyTypeObject *)state->curexc_type, state->curexc_traceback));
+    }
+    return result;
+}
+
+/* Whether calls are still recorded, and no other tool has replaced the hook. */
+static int is_in_place(void)
+{
+    return !deep && _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Main()) == evaluate;
+}
+
+static int install(void)
+{
+    PyInterpreterState *interpreter = PyInterpreterState_Main();
+    _PyFrameEvalFunction before = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    if (before != evaluate && !deep)
+        next_evaluation = before;
+    is_started = 1;
+    follow(interpreter);
+    return 0;
+}
+
+static int uninstall(void)
+{
+    is_started = 0;
+    /* Another tool's function may call ours. */
+    if (is_in_place())
+        follow(PyInterpreterState_Main());
+    return 0;
+}
+
+#else
+
+/* An object that is a callback of sys.monitoring: its vectorcall slot is the callback. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+} Callback;
+
+static PyObject *enter(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)
+{
+    (void)self, (void)count, (void)names;
+    uintptr_t known = known_of((PyCodeObject *)arguments[0]);
+    if (LIKELY(!(known & OWN)))
+        everycall_frame_enter((uint32_t)(known >> ID_SHIFT));
+    Py_RETURN_NONE;
+}
+
+static PyObject *leave(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)
+{
+    (void)self, (void)count, (void)names;
+    uintptr_t known = known_of((PyCodeObject *)arguments[0]);
+    if (LIKELY(!(known & OWN)))
+        everycall_frame_leave((uint32_t)(known >> ID_SHIFT));
+    Py_RETURN_NONE;
+}
+
+static PyObject *unwind(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)
+{
+    (void)self, (void)count, (void)names;
+    uintptr_t known = known_of((PyCodeObject *)arguments[0]);
+    if (LIKELY(!(known & OWN)))
+        everycall_frame_unwind((uint32_t)(known >> ID_SHIFT),
+                               raised(Py_TYPE(arguments[2]), ((PyBaseExceptionObject *)arguments[2])->traceback));
+    Py_RETURN_NONE;
+}
+
+static PyTypeObject callback_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "everycall._hook.Callback",
+    .tp_basicsize = sizeof(Callback),
+    .tp_vectorcall_offset = offsetof(Callback, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+static const struct {
+    const char *event;
+    vectorcallfunc call;
+} callbacks[] = {
+    {"PY_START", enter}, {"PY_RESUME", enter}, {"PY_THROW", enter},
+    {"PY_RETURN", leave}, {"PY_YIELD", leave}, {"PY_UNWIND", unwind},
+};
+
+/* The tool id of sys.monitoring that is ours. 2 is for profilers that take calls apart; it is left to them. */
+static int tool = -1;
+
+static PyObject *monitoring(void)
+{
+    PyObject *monitoring = PySys_GetObject("monitoring"); /* borrowed */
+    if (!monitoring)
+        PyErr_SetString(PyExc_RuntimeError, "this Python has no sys.monitoring, which everycall needs: use CPython 3.12 or later");
+    return monitoring;
+}
+
+/* Calls a function of sys.monitoring; steals nothing. 0, or -1 with an exception. */
+#define MONITORING(function, ...) is_done(PyObject_CallMethod(monitoring(), function, __VA_ARGS__))
+
+static int is_done(PyObject *result)
+{
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static int register_callbacks(int is_on, long *events)
+{
+    PyObject *values = PyObject_GetAttrString(monitoring(), "events");
+    *events = 0;
+    for (size_t at = 0; values && at < sizeof callbacks / sizeof *callbacks; at++) {
+        PyObject *value = PyObject_GetAttrString(values, callbacks[at].event);
+        long event = value ? PyLong_AsLong(value) : -1;
+        Py_XDECREF(value);
+        PyObject *callback = Py_NewRef(Py_None);
+        if (is_on) {
+            Callback *made = PyObject_New(Callback, &callback_type);
+            if (made)
+                made->call = callbacks[at].call;
+            Py_SETREF(callback, (PyObject *)made);
+        }
+        if (event < 0 || !callback || MONITORING("register_callback", "ilO", tool, event, callback) < 0)
+            Py_CLEAR(values);
+        *events |= event;
+        Py_XDECREF(callback);
+    }
+    Py_XDECREF(values);
+    return values ? 0 : -1;
+}
+
+static int uninstall(void)
+{
+    long events;
+    is_started = 0;
+    if (tool < 0)
+        return 0;
+    if (MONITORING("set_events", "ii", tool, 0) < 0 || register_callbacks(0, &events) < 0 || MONITORING("free_tool_id", "i", tool) < 0)
+        return -1;
+    tool = -1;
+    return 0;
+}
+
+static int install(void)
+{
+    long events;
+    if (!monitoring() || PyType_Ready(&callback_type) < 0)
+        return -1;
+    for (int candidate = 3; tool < 0 && candidate <= 4; candidate++) {
+        if (MONITORING("use_tool_id", "is", candidate, "everycall") == 0)
+            tool = candidate;
+        else if (!PyErr_ExceptionMatches(PyExc_ValueError))
+            return -1;
+        else
+            PyErr_Clear();
+    }
+    if (tool < 0) {
+        PyErr_SetString(PyExc_RuntimeError, "other tools have the tool ids 3 and 4 of sys.monitoring, of which everycall needs one: "
+                                            "start without one of them");
+        return -1;
+    }
+    if (register_callbacks(1, &events) < 0 || MONITORING("set_events", "il", tool, events) < 0) {
+        PyObject *exception = PyErr_GetRaisedException();
+        uninstall();
+        PyErr_SetRaisedException(exception);
+        return -1;
+    }
+    is_started = 1;
+    return 0;
+}
+
+static int is_in_place(void)
+{
+    long held = 0;
+    PyObject *events = tool < 0 ? NULL : PyObject_CallMethod(monitoring(), "get_events", "i", tool);
+    if (events)
+        held = PyLong_AsLong(events);
+    Py_XDECREF(events);
+    PyErr_Clear();
+    return held != 0;
+}
+
+#endif
+
+/* The functions of the module. */
+
+static int refuse(int code)
+{
+    if (code != 0)
+        PyErr_SetString(PyExc_RuntimeError, everycall_error(code));
+    return code;
+}
+
+PyDoc_STRVAR(start_text, "start() -> bool: records calls of Python functions from now on. False without the runtime.");
+static PyObject *start(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    if (!everycall_is_there())
+        Py_RETURN_FALSE;
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_RuntimeError, "everycall records the main interpreter only: call start() there");
+        return NULL;
+    }
+    if (is_started)
+        Py_RETURN_TRUE;
+    if (extra_index < 0) {
+        extra_index = PyUnstable_Eval_RequestCodeExtraIndex(NULL);
+        if (extra_index < 0) {
+            PyErr_SetString(PyExc_RuntimeError, "other tools have all places that this Python has for data of code objects (co_extra), "
+                                                "of which everycall needs one: start without one of them");
+            return NULL;
+        }
+        if (refuse(everycall_frame_name(LAST_ID, "(a function without a name of its own)", NULL, 0)))
+            return NULL;
+#if !USES_MONITORING
+        pthread_atfork(NULL, NULL, after_fork);
+#endif
+    }
+    if (refuse(everycall_enable()) || install() < 0)
+        return NULL;
+    Py_RETURN_TRUE;
+}
+
+PyDoc_STRVAR(stop_text, "stop(): records nothing until start().");
+static PyObject *stop(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    if (is_started && (uninstall() < 0 || refuse(everycall_disable())))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(is_there_text, "is_there() -> bool: whether this process contains the runtime.");
+static PyObject *is_there(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    return PyBool_FromLong(everycall_is_there());
+}
+
+PyDoc_STRVAR(is_main_text, "is_main() -> bool: whether this is the main interpreter, the one that is recorded.");
+static PyObject *is_main(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    return PyBool_FromLong(PyInterpreterState_Get() == PyInterpreterState_Main());
+}
+
+PyDoc_STRVAR(now_text, "now() -> int: the time in ticks of the trace's clock; 0 without the runtime.");
+static PyObject *now(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    return PyLong_FromUnsignedLongLong(everycall_now());
+}
+
+PyDoc_STRVAR(ticks_text, "ticks_per_second() -> int");
+static PyObject *ticks(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    return PyLong_FromUnsignedLongLong(everycall_ticks_per_second());
+}
+
+/* Names are those of the program, so that one that isn't UTF-8 isn't an error. */
+static PyObject *marked(PyObject *arguments, int (*plain)(const char *), int (*valued)(const char *, uint64_t))
+{
+    PyObject *text, *value = Py_None;
+    if (!PyArg_ParseTuple(arguments, "U|O", &text, &value))
+        return NULL;
+    uint64_t number = 0;
+    if (value != Py_None) {
+        number = PyLong_AsUnsignedLongLongMask(value);
+        if (number == UINT64_MAX && PyErr_Occurred())
+            return NULL;
+    }
+    PyObject *name = everycall_is_there() ? utf8(text) : NULL;
+    if (name && value == Py_None)
+        plain(PyBytes_AS_STRING(name));
+    else if (name)
+        valued(PyBytes_AS_STRING(name), number);
+    Py_XDECREF(name);
+    Py_RETURN_NONE;
+}
+
+#define MARK(function, plain, valued, text)                           \
+    PyDoc_STRVAR(function##_text, text);                              \
+    static PyObject *function(PyObject *self, PyObject *arguments)    \
+    {                                                                 \
+        (void)self;                                                   \
+        return marked(arguments, plain, valued);                      \
+    }
+
+MARK(label, everycall_label_name, everycall_label, "label(name, value=None): a value of the innermost open call; an int, modulo 2**64.")
+MARK(instant, everycall_instant, everycall_instant_value, "instant(name, value=None): an event at this moment.")
+MARK(span_begin, everycall_span_begin, everycall_span_begin_value, "span_begin(name, value=None): a span of time begins in this thread.")
+MARK(span_end, everycall_span_end, everycall_span_end_value, "span_end(name, value=None): it ends.")
+
+PyDoc_STRVAR(snapshot_text, "snapshot(path: bytes, since: int): writes what the rings hold, from a time in ticks on.");
+static PyObject *snapshot(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *path;
+    unsigned long long since;
+    int result;
+    if (!PyArg_ParseTuple(arguments, "yK", &path, &since))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    result = everycall_write_since(since, path);
+    Py_END_ALLOW_THREADS
+    if (refuse(result))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(status_text, "status() -> dict: what the hook has done.");
+static PyObject *status(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    return Py_BuildValue("{sNsNsIsKsKsK}", "started", PyBool_FromLong(is_started), "in_place", PyBool_FromLong(is_in_place()),
+                         "functions", ids.used, "deep_calls", (unsigned long long)deep_calls, "without_id",
+                         (unsigned long long)ids.without_id, "without_name", (unsigned long long)ids.without_name);
+}
+
+PyDoc_STRVAR(leave_out_text, "leave_out(folder: bytes): functions of files in it aren't recorded; it ends with a separator.");
+static PyObject *leave_out(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *folder;
+    if (!PyArg_ParseTuple(arguments, "y", &folder))
+        return NULL;
+    if (strlen(folder) < sizeof own_folder)
+        strcpy(own_folder, folder);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"start", start, METH_NOARGS, start_text},
+    {"stop", stop, METH_NOARGS, stop_text},
+    {"is_there", is_there, METH_NOARGS, is_there_text},
+    {"is_main", is_main, METH_NOARGS, is_main_text},
+    {"now", now, METH_NOARGS, now_text},
+    {"ticks_per_second", ticks, METH_NOARGS, ticks_text},
+    {"label", label, METH_VARARGS, label_text},
+    {"instant", instant, METH_VARARGS, instant_text},
+    {"span_begin", span_begin, METH_VARARGS, span_begin_text},
+    {"span_end", span_end, METH_VARARGS, span_end_text},
+    {"snapshot", snapshot, METH_VARARGS, snapshot_text},
+    {"status", status, METH_NOARGS, status_text},
+    {"leave_out", leave_out, METH_VARARGS, leave_out_text},
+    {NULL, NULL, 0, NULL},
+};
+
+/* One state for the process: only the main interpreter is recorded. */
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "everycall._hook", .m_doc = "The hook of everycall.", .m_size = -1, .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__hook(void)
+{
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,43 @@
+"""Begins to record as Python starts: everycall.pth imports it where EVERYCALL_PYTHON is 1."""
+
+import sys
+
+import everycall
+
+
+def _say(sentence):
+    try:
+        sys.__stderr__.write(f"everycall: {sentence}\n")
+    except (AttributeError, OSError, ValueError):
+        pass
+
+
+def _at_exit():
+    status = everycall.status()
+    if status["started"] and not status["in_place"]:
+        _say("another tool has taken the hook off, so later calls of Python functions are not in the trace: run without that tool")
+    if status.get("without_name"):
+        _say(f"{status['without_name']} functions have no name in the trace: there was no room for more names")
+
+
+def _begin():
+    if everycall._hook is None:
+        # Another interpreter of this process, which can't have the module, or an installation for another Python.
+        if "subinterpreter" not in everycall._refusal:
+            _say(f"calls of Python functions are not recorded: {everycall._refusal}")
+        return
+    if not everycall._hook.is_main():
+        everycall.instant("not recorded: calls in a sub-interpreter")
+        return
+    try:
+        is_started = everycall.start()
+    except everycall.Error as error:
+        _say(f"calls of Python functions are not recorded: {error}")
+        return
+    if is_started:
+        import atexit
+
+        atexit.register(_at_exit)
+
+
+_begin()

@@ -1,0 +1,405 @@
+//! Python programs: each function's calls are those that the interpreter itself counts, and programs
+//! behave as they do untraced. With Debian's Python 3.11, and with later ones where they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use everycall_tests::python::{Environment, SYSTEM, interpreters};
+use everycall_tests::{Place, everycall, successful};
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name)
+}
+
+/// An interpreter with everycall.
+struct Python {
+    place: Place,
+    environment: Environment,
+}
+
+impl Python {
+    fn new(interpreter: &Path) -> Python {
+        let place = Place::new("python");
+        let environment = Environment::new(interpreter, &place.file("environment"));
+        Python { place, environment }
+    }
+
+    /// All that are there.
+    fn all() -> Vec<Python> {
+        interpreters().iter().map(|interpreter| Python::new(interpreter)).collect()
+    }
+
+    fn version(&self) -> &str {
+        &self.environment.version
+    }
+
+    fn is_monitored(&self) -> bool {
+        self.version() != "3.11"
+    }
+
+    /// The interpreter with these arguments; `python3` in the search path is the same one.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.command(self.environment.bin.join("python"));
+        command.env("PATH", self.environment.search_path()).args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// `python -m everycall` with these arguments; the trace is t.ect.
+    fn recorded(&self, arguments: &[&str]) -> Output {
+        let options = ["-m", "everycall", "-o", "t.ect"];
+        let output = self.run(&[&options[..], arguments].concat());
+        assert!(self.place.file("t.ect").exists(), "{output:?}");
+        output
+    }
+
+    /// The same, with what is in the trace.
+    fn record(&self, arguments: &[&str]) -> (Output, Calls) {
+        (self.recorded(arguments), self.calls("t.ect"))
+    }
+
+    fn calls(&self, trace: &str) -> Calls {
+        let mut export = self.place.command(everycall());
+        export.args(["export", "-f", "csv", "-o", "-", trace]);
+        Calls::read(&successful(&mut export))
+    }
+}
+
+/// The lines of a CSV export.
+struct Calls {
+    lines: Vec<BTreeMap<String, String>>,
+}
+
+impl Calls {
+    fn read(text: &str) -> Calls {
+        let mut lines = text.lines();
+        let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let fields = |line: &str| {
+            let mut fields = vec![String::new()];
+            let mut is_quoted = false;
+            for character in line.chars() {
+                match character {
+                    '"' => is_quoted = !is_quoted,
+                    ',' if !is_quoted => fields.push(String::new()),
+                    _ => fields.last_mut().unwrap().push(character),
+                }
+            }
+            names.iter().map(|name| (*name).to_owned()).zip(fields).collect()
+        };
+        Calls { lines: lines.map(fields).collect() }
+    }
+
+    fn of_kind(&self, kind: &str) -> impl Iterator<Item = &BTreeMap<String, String>> {
+        self.lines.iter().filter(move |line| line["kind"] == kind)
+    }
+
+    /// Calls of the functions of a file, by line and name.
+    fn counts(&self, file: &str) -> BTreeMap<(String, String), u64> {
+        let mut counts = BTreeMap::new();
+        for line in self.of_kind("call").filter(|line| line["file"] == file) {
+            *counts.entry((line["line"].clone(), line["function"].clone())).or_default() += 1;
+        }
+        counts
+    }
+
+    fn count(&self, function: &str) -> usize {
+        self.of_kind("call").filter(|line| line["function"] == function).count()
+    }
+
+    /// The calls in a file's functions as a tree: `f(g g(h))`; with `!` where one was left by an
+    /// exception. All calls around them must be in that file, too.
+    fn tree(&self, file: &str, from: &str) -> String {
+        let start = |line: &BTreeMap<String, String>| line["start_ns"].parse::<u64>().unwrap();
+        let mut calls: Vec<_> = self.of_kind("call").filter(|line| line["file"] == file).collect();
+        calls.sort_by_key(|line| (start(line), line["depth"].parse::<u32>().unwrap()));
+        let mut text = String::new();
+        let mut open: Vec<u32> = Vec::new();
+        for line in calls.iter().skip_while(|line| line["function"] != from) {
+            let depth: u32 = line["depth"].parse().unwrap();
+            match open.last() {
+                Some(outer) if depth > *outer => text.push('('),
+                Some(_) => {
+                    while open.len() > 1 && open.last().is_some_and(|inner| *inner > depth) {
+                        open.pop();
+                        text.push(')');
+                    }
+                    open.pop();
+                    text.push(' ');
+                }
+                None => {}
+            }
+            open.push(depth);
+            text += &line["function"];
+            if line["remarks"].contains("unwound") {
+                text.push('!');
+            }
+        }
+        text + &")".repeat(open.len().saturating_sub(1))
+    }
+}
+
+/// What the interpreter counts: `LINE COUNT NAME`.
+fn own_counts(printed: &str) -> BTreeMap<(String, String), u64> {
+    let line = |line: &str| {
+        let [line, count, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        ((line.to_owned(), name.to_owned()), count.parse().unwrap())
+    };
+    printed.lines().map(line).collect()
+}
+
+#[test]
+fn calls_are_those_that_the_interpreter_counts() {
+    for python in Python::all() {
+        let file = script("calls.py").display().to_string();
+        let counting = python.run(&[&file, "count"]);
+        let printed = String::from_utf8(counting.stdout).unwrap();
+        let (output, calls) = python.record(&[&file]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let mut traced = calls.counts(&file);
+        let mut counted = own_counts(&printed);
+        assert!(counted.len() > 50, "{counted:?}");
+        // What isn't called while the interpreter counts: the file itself, and what is called before
+        // and after.
+        for (line, name, count) in
+            [("1", "<module>", 1), ("13", "plain", 1), ("60", "Account", 1), ("134", "to_the_limit", 1)]
+        {
+            *counted.entry((line.to_owned(), name.to_owned())).or_default() += count;
+        }
+        let recursing = traced.remove(&("130".to_owned(), "recursing".to_owned())).unwrap();
+        assert!((900..1000).contains(&recursing), "{recursing}");
+        assert_eq!(traced, counted, "{}", python.version());
+        // Each ends as it does: nothing is left open, nothing is missing.
+        let cut = calls
+            .of_kind("call")
+            .filter(|line| line["file"] == file && line["remarks"].contains("truncated"));
+        assert_eq!(cut.count(), 0);
+        assert_eq!(calls.of_kind("lost").count(), 0);
+        // The interpreter counts the same while it is recorded.
+        let output = python.recorded(&[&file, "count"]);
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), printed);
+    }
+}
+
+#[test]
+fn calls_nest_as_they_do() {
+    for python in Python::all() {
+        let file = script("tree.py").display().to_string();
+        let (_, calls) = python.record(&[&file]);
+        assert_eq!(
+            calls.tree(&file, "begin"),
+            "begin(outer(leaf inner(leaf leaf)) consume(numbers(leaf) leaf numbers leaf numbers) \
+             catching(middle!(raising!(leaf)) leaf))",
+            "{}",
+            python.version()
+        );
+        let thrown: Vec<&str> = calls.of_kind("throw").map(|line| line["function"].as_str()).collect();
+        assert!(thrown.contains(&"LookupError"), "{thrown:?}");
+    }
+}
+
+#[test]
+fn children_are_in_the_same_file() {
+    for python in Python::all() {
+        let file = script("children.py").display().to_string();
+        let (output, calls) = python.record(&[&file]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        for (kind, times) in [
+            ("itself", 3),
+            ("fork", 4),
+            ("fork_of_thread", 5),
+            ("subprocess", 6),
+            ("name", 7),
+            ("system", 8),
+            ("multiprocessing_fork", 9),
+            ("multiprocessing_spawn", 9),
+            ("multiprocessing_forkserver", 9),
+        ] {
+            assert_eq!(calls.count(&format!("in_{kind}")), times, "{kind}, {}", python.version());
+        }
+        let (output, calls) = python.record(&[&file, "exec"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(calls.count("in_exec"), 10);
+    }
+}
+
+/// What a program says, and how it ends.
+fn seen(output: &Output) -> (String, Vec<String>, Option<i32>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let errors = text(&output.stderr);
+    // What `record` itself says is behind it.
+    let own = errors.lines().take_while(|line| !line.starts_with("everycall: ")).map(str::to_owned);
+    (text(&output.stdout), own.collect(), output.status.code())
+}
+
+#[test]
+fn programs_behave_as_they_do_untraced() {
+    for python in Python::all() {
+        let strangers = script("strangers.py").display().to_string();
+        let arguments = python.place.write(
+            "arguments.py",
+            "import sys\nprint(sys.argv, __name__, sys.path[0], __file__, __builtins__ is not None, sys.flags)\n",
+        );
+        python
+            .place
+            .write("package.py", "import sys\nprint(sys.argv, __name__, sys.path[0], __spec__.name)\n");
+        let arguments = arguments.to_str().unwrap();
+        let mut cases: Vec<Vec<&str>> = vec![
+            vec![arguments, "a", "--b", "-o", "x y"],
+            vec!["-m", "package", "a"],
+            vec!["-c", "import sys; print(sys.argv, __name__, sys.path[0]); 1 / 0", "a"],
+            vec!["no-such-file.py"],
+            vec!["-m", "no_such_module"],
+        ];
+        let kinds = [
+            "settrace",
+            "profilers",
+            "recursion",
+            "interpreters",
+            "code",
+            "held",
+            "daemon",
+            "uncaught",
+            "status",
+        ];
+        cases.extend(kinds.map(|kind| vec![strangers.as_str(), kind]));
+        for case in cases {
+            let plain = python.run(&case);
+            let traced = python.recorded(&case);
+            assert_eq!(seen(&traced), seen(&plain), "{case:?}, {}", python.version());
+            if case.last() == Some(&"code") {
+                let calls = python.calls("t.ect");
+                let dying: Vec<usize> = (0..300).map(|i| calls.count(&format!("dying_{i}"))).collect();
+                assert_eq!(dying, [1; 300]);
+            }
+            if case.last() == Some(&"recursion") && !python.is_monitored() {
+                let calls = python.calls("t.ect");
+                let deep =
+                    calls.of_kind("span").filter(|line| line["function"].contains("quarter of the stack"));
+                assert_eq!(deep.count(), 3);
+            }
+        }
+        // It ends by a signal, and so does `record`.
+        let (killed, calls) = python.record(&[&strangers, "killed"]);
+        assert_eq!(String::from_utf8_lossy(&killed.stdout), "to be killed\n");
+        assert_eq!(calls.count("killed"), 1);
+        // Interpreter options hold for the program, too.
+        let options = ["-X", "utf8", "-O", "-W", "ignore"];
+        let record = [&options[..], &["-m", "everycall", "-o", "t.ect", arguments]].concat();
+        let plain = [&options[..], &[arguments]].concat();
+        assert_eq!(seen(&python.run(&record)), seen(&python.run(&plain)));
+    }
+}
+
+#[test]
+fn other_tools_that_have_all_places_are_named() {
+    for python in Python::all().iter().filter(|python| python.is_monitored()) {
+        let (output, calls) = python.record(&[script("strangers.py").to_str().unwrap(), "tools"]);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            printed.starts_with("other tools have the tool ids 3 and 4")
+                && printed.ends_with("\n3 another\n"),
+            "{printed}"
+        );
+        assert_eq!(calls.count("f"), 0);
+    }
+}
+
+#[test]
+fn a_program_says_things_itself_and_chooses_what_is_recorded() {
+    for python in Python::all() {
+        let file = python.place.write(
+            "says.py",
+            "import everycall, sys\n\
+             def before(): pass\n\
+             def within(): everycall.label('request', 7)\n\
+             def left_out(): pass\n\
+             @everycall.span('decorated')\n\
+             def decorated(): within()\n\
+             @everycall.recording()\n\
+             def recorded(): pass\n\
+             before()\n\
+             with everycall.span('spanned', 5): within()\n\
+             decorated()\n\
+             everycall.instant('now')\n\
+             print(everycall.snapshot('first.ect'))\n\
+             everycall.stop()\n\
+             left_out()\n\
+             recorded()\n\
+             left_out()\n\
+             everycall.start()\n\
+             within()\n\
+             try: everycall.span('no')(x for x in ())\n\
+             except AttributeError: pass\n\
+             def generator(): yield\n\
+             try: everycall.span('no')(generator)\n\
+             except TypeError as error: print(error)\n\
+             try: everycall.snapshot('no/such/folder/t.ect')\n\
+             except everycall.Error as error: print(error)\n",
+        );
+        let file = file.to_str().unwrap();
+        let plain = python.run(&[file]);
+        let printed = "span decorates plain functions only: use `with` inside generator\n";
+        assert_eq!(seen(&plain), (format!("False\n{printed}"), Vec::new(), Some(0)));
+        let (output, calls) = python.record(&[file]);
+        let printed = format!(
+            "True\n{printed}the trace file can't be made: a folder of its path isn't there; make the folder first\n"
+        );
+        assert_eq!(seen(&output), (printed, Vec::new(), Some(0)), "{output:?}");
+        for (function, count) in
+            [("before", 1), ("within", 3), ("left_out", 0), ("decorated", 1), ("recorded", 1)]
+        {
+            assert_eq!(calls.count(function), count, "{function}, {}", python.version());
+        }
+        let named = |kind, name: &str| calls.of_kind(kind).filter(|line| line["function"] == name).count();
+        assert_eq!((named("span", "spanned"), named("span", "decorated")), (1, 1));
+        assert_eq!((named("label", "request"), named("instant", "now")), (3, 1));
+        let first = python.calls("first.ect");
+        assert_eq!((first.count("within"), first.count("recorded")), (2, 0));
+    }
+}
+
+#[test]
+fn what_cant_be_done_is_said() {
+    let python = Python::new(Path::new(SYSTEM));
+    let said = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let run = |arguments: &[&str]| python.command(&[&["-m", "everycall"], arguments].concat());
+    assert!(said(&mut run(&["-o", "t.ect"])).contains("which program?"));
+    assert!(
+        said(
+            python
+                .command(&["-S", "-m", "everycall", "x.py"])
+                .env("PYTHONPATH", &python.environment.packages)
+        )
+        .contains("without -S")
+    );
+    fs::remove_file(python.environment.bin.join("everycall")).unwrap();
+    assert!(said(run(&["x.py"]).env("PATH", "/usr/bin")).contains("cargo install --path crates/cli"));
+    // Whatever may be missing, a program whose start ought to record runs.
+    let hook = fs::read_dir(python.environment.packages.join("everycall"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    for path in hook.filter(|path| path.extension().is_some_and(|extension| extension == "so")) {
+        fs::remove_file(path).unwrap();
+    }
+    let output = python
+        .command(&["-c", "import everycall; print(everycall.start())"])
+        .env("EVERYCALL_PYTHON", "1")
+        .output()
+        .unwrap();
+    assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"False\n"[..], Some(0)), "{output:?}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.starts_with("everycall: calls of Python functions are not recorded: ")
+            && errors.lines().count() == 1,
+        "{errors}"
+    );
+}
