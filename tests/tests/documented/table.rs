@@ -34,21 +34,37 @@ pub const STARTS_A_SERVER: &str =
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
+    // Apart from everycall.py, the script for gdb, which hides the package of that name.
     ("python3 -m pip install ./python", Not("needs pip; the package's own setup.py is run by `python`")),
     (
         "python3 -m everycall app.py",
-        So("python3 -m everycall app.py && everycall replay app.ect | grep -q handle"),
+        So(
+            "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall app.py && everycall replay app.ect | grep -q handle",
+        ),
     ),
-    ("python3 -m everycall app.py ARGUMENTS", So("python3 -m everycall app.py a b")),
-    ("python3 -m everycall -m package", So("python3 -m everycall -m package && everycall info package.ect")),
+    (
+        "python3 -m everycall app.py ARGUMENTS",
+        So("mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall app.py a b"),
+    ),
+    (
+        "python3 -m everycall -m package",
+        So(
+            "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall -m package && everycall info package.ect",
+        ),
+    ),
     (
         "python3 -m everycall -c 'print(1)'",
-        So("python3 -m everycall -c 'print(1)' && everycall info python.ect"),
+        So(
+            "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall -c 'print(1)' && everycall info python.ect",
+        ),
     ),
     (
         "python3 -m everycall -o t.ect --stream app.py",
-        So("python3 -m everycall -o t.ect --stream -- app.py && everycall info t.ect"),
+        So(
+            "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall -o t.ect --stream -- app.py && everycall info t.ect",
+        ),
     ),
+    ("python3 -P -m everycall", So("cd apart && python3 -P -m everycall app.py")),
     ("everycall record --preload -- python3 app.py", So("everycall record --preload -- python3 app.py")),
     (
         "everycall record --preload -- python3 ...",
