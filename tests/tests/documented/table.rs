@@ -64,7 +64,6 @@ pub const TABLE: &[(&str, Run)] = &[
             "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall -o t.ect --stream -- app.py && everycall info t.ect",
         ),
     ),
-    ("python3 -P -m everycall", So("cd apart && python3 -P -m everycall app.py")),
     ("everycall record --preload -- python3 app.py", So("everycall record --preload -- python3 app.py")),
     (
         "everycall record --preload -- python3 ...",
