@@ -34,6 +34,12 @@ pub const STARTS_A_SERVER: &str =
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
+    (
+        "everycall cc --not 'luaD_hook*' --not rethook --not 'luaD_p*call' --not 'pre*' --not 'luaG_trace*' -- gcc -O2 -c ldo.c",
+        So(
+            "echo 'int rethook(int x) { return x; } int luaD_throw(int x) { return x; }' > ldo.c && everycall cc --not 'luaD_hook*' --not rethook --not 'luaD_p*call' --not 'pre*' --not 'luaG_trace*' -- gcc -O2 -c ldo.c",
+        ),
+    ),
     // Apart from everycall.py, the script for gdb, which hides the package of that name.
     ("python3 -m pip install ./python", Not("needs pip; the package's own setup.py is run by `python`")),
     (
