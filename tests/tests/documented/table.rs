@@ -40,7 +40,7 @@ pub const TABLE: &[(&str, Run)] = &[
             "echo 'int rethook(int x) { return x; } int luaD_throw(int x) { return x; }' > ldo.c && everycall cc --not 'luaD_hook*' --not rethook --not 'luaD_p*call' --not 'pre*' --not 'luaG_trace*' -- gcc -O2 -c ldo.c",
         ),
     ),
-    // Apart from everycall.py, the script for gdb, which hides the package of that name.
+    // In a folder of their own: some of them write files beside the script.
     ("python3 -m pip install ./python", Not("needs pip; the package's own setup.py is run by `python`")),
     (
         "python3 -m everycall app.py",
@@ -368,15 +368,15 @@ pub const TABLE: &[(&str, Run)] = &[
         Not("needs a machine that systemd-coredump runs on"),
     ),
     ("everycall replay core.ect", So("everycall core core.1234 -o core.ect && everycall replay core.ect")),
-    ("everycall gdb-script", So("everycall gdb-script > everycall.py")),
+    ("everycall gdb-script", So("everycall gdb-script > everycall-gdb.py")),
     (
-        "gdb -x everycall.py -p 1234",
-        So("everycall gdb-script > everycall.py && gdb -batch -nx -x everycall.py -p $SERVER"),
+        "gdb -x everycall-gdb.py -p 1234",
+        So("everycall gdb-script > everycall-gdb.py && gdb -batch -nx -x everycall-gdb.py -p $SERVER"),
     ),
     (
         "(gdb) everycall snapshot app.ect",
         So(
-            "everycall gdb-script > everycall.py && gdb -batch -nx -x everycall.py -p $SERVER -ex 'everycall snapshot gdb.ect' && everycall info gdb.ect",
+            "everycall gdb-script > everycall-gdb.py && gdb -batch -nx -x everycall-gdb.py -p $SERVER -ex 'everycall snapshot gdb.ect' && everycall info gdb.ect",
         ),
     ),
     ("everycall snapshot FILE", Not("a command within gdb; the block of docs/cores.md is run")),
