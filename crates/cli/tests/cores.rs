@@ -231,7 +231,9 @@ fn cut_cores_and_cores_without_our_memory_say_so() {
     let core = here.read("core");
     // Memory begins at page boundaries of the file; other places may hold copies of the header.
     let mut pages = (0..core.len()).step_by(4096);
-    let at = pages.rfind(|at| core[*at..].starts_with(b"everycal\x06\0\0\0")).unwrap();
+    let version = everycall_format::arena::ARENA_VERSION.to_le_bytes();
+    let header = [&b"everycal"[..], &version].concat();
+    let at = pages.rfind(|at| core[*at..].starts_with(&header)).unwrap();
     here.write("headers", &core[..500]);
     here.fail("core headers", 1, &["truncated at byte 500", "ulimit -c unlimited"]);
     here.write("early", &core[..at]);
