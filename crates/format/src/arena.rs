@@ -47,7 +47,7 @@
 
 use crate::all_calls;
 use crate::dropped;
-use crate::frame::FRAMES_SIZE;
+use crate::frame::{FRAMES_SIZE, FrameNames};
 use crate::sched::KEPT_SIZE;
 use crate::times;
 use crate::trigger;
@@ -83,7 +83,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [576] {
+    pub struct ArenaHeader [584] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -187,6 +187,8 @@ wire_struct! {
         pub all_calls_offset: u64,
         /// Where the names of [frames by id](crate::frame) begin.
         pub frames_offset: u64,
+        /// Bytes for these names, with their header.
+        pub frames_size: u64,
     }
 }
 
@@ -595,6 +597,7 @@ impl ArenaHeader {
             dropped_offset,
             all_calls_offset,
             frames_offset,
+            frames_size: FRAMES_SIZE,
             ..ArenaHeader::default()
         }
     }
@@ -722,7 +725,8 @@ impl ArenaHeader {
             && within(self.all_calls_offset, self.thread_capacity.into(), all_calls::COUNTS_SIZE)
             && within(self.segments_offset, self.segment_capacity.into(), self.segment_size)
             && self.frames_offset.is_multiple_of(PAGE)
-            && within(self.frames_offset, 1, FRAMES_SIZE)
+            && self.frames_size >= size_of::<FrameNames>() as u64
+            && within(self.frames_offset, 1, self.frames_size)
             && self.times_offset.is_multiple_of(PAGE)
             && (self.times_offset == 0
                 || within(self.times_offset, self.thread_capacity.into(), times::SLOT_SIZE))
@@ -802,7 +806,9 @@ mod tests {
     #[test]
     fn lies_are_noticed() {
         let good = ArenaHeader::with_layout(1 << 20, 4, EXTRA_SIZE);
-        let spoil: [fn(&mut ArenaHeader); 16] = [
+        let spoil: [fn(&mut ArenaHeader); 18] = [
+            |h| h.frames_size = 8,
+            |h| h.frames_size = u64::MAX,
             |h| h.frames_offset = 8,
             |h| h.frames_offset = h.arena_size,
             |h| h.magic += 1,

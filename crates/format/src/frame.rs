@@ -6,7 +6,7 @@
 //! The names of ids are in the arena:
 //!
 //! ```text
-//! frames_offset of the arena's header, FRAMES_SIZE bytes
+//! frames_offset of the arena's header, frames_size bytes
 //!   FrameNames
 //!   records: FrameName, the name, the file; each padded with zeros to a multiple of RECORD_ALIGN
 //! ```
@@ -24,7 +24,7 @@ pub const IDS: u32 = 1 << 20;
 pub const STEP: u32 = 8;
 /// Code offset of id 0; those that modules may have end here.
 pub const FIRST: u32 = NO_PLACE_FIRST - IDS * STEP;
-/// Bytes for names in an arena, their header included.
+/// Default bytes for names in an arena, their header included.
 pub const FRAMES_SIZE: u64 = 16 << 20;
 /// Records begin at multiples of this.
 pub const RECORD_ALIGN: u64 = 8;

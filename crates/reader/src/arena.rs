@@ -12,7 +12,7 @@ use everycall_format::arena::{
     ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ClockReading, ModuleEntry, SegmentEntry,
     ThreadHeader, thread_state,
 };
-use everycall_format::frame::{FRAMES_SIZE, FrameNames};
+use everycall_format::frame::FrameNames;
 use everycall_format::{arena, event};
 
 use crate::error::{Error, Warning};
@@ -139,7 +139,7 @@ impl<'a> ArenaImage<'a> {
         let header = self.part(at, FrameNames::SIZE as u64).ok();
         let header = header.as_deref().and_then(FrameNames::read).filter(|header| header.is_used != 0);
         if let Some(header) = header {
-            let used = header.used.min(FRAMES_SIZE - FrameNames::SIZE as u64);
+            let used = header.used.min(self.header.frames_size.saturating_sub(FrameNames::SIZE as u64));
             let records = self.part(at + FrameNames::SIZE as u64, used).unwrap_or_default();
             frames::add(&records, header.lost, 0, &mut self.recording);
             self.recording.modules.push(frames::module());

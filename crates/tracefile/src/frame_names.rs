@@ -24,7 +24,7 @@ impl FrameNames {
             return None;
         }
         let header = frame::FrameNames::read(&header).filter(|header| header.is_used != 0)?;
-        let room = frame::FRAMES_SIZE - frame::FrameNames::SIZE as u64;
+        let room = layout.frames_size.saturating_sub(frame::FrameNames::SIZE as u64);
         let mut records = vec![0; header.used.min(room) as usize];
         if !read(layout.frames_offset + frame::FrameNames::SIZE as u64, &mut records) {
             records.clear();

@@ -6,10 +6,12 @@ use crate::state::arena::Arena;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
-use everycall_format::frame::{FRAMES_SIZE, FrameName, FrameNames, RECORD_ALIGN, TEXT_MAX};
+use everycall_format::frame::{FrameName, FrameNames, RECORD_ALIGN, TEXT_MAX};
 
 /// Bytes for records.
-const ROOM: u64 = FRAMES_SIZE - FrameNames::SIZE as u64;
+fn room(arena: &Arena) -> u64 {
+    arena.layout().frames_size.saturating_sub(FrameNames::SIZE as u64)
+}
 
 /// A name that is to be stored.
 #[derive(Clone, Copy)]
@@ -61,11 +63,11 @@ pub(crate) fn put(arena: &Arena, name: Name<'_>, make_room: impl FnOnce(u64, u64
     let first = arena.layout().frames_offset;
     // Before the place is taken: a record that is never written would hide what follows it.
     let behind = |at: u64| first + FrameNames::SIZE as u64 + at;
-    let at = used.load(Relaxed);
-    if at.saturating_add(2 * size) > ROOM || !make_room(first, behind(at + 2 * size)) {
+    let (at, room) = (used.load(Relaxed), room(arena));
+    if at.saturating_add(2 * size) > room || !make_room(first, behind(at + 2 * size)) {
         return false;
     }
-    let Ok(at) = used.fetch_update(Relaxed, Relaxed, |used| Some(used + size).filter(|end| *end <= ROOM))
+    let Ok(at) = used.fetch_update(Relaxed, Relaxed, |used| Some(used + size).filter(|end| *end <= room))
     else {
         return false;
     };
@@ -96,7 +98,7 @@ pub(crate) fn told(arena: &Arena) -> (u64, &'static [u8]) {
     if field!(header(arena), FrameNames, is_used, AtomicU32).load(Relaxed) == 0 {
         return (first, &[]);
     }
-    let end = used(arena).load(Acquire).min(ROOM) as usize;
+    let end = used(arena).load(Acquire).min(room(arena)) as usize;
     let mut size = 0;
     while size + FrameName::SIZE <= end {
         let record = records(arena).wrapping_add(size);

@@ -14,7 +14,6 @@ use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, counter};
 use everycall_format::crash::{CRASH_OFFSET, CrashRecord};
 use everycall_format::dropped::COUNTS_SIZE;
-use everycall_format::frame::FRAMES_SIZE;
 use everycall_format::times::SLOT_SIZE;
 
 /// Space is allocated in steps of this many bytes of segments.
@@ -109,7 +108,7 @@ pub(crate) fn make_room_for_frames(process: &Process, arena: &Arena, first: u64,
     if !IS_FILE.load(Relaxed) || wanted <= has {
         return true;
     }
-    let size = wanted.next_multiple_of(AT_ONCE).min(FRAMES_SIZE);
+    let size = wanted.next_multiple_of(AT_ONCE).min(arena.layout().frames_size);
     let address = arena.base() as u64 + first + has;
     let has_room = process.crash.no_room_until.load(Relaxed) <= everycall_hooks::ticks()
         && take_room(process, arena, address, size.saturating_sub(has));
