@@ -3,11 +3,11 @@
  *
  * Python 3.11: a frame evaluation function (PEP 523). It costs code that doesn't call nothing, sees
  * all threads at once, and each way out of a frame passes it.
- * Python 3.12 and later: sys.monitoring, with callbacks that have a vectorcall slot of their own. (A
- * frame evaluation function would end deep recursion early there.)
+ * Python 3.12 and later: sys.monitoring, with callbacks that have a vectorcall slot of their own.
+ * (A frame evaluation function would end deep recursion early there.)
  *
- * A code object's id is in its co_extra, so it dies with it: another one at the same address has none.
- * No frame is held, and no reference kept. All of this runs under the interpreter's lock.
+ * A code object's id is in its co_extra, so it dies with it: another one at the same address has
+ * none. No frame is held, and no reference kept. All of this runs under the interpreter's lock.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -38,7 +38,9 @@
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-/* Ids: functions with the same name, file and line share one, as the trace can't tell them apart. */
+/*
+ * Ids: functions with the same name, file and line share one, as the trace can't tell them apart.
+ */
 
 #define IDS (1u << 20)
 /* Code objects that find no id of their own. */
@@ -187,7 +189,9 @@ static inline uintptr_t known_of(PyCodeObject *code)
     return learn(code);
 }
 
-/* The type of an exception that leaves a frame, if it was raised there: its traceback has no other. */
+/*
+ * The type of an exception that leaves a frame, if it was raised there: its traceback has no other.
+ */
 static const char *raised(PyTypeObject *type, PyObject *traceback)
 {
     int is_here = traceback && PyTraceBack_Check(traceback) && !((PyTracebackObject *)traceback)->tb_next;
@@ -203,8 +207,8 @@ static uint64_t deep_calls;
 
 /*
  * With a frame evaluation function, calls of Python functions by Python functions take C's stack,
- * which they don't otherwise. So the hook takes itself off where a quarter of the stack is used: from
- * there on calls take as much as they do untraced.
+ * which they don't otherwise. So the hook takes itself off where a quarter of the stack is used:
+ * from there on calls take as much as they do untraced.
  */
 
 /* The hook's address of the stack below which frames are deep. 0: not yet known; 1: unknown. */
@@ -374,7 +378,7 @@ static const struct {
     {"PY_RETURN", leave}, {"PY_YIELD", leave}, {"PY_UNWIND", unwind},
 };
 
-/* The tool id of sys.monitoring that is ours. 2 is for profilers that take calls apart; it is left to them. */
+/* The tool id of sys.monitoring that is ours. 2 is left to profilers that take calls apart. */
 static int tool = -1;
 
 static PyObject *monitoring(void)

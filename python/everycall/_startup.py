@@ -22,7 +22,8 @@ def _at_exit():
 
 def _begin():
     if everycall._hook is None:
-        # Another interpreter of this process, which can't have the module, or an installation for another Python.
+        # Another interpreter of this process, which can't have the module, or an installation for
+        # another Python.
         if "subinterpreter" not in everycall._refusal:
             _say(f"calls of Python functions are not recorded: {everycall._refusal}")
         return

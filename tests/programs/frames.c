@@ -1,9 +1,11 @@
-// A made-up interpreter: frames by id between calls of machine code, left by returning, by exceptions and by jumps. What it does is random
-// by SEED; it prints its own calls, from its own journal, in the form of the tests: `main(a(f1 f2!))`.
+// A made-up interpreter: frames by id between calls of machine code, left by returning, by
+// exceptions and by jumps. What it does is random by SEED; it prints its own calls, from its own
+// journal, in the form of the tests: `main(a(f1 f2!))`.
 //
 //   frames SEED [fork]
 //
-// With `fork`, a child does the same with another seed and prints to its own line; the parent waits first.
+// With `fork`, a child does the same with another seed and prints to its own line; the parent waits
+// first.
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +29,8 @@ EVERYCALL_EXCLUDE static uint32_t dice(uint32_t sides) {
     return (random_state >> 16) % sides;
 }
 
-// The journal: `name(`, then what is inside, then `)` or nothing. A call that was left has a mark before its parenthesis.
+// The journal: `name(`, then what is inside, then `)` or nothing. A call that was left has a mark
+// before its parenthesis.
 static struct { size_t name_end; int has_inside; } open_calls[4096];
 static int depth;
 

@@ -323,8 +323,7 @@ impl Names {
         };
         for (module, index) in trace.modules().iter().zip(0..).filter(|(module, _)| module.is_frames()) {
             names.frame_modules.insert(index);
-            let told = trace.frames().iter().find(|frames| frames.process == module.process);
-            for frame in told.into_iter().flat_map(|frames| &frames.names) {
+            for frame in trace.frames_of(module).into_iter().flat_map(|frames| &frames.names) {
                 let location = Location { module: index, image_address: u64::from(frame.id) * 8 };
                 names.frames.insert(location, String::from_utf8_lossy(&frame.name).into_owned());
             }

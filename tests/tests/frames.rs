@@ -1,5 +1,5 @@
-//! Frames by id, by the program's own journal: its calls, nested as they were, with their names, however
-//! they ended; kept, dropped and counted as calls of machine code are.
+//! Frames by id, by the program's own journal: its calls, nested as they were, with their names,
+//! however they ended; kept, dropped and counted as calls of machine code are.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,8 @@ fn frames_are_nested_between_the_calls_of_machine_code() {
     }
 }
 
-/// Without hooks, jumps and forgotten frames show only at the next event: calls and names are right.
+/// Without hooks, jumps and forgotten frames show only at the next event: calls and names are
+/// right.
 #[test]
 fn a_program_without_hooks_has_frames_alone() {
     let place = Place::new("frames-bare");

@@ -119,8 +119,8 @@ fn is_nested(what: &str, around: Option<&str>, calls: &[Call]) -> u64 {
         // hook.
         let allowed = callers(&call.name)
             .is_none_or(|callers| around.map_or(callers.is_empty(), |around| callers.contains(&around)));
-        // What began before the events has lost the calls around it that ended within them. Those that
-        // a jump left have no exit there: what they called has an uncertain caller.
+        // What began before the events has lost the calls around it that ended within them. Those
+        // that a jump left have no exit there: what they called has an uncertain caller.
         assert!(
             allowed || call.caller_unsure || around.is_none() && call.start_cut,
             "{what}: {} within {around:?}",

@@ -1,5 +1,6 @@
-//! Python programs: each function's calls are those that the interpreter itself counts, and programs
-//! behave as they do untraced. With Debian's Python 3.11, and with later ones where they are.
+//! Python programs: each function's calls are those that the interpreter itself counts, and
+//! programs behave as they do untraced. With Debian's Python 3.11, and with later ones where they
+//! are.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -163,8 +164,8 @@ fn calls_are_those_that_the_interpreter_counts() {
         let mut traced = calls.counts(&file);
         let mut counted = own_counts(&printed);
         assert!(counted.len() > 50, "{counted:?}");
-        // What isn't called while the interpreter counts: the file itself, and what is called before
-        // and after.
+        // What isn't called while the interpreter counts: the file itself, and what is called
+        // before and after.
         for (line, name, count) in
             [("1", "<module>", 1), ("13", "plain", 1), ("60", "Account", 1), ("134", "to_the_limit", 1)]
         {

@@ -398,9 +398,7 @@ impl<'a> SymbolNames<'a> {
 
     /// What the program calls its frames by id.
     fn frames(&self, module: &Module) -> KeptSymbols {
-        let all = &self.file.recording().frames;
-        let told = all.iter().find(|frames| frames.process == module.process);
-        let names = told.map_or(&[][..], |frames| &frames.names);
+        let names = self.file.recording().frames_of(module).map_or(&[][..], |frames| &frames.names);
         KeptSymbols::of_names(names.iter().map(|frame| NamedFunction {
             address: u64::from(frame.id) * u64::from(STEP),
             name: String::from_utf8_lossy(&frame.name).into_owned(),
@@ -409,8 +407,8 @@ impl<'a> SymbolNames<'a> {
         }))
     }
 
-    /// The module that stands for this one where functions are grouped: processes have frames by id of
-    /// their own, with the same names.
+    /// The module that stands for this one where functions are grouped: processes have frames by id
+    /// of their own, with the same names.
     fn grouped(&self, module: u32) -> u32 {
         let of = |module: &Module| module.is_frames();
         let is_frames = self.modules.get(module as usize).is_some_and(of);
@@ -689,7 +687,8 @@ fn shown_inlined(call: InlinedCall) -> Inlined {
     Inlined { level: call.level, name: call.name, place }
 }
 
-/// The name of a frame by id: of what was found, and whether the program told it. It isn't C++: nothing is left out of it.
+/// The name of a frame by id: of what was found, and whether the program told it. It isn't C++:
+/// nothing is left out of it.
 fn named_frame(
     location: Location,
     module: &Module,

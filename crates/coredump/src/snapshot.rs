@@ -314,8 +314,8 @@ impl<'a> Snapshot<'a> {
         }
         dropped.add_to(summary);
         let names = FrameNames::read(header, |at, bytes| self.image.read_bytes(at, bytes));
-        if let Some((kind, [record, names])) = names.map(|names| names.chunk()) {
-            file.chunk(kind, &[&record, &names])?;
+        if let Some(names) = names {
+            names.write(file)?;
         }
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;

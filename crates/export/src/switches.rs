@@ -37,8 +37,8 @@ impl Switch {
     }
 }
 
-/// In which system call a thread then waits, if viewers may be told. The kernel's event for it also says
-/// whether a wait that no signal ends is one for a disk, which isn't known here.
+/// In which system call a thread then waits, if viewers may be told. The kernel's event for it also
+/// says whether a wait that no signal ends is one for a disk, which isn't known here.
 fn waits_in(span: &StateSpan) -> Option<&'static str> {
     let is_interruptible = matches!(span.state, ThreadState::Blocked(Wait::Any | Wait::Interruptible));
     span.blocked_in.filter(|_| is_interruptible).and_then(system_call_name)

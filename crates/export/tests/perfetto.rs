@@ -470,8 +470,8 @@ struct SchedBlockedReason {
     caller: Option<u64>,
 }
 
-/// The system call stands behind the switch that begins the wait, on the same CPU: Perfetto gives it to
-/// the thread's last wait.
+/// The system call stands behind the switch that begins the wait, on the same CPU: Perfetto gives
+/// it to the thread's last wait.
 #[test]
 fn waits_have_their_system_call() {
     let mut bytes = Vec::new();

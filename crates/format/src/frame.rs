@@ -11,8 +11,8 @@
 //!   records: FrameName, the name, the file; each padded with zeros to a multiple of RECORD_ALIGN
 //! ```
 //!
-//! Records are only added. The last one of an id counts. One whose thread was killed meanwhile stays
-//! incomplete. Only used parts take memory.
+//! Records are only added. The last one of an id counts. One whose thread was killed meanwhile
+//! stays incomplete. Only used parts take memory.
 
 use crate::event::NO_PLACE_FIRST;
 use crate::wire::{PAGE, wire_struct};

@@ -53,19 +53,20 @@ pub mod kind {
     /// 2.9.
     pub const SAMPLE: u8 = 7;
     /// A part of a rename: the thread got another name at `time`. Its id is `tid` less
-    /// [`super::NAMED`]. `other` has four bytes of a name, the first one lowest, and `state` says which:
-    /// 0 to 3 the name before, all zero if it isn't known, 4 to 7 the new one. The eight parts are in
-    /// this order. Since version 2.11.
+    /// [`super::NAMED`]. `other` has four bytes of a name, the first one lowest, and `state` says
+    /// which: 0 to 3 the name before, all zero if it isn't known, 4 to 7 the new one. The eight
+    /// parts are in this order. Since version 2.11.
     pub const RENAMED: u8 = 8;
 }
 
-/// Added to the thread's id in events of [`kind::RENAMED`]: for readers that don't know them, they are
-/// of threads that don't exist.
+/// Added to the thread's id in events of [`kind::RENAMED`]: for readers that don't know them, they
+/// are of threads that don't exist.
 pub const NAMED: u32 = 1 << 31;
 /// Parts of a rename.
 pub const RENAME_PARTS: usize = 8;
 
-/// The events that say that the thread of `event` was renamed then, from the first name to the second.
+/// The events that say that the thread of `event` was renamed then, from the first name to the
+/// second.
 #[must_use]
 pub fn rename(event: SchedEvent, before: [u8; 16], name: [u8; 16]) -> [SchedEvent; RENAME_PARTS] {
     let words = [before, name].map(u128::from_le_bytes);

@@ -339,19 +339,19 @@ EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
 }
 
 /*
- * Frames by id: calls of functions that have no machine code of their own, such as an interpreter's.
- * They are shown, counted, filtered and kept by triggers as calls of machine code, between which they
- * nest.
+ * Frames by id: calls of functions that have no machine code of their own, such as an
+ * interpreter's. They nest between calls of machine code, and are shown and counted as these are.
+ * Triggers and selections don't know their names.
  *
- * Ids are numbers from 0 to 1048575, which the program chooses. Call enter and leave in the function
- * that runs the frame, or in functions that aren't traced: a frame that is still open when the traced
- * function that has reported it returns was left there.
+ * Ids are numbers from 0 to 1048575, which the program chooses. Call enter and leave in the
+ * function that runs the frame, or in functions that aren't traced: a frame that is still open when
+ * the traced function that has reported it returns was left there.
  */
 
 /*
  * Names an id, with the file and line of its definition (NULL and 0 if unknown): once, before its
- * first call or later. The strings are copied. If an id is named again, the last name counts, also for
- * its earlier calls.
+ * first call or later. The strings are copied. If an id is named again, the last name counts, also
+ * for its earlier calls.
  */
 EVERYCALL_INLINE_ int everycall_frame_name(uint32_t id, const char *name, const char *file, uint32_t line)
 {

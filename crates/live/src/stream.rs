@@ -292,8 +292,8 @@ impl<'a, W: Write> SessionStream<'a, W> {
         let is_wanted = |slot| self.arena.thread(slot).is_some_and(|header| (self.is_wanted)(&header));
         let dropped = dropped.since(facts.before.as_ref(), is_wanted);
         dropped.add_to(&mut summary);
-        if let Some((kind, [record, names])) = self.arena.frame_names().map(|names| names.chunk()) {
-            self.file.chunk(kind, &[&record, &names])?;
+        if let Some(names) = self.arena.frame_names() {
+            names.write(&mut self.file)?;
         }
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             self.file.chunk(kind, &[&record, &functions])?;

@@ -208,8 +208,8 @@ pub fn write_counts(
         let name = text_of(&record.name);
         summary.threads.push(ThreadSummary { tid, name, ..ThreadSummary::default() });
     }
-    if let Some((kind, [record, names])) = arena.frame_names().map(|names| names.chunk()) {
-        file.chunk(kind, &[&record, &names])?;
+    if let Some(names) = arena.frame_names() {
+        names.write(&mut file)?;
     }
     if let Some((kind, [record, functions])) = counts.all_calls().map(|all| all.chunk_alone(SNAPSHOT)) {
         file.chunk(kind, &[&record, &functions])?;
@@ -256,8 +256,8 @@ impl Snapshot<'_> {
         }
         self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
         dropped.add_to(&mut summary);
-        if let Some((kind, [record, names])) = self.arena.frame_names().map(|names| names.chunk()) {
-            file.chunk(kind, &[&record, &names])?;
+        if let Some(names) = self.arena.frame_names() {
+            names.write(&mut file)?;
         }
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;

@@ -255,6 +255,15 @@ pub struct Module {
     pub inode: u64,
 }
 
+impl Recording {
+    /// The frames by id that a module stands for; `None` for an object.
+    #[must_use]
+    pub fn frames_of(&self, module: &Module) -> Option<&Frames> {
+        let mut all = self.frames.iter().filter(|_| module.is_frames());
+        all.find(|frames| frames.process == module.process)
+    }
+}
+
 impl Module {
     /// Whether the entry was completed; an incomplete entry keeps its index but contains no code.
     #[must_use]

@@ -183,8 +183,8 @@ fn sampler(cpu: usize, buffer: usize, read: ReadFormat) -> io::Result<Sampler> {
         .sampled(buffer)
 }
 
-/// What a record says of a thread's name: COMM has a process, a thread and the name, FORK the process,
-/// that of the parent, the thread, and the parent.
+/// What a record says of a thread's name: COMM has a process, a thread and the name, FORK the
+/// process, that of the parent, the thread, and the parent.
 fn change(record: u32, data: &[u8]) -> Option<(SchedEvent, Change)> {
     let word = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let (tid, change) = match record {

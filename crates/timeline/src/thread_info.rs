@@ -78,8 +78,8 @@ pub struct ThreadInfo {
 
 impl ThreadInfo {
     /// Its name, and the names that it had before, as `server (before: loader, app)`: the last ones
-    /// first, at most three. Those that it bore for less than a millisecond aren't among them: threads
-    /// that name themselves first of all have that of their creator until then.
+    /// first, at most three. Those that it bore for less than a millisecond aren't among them:
+    /// threads that name themselves first of all have that of their creator until then.
     #[must_use]
     pub fn title(&self) -> String {
         const SHOWN: usize = 3;

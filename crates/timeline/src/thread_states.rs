@@ -209,8 +209,8 @@ impl ThreadStates {
         times
     }
 
-    /// The numbers of the system calls in which it waited from `from` until `to`, as far as they are
-    /// known, and how long in each: the longest first.
+    /// The numbers of the system calls in which it waited from `from` until `to`, as far as they
+    /// are known, and how long in each: the longest first.
     #[must_use]
     pub fn blocked_in(&self, from: u64, to: u64) -> Vec<(u32, u64)> {
         let first = self.spans.partition_point(|span| span.end <= from);

@@ -220,10 +220,10 @@ impl<'a> Trace<'a> {
         &self.source.recording().dropped
     }
 
-    /// Frames by id, of the processes that have some.
+    /// The frames by id that a module stands for; `None` for an object.
     #[must_use]
-    pub fn frames(&self) -> &[Frames] {
-        &self.source.recording().frames
+    pub fn frames_of(&self, module: &Module) -> Option<&Frames> {
+        self.source.recording().frames_of(module)
     }
 
     /// The conversion of ticks, the moment of the origin, and how good they are.

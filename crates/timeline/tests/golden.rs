@@ -167,14 +167,14 @@ fn version_2_10_all_calls() {
 fn version_2_11_frames() {
     let bytes = include_bytes!("golden/v2.11-frames.ect");
     let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let [frames] = trace.frames() else { panic!("{:?}", trace.frames()) };
+    let [module] = trace.modules() else { panic!("{:?}", trace.modules()) };
+    let frames = trace.frames_of(module).unwrap();
     assert_eq!((frames.process, frames.lost), (0, 4));
     let found = frames.names.iter().map(|frame| (frame.id, &*frame.name, &*frame.file, frame.line));
     assert_eq!(
         found.collect::<Vec<_>>(),
         [(5, &b"five"[..], &b"a.lua"[..], Some(3)), (7, b"seven", b"", None)]
     );
-    let [module] = trace.modules() else { panic!("{:?}", trace.modules()) };
     assert!(module.is_frames() && module.code_start == 0x7d80_0000, "{module:?}");
     let location = trace.locate(0, 0x7d80_0000 + 8 * 5, 100);
     assert_eq!((location.module, location.image_address), (0, 40));

@@ -1,11 +1,13 @@
 //! The names of frames by id: those of an arena, and their chunk.
 
+use std::io::{self, Write};
+
 use everycall_format::Wire;
 use everycall_format::arena::ArenaHeader;
 use everycall_format::ect::{FrameNamesRecord, chunk};
 use everycall_format::frame;
 
-use crate::chunk_writer::bytes_of;
+use crate::chunk_writer::{ChunkWriter, bytes_of};
 
 /// What a process calls its frames by id.
 #[derive(Clone, Debug, Default)]
@@ -32,15 +34,18 @@ impl FrameNames {
         Some(FrameNames { records, lost: header.lost })
     }
 
-    /// The chunk that has them: its kind, and its parts.
-    #[must_use]
-    pub fn chunk(&self) -> (u32, [Vec<u8>; 2]) {
+    /// Writes their chunk.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn write<W: Write>(&self, file: &mut ChunkWriter<W>) -> io::Result<()> {
         let record = FrameNamesRecord {
             record_size: FrameNamesRecord::SIZE as u32,
             length: self.records.len() as u64,
             lost: self.lost,
             ..FrameNamesRecord::default()
         };
-        (chunk::FRAME_NAMES, [bytes_of(&record), self.records.clone()])
+        file.chunk(chunk::FRAME_NAMES, &[&bytes_of(&record), &self.records])
     }
 }

@@ -375,7 +375,8 @@ fn another_viewer_of_this_process_gets_the_same_numbers() {
     assert_eq!(whole.answer("report", "").unwrap(), table);
 }
 
-/// A wait has the name of its system call in the lane of states, and in the calls that it is part of.
+/// A wait has the name of its system call in the lane of states, and in the calls that it is part
+/// of.
 #[test]
 fn waits_have_the_name_of_their_system_call() {
     let calls = everycall_synth::switches_with_calls();

@@ -89,8 +89,8 @@ impl Workload {
         large: &["20"],
         threads: 1,
     };
-    /// The same, with its functions as frames by id. What runs its debug hook isn't traced: the hook
-    /// returns before the function that it reports begins.
+    /// The same, with its functions as frames by id. What runs its debug hook isn't traced: the
+    /// hook returns before the function that it reports begins.
     pub const LUA_FRAMES: Workload = Workload {
         name: "lua_frames",
         options: &[

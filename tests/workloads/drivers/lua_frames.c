@@ -1,4 +1,5 @@
-// lua_frames SCRIPT N: as lua.c, with Lua's functions as frames by id. Prints, by function, how many calls and resumptions it has reported.
+// lua_frames SCRIPT N: as lua.c, with Lua's functions as frames by id. Prints, by function, how
+// many calls and resumptions it has reported.
 #include "lauxlib.h"
 #include "lua.h"
 #include "lualib.h"

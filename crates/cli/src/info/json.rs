@@ -233,8 +233,7 @@ fn marks(report: &Report<'_>) -> Value {
 fn modules(report: &Report<'_>) -> Value {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let modules = report.trace.modules().iter().zip(0..).map(|(module, index)| {
-        let told = report.trace.frames().iter().find(|frames| frames.process == module.process);
-        let frames = told.filter(|_| module.is_frames());
+        let frames = report.trace.frames_of(module);
         json!({
             "process": module.process,
             "frames": frames.map(|frames| json!({ "names": frames.names.len(), "names_lost": frames.lost })),

@@ -7,7 +7,7 @@ use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
-use everycall_reader::{Ending, Frames, FunctionSet, Origin, Reason, Sched, SchedSource, Session, Warning};
+use everycall_reader::{Ending, FunctionSet, Origin, Reason, Sched, SchedSource, Session, Warning};
 use everycall_timeline::{ClockQuality, States, Trace};
 use everycall_units::{Count, Duration, Several, Size};
 use nix::sys::signal::Signal;
@@ -392,13 +392,10 @@ fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
         let id: String = module.build_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         let id = if id.is_empty() { "no build id".to_owned() } else { format!("build id {id}...") };
         let mut notes = vec![id];
-        if module.is_frames() {
-            let of = |frames: &&Frames| frames.process == module.process;
-            let told = report.trace.frames().iter().find(of);
-            let names = told.map_or(0, |frames| frames.names.len() as u64);
-            notes = vec![Several(names, "name", "names").to_string()];
-            if let Some(lost) = told.map(|frames| frames.lost).filter(|lost| *lost > 0) {
-                notes.push(format!("{} more found no room", Count(lost)));
+        if let Some(frames) = report.trace.frames_of(module) {
+            notes = vec![Several(frames.names.len() as u64, "name", "names").to_string()];
+            if frames.lost > 0 {
+                notes.push(format!("{} more found no room", Count(frames.lost)));
             }
         }
         if module.sites > 0 {

@@ -58,7 +58,7 @@ macro_rules! frames_asm {
         xorl    %esi, %esi                          # no call site
         cmpq    $1, everycall_frames + {ON}(%rip)
         jne     3f
-    1:  everycall_prologue frame_entry
+        everycall_prologue frame_entry
         cmpl    ${FRAME_IDS}, %r10d
         jae     everycall_slow_frame_entry          # no such id
         movq    {OPEN_TOP}(%rcx), %rdx
@@ -100,28 +100,11 @@ macro_rules! frames_asm {
         addq    $1, (%rsi, %rdx)
     8:  everycall_epilogue
     3:  .cfi_adjust_cfa_offset -32
-        ja      4f
+        ja      4f                                  # no selection names frames: this process counts
         cmpl    $0, everycall_frames + {ABI}(%rip)  # off, unless this is the first of all
-        je      5f
+        je      4f
         ret
-    4:  testb   ${COUNTS}, everycall_frames + {ON}(%rip)
-        jnz     5f
-        movq    everycall_frames + {ON}(%rip), %rcx # the frames that are selected
-        cmpl    ${FRAME_IDS}, %r10d
-        jae     1b
-        cmpq    $1, %rcx
-        jbe     1b
-        btq     %rdi, (%rcx)
-        jc      1b
-        ret
-    5:  pushq   %rax                                # the first frame, or a process that counts
-        .cfi_adjust_cfa_offset 8
-        pushq   %rdx
-        .cfi_adjust_cfa_offset 8
-        pushq   %rcx
-        .cfi_adjust_cfa_offset 8
-        pushq   %rsi
-        .cfi_adjust_cfa_offset 8
+    4:  everycall_save
         everycall_load_control
         testb   ${COUNTS}, everycall_frames + {ON}(%rip)
         jz      everycall_slow_frame_entry_without_slot
@@ -136,7 +119,7 @@ macro_rules! frames_asm {
         xorl    %esi, %esi
         cmpq    $1, everycall_frames + {ON}(%rip)
         jne     3f
-    1:  everycall_prologue frame_exit
+        everycall_prologue frame_exit
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)
         leaq    -8(%rsp), %r8
@@ -155,30 +138,13 @@ macro_rules! frames_asm {
         subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
     3:  .cfi_adjust_cfa_offset -32
-        jb      6f
-        testb   ${COUNTS}, everycall_frames + {ON}(%rip)
-        jnz     5f
-        movq    everycall_frames + {ON}(%rip), %rcx
-        cmpl    ${FRAME_IDS}, %r10d
-        jae     1b
-        cmpq    $1, %rcx
-        jbe     1b
-        btq     %rdi, (%rcx)
-        jc      1b
-        ret
-    5:  cmpq    $0, everycall_frames + {TIMES}(%rip)
-        je      6f
-        pushq   %rax
-        .cfi_adjust_cfa_offset 8
-        pushq   %rdx
-        .cfi_adjust_cfa_offset 8
-        pushq   %rcx
-        .cfi_adjust_cfa_offset 8
-        pushq   %rsi
-        .cfi_adjust_cfa_offset 8
+        jb      4f
+        cmpq    $0, everycall_frames + {TIMES}(%rip)
+        je      4f
+        everycall_save
         everycall_load_control
         jmp     everycall_slow_frame_exit_without_slot
-    6:  .cfi_adjust_cfa_offset -32
+    4:  .cfi_adjust_cfa_offset -32
         ret
     everycall_function_end everycall_frame_leave
         "

@@ -162,7 +162,7 @@ hooks_asm! {
     // Afterwards: four registers on the stack, the control block in rcx, the clock in edx:eax, and
     // the slot in rsi.
     "
-    .macro everycall_prologue what
+    .macro everycall_save
         pushq   %rax
         .cfi_adjust_cfa_offset 8
         pushq   %rdx
@@ -171,6 +171,10 @@ hooks_asm! {
         .cfi_adjust_cfa_offset 8
         pushq   %rsi
         .cfi_adjust_cfa_offset 8
+    .endm
+
+    .macro everycall_prologue what
+        everycall_save
         everycall_load_control
         testq   %rcx, %rcx
         jz      everycall_slow_\\what\\()_without_slot
@@ -436,14 +440,7 @@ hooks_asm! {
     // the calls in it that have ended.
     "
     .macro everycall_time_prologue what
-        pushq   %rax
-        .cfi_adjust_cfa_offset 8
-        pushq   %rdx
-        .cfi_adjust_cfa_offset 8
-        pushq   %rcx
-        .cfi_adjust_cfa_offset 8
-        pushq   %rsi
-        .cfi_adjust_cfa_offset 8
+        everycall_save
         everycall_load_control
         testq   %rcx, %rcx
         jz      everycall_slow_\\what\\()_without_slot
@@ -682,14 +679,7 @@ hooks_asm! {
         .cfi_adjust_cfa_offset -8
         popq    %rax
         .cfi_adjust_cfa_offset -8
-        pushq   %rax
-        .cfi_adjust_cfa_offset 8
-        pushq   %rdx
-        .cfi_adjust_cfa_offset 8
-        pushq   %rcx
-        .cfi_adjust_cfa_offset 8
-        pushq   %rsi
-        .cfi_adjust_cfa_offset 8
+        everycall_save
         everycall_load_control
         testq   %rcx, %rcx
         jz      everycall_slow_count_\\what\\()_without_slot

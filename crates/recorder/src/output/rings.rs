@@ -52,8 +52,8 @@ pub fn write<W: Write>(
         ring.write_events(file, runs, &record)?;
         threads.push(ring.summary(&record, ticks, |ticks| readings.nanoseconds(ticks)));
     }
-    if let Some((kind, [record, names])) = arena.frame_names().map(|names| names.chunk()) {
-        file.chunk(kind, &[&record, &names])?;
+    if let Some(names) = arena.frame_names() {
+        names.write(file)?;
     }
     for (kind, [record, functions]) in dropped.chunks(member.number) {
         file.chunk(kind, &[&record, &functions])?;

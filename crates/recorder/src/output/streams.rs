@@ -187,8 +187,8 @@ impl Streams {
         let snapshot = snapshot_record(member, &header, reason::STREAM, ticks, stream.announced());
         file.set_process(member.number);
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])?;
-        if let Some((kind, [record, names])) = stream.arena().frame_names().map(|names| names.chunk()) {
-            file.chunk(kind, &[&record, &names])?;
+        if let Some(names) = stream.arena().frame_names() {
+            names.write(file)?;
         }
         for (kind, [record, functions]) in stream.arena().dropped().chunks(member.number) {
             file.chunk(kind, &[&record, &functions])?;

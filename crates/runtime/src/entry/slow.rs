@@ -54,8 +54,8 @@ impl Event<'_> {
         self.what & slow::COUNT != 0
     }
 
-    /// Whether the call is to be counted, and its hook didn't know that yet: it is the first frame by
-    /// id.
+    /// Whether the call is to be counted, and its hook didn't know that yet: it is the first frame
+    /// by id.
     fn is_first_counted(&self) -> bool {
         self.what & slow::FRAME != 0 && !self.is_exit() && dropped::is_counting() && !dropped::is_timing()
     }

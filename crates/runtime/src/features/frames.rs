@@ -93,7 +93,8 @@ fn add_to_dumps(arena: &Arena, first: u64, end: u64) {
     }
 }
 
-/// A forked child's arena is new, so core dumps contain nothing of it yet. It has its parent's names.
+/// A forked child's arena is new, so core dumps contain nothing of it yet. It has its parent's
+/// names.
 pub(crate) fn begin_child(arena: &Arena) {
     DUMPED.store(0, Relaxed);
     let has = frames::begin_child(arena);

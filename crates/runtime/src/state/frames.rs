@@ -1,9 +1,8 @@
-//! The names of frames by id in the arena: see [`everycall_format::frame`]. Any thread may add some at
-//! any time, without a lock.
+//! The names of frames by id in the arena: see [`everycall_format::frame`]. Any thread may add some
+//! at any time, without a lock.
 #![allow(unsafe_code)] // Shared memory: the names in the arena, by their addresses.
 
 use crate::state::arena::Arena;
-use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
 use everycall_format::frame::{FrameName, FrameNames, RECORD_ALIGN, TEXT_MAX};
@@ -49,8 +48,8 @@ fn size_of_record(name: &Name<'_>) -> u64 {
     ((FrameName::SIZE + name.name.len() + name.file.len()) as u64).next_multiple_of(RECORD_ALIGN)
 }
 
-/// Stores a name. `make_room`: makes sure that the arena's bytes from the first offset to the second
-/// one can be written. Returns whether there was room.
+/// Stores a name. `make_room`: makes sure that the arena's bytes from the first offset to the
+/// second one can be written. Returns whether there was room.
 pub(crate) fn put(arena: &Arena, name: Name<'_>, make_room: impl FnOnce(u64, u64) -> bool) -> bool {
     let cut = |text: &'_ [u8]| text.len().min(TEXT_MAX);
     let name = Name {
@@ -131,5 +130,3 @@ pub(crate) fn begin_child(arena: &Arena) -> u64 {
     }
     bytes.len() as u64
 }
-
-const _: () = assert!(offset_of!(FrameName, size) == 0);

@@ -174,7 +174,10 @@ export interface SliceDetails extends Place {
   states?: StateSums | null;
 }
 
-/** How long a thread was in each state, and how long it waited in which system calls, as far as these are known. */
+/**
+ * How long a thread was in each state, and how long it waited in which system calls, as far as
+ * these are known.
+ */
 export interface StateSums {
   running_ns: number;
   runnable_ns: number;

@@ -254,7 +254,8 @@ pub(crate) fn states(library: &Library, query: &Query) -> Answered<Value> {
     Ok(Value::Object(all))
 }
 
-/// The states of a thread in a window: begin, end, state, who woke it, the system call it waited in.
+/// The states of a thread in a window: begin, end, state, who woke it, the system call it waited
+/// in.
 pub(crate) fn states_of(file: &File, thread: usize, (from, to, pixels): (u64, u64, u64)) -> Option<Value> {
     let states = file.states(thread)?;
     let pixel = to.saturating_sub(from) / pixels;

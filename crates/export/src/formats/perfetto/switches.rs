@@ -47,8 +47,8 @@ pub(super) fn put_switches(bytes: &mut Vec<u8>, threads: &[Thread], switches: &S
     }
 }
 
-/// The system calls in which threads waited. Perfetto has them as functions of the kernel that block,
-/// each of which has a number.
+/// The system calls in which threads waited. Perfetto has them as functions of the kernel that
+/// block, each of which has a number.
 struct Calls(Vec<&'static str>);
 
 impl Calls {
