@@ -1,9 +1,11 @@
 //! `everycall count`: every call is counted once, as the program itself counts them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use everycall_reader::{Source as _, TraceFile};
 use everycall_tests::{Mode, Place, Standing, everycall, successful};
 use serde_json::Value;
 
@@ -301,6 +303,31 @@ fn times_are_the_programs_own_in_every_mode() {
         let total = |text: &str| number(&rows(text), "spins", "total_ns");
         assert_eq!(total(&twice), 2 * total(&json), "{mode:?}");
         successful(place.command(everycall()).args(["report", "--diff", "times.ect", "times.ect"]));
+    }
+}
+
+/// Hooks add to a bucket that they foresee, so buckets come in runs, in neighbours and at random.
+#[test]
+fn each_call_is_in_the_bucket_of_its_time() {
+    for mode in Mode::in_turn(0) {
+        let place = Place::new(&format!("buckets-{}", mode.label()));
+        let program = place.build(mode, &["-O1", "buckets.c"], "buckets");
+        let mut command = place.command(everycall());
+        command.args(["count", "--time", "-f", "json", "-o", "times.ect", "--"]).arg(&program);
+        let (printed, _) = split(&command.output().expect("it starts"));
+        let trace = TraceFile::open(File::open(place.file("times.ect")).expect("a file")).expect("a trace");
+        let spins = trace.recording().counts[0].functions.iter().max_by_key(|calls| calls.calls).expect("counts");
+        assert_eq!(spins.calls, 12_000, "{mode:?}");
+        let mut histogram = spins.times.as_ref().expect("times").histogram;
+        let mut compared = 0;
+        for line in printed.lines() {
+            let parts: Vec<u64> = line.split(' ').filter_map(|part| part.parse().ok()).collect();
+            let [power, least, most] = parts[..] else { continue };
+            let found = std::mem::take(&mut histogram[power as usize]);
+            assert!((least..=most).contains(&found), "{mode:?}: {line}: {found}");
+            compared += found;
+        }
+        assert_eq!((compared, histogram.iter().sum()), (12_000, 0), "{mode:?}");
     }
 }
 

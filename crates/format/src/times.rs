@@ -63,8 +63,8 @@ wire_struct! {
         /// The same with what they called, where recursion counts once, in the form of
         /// [`memory::total`].
         pub memory_total: [u64; memory::NUMBERS],
-        /// Zero.
-        pub reserved: u64,
+        /// For the hooks: a bucket. Most calls are in it or in the next one.
+        pub usual: u64,
         /// Number of calls that ended, by the binary logarithm of their time, rounded down; those
         /// of 0 ticks are in the first bucket, those beyond the last one in that.
         pub histogram: [u64; BUCKETS],

@@ -134,6 +134,7 @@ macro_rules! assemble {
             SHORTEST = const offset_of!(TimeSums, shortest),
             LONGEST = const offset_of!(TimeSums, longest),
             OUTERMOST = const offset_of!(TimeSums, outermost),
+            USUAL = const offset_of!(TimeSums, usual),
             HISTOGRAM = const offset_of!(TimeSums, histogram),
             MEMORY_TOTAL = const offset_of!(TimeSums, memory_total),
             STAMP_PLACE = const STAMP_PLACE,
@@ -533,9 +534,17 @@ hooks_asm! {
     2:  cmpq    {LONGEST}(%rdx), %rax
         ja      4f
     5:  orl     $1, %eax
-        bsrl    %eax, %eax
-        addq    $1, {HISTOGRAM}(%rdx, %rax, 8)
-        popq    %rdi
+        movl    {USUAL}(%rdx), %ecx
+        movl    %eax, %esi
+        shrl    %cl, %esi                           # 1: the usual bucket, 2 or 3: the next one
+        leal    -1(%rsi), %edi
+        cmpl    $2, %edi
+        ja      30f
+        cmpl    $2, %esi
+        adcq    $0, {HISTOGRAM}(%rdx, %rcx, 8)
+        cmpl    $2, %esi
+        sbbq    $-1, {HISTOGRAM} + 8(%rdx, %rcx, 8)
+    31: popq    %rdi
         .cfi_adjust_cfa_offset -8
         everycall_epilogue
         .cfi_adjust_cfa_offset 8
@@ -545,6 +554,18 @@ hooks_asm! {
         jmp     2b
     4:  movq    %rax, {LONGEST}(%rdx)
         jmp     5b
+        # Another bucket. It becomes usual when it has more calls than either.
+    30: bsrl    %eax, %eax
+        addq    $1, {HISTOGRAM}(%rdx, %rax, 8)
+        movq    {HISTOGRAM}(%rdx, %rax, 8), %rdi
+        cmpq    {HISTOGRAM}(%rdx, %rcx, 8), %rdi
+        jbe     31b
+        cmpq    {HISTOGRAM} + 8(%rdx, %rcx, 8), %rdi
+        jbe     31b
+        cmpl    %eax, %ecx
+        sbbl    $0, %eax                            # of two buckets, the one beside those before
+        movl    %eax, {USUAL}(%rdx)
+        jmp     31b
         .cfi_adjust_cfa_offset -8
 
         # The sign: memory was allocated or freed in the call. Its function's totals are closed, if
