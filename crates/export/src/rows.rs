@@ -89,6 +89,45 @@ impl<'a> RowFunction<'a> {
     }
 }
 
+/// A call that has ended, as a row has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) function: FunctionId,
+    pub(crate) id: i64,
+    pub(crate) parent: Option<i64>,
+    pub(crate) depth: i32,
+    pub(crate) recursion: i32,
+    pub(crate) start_ns: i64,
+    pub(crate) start_realtime_ns: Option<i64>,
+    pub(crate) duration_ns: i64,
+    pub(crate) own_ns: i64,
+    pub(crate) remarks: Option<String>,
+}
+
+impl From<Call> for Row {
+    #[inline]
+    fn from(call: Call) -> Row {
+        Row {
+            kind: CALL,
+            id: Some(call.id),
+            parent: call.parent,
+            depth: call.depth,
+            recursion: Some(call.recursion),
+            start_ns: call.start_ns,
+            start_realtime_ns: call.start_realtime_ns,
+            duration_ns: Some(call.duration_ns),
+            own_ns: Some(call.own_ns),
+            what: What::Function(call.function),
+            value: None,
+            real_value: None,
+            blocked_ns: None,
+            runnable_ns: None,
+            other_tid: None,
+            remarks: call.remarks,
+        }
+    }
+}
+
 struct Open {
     id: i64,
     start_ns: u64,
@@ -122,13 +161,7 @@ impl RowMaker {
         source: &impl Source,
     ) -> Option<Row> {
         let row = match event {
-            Event::Begin { function, start_ns, .. } => {
-                *self.recursion(*function) += 1;
-                self.last_id += 1;
-                self.open.push(Open { id: self.last_id, start_ns: *start_ns, inner_ns: 0 });
-                return None;
-            }
-            Event::End { .. } => self.call(event),
+            Event::Begin { .. } | Event::End { .. } => return self.call(event, source).map(Row::from),
             Event::Point(point) => Some(self.point(point, functions)),
             Event::Mark(mark) => self.mark(mark, source),
             Event::Gap(gap) => Some(self.gap(gap)),
@@ -141,11 +174,53 @@ impl RowMaker {
             }),
         };
         let mut row = row?;
-        if let Times::Wall(_) = source.times() {
-            let start_ns = row.start_ns.cast_unsigned();
-            row.start_realtime_ns = source.realtime_ns(start_ns).map(u64::cast_signed);
-        }
+        row.start_realtime_ns = start_realtime_ns(row.start_ns, source);
         Some(row)
+    }
+
+    /// The call that an event ends; `None` if it ends none.
+    #[inline]
+    pub(crate) fn call(&mut self, event: &Event, source: &impl Source) -> Option<Call> {
+        let (function, start_ns, end_ns, start, how) = match *event {
+            Event::Begin { function, start_ns, .. } => {
+                *self.recursion(function) += 1;
+                self.last_id += 1;
+                self.open.push(Open { id: self.last_id, start_ns, inner_ns: 0 });
+                return None;
+            }
+            Event::End { function, start_ns, end_ns, start, how } => (function, start_ns, end_ns, start, how),
+            _ => return None,
+        };
+        let Open { id, inner_ns, .. } = self.open.pop()?;
+        let duration_ns = end_ns.saturating_sub(start_ns);
+        let caller = self.open.last_mut();
+        let parent = caller.as_ref().map(|caller| caller.id);
+        if let Some(caller) = caller {
+            caller.inner_ns = caller.inner_ns.saturating_add(duration_ns);
+        }
+        let recursion = self.recursion(function);
+        *recursion = recursion.saturating_sub(1);
+        let recursion = *recursion;
+        let is_whole = !start.cut && !start.caller_unsure && how == EndKind::Returned;
+        let remarks = || joined(text::remarks(start.cut, start.caller_unsure, how));
+        let start_ns = start_ns.cast_signed();
+        Some(Call {
+            function,
+            id,
+            parent,
+            depth: self.depth(),
+            recursion,
+            start_ns,
+            start_realtime_ns: start_realtime_ns(start_ns, source),
+            duration_ns: duration_ns.cast_signed(),
+            own_ns: duration_ns.saturating_sub(inner_ns).cast_signed(),
+            remarks: if is_whole { None } else { remarks() },
+        })
+    }
+
+    #[inline]
+    fn depth(&self) -> i32 {
+        i32::try_from(self.open.len()).unwrap_or(i32::MAX)
     }
 
     /// What all rows have at this depth.
@@ -155,7 +230,7 @@ impl RowMaker {
             kind,
             id: None,
             parent: self.open.last().map(|open| open.id),
-            depth: i32::try_from(self.open.len()).unwrap_or(i32::MAX),
+            depth: self.depth(),
             recursion: None,
             start_ns: start_ns.cast_signed(),
             start_realtime_ns: None,
@@ -171,35 +246,12 @@ impl RowMaker {
         }
     }
 
+    #[inline]
     fn recursion(&mut self, id: FunctionId) -> &mut i32 {
         if self.recursion.len() <= id.index() {
             self.recursion.resize(id.index() + 1, 0);
         }
         &mut self.recursion[id.index()]
-    }
-
-    #[inline]
-    fn call(&mut self, event: &Event) -> Option<Row> {
-        let Event::End { function, start_ns, end_ns, start, how } = *event else { return None };
-        let Open { id, inner_ns, .. } = self.open.pop()?;
-        let duration_ns = end_ns.saturating_sub(start_ns);
-        if let Some(caller) = self.open.last_mut() {
-            caller.inner_ns = caller.inner_ns.saturating_add(duration_ns);
-        }
-        let recursion = self.recursion(function);
-        *recursion = recursion.saturating_sub(1);
-        let recursion = *recursion;
-        let is_whole = !start.cut && !start.caller_unsure && how == EndKind::Returned;
-        let remarks = || joined(text::remarks(start.cut, start.caller_unsure, how));
-        Some(Row {
-            id: Some(id),
-            recursion: Some(recursion),
-            duration_ns: Some(duration_ns.cast_signed()),
-            own_ns: Some(duration_ns.saturating_sub(inner_ns).cast_signed()),
-            what: What::Function(function),
-            remarks: if is_whole { None } else { remarks() },
-            ..self.plain(CALL, start_ns)
-        })
     }
 
     fn point(&self, point: &Point, functions: &Functions<'_>) -> Row {
@@ -260,6 +312,15 @@ impl RowMaker {
             remarks: joined(states.iter().map(AsRef::as_ref)),
             ..self.plain("off cpu", off.at_ns)
         }
+    }
+}
+
+/// A row's begin in real time, where times are shown so.
+#[inline]
+fn start_realtime_ns(start_ns: i64, source: &impl Source) -> Option<i64> {
+    match source.times() {
+        Times::Wall(_) => source.realtime_ns(start_ns.cast_unsigned()).map(u64::cast_signed),
+        _ => None,
     }
 }
 

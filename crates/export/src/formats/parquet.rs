@@ -17,13 +17,13 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::SerializedFileWriter;
 
-use self::columns::TextId;
-use self::table::{Cells, Table};
+use self::columns::SubjectId;
+use self::table::{RowThread, Table};
 use crate::driver::{Export, Sink};
 use crate::filtered::Event;
 use crate::names::{FunctionId, Functions};
 use crate::portions::Portions;
-use crate::rows::{CALL, Row, RowFunction, RowMaker, What};
+use crate::rows::{Call, Row, RowFunction, RowMaker, What};
 use crate::source::{Source, Thread};
 
 /// Rows of a group: each is compressed and can be skipped by itself.
@@ -36,28 +36,9 @@ pub(crate) struct Parquet<'o> {
     /// Writes into memory, from where [`Portions`] takes it; `None` after an error.
     file: Option<SerializedFileWriter<Vec<u8>>>,
     failure: Option<ParquetError>,
-    thread: ThreadCells,
-    /// By function: its texts in this group.
-    functions: Vec<Option<FunctionCells>>,
+    /// By function: its number in this group.
+    functions: Vec<Option<SubjectId>>,
     maker: RowMaker,
-}
-
-#[derive(Clone, Default)]
-struct ThreadCells {
-    pid: i64,
-    tid: i64,
-    process: String,
-    name: String,
-    /// The two texts in this group, and `call`.
-    ids: Option<(TextId, TextId, TextId)>,
-}
-
-#[derive(Clone, Copy)]
-struct FunctionCells {
-    name: TextId,
-    module: Option<TextId>,
-    file: Option<TextId>,
-    line: Option<i32>,
 }
 
 impl<'o> Parquet<'o> {
@@ -67,27 +48,13 @@ impl<'o> Parquet<'o> {
             table: Table::default(),
             file: None,
             failure: None,
-            thread: ThreadCells::default(),
             functions: Vec::new(),
             maker: RowMaker::default(),
         }
     }
 
-    /// The texts of the thread's name, its process's and `call`, in this group.
     #[inline]
-    fn thread_cells(&mut self) -> (TextId, TextId, TextId) {
-        match self.thread.ids {
-            Some(ids) => ids,
-            None => {
-                let (process, name) = (&self.thread.process, &self.thread.name);
-                let ids = (self.table.text(process), self.table.text(name), self.table.text(CALL));
-                *self.thread.ids.insert(ids)
-            }
-        }
-    }
-
-    #[inline]
-    fn function(&mut self, id: FunctionId, functions: &Functions<'_>) -> FunctionCells {
+    fn function(&mut self, id: FunctionId, functions: &Functions<'_>) -> SubjectId {
         match self.functions.get(id.index()) {
             Some(Some(known)) => *known,
             _ => self.new_function(id, functions),
@@ -95,42 +62,34 @@ impl<'o> Parquet<'o> {
     }
 
     #[cold]
-    fn new_function(&mut self, id: FunctionId, functions: &Functions<'_>) -> FunctionCells {
+    fn new_function(&mut self, id: FunctionId, functions: &Functions<'_>) -> SubjectId {
         if self.functions.len() <= id.index() {
             self.functions.resize(id.index() + 1, None);
         }
-        let RowFunction { name, module, file, line } = RowFunction::of(id, functions);
-        let cells = FunctionCells {
-            name: self.table.text(name),
-            module: module.map(|name| self.table.text(name)),
-            file: file.map(|path| self.table.text(path)),
-            line: line.and_then(|line| i32::try_from(line).ok()),
-        };
-        self.functions[id.index()] = Some(cells);
-        cells
+        let subject = self.table.function(&RowFunction::of(id, functions));
+        self.functions[id.index()] = Some(subject);
+        subject
     }
 
     #[inline]
+    fn put_call(&mut self, call: &Call, functions: &Functions<'_>) {
+        let subject = self.function(call.function, functions);
+        self.table.push_call(call, subject);
+        self.end_row();
+    }
+
     fn put(&mut self, row: &Row, functions: &Functions<'_>) {
-        let (process, thread, call) = self.thread_cells();
-        let mut cells = Cells {
-            kind: if row.kind == CALL { call } else { self.table.text(row.kind) },
-            pid: self.thread.pid,
-            process,
-            tid: self.thread.tid,
-            thread,
-            ..Cells::default()
+        let subject = match &row.what {
+            What::Function(id) => self.function(*id, functions),
+            What::Text(name) => self.table.named(Some(name)),
+            What::Nothing => self.table.named(None),
         };
-        match &row.what {
-            What::Function(id) => {
-                let FunctionCells { name, module, file, line } = self.function(*id, functions);
-                cells = Cells { function: Some(name), module, file, line, ..cells };
-            }
-            What::Text(name) => cells.function = Some(self.table.text(name)),
-            What::Nothing => {}
-        }
-        cells.remarks = row.remarks.as_ref().map(|remarks| self.table.text(remarks));
-        self.table.push(&cells, row);
+        self.table.push(row, subject);
+        self.end_row();
+    }
+
+    #[inline]
+    fn end_row(&mut self) {
         if self.table.rows() >= GROUP {
             self.write_group();
         }
@@ -150,7 +109,6 @@ impl<'o> Parquet<'o> {
         }
         self.table.clear();
         self.functions.clear();
-        self.thread.ids = None;
     }
 }
 
@@ -173,21 +131,29 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
 
     fn thread(&mut self, export: &mut Export<'_, S>, _: usize, thread: &Thread) {
         let process = export.source.processes().get(thread.process);
-        self.thread = ThreadCells {
+        self.table.thread(RowThread {
             pid: thread.pid.into(),
             tid: thread.tid.into(),
             process: process.map(|process| process.name.clone()).unwrap_or_default(),
             name: thread.name.clone(),
-            ids: None,
-        };
+        });
         self.maker.thread();
     }
 
     #[inline]
     fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
         export.summary.event(event);
-        if let Some(row) = self.maker.row(event, &export.functions, export.source) {
-            self.put(&row, &export.functions);
+        match event {
+            Event::Begin { .. } | Event::End { .. } => {
+                if let Some(call) = self.maker.call(event, export.source) {
+                    self.put_call(&call, &export.functions);
+                }
+            }
+            _ => {
+                if let Some(row) = self.maker.row(event, &export.functions, export.source) {
+                    self.put(&row, &export.functions);
+                }
+            }
         }
     }
 

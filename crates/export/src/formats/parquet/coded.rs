@@ -32,11 +32,20 @@ pub(super) fn compression() -> Compression {
 pub(super) struct Chunk<'c> {
     /// How many rows these are.
     pub(super) rows: usize,
-    /// 1 for each row with a value, 0 for each without; `None` if each row has one.
-    pub(super) levels: Option<Vec<u32>>,
+    pub(super) levels: Levels,
     /// Of the values that there are.
     pub(super) statistics: Option<Statistics>,
     pub(super) values: Values<'c>,
+}
+
+/// Which rows of a column have a value.
+pub(super) enum Levels {
+    /// Each, as the column's type says.
+    Required,
+    /// All (1) or none (0).
+    Same(u32),
+    /// 1 for each row with a value, 0 for each without.
+    Each(Vec<u32>),
 }
 
 /// The values of a column in a group of rows.
@@ -56,7 +65,12 @@ pub(super) enum Values<'c> {
 
 impl Chunk<'_> {
     /// Writes it as the next column of a group.
-    pub(super) fn append(self, descriptor: &ColumnDescPtr, group: &mut Group<'_>) -> Result<()> {
+    pub(super) fn append(
+        self,
+        packer: &mut Packer,
+        descriptor: &ColumnDescPtr,
+        group: &mut Group<'_>,
+    ) -> Result<()> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let mut pages = Vec::new();
         let mut encodings = vec![Encoding::RLE];
@@ -67,7 +81,7 @@ impl Chunk<'_> {
                 encodings.push(Encoding::DELTA_BINARY_PACKED);
             }
             Values::Numbered { dictionary, distinct, codes } => {
-                pages.push(compressed(dictionary, |buf| Page::DictionaryPage {
+                pages.push(packer.compressed(dictionary, |buf| Page::DictionaryPage {
                     buf,
                     num_values: count(distinct),
                     encoding: Encoding::PLAIN,
@@ -80,7 +94,7 @@ impl Chunk<'_> {
                 encodings.extend([Encoding::PLAIN, Encoding::RLE_DICTIONARY]);
             }
         }
-        pages.push(compressed(&data, |buf| Page::DataPage {
+        pages.push(packer.compressed(&data, |buf| Page::DataPage {
             buf,
             num_values: count(self.rows),
             encoding: encodings.last().copied().unwrap_or(Encoding::PLAIN),
@@ -122,44 +136,64 @@ impl Chunk<'_> {
 
     /// Which rows have a value.
     fn levels_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        if let Some(levels) = &self.levels {
-            let mut packed = Vec::new();
-            put_hybrid(&mut packed, levels, 1);
-            bytes.extend_from_slice(&u32::try_from(packed.len()).unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend_from_slice(&packed);
+        let mut packed = Vec::new();
+        match &self.levels {
+            Levels::Required => return packed,
+            Levels::Same(level) => put_run(&mut packed, *level, self.rows, 1),
+            Levels::Each(levels) => put_hybrid(&mut packed, levels, 1),
         }
+        let mut bytes = u32::try_from(packed.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&packed);
         bytes
     }
 }
 
-/// A page, with its bytes compressed.
-fn compressed(bytes: &[u8], page: impl FnOnce(Bytes) -> Page) -> Result<CompressedPage> {
-    let packed = zstd::bulk::compress(bytes, LEVEL)?;
-    Ok(CompressedPage::new(page(packed.into()), bytes.len()))
+/// Compresses pages.
+#[derive(Default)]
+pub(super) struct Packer {
+    /// Made once: it takes as long as a small page.
+    compressor: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl Packer {
+    fn compressed(&mut self, bytes: &[u8], page: impl FnOnce(Bytes) -> Page) -> Result<CompressedPage> {
+        let compressor = match &mut self.compressor {
+            Some(compressor) => compressor,
+            none => none.insert(zstd::bulk::Compressor::new(LEVEL)?),
+        };
+        let packed = compressor.compress(bytes)?;
+        Ok(CompressedPage::new(page(packed.into()), bytes.len()))
+    }
 }
 
 /// Appends values of `width` bits in Parquet's hybrid of runs of equal values and packed bits.
 fn put_hybrid(bytes: &mut Vec<u8>, values: &[u32], width: u32) {
     let mut packed_from = 0;
     let mut at = 0;
-    while at < values.len() {
-        let value = values[at];
-        let mut run = values[at..].iter().take_while(|other| **other == value).count();
+    // A run that is long enough has one of these values in it.
+    while let Some(value) = values.get(at + RUN - 1) {
+        let probe = at + RUN - 1;
+        let before = values[at..probe].iter().rev().take_while(|other| *other == value).count();
+        let behind = values[probe..].iter().take_while(|other| *other == value).count();
+        let begin = probe - before;
+        let end = probe + behind;
         // What is packed before a run consists of whole groups of eight.
-        let missing = (packed_from + (at - packed_from).next_multiple_of(8) - at).min(run);
-        if run - missing < RUN {
-            at += run;
+        let begin = packed_from + (begin - packed_from).next_multiple_of(8);
+        if begin + RUN > end {
+            at = end;
             continue;
         }
-        (at, run) = (at + missing, run - missing);
-        put_packed(bytes, &values[packed_from..at], width);
-        put_varint(bytes, (run as u64) << 1);
-        bytes.extend_from_slice(&value.to_le_bytes()[..width.div_ceil(8) as usize]);
-        at += run;
-        packed_from = at;
+        put_packed(bytes, &values[packed_from..begin], width);
+        put_run(bytes, *value, end - begin, width);
+        (at, packed_from) = (end, end);
     }
     put_packed(bytes, &values[packed_from..], width);
+}
+
+/// Appends a run of equal values.
+fn put_run(bytes: &mut Vec<u8>, value: u32, count: usize, width: u32) {
+    put_varint(bytes, (count as u64) << 1);
+    bytes.extend_from_slice(&value.to_le_bytes()[..width.div_ceil(8) as usize]);
 }
 
 /// Appends values as packed bits, the last ones filled up to eight.
@@ -171,16 +205,17 @@ fn put_packed(bytes: &mut Vec<u8>, values: &[u32], width: u32) {
     put_varint(bytes, (groups as u64) << 1 | 1);
     let end = bytes.len() + groups * width as usize;
     let (mut bits, mut count) = (0_u64, 0);
+    bytes.reserve(end - bytes.len() + 8);
     for value in values {
         bits |= u64::from(*value) << count;
         count += width;
-        while count >= 8 {
-            bytes.push(bits as u8);
-            bits >>= 8;
-            count -= 8;
+        if count >= 32 {
+            bytes.extend_from_slice(&(bits as u32).to_le_bytes());
+            bits >>= 32;
+            count -= 32;
         }
     }
-    bytes.push(bits as u8);
+    bytes.extend_from_slice(&bits.to_le_bytes());
     bytes.resize(end, 0);
 }
 

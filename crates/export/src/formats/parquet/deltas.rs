@@ -138,7 +138,7 @@ mod tests {
     use parquet::record::Field;
     use parquet::schema::types::Type;
 
-    use super::super::coded::{Chunk, Values};
+    use super::super::coded::{Chunk, Levels, Packer, Values};
     use super::*;
 
     /// As the crate reads a file with this column.
@@ -153,8 +153,13 @@ mod tests {
         let mut bytes = Vec::new();
         put_deltas(&mut bytes, values);
         let statistics = Some(N::statistics(values, 0));
-        let chunk = Chunk { rows: values.len(), levels: None, statistics, values: Values::Deltas(&bytes) };
-        chunk.append(&descriptor, &mut group).unwrap();
+        let chunk = Chunk {
+            rows: values.len(),
+            levels: Levels::Required,
+            statistics,
+            values: Values::Deltas(&bytes),
+        };
+        chunk.append(&mut Packer::default(), &descriptor, &mut group).unwrap();
         group.close().unwrap();
         let reader = SerializedFileReader::new(Bytes::from(file.into_inner().unwrap())).unwrap();
         let rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);

@@ -8,34 +8,28 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-use super::coded::compression;
-use super::columns::{AnyColumn, Column, TextId, Texts};
-use crate::rows::Row;
+use super::coded::{Packer, compression};
+use super::columns::{AnyColumn, Column, Context, OfSubject, Output, Runs, Subject, SubjectId, TextId};
+use crate::rows::{CALL, Call, Row, RowFunction};
 
-/// What a row has besides its numbers: texts, by their numbers in the group, and its thread.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Cells {
-    pub(super) kind: TextId,
+/// The thread of rows.
+#[derive(Default)]
+pub(super) struct RowThread {
     pub(super) pid: i64,
-    pub(super) process: TextId,
     pub(super) tid: i64,
-    pub(super) thread: TextId,
-    pub(super) function: Option<TextId>,
-    pub(super) module: Option<TextId>,
-    pub(super) file: Option<TextId>,
-    pub(super) line: Option<i32>,
-    pub(super) remarks: Option<TextId>,
+    pub(super) process: String,
+    pub(super) name: String,
 }
 
 /// The rows of a group.
 pub(super) struct Table {
-    rows: usize,
-    texts: Texts,
-    kind: Column<TextId>,
-    pid: Column<i64>,
-    process: Column<TextId>,
-    tid: Column<i64>,
-    thread: Column<TextId>,
+    context: Context,
+    packer: Packer,
+    kind: Runs<&'static str>,
+    pid: Runs<i64>,
+    process: Runs<Arc<str>>,
+    tid: Runs<i64>,
+    thread: Runs<Arc<str>>,
     id: Column<i64>,
     parent: Column<i64>,
     depth: Column<i32>,
@@ -44,10 +38,10 @@ pub(super) struct Table {
     start_realtime_ns: Column<i64>,
     duration_ns: Column<i64>,
     own_ns: Column<i64>,
-    function: Column<TextId>,
-    module: Column<TextId>,
-    file: Column<TextId>,
-    line: Column<i32>,
+    function: OfSubject,
+    module: OfSubject,
+    file: OfSubject,
+    line: OfSubject,
     value: Column<i64>,
     real_value: Column<f64>,
     blocked_ns: Column<i64>,
@@ -59,13 +53,13 @@ pub(super) struct Table {
 impl Default for Table {
     fn default() -> Self {
         Table {
-            rows: 0,
-            texts: Texts::default(),
-            kind: Column::required(),
-            pid: Column::required().with_statistics(),
-            process: Column::required(),
-            tid: Column::required().with_statistics(),
-            thread: Column::required(),
+            context: Context::default(),
+            packer: Packer::default(),
+            kind: Runs::new(CALL),
+            pid: Runs::new(0).with_statistics(),
+            process: Runs::new("".into()),
+            tid: Runs::new(0).with_statistics(),
+            thread: Runs::new("".into()),
             id: Column::optional().with_statistics(),
             parent: Column::optional(),
             depth: Column::required().with_statistics(),
@@ -74,10 +68,10 @@ impl Default for Table {
             start_realtime_ns: Column::mostly_empty().with_statistics(),
             duration_ns: Column::optional().with_statistics(),
             own_ns: Column::optional(),
-            function: Column::optional(),
-            module: Column::optional(),
-            file: Column::optional(),
-            line: Column::optional(),
+            function: OfSubject::Text(|subject| subject.name),
+            module: OfSubject::Text(|subject| subject.module),
+            file: OfSubject::Text(|subject| subject.file),
+            line: OfSubject::Line(|subject| subject.line),
             value: Column::rare(),
             real_value: Column::rare(),
             blocked_ns: Column::rare(),
@@ -90,7 +84,7 @@ impl Default for Table {
 
 impl Table {
     /// The columns in their order in the file.
-    fn columns(&mut self) -> (&Texts, [(&'static str, &mut dyn AnyColumn); 23]) {
+    fn columns(&mut self) -> (&Context, &mut Packer, [(&'static str, &mut dyn AnyColumn); 23]) {
         let columns: [(&str, &mut dyn AnyColumn); 23] = [
             ("kind", &mut self.kind),
             ("pid", &mut self.pid),
@@ -116,11 +110,11 @@ impl Table {
             ("other_tid", &mut self.other_tid),
             ("remarks", &mut self.remarks),
         ];
-        (&self.texts, columns)
+        (&self.context, &mut self.packer, columns)
     }
 
     pub(super) fn schema(&mut self) -> Result<TypePtr> {
-        let (_, columns) = self.columns();
+        let (_, _, columns) = self.columns();
         let fields = columns.map(|(name, column)| column.declared(name).map(Arc::new));
         let fields = fields.into_iter().collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(Type::group_type_builder("everycall").with_fields(fields).build()?))
@@ -137,23 +131,55 @@ impl Table {
             .build()
     }
 
-    pub(super) fn text(&mut self, text: &str) -> TextId {
-        self.texts.id(text)
+    /// Rows of this thread follow.
+    pub(super) fn thread(&mut self, thread: RowThread) {
+        let at = self.rows();
+        self.pid.set(at, thread.pid);
+        self.tid.set(at, thread.tid);
+        self.process.set(at, thread.process.into());
+        self.thread.set(at, thread.name.into());
+    }
+
+    /// A function that rows of this group are about.
+    pub(super) fn function(&mut self, function: &RowFunction<'_>) -> SubjectId {
+        let texts = &mut self.context.texts;
+        let subject = Subject {
+            name: Some(texts.id(function.name)),
+            module: function.module.map(|name| texts.id(name)),
+            file: function.file.map(|path| texts.id(path)),
+            line: function.line.and_then(|line| i32::try_from(line).ok()),
+        };
+        self.context.subject(subject)
+    }
+
+    /// What else rows of this group are about, by its name.
+    pub(super) fn named(&mut self, name: Option<&str>) -> SubjectId {
+        let name = name.map(|name| self.context.texts.id(name));
+        self.context.subject(Subject { name, ..Subject::default() })
     }
 
     pub(super) fn rows(&self) -> usize {
-        self.rows
+        self.context.rows
     }
 
     #[inline]
-    pub(super) fn push(&mut self, cells: &Cells, row: &Row) {
-        let at = self.rows as u32;
-        self.rows += 1;
-        self.kind.push(cells.kind);
-        self.pid.push(cells.pid);
-        self.process.push(cells.process);
-        self.tid.push(cells.tid);
-        self.thread.push(cells.thread);
+    pub(super) fn push_call(&mut self, call: &Call, subject: SubjectId) {
+        let at = self.begin_row(CALL, subject);
+        self.id.push(call.id);
+        self.parent.maybe(at, call.parent);
+        self.depth.push(call.depth);
+        self.recursion.push(call.recursion);
+        self.start_ns.push(call.start_ns);
+        self.start_realtime_ns.maybe(at, call.start_realtime_ns);
+        self.duration_ns.push(call.duration_ns);
+        self.own_ns.push(call.own_ns);
+        if let Some(remarks) = &call.remarks {
+            self.remark(at, remarks);
+        }
+    }
+
+    pub(super) fn push(&mut self, row: &Row, subject: SubjectId) {
+        let at = self.begin_row(row.kind, subject);
         self.id.maybe(at, row.id);
         self.parent.maybe(at, row.parent);
         self.depth.push(row.depth);
@@ -162,36 +188,47 @@ impl Table {
         self.start_realtime_ns.maybe(at, row.start_realtime_ns);
         self.duration_ns.maybe(at, row.duration_ns);
         self.own_ns.maybe(at, row.own_ns);
-        self.function.maybe(at, cells.function);
-        self.module.maybe(at, cells.module);
-        self.file.maybe(at, cells.file);
-        self.line.maybe(at, cells.line);
         self.value.maybe(at, row.value);
         self.real_value.maybe(at, row.real_value);
         self.blocked_ns.maybe(at, row.blocked_ns);
         self.runnable_ns.maybe(at, row.runnable_ns);
         self.other_tid.maybe(at, row.other_tid);
-        self.remarks.maybe(at, cells.remarks);
+        if let Some(remarks) = &row.remarks {
+            self.remark(at, remarks);
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    fn begin_row(&mut self, kind: &'static str, subject: SubjectId) -> u32 {
+        let at = self.context.rows;
+        self.context.push(subject);
+        self.kind.set(at, kind);
+        at as u32
+    }
+
+    #[cold]
+    fn remark(&mut self, at: u32, remarks: &str) {
+        let id = self.context.texts.id(remarks);
+        self.remarks.maybe(at, Some(id));
     }
 
     /// Writes the rows as a group.
     pub(super) fn write(&mut self, file: &mut SerializedFileWriter<Vec<u8>>) -> Result<()> {
         let descriptors = file.schema_descr().columns().to_vec();
         let mut group = file.next_row_group()?;
-        let rows = self.rows;
-        let (texts, columns) = self.columns();
+        let (context, packer, columns) = self.columns();
         for ((_, column), descriptor) in columns.into_iter().zip(&descriptors) {
-            column.write(rows, texts, descriptor, &mut group)?;
+            column.write(context, &mut Output { packer, descriptor, group: &mut group })?;
         }
         group.close().map(drop)
     }
 
     /// Forgets the rows and their texts.
     pub(super) fn clear(&mut self) {
-        self.rows = 0;
-        for (_, column) in self.columns().1 {
+        for (_, column) in self.columns().2 {
             column.clear();
         }
-        self.texts.clear();
+        self.context.clear();
     }
 }
