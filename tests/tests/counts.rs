@@ -316,7 +316,8 @@ fn each_call_is_in_the_bucket_of_its_time() {
         command.args(["count", "--time", "-f", "json", "-o", "times.ect", "--"]).arg(&program);
         let (printed, _) = split(&command.output().expect("it starts"));
         let trace = TraceFile::open(File::open(place.file("times.ect")).expect("a file")).expect("a trace");
-        let spins = trace.recording().counts[0].functions.iter().max_by_key(|calls| calls.calls).expect("counts");
+        let spins =
+            trace.recording().counts[0].functions.iter().max_by_key(|calls| calls.calls).expect("counts");
         assert_eq!(spins.calls, 12_000, "{mode:?}");
         let mut histogram = spins.times.as_ref().expect("times").histogram;
         let mut compared = 0;

@@ -391,6 +391,18 @@ print(json.dumps([dict(zip(table.columns, row))[name] for row in table.fetchall(
         let ours = sql(place, options, &[file], &format!("select {columns} from events order by {order}"));
         assert!(ours.len() > 1000 || !options.is_empty(), "{}", ours.len());
         assert!(ours.concat() == theirs, "{options:?}");
+        // And a result as Parquet is the same again.
+        let columns = "kind, pid, process, tid, thread, id, parent, depth, recursion, start_ns, duration_ns, own_ns, function, module, file, line";
+        let mut command = place.command(everycall());
+        command.args(["sql", "-f", "parquet", "-o", "result.parquet"]).args(options).arg(file);
+        successful(command.arg(format!("select {columns} from events")));
+        let script = "import duckdb, sys
+both = [f\"(select {sys.argv[3]} from '{file}')\" for file in sys.argv[1:3]]
+print([duckdb.sql(f'select count(*) from ({a} except all {b})').fetchall()[0][0] for a, b in (both, both[::-1])])";
+        let result = place.file("result.parquet");
+        let compared =
+            successful(Command::new(python).args(["-c", script]).args([table, &result]).arg(columns));
+        assert_eq!(compared.trim(), "[0, 0]", "{options:?}");
     }
     // What is decided before SQLite sees a row, and what is looked up by number, changes nothing.
     let middle = &sql(place, options, &[file], "select median(start_ns) from slices")[0][0];

@@ -10,9 +10,9 @@ use everycall_analysis::{SymbolNames, TraceView};
 use everycall_export::Filter;
 use everycall_io::outfile::MODE_SHARED;
 use everycall_io::say;
-use everycall_query::{Database, Format, OpenTrace, QueryError, Table};
+use everycall_query::{Database, Format, OpenTrace, Output, Parquet, QueryError, Table};
 
-use crate::arguments::{SqlArguments, TableFormat};
+use crate::arguments::{ResultFormat, SqlArguments};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination, print, terminal_width};
@@ -101,19 +101,16 @@ fn open(path: &Path, filter: &'static Filter, arguments: &SqlArguments) -> Resul
 }
 
 fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(), Failure> {
-    let format = match arguments.format {
-        TableFormat::Text => Format::Text,
-        TableFormat::Csv => Format::Csv,
-        TableFormat::Json => Format::Json,
-    };
     match &arguments.output {
         None => {
             let stdout = io::stdout();
             // Escapes are written for one of unknown width, too.
             let width = stdout.is_terminal().then(|| terminal_width().unwrap_or(80));
             let mut out = BufWriter::with_capacity(BUFFER, stdout.lock());
-            let mut table = Table::new(&mut out, format, width);
-            let ran = database.query(query, &mut table);
+            if arguments.format == ResultFormat::Parquet && width.is_some() {
+                return Err(usage("Parquet isn't for terminals; name a file with -o"));
+            }
+            let ran = database.query(query, &mut *output(arguments.format, &mut out, width));
             // What was found before an error is shown.
             let flushed = out.flush().map_err(Failure::writing_to_stdout);
             ran.map_err(|error| match error {
@@ -130,7 +127,8 @@ fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(
             let out = destination.open(MODE_SHARED)?;
             let shown = out.shown().to_owned();
             let mut out = BufWriter::with_capacity(BUFFER, out);
-            database.query(query, &mut Table::new(&mut out, format, None)).map_err(|error| match error {
+            let ran = database.query(query, &mut *output(arguments.format, &mut out, None));
+            ran.map_err(|error| match error {
                 QueryError::Output(error) => Failure::writing(&shown, error),
                 error => failed(&error),
             })?;
@@ -139,6 +137,17 @@ fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(
             Ok(())
         }
     }
+}
+
+/// What writes a result to `out`, which is a terminal with `width` columns, or none.
+fn output<'o>(format: ResultFormat, out: &'o mut dyn Write, width: Option<usize>) -> Box<dyn Output + 'o> {
+    let format = match format {
+        ResultFormat::Text => Format::Text,
+        ResultFormat::Csv => Format::Csv,
+        ResultFormat::Json => Format::Json,
+        ResultFormat::Parquet => return Box::new(Parquet::new(out)),
+    };
+    Box::new(Table::new(out, format, width))
 }
 
 /// The exit code says whether the query is wrong.

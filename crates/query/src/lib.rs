@@ -10,6 +10,7 @@
 //! lists       tables that are small: threads, processes, modules, sums of functions
 //! functions   functions of SQL that SQLite doesn't have
 //! output      results as table, CSV and JSON lines
+//! parquet     results as Parquet
 //! error       what is wrong with a query, and what was meant
 //! ```
 
@@ -29,6 +30,7 @@ mod groups;
 mod lanes;
 mod lists;
 mod output;
+mod parquet;
 mod records;
 mod schema;
 mod traces;
@@ -37,4 +39,5 @@ pub use database::{Database, Output};
 pub use error::QueryError;
 pub use lanes::OpenTrace;
 pub use output::{Format, Table};
+pub use parquet::Parquet;
 pub use schema::schema;

@@ -64,13 +64,8 @@ impl<'o> Table<'o> {
     }
 
     fn cell(&self, value: ValueRef<'_>) -> Cell {
-        let (text, is_number) = match value {
-            ValueRef::Null => (String::new(), true),
-            ValueRef::Integer(number) => (number.to_string(), true),
-            ValueRef::Real(number) => (format!("{number:?}"), true),
-            ValueRef::Text(text) => (String::from_utf8_lossy(text).into_owned(), false),
-            ValueRef::Blob(bytes) => (hexadecimal(bytes), false),
-        };
+        let is_number = !matches!(value, ValueRef::Text(_) | ValueRef::Blob(_));
+        let text = plain(value);
         Cell { text: if self.escapes { visible(&text) } else { text }, is_number }
     }
 
@@ -212,7 +207,7 @@ fn field(text: &str) -> String {
 }
 
 /// Later columns of a name that an earlier one has get a number.
-fn unique(names: &mut [String]) {
+pub(crate) fn unique(names: &mut [String]) {
     for place in 1..names.len() {
         let (earlier, later) = names.split_at_mut(place);
         let Some(name) = later.first_mut() else { return };
@@ -222,6 +217,17 @@ fn unique(names: &mut [String]) {
             *name = format!("{asked}_{number}");
             number += 1;
         }
+    }
+}
+
+/// A value as text: null is empty, blobs are hexadecimal.
+pub(crate) fn plain(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Null => String::new(),
+        ValueRef::Integer(number) => number.to_string(),
+        ValueRef::Real(number) => format!("{number:?}"),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        ValueRef::Blob(bytes) => hexadecimal(bytes),
     }
 }
 

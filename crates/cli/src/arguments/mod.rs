@@ -34,7 +34,7 @@ pub use selection::{
     FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
 };
 pub use setup::{CompletionsArguments, ManArguments, SetupTracefsArguments};
-pub use sql::SqlArguments;
+pub use sql::{ResultFormat, SqlArguments};
 pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments, TriggerArguments};
 pub use tui::TuiArguments;
 pub use view::ViewArguments;

@@ -3,17 +3,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::common::{FilterArguments, SymbolArguments};
-use super::numbers::TableFormat;
 
 /// `sql`.
 #[derive(Debug, Args)]
 pub struct SqlArguments {
-    /// Output format: a table for people, CSV, or JSON with one object per line and row
-    #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
-    pub format: TableFormat,
+    /// Output format: a table for people, CSV, JSON with one object per line and row, or Parquet
+    #[arg(short, long, value_enum, default_value_t = ResultFormat::Text)]
+    pub format: ResultFormat,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -27,4 +26,17 @@ pub struct SqlArguments {
     /// Trace files, then the query; - reads the query from standard input, @FILE from a file
     #[arg(required_unless_present = "schema", value_name = "TRACE... QUERY", num_args = 1..)]
     pub words: Vec<OsString>,
+}
+
+/// How `sql` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ResultFormat {
+    /// For people.
+    Text,
+    /// One line for each row, with a line of names above.
+    Csv,
+    /// One object for each row.
+    Json,
+    /// For DuckDB, ClickHouse, Spark, data frames.
+    Parquet,
 }
