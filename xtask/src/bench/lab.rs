@@ -172,7 +172,15 @@ impl Lab {
     /// # Errors
     /// cargo's own, as a sentence.
     pub fn sqlite_sources(&self) -> Result<PathBuf, String> {
-        Ok(vendored(self)?.join("libsqlite3-sys/sqlite3"))
+        Ok(self.third_party()?.join("libsqlite3-sys/sqlite3"))
+    }
+
+    /// The folder of third-party sources. The first call may need the network.
+    ///
+    /// # Errors
+    /// What failed, as a sentence.
+    pub fn third_party(&self) -> Result<PathBuf, String> {
+        vendored(self)
     }
 }
 

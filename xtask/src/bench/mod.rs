@@ -15,6 +15,7 @@ mod min_duration;
 mod off;
 mod orders;
 mod peers;
+mod real;
 mod report;
 mod rounds;
 mod snapshots;
@@ -53,6 +54,7 @@ parts: cost    an event, in each mode
        switch  all sites of a large program off and on while it runs
        states  what record --states costs a switch of a thread, and a program that never waits
        snapshots  what a snapshot takes, and what a thread notices of it
+       real    what recording costs real programs, beside hooks that only read the clock
        peers   the tracers that are installed, and everycall, on the same programs";
 
 /// What can be measured.
@@ -74,11 +76,12 @@ enum Part {
     Switch,
     States,
     Snapshots,
+    Real,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 17] = [
+    const ALL: [(&'static str, Part); 18] = [
         ("cost", Part::Cost),
         ("count", Part::Count),
         ("off", Part::Off),
@@ -95,6 +98,7 @@ impl Part {
         ("switch", Part::Switch),
         ("states", Part::States),
         ("snapshots", Part::Snapshots),
+        ("real", Part::Real),
         ("peers", Part::Peers),
     ];
 
@@ -116,6 +120,7 @@ impl Part {
             Part::Switch => switch::run(lab, is_quick),
             Part::States => states::run(lab, is_quick),
             Part::Snapshots => snapshots::run(lab, is_quick),
+            Part::Real => real::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }
     }

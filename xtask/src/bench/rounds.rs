@@ -77,7 +77,12 @@ impl Rounds {
     /// # Errors
     /// It wasn't run.
     pub fn figure(&self, command: usize, figure: impl Fn(&Run) -> f64) -> Result<Spread, String> {
-        Spread::of(self.of.get(command).into_iter().flatten().map(figure).collect())
+        Spread::of(self.all(command).map(figure).collect())
+    }
+
+    /// A command's runs, by round; none if it wasn't run.
+    pub fn all(&self, command: usize) -> impl Iterator<Item = &Run> {
+        self.of.get(command).into_iter().flatten()
     }
 
     /// A figure of two commands' runs of the same round.
@@ -90,8 +95,9 @@ impl Rounds {
         second: usize,
         figure: impl Fn(&Run, &Run) -> f64,
     ) -> Result<Spread, String> {
-        let runs = |command: usize| self.of.get(command).into_iter().flatten();
-        Spread::of(runs(first).zip(runs(second)).map(|(first, second)| figure(first, second)).collect())
+        Spread::of(
+            self.all(first).zip(self.all(second)).map(|(first, second)| figure(first, second)).collect(),
+        )
     }
 }
 
