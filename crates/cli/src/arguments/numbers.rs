@@ -51,6 +51,12 @@ pub struct CountArguments {
     /// Otherwise as lines, with the calls since the last table.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub every: Option<u64>,
+    /// Show what came since an earlier reading of the same process, which -o has kept in this file
+    ///
+    /// So counts begin from 0 again, for you alone: the process counts on. With -o, the new file has
+    /// all counts.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "every"])]
+    pub since: Option<PathBuf>,
     /// Measure the calls' times, too: total, own, shortest, longest and percentiles
     #[arg(long)]
     pub time: bool,

@@ -70,7 +70,10 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     let shown = &all[..limit(arguments).min(all.len())];
     print(&match arguments.format {
         TableFormat::Text if sort.is_memory() => text_of_memory(&diff, shown, width(arguments)),
-        TableFormat::Text => text(&diff, shown, width(arguments)),
+        TableFormat::Text => {
+            let side = if are_parts(&runs) { ["part", "parts"] } else { ["run", "runs"] };
+            text(&diff, shown, side, width(arguments))
+        }
         TableFormat::Csv => machine::csv_of(&objects(&diff, shown)),
         TableFormat::Json => {
             let files = |runs: &[Run]| runs.iter().map(Run::json).collect::<Vec<_>>();
@@ -131,8 +134,13 @@ fn rows(diff: &Diff, sort: Order) -> Vec<&DiffRow> {
     rows
 }
 
+/// Whether ranges or labels of files are compared, not whole runs.
+fn are_parts(runs: &[Run]) -> bool {
+    runs.iter().any(|run| run.part.is_some())
+}
+
 fn explain(diff: &Diff, old: &[Run], new: &[Run]) {
-    let are_parts = old.iter().chain(new).any(|run| run.part.is_some());
+    let are_parts = are_parts(old) || are_parts(new);
     if diff.common == 0 {
         let perhaps = if are_parts { "" } else { ": these may be traces of different programs" };
         let what = if are_parts { "parts" } else { "files" };
@@ -187,13 +195,13 @@ fn with_interval(change: Option<Change>) -> String {
     }
 }
 
-fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
+fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option<usize>) -> String {
     let mut out = String::new();
     let found = diff.rows.iter().filter(|row| row.is_found()).count() as u64;
     out.push_str(&format!(
-        "{} before, {} after; {} with more than chance between runs (marked *)\n",
-        Several(diff.old_runs as u64, "run", "runs"),
-        Several(diff.new_runs as u64, "run", "runs"),
+        "{} before, {} after; {} with more than chance between {several} (marked *)\n",
+        Several(diff.old_runs as u64, one, several),
+        Several(diff.new_runs as u64, one, several),
         Several(found, "function has changed", "functions have changed"),
     ));
     let has_common =
