@@ -171,6 +171,27 @@ fn patterns_that_match_nothing_are_answered_with_near_names() {
     assert!(output.status.success() && said(&output).contains("is named `request`"), "{output:?}");
 }
 
+/// Whoever knows the options of perf and uftrace finds those of `report`.
+#[test]
+fn options_of_other_tools_lead_to_ours() {
+    let place = Place::new("input-habits");
+    let trace = place.record(&["-q"], &program(&place, "bakery", &["knead", "bake"]), &[]).file;
+    let table = |options: &[&str]| {
+        let output = report(&place, options, &[&trace]);
+        assert!(output.status.success(), "{options:?}: {output:?}");
+        output.stdout
+    };
+    assert_eq!(table(&["-s", "call"]), table(&["--sort", "calls"]));
+    assert_eq!(table(&["-s", "self"]), table(&["--sort", "own"]));
+    for (theirs, ours) in [("dso", "module"), ("sym", "function"), ("tid", "thread"), ("pid", "process")] {
+        assert_eq!(table(&["--by", theirs]), table(&["--by", ours]));
+    }
+    for (theirs, ours) in [("dso,sym", "--by dso"), ("total,self", "--sort total")] {
+        let output = report(&place, &["--sort", theirs], &[&trace]);
+        assert!(output.status.code() == Some(2) && said(&output).contains(ours), "{output:?}");
+    }
+}
+
 /// Calls that were counted have no times and no callers: it is said, and no condition holds or
 /// doesn't because of that.
 #[test]

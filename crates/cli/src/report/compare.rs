@@ -63,7 +63,10 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     mixed(&runs);
     let diff = Diff::of(&old_profiles, &new_profiles);
     let sort = arguments.sort.unwrap_or_else(|| {
-        let has_memory = old_profiles.iter().chain(&new_profiles).any(|profile| profile.counts_memory);
+        let has_memory = old_profiles
+            .iter()
+            .chain(&new_profiles)
+            .any(|profile| profile.counts_memory || profile.memory().is_some());
         usual_sort(&diff, has_memory)
     });
     let all: Vec<&DiffRow> = rows(&diff, sort);
