@@ -505,6 +505,15 @@ fn what_came_since_an_earlier_reading_is_shown() {
         let refused = command.args(["count", &other.pid.to_string(), "--since", "before.ect"]).output();
         let said = String::from_utf8_lossy(&refused.expect("it starts").stderr).into_owned();
         assert!(said.contains(&format!("has counts of process {pid}")), "{said}");
+        // A session of which only counts are wanted says how many there are.
+        if how.is_none() {
+            let mut command = place.command(everycall());
+            let session = ["trace", "--counts", "--for", "200ms", "-o", "session.ect", &pid, "often_called"];
+            let said = command.args(session).output().expect("it starts").stderr;
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains("calls were counted") && said.contains("report session.ect"), "{said}");
+            assert!(!said.contains("no traced function was called"), "{said}");
+        }
         let _ = (other.end(), standing.end());
     }
 }

@@ -134,7 +134,12 @@ def threads(memory):
         stack = memory.field(THREAD, threads + index * THREAD_SIZE, "open_calls") - 1
         if 0 <= stack < most:
             at = first + stack * memory.header("open_call_stride")
-            yield at, open_call_bytes(memory, at, capacity)
+            try:
+                size = open_call_bytes(memory, at, capacity)
+            except gdb.MemoryError:
+                # A core has no stack that wasn't used, as in a process that only counts.
+                continue
+            yield at, size
 
 
 def counts(memory):
