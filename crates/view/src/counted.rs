@@ -2,14 +2,11 @@
 
 use everycall_analysis::{TraceView, all_calls};
 use everycall_export::Filter;
-use rustc_hash::FxHashMap;
 
 use crate::file::{File, SharedFunctions, lock};
+use crate::functions::AllCalls;
 
-/// All calls of each function, as far as a file's filter lets them through.
-pub(crate) type AllCalls = FxHashMap<u32, u64>;
-
-/// All calls of a file; none if they weren't counted.
+/// All calls of a file that its filter lets through; none if they weren't counted.
 pub(crate) fn of_file<'f>(file: &'f File, view: &TraceView<'_>, functions: &SharedFunctions) -> &'f AllCalls {
     file.all_calls.get_or_init(|| {
         let mut all = AllCalls::default();

@@ -9,8 +9,7 @@ use everycall_reader::{Source as _, ThreadKey, TraceFile};
 use everycall_timeline::{Checkpoint, ThreadStates, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::counted::AllCalls;
-use crate::functions::FunctionTable;
+use crate::functions::{AllCalls, FunctionTable};
 use crate::levels::Levels;
 use crate::marks::Marks;
 use crate::series::Series;

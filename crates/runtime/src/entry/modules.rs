@@ -10,12 +10,6 @@ use everycall_hooks::ModuleDescriptor;
 /// # Safety
 /// `module` is the descriptor of a loaded object, filled in by its initialiser.
 pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
-    // A library's initialiser may run before that of the program.
-    #[cfg(feature = "executable")]
-    // SAFETY: in an initialiser.
-    unsafe {
-        crate::entry::roots::runtime::late::begin();
-    }
     // SAFETY: by contract.
     modules::register(unsafe { &*module }, slow_path);
 }

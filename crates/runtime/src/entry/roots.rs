@@ -49,12 +49,12 @@ static NOTE: Note = Note {
 };
 
 #[cfg(any(feature = "executable", feature = "shared"))]
-pub(crate) mod runtime {
+mod runtime {
     use crate::entry::{api, fibers, frames, log_lines, memory, modules, start, unwinding, xray};
     use crate::features::{crash, memory_lock};
     use crate::state::{memory as counted_memory, recording};
     use core::ffi::c_int;
-    use everycall_hooks::RuntimeTable;
+    use everycall_hooks::{ModuleDescriptor, RuntimeTable};
 
     /// The process's runtime, for modules.
     #[unsafe(no_mangle)]
@@ -62,7 +62,7 @@ pub(crate) mod runtime {
     pub static everycall_runtime_v1: RuntimeTable = RuntimeTable {
         abi: everycall_format::site::RUNTIME_ABI,
         size: size_of::<RuntimeTable>() as u32,
-        register: modules::register,
+        register,
         unregister: modules::unregister,
         mark: api::mark,
         ticks_per_second: api::ticks_per_second,
@@ -107,9 +107,22 @@ pub(crate) mod runtime {
         crash::remove();
     }
 
+    /// Registers a module, whose initialiser may run before the program's.
+    ///
+    /// # Safety
+    /// As [`modules::register`].
+    unsafe extern "C" fn register(module: *const ModuleDescriptor) {
+        // SAFETY: in an initialiser, and by contract.
+        unsafe {
+            #[cfg(feature = "executable")]
+            late::begin();
+            modules::register(module);
+        }
+    }
+
     /// Starts the runtime where nobody has done so before the first initialiser.
     #[cfg(feature = "executable")]
-    pub(crate) mod late {
+    mod late {
         use core::hint::black_box;
         use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -125,7 +138,7 @@ pub(crate) mod runtime {
         static BEGIN: unsafe extern "C" fn() = begin;
 
         /// Initialisers of C libraries that don't run `.preinit_array` get no arguments.
-        pub(crate) unsafe extern "C" fn begin() {
+        pub(super) unsafe extern "C" fn begin() {
             if HAS_BEGUN.load(Relaxed) {
                 return;
             }
