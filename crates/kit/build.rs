@@ -59,6 +59,8 @@ const HEADERS: [&str; 4] = [
 /// Behind the names of wrappers for executables.
 const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
+/// The C library's pointer to the environment.
+const VARIABLES: &str = "environ";
 /// The entry that the dynamic linker keeps for debuggers.
 const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
@@ -84,7 +86,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 
     let offered = [&HOOKS[..], &INLINED[..]].concat();
-    let executable = object(&out, &crates, "executable", &offered, &[TABLE], &[]);
+    let executable = object(&out, &crates, "executable", &offered, &[TABLE], &[VARIABLES]);
     let module = object(&out, &crates, "module", &offered, &[], &[TABLE, OBJECTS]);
     let shared = object(&out, &crates, "shared", &[], &[TABLE], &[]);
     let [runtime, module_object, library] = BUILT;
@@ -217,6 +219,7 @@ fn object(
     let kept = out.join(format!("{form}.o"));
     let mut objcopy = Command::new("objcopy");
     objcopy.args(["--strip-debug", "--remove-section=.comment"]);
+    objcopy.arg(format!("--weaken-symbol={VARIABLES}"));
     for name in hooks.iter().chain(table).chain(undefined).chain(&WEAK) {
         objcopy.arg(format!("--keep-global-symbol={name}"));
     }

@@ -113,7 +113,7 @@ class Visit {
     this.report = report;
     const rows = (await page.evaluate(() => window.everycall.store.source.report({ from: -Infinity, to: Infinity, tracks: [] }, 'function'))).rows;
     this.equal(rows.length, report.rows.length, 'the number of functions');
-    const numbers = (row) => [row.name, row.module, row.calls, row.unwound, row.truncated, row.total_ns, row.own_ns, row.min_ns, row.max_ns].join(' | ');
+    const numbers = (row) => [row.name, row.module, row.calls, row.all_calls ?? null, row.unwound, row.truncated, row.total_ns, row.own_ns, row.min_ns, row.max_ns].join(' | ');
     const expected = new Set(report.rows.map(numbers));
     for (const row of rows) this.check(expected.has(numbers(row)), () => `report has no row ${numbers(row)}`);
     await this.tab('table');
@@ -121,9 +121,12 @@ class Visit {
     const table = await page.evaluate(() => [...document.querySelectorAll('#panel .table .row:not(.head)')].map((row) => [...row.children].map((cell) => cell.innerText.trim())));
     this.check(table.length >= Math.min(report.rows.length, 5), `only ${table.length} rows are shown`);
     const own = [...report.rows].sort((a, b) => b.own_ns - a.own_ns);
+    // Where events were overwritten, all calls have a column.
+    const hasMore = report.rows.some((row) => (row.all_calls ?? 0) > row.calls);
     for (const [index, cells] of table.entries()) {
-      const [calls, total, time] = cells;
       const row = own[index];
+      if (hasMore) this.equal(cells.splice(1, 1)[0], row.all_calls === null ? '' : row.all_calls.toLocaleString('en'), `all calls in row ${index + 1}`);
+      const [calls, total, time] = cells;
       this.equal([calls, total, time], [row.calls.toLocaleString('en'), shown(row.total_ns), shown(row.own_ns)], `row ${index + 1} of the table`);
     }
     await this.shot('table');
@@ -135,6 +138,13 @@ class Visit {
     const named = report.rows.filter((row) => `${row.name} ${row.module} ${row.file ?? ''}`.toLowerCase().includes(this.wish.find.toLowerCase()));
     await this.until((n) => Number(document.querySelector('#panel .table').getAttribute('aria-rowcount')) === n + 1, named.length);
     await page.fill('#panel [aria-label="Filter rows"]', '');
+    // Each group has rows, and each row a name.
+    for (const by of ['module', 'file', 'thread', 'process', 'path', 'function']) {
+      await page.selectOption('#panel .toolbar select', by);
+      await page.waitForSelector(`#panel .table[aria-label="Calls by ${by}"] .row:not(.head)`, { timeout: WAIT_MS });
+      const names = await page.evaluate(() => [...document.querySelectorAll('#panel .table .row:not(.head) bdi')].map((cell) => cell.innerText));
+      this.check(names.length > 0 && names.every((name) => name !== ''), `rows by ${by} are named ${names.slice(0, 5)}`);
+    }
   }
 
   async zoom() {

@@ -11,6 +11,8 @@ use serde_json::Value;
 
 #[path = "counts/memory.rs"]
 mod memory;
+#[path = "counts/viewed.rs"]
+mod viewed;
 
 /// Calls by function.
 type Calls = BTreeMap<String, u64>;
@@ -78,6 +80,17 @@ fn own(printed: &str) -> Calls {
         Some((name.to_owned(), count.parse().ok()?))
     };
     printed.lines().filter_map(pair).collect()
+}
+
+/// Has gdb's command write a trace of a process or core.
+fn snapshot_in_gdb(place: &Place, of: &[&str], output: &str) {
+    let script = successful(place.command(everycall()).arg("gdb-script"));
+    let script = place.write("everycall.py", &script);
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-nx", "-q", "-batch", "-ex", &format!("source {}", script.display()), "-ex"]);
+    let output = place.file(output);
+    successful(gdb.arg(format!("everycall snapshot {}", output.display())).args(of));
+    assert!(output.exists(), "{output:?}");
 }
 
 /// All but JSON behind the program's own output.
@@ -157,11 +170,14 @@ fn killed_and_in_a_core_dump_they_are_there() {
     {
         let counted = Counted::built("counts-dumped", mode);
         let standing = counted.standing_with(what);
+        snapshot_in_gdb(&counted.place, &["-p", &standing.pid.to_string()], "gdb.ect");
         let core = counted.place.file("core");
         let mut gdb = Command::new("gdb");
         gdb.args(["-p", &standing.pid.to_string(), "-batch", "-ex"]);
         successful(gdb.arg(format!("gcore {}", core.display())));
         successful(counted.place.command(everycall()).args(["core", "-o", "core.ect"]).arg(&core));
+        let in_core = ["-c", core.to_str().expect("text"), counted.program.to_str().expect("text")];
+        snapshot_in_gdb(&counted.place, &in_core, "gdb-core.ect");
         let mut expected = own(&standing.end().1);
         expected.remove("late");
         // The child had counts of its own.
@@ -171,6 +187,9 @@ fn killed_and_in_a_core_dump_they_are_there() {
         expected.remove("in_child");
         *expected.get_mut("leaf").expect("it was called") -= 1000;
         assert_eq!(in_core, expected, "{mode:?}");
+        for trace in ["gdb.ect", "gdb-core.ect"] {
+            assert_eq!(counted.report(&["report", "-f", "json", trace]), expected, "{mode:?} {trace}");
+        }
     }
 }
 
@@ -436,6 +455,8 @@ fn processes_that_record_are_counted_while_they_run() {
         // A snapshot and a core have them, too.
         successful(place.command(everycall()).args(["snapshot", "-q", "-o", "now.ect", &pid]));
         assert_eq!(all_calls(&counted, "now.ect"), first, "{mode:?}");
+        snapshot_in_gdb(place, &["-p", &pid], "gdb.ect");
+        assert_eq!(all_calls(&counted, "gdb.ect"), first, "{mode:?} in gdb");
         let core = place.file("core");
         let mut gdb = Command::new("gdb");
         gdb.args(["-p", &pid, "-batch", "-ex"]);

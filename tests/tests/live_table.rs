@@ -466,3 +466,54 @@ fn ends_with_its_terminal(place: &Place, typed: &str) {
     drop(ours);
     assert!(!child.wait().expect("it ends").success());
 }
+
+/// The calls of each function.
+fn calls(json: &str) -> std::collections::BTreeMap<String, u64> {
+    let table: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    let rows = table["rows"].as_array().expect("rows").iter();
+    let of = |row: &serde_json::Value| {
+        (row["name"].as_str().expect("a name").to_owned(), row["calls"].as_u64().expect("a number"))
+    };
+    rows.map(of).collect()
+}
+
+/// Counts begin from 0 again at an earlier reading, whether the process counts or records.
+#[test]
+fn what_came_since_an_earlier_reading_is_shown() {
+    let Counted { place, program } = &Counted::built("since");
+    for how in [Some("calls"), Some("time"), None] {
+        let mut command = place.command(program);
+        command.envs(how.map(|how| ("EVERYCALL_COUNT", how)));
+        let standing = Standing::start(&mut command);
+        let pid = standing.pid.to_string();
+        let count = |more: &[&str]| {
+            let mut command = place.command(everycall());
+            calls(&successful(command.args(["count", &pid, "-f", "json"]).args(more)))
+        };
+        let before = count(&["-o", "before.ect"]);
+        wait::until("more calls", || count(&[])["often_called"] > before["often_called"]);
+        let since = count(&["-o", "now.ect", "--since", "before.ect"]);
+        let now = calls(&successful(place.command(everycall()).args(["report", "-f", "json", "now.ect"])));
+        for function in ["often_called", "now_and_then"] {
+            assert_eq!(since[function], now[function] - before[function], "{how:?}: {function}");
+        }
+        // It was called once, before.
+        assert!(!since.contains_key("main"), "{how:?}: {since:?}");
+        let mut other = place.command(program);
+        let other = Standing::start(other.env("EVERYCALL_COUNT", "calls"));
+        let mut command = place.command(everycall());
+        let refused = command.args(["count", &other.pid.to_string(), "--since", "before.ect"]).output();
+        let said = String::from_utf8_lossy(&refused.expect("it starts").stderr).into_owned();
+        assert!(said.contains(&format!("has counts of process {pid}")), "{said}");
+        // A session of which only counts are wanted says how many there are.
+        if how.is_none() {
+            let mut command = place.command(everycall());
+            let session = ["trace", "--counts", "--for", "200ms", "-o", "session.ect", &pid, "often_called"];
+            let said = command.args(session).output().expect("it starts").stderr;
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains("calls were counted") && said.contains("report session.ect"), "{said}");
+            assert!(!said.contains("no traced function was called"), "{said}");
+        }
+        let _ = (other.end(), standing.end());
+    }
+}

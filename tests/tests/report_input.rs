@@ -162,6 +162,78 @@ fn patterns_that_match_nothing_are_answered_with_near_names() {
     assert!(refused(&["--fail-if", "calls(bake_bred) > 1"]).contains("there is bake_bread"));
     let output = report(&place, &["--fail-if", "calls(bake_bred) > +1", "--diff"], &[&trace, &trace]);
     assert!(output.status.code() == Some(1) && said(&output).contains("there is bake_bread"), "{output:?}");
+    // What lets no call through is named.
+    let output = report(&place, &["--function", "^knead_dugh$"], &[&trace]);
+    assert!(said(&output).contains("matches --function `^knead_dugh$`; there is knead_dough"), "{output:?}");
+    let output = report(&place, &["--function", "knead", "--min-duration", "100s"], &[&trace]);
+    assert!(said(&output).contains("matches the filter options"), "{output:?}");
+    let output = report(&place, &["--by", "label:request"], &[&trace]);
+    assert!(output.status.success() && said(&output).contains("is named `request`"), "{output:?}");
+}
+
+/// Whoever knows the options of perf and uftrace finds those of `report`.
+#[test]
+fn options_of_other_tools_lead_to_ours() {
+    let place = Place::new("input-habits");
+    let trace = place.record(&["-q"], &program(&place, "bakery", &["knead", "bake"]), &[]).file;
+    let table = |options: &[&str]| {
+        let output = report(&place, options, &[&trace]);
+        assert!(output.status.success(), "{options:?}: {output:?}");
+        output.stdout
+    };
+    assert_eq!(table(&["-s", "call"]), table(&["--sort", "calls"]));
+    assert_eq!(table(&["-s", "self"]), table(&["--sort", "own"]));
+    for (theirs, ours) in [("dso", "module"), ("sym", "function"), ("tid", "thread"), ("pid", "process")] {
+        assert_eq!(table(&["--by", theirs]), table(&["--by", ours]));
+    }
+    for (theirs, ours) in [("dso,sym", "--by dso"), ("total,self", "--sort total")] {
+        let output = report(&place, &["--sort", theirs], &[&trace]);
+        assert!(output.status.code() == Some(2) && said(&output).contains(ours), "{output:?}");
+    }
+}
+
+/// Calls that were counted have no times and no callers: it is said, and no condition holds or
+/// doesn't because of that.
+#[test]
+fn what_counts_do_not_tell_is_said() {
+    let place = Place::new("input-counted");
+    let program = program(&place, "bakery", &["knead", "bake"]);
+    let counted = |output: &str, options: &[&str]| {
+        let mut command = place.command(everycall());
+        command.args(["count", "-o", output]).args(options).arg("--").arg(&program);
+        successful(&mut command);
+        place.file(output)
+    };
+    let (one, two) = (counted("one.ect", &[]), counted("two.ect", &["--only", "knead"]));
+    let is_told = |options: &[&str], files: &[&Path]| {
+        let output = report(&place, options, files);
+        let said = said(&output);
+        assert!(output.status.code() == Some(1) && said.contains("counted"), "{options:?}: {output:?}");
+    };
+    for option in ["--callers", "--callees", "--slowest", "--explain"] {
+        is_told(&[option, "knead"], &[&one]);
+    }
+    for number in ["p99", "max", "own", "total", "avg"] {
+        is_told(&["--fail-if", &format!("{number}(knead) > 1s")], &[&one]);
+        is_told(&["--fail-if", &format!("{number}(knead) > +10%"), "--diff"], &[&one, &one]);
+    }
+    let calls = report(&place, &["--fail-if", "calls(knead) > 49"], &[&one]);
+    assert_eq!(calls.status.code(), Some(3), "{calls:?}");
+    // Of functions that have times and others that don't, the first ones decide.
+    let timed = counted("timed.ect", &["--time"]);
+    let all = report(&place, &["--fail-if", "max(*) > 100s"], &[&timed]);
+    assert_eq!(all.status.code(), Some(0), "{all:?}");
+    // A comparison is about calls, and the largest change comes first.
+    let output = report(&place, &["--diff"], &[&one, &two]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let heading = lines.iter().position(|line| line.first() == Some(&"calls/run")).expect("a heading");
+    assert_eq!(lines[heading + 1], ["0", "-50", "gone", "(50", "before)", "bake"], "{text}");
+    assert!(!text.contains("own"), "{text}");
+    let mut page = place.command(everycall());
+    let page = page.args(["view", "--html", "one.html", "one.ect"]).output().expect("it starts");
+    assert!(page.status.code() == Some(1) && said(&page).contains("counted"), "{page:?}");
+    assert!(!place.file("one.html").exists());
 }
 
 /// More functions than a process has room for: the calls of the others are counted together, none is lost, and none is another's.

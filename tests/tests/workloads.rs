@@ -370,8 +370,13 @@ fn views() {
     place.write("phases.c", &source);
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "phases.c", "-pthread"], "phases");
     let recording = place.record(&["--states"], &program, &[]);
-    for line in browser::look_at_views(&place, &[(recording.file.clone(), "main")]) {
-        println!("{line}");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "early.c", "-pthread"], "early");
+    // Of one of its functions, only the number of calls is known.
+    let overwritten = place.record(&["--ring-size", "64K"], &program, &[]);
+    for (trace, find) in [(&recording, "main"), (&overwritten, "leaf")] {
+        for line in browser::look_at_views(&place, &[(trace.file.clone(), find)]) {
+            println!("{line}");
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
 
 /// What the tests need.
-pub const TESTS: [Package; 22] = [
+pub const TESTS: [Package; 24] = [
     ("g++", "g++"),
     ("binutils", "objcopy"),
     ("clang-19", "clang-19"),
@@ -32,6 +32,8 @@ pub const TESTS: [Package; 22] = [
     ("ninja-build", "ninja"),
     ("pkg-config", "pkg-config"),
     ("gdb", "gdb"),
+    ("libgoogle-perftools-dev", "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so"),
+    ("musl-tools", "musl-gcc"),
     ("strace", "strace"),
     ("valgrind", "valgrind"),
     ("linux-perf", "perf"),

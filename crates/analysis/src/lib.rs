@@ -62,9 +62,9 @@ pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{
-    Allocations, CallPlace, Doings, Edge, Edges, Explanation, Focus, Function, FunctionFinder,
+    AllCalls, Allocations, CallPlace, Doings, Edge, Edges, Explanation, Focus, Function, FunctionFinder,
     FunctionIdentity, FunctionNumber, FunctionRow, Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX,
-    Profile, ROOT, Row, Sketch, SlowCall, Slowest, Sums, Tree, machine, stored,
+    Profile, ROOT, Row, Sketch, SlowCall, Slowest, Sums, Tree, all_calls, machine, stored,
 };
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};

@@ -133,11 +133,12 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
     {
         return live::run(pid, Duration::from_nanos(every), arguments, &load, &path);
     }
-    let mut before: Option<Profile> = None;
+    let mut before = arguments.since.as_ref().map(|file| earlier(pid, arguments, &load, file)).transpose()?;
+    let mut is_first = true;
     loop {
         match read(pid, &path) {
             // The process has ended.
-            Err(_) if before.is_some() => return Ok(ExitCode::SUCCESS),
+            Err(_) if !is_first => return Ok(ExitCode::SUCCESS),
             result => result?,
         }
         let mut now = Profile::by(arguments.by.clone());
@@ -159,15 +160,30 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
             ));
         }
         let shown = before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
-        if is_live && before.is_none() {
+        if is_live && is_first {
             say!("everycall: calls so far; then those of each interval; ctrl-C ends this");
         }
         show(&shown, arguments, &runs)?;
         let Some(every) = arguments.every else { return Ok(ExitCode::SUCCESS) };
         let _ = stdout().flush();
-        before = Some(now);
+        (before, is_first) = (Some(now), false);
         sleep(Duration::from_nanos(every));
     }
+}
+
+/// The counts of the same process in a file that was written earlier.
+fn earlier(pid: u32, arguments: &CountArguments, load: &Load, file: &Path) -> Result<Profile, Failure> {
+    let mut profile = Profile::by(arguments.by.clone());
+    let (pids, _) = load.view(file, |view| {
+        profile.add_trace(view, &load.filter);
+        view.trace().processes().iter().map(|process| process.pid).collect::<Vec<_>>()
+    })?;
+    if !pids.contains(&pid) {
+        let of: Vec<String> = pids.iter().map(u32::to_string).collect();
+        let why = format!("has counts of process {}, not of {pid}", of.join(", "));
+        return Err(Failure::of(file, why));
+    }
+    Ok(profile)
 }
 
 /// Reads the counts of a process into a file.

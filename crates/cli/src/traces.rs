@@ -138,18 +138,36 @@ pub fn explain_emptiness(
     if summary.slices > 0 {
         return;
     }
-    let trace = trace.display();
     if let Some(label) = &filter.label
         && !view.has_label(&label.name)
     {
-        say!("everycall: no label in {trace} is named `{}`; `everycall info {trace}` lists them", label.name);
-    } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
+        say_no_label(&label.name, trace);
+    } else if has_calls(view) {
+        let trace = trace.display();
         say!("everycall: no call in {trace} matches the filter options; remove some of them");
-    } else if !view.trace().counts().is_empty() {
+    } else if has_only_counts(view) {
+        let trace = trace.display();
         say!(
             "everycall: the calls in {trace} were counted, not recorded; `everycall report {trace}` shows them"
         );
     } else {
+        let trace = trace.display();
         say!("everycall: {trace} contains no calls; `everycall info {trace}` shows what was recorded");
     }
+}
+
+/// Whether a trace has recorded calls.
+pub fn has_calls(view: &TraceView<'_>) -> bool {
+    (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some())
+}
+
+/// Whether the calls of a trace were counted, and none recorded.
+pub fn has_only_counts(view: &TraceView<'_>) -> bool {
+    !view.trace().counts().is_empty() && !has_calls(view)
+}
+
+/// Says that a trace has no label of this name.
+pub fn say_no_label(name: &str, trace: &Path) {
+    let trace = trace.display();
+    say!("everycall: no label in {trace} is named `{name}`; `everycall info {trace}` lists them");
 }

@@ -47,6 +47,13 @@ fn write(inputs: Vec<Input>, arguments: &ViewArguments, path: &Path) -> Result<E
     let [input]: [Input; 1] = inputs
         .try_into()
         .map_err(|_| Failure::new(exit_code::USAGE, "--html writes a page of one trace; name one"))?;
+    if let Some(path) = arguments.traces.first()
+        && is_only_counted(&input, path)?
+    {
+        let why = "its calls were counted, not recorded, so there is nothing to draw; \
+            `everycall report FILE` shows them";
+        return Err(Failure::of(path, why));
+    }
     // Source code may be confidential.
     let mode = if arguments.shared { MODE_SHARED } else { MODE_PRIVATE };
     let out = destination.open(mode)?;
@@ -63,6 +70,12 @@ fn write(inputs: Vec<Input>, arguments: &ViewArguments, path: &Path) -> Result<E
         Size(written.bytes)
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the calls of a trace were counted, and none recorded.
+fn is_only_counted(input: &Input, path: &Path) -> Result<bool, Failure> {
+    let trace = traces::trace(&input.file, path)?;
+    Ok(!trace.counts().is_empty() && trace.threads().iter().all(|thread| thread.events == 0))
 }
 
 fn serve(inputs: Vec<Input>, port: u16, opens_browser: bool) -> Result<ExitCode, Failure> {

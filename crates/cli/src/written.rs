@@ -167,6 +167,13 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
         )?;
         return warnings(out, summary);
     }
+    // A process that counts, or a session of which only counts were wanted, records nothing.
+    if let Some(calls) = summary.counted.filter(|calls| *calls > 0 && summary.events() == 0) {
+        let calls = Several(calls, "call was", "calls were");
+        writeln!(out, "everycall: {calls} counted, {} in {file}", Size(summary.file_size))?;
+        warnings(out, summary)?;
+        return writeln!(out, "  next: everycall report {file}");
+    }
     let mut threads = Several(summary.threads.len() as u64, "thread", "threads").to_string();
     if summary.processes > 1 {
         threads += &format!(" in {}", Several(summary.processes.into(), "process", "processes"));

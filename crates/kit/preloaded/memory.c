@@ -201,8 +201,14 @@ static inline int counts(const void* frame) {
     return wanted && *wanted != NOT_WANTED && !*everycall_runtime_v1.off && (uintptr_t)frame >= outermost;
 }
 
-static inline size_t size_of(enum number number, void* block, size_t asked) {
-    return has_sizes[number] ? REAL(usable_size)(block) : asked;
+// What the allocator allocates to answer (tcmalloc does, once) isn't counted: its size would be asked for, too.
+static inline size_t size_of(enum number number, void* block, size_t asked, const void* frame) {
+    if (!has_sizes[number]) return asked;
+    const uintptr_t around = outermost;
+    outermost = (uintptr_t)frame;
+    const size_t size = REAL(usable_size)(block);
+    outermost = around;
+    return size;
 }
 
 #define FRAME __builtin_frame_address(0)
@@ -222,7 +228,7 @@ static inline void begin_call(enum number number, const void* frame) {
 // A block was allocated, at the request of so many bytes.
 static inline void tell_of(enum number number, void* block, size_t asked, void* frame) {
     last_block = block;
-    everycall_runtime_v1.memory(ALLOCATED, size_of(number, block, asked), 0, (uint64_t)(uintptr_t)frame);
+    everycall_runtime_v1.memory(ALLOCATED, size_of(number, block, asked, frame), 0, (uint64_t)(uintptr_t)frame);
 }
 
 // A function that returns a block of `asked` bytes.
@@ -272,14 +278,14 @@ static void* replace_early(void* block, size_t size) {
         if (RARE(!are_known())) return allocate_early(asked);                               \
         if (RARE(!REAL(name))) return fails();                                              \
         if (!counts(FRAME) || is_beside(NUMBER_##name)) return REAL(name) arguments;        \
-        const size_t before = block ? size_of(NUMBER_##name, block, 0) : 0;                 \
+        const size_t before = block ? size_of(NUMBER_##name, block, 0, FRAME) : 0;                 \
         const uint32_t freed = block ? FREED : 0;                                           \
         begin_call(NUMBER_##name, FRAME);                                                   \
         void* result = REAL(name) arguments;                                                \
         outermost = 0;                                                                      \
         if (result) {                                                                       \
             last_block = result;                                                            \
-            TELL(ALLOCATED | freed, size_of(NUMBER_##name, result, asked), before);         \
+            TELL(ALLOCATED | freed, size_of(NUMBER_##name, result, asked, FRAME), before);         \
         } else if (block && (asked) == 0) {                                                 \
             TELL(FREED, 0, before);                                                         \
         }                                                                                   \
@@ -296,7 +302,7 @@ REALLOCATES(reallocarray, (void* block, size_t count, size_t size), (block, coun
         if (RARE(is_early(block) || !are_known())) return;                                  \
         if (RARE(!REAL(name))) return otherwise;                                            \
         if (!block || (is_elsewhere) || !counts(FRAME)) return REAL(name) arguments;        \
-        const size_t freed = size_of(NUMBER_##name, block, 0);                              \
+        const size_t freed = size_of(NUMBER_##name, block, 0, FRAME);                              \
         outermost = (uintptr_t)FRAME;                                                       \
         REAL(name) arguments;                                                               \
         outermost = 0;                                                                      \

@@ -115,6 +115,8 @@ pub struct Details {
     /// What isn't usual about it, in words.
     pub flags: Vec<&'static str>,
     pub caller: Option<u32>,
+    /// All calls of its function since the process began, if they were counted.
+    pub all_calls: Option<u64>,
     pub states: Option<Times>,
 }
 
@@ -130,18 +132,21 @@ pub struct Hit {
 }
 
 /// Columns of the table: heading, and name in `report -f json`.
-pub const COLUMNS: [(&str, &str); 8] = [
+pub const COLUMNS: [(&str, &str); 9] = [
     ("total", "total_ns"),
     ("own", "own_ns"),
     ("calls", "calls"),
+    ("all calls", "all_calls"),
     ("avg", "average_ns"),
     ("max", "max_ns"),
     ("p50", "p50_ns"),
     ("p99", "p99_ns"),
     ("min", "min_ns"),
 ];
-/// The column of [`COLUMNS`] that isn't a time.
+/// The columns of [`COLUMNS`] that aren't times: calls in the trace, and all calls, also those whose
+/// events were overwritten or that were dropped.
 pub const CALLS: usize = 2;
+pub const ALL_CALLS: usize = 3;
 
 /// A function's row in the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -155,6 +160,8 @@ pub struct Row {
 pub struct Table {
     pub rows: Vec<Row>,
     pub calls: u64,
+    /// Whether a row has more calls in all than in the trace.
+    pub has_more_calls: bool,
     /// What isn't in the numbers: how many, of what.
     pub lacks: Vec<(String, u64)>,
 }
@@ -379,6 +386,7 @@ fn details(value: &Value) -> Details {
         labels: list(value, "labels").iter().map(label).collect(),
         flags: FLAGS.iter().filter(|(name, _)| value[name] == true).map(|(_, words)| *words).collect(),
         caller: function(&value["caller"], "function"),
+        all_calls: value["all_calls"].as_u64(),
         states: states.is_object().then(|| Times {
             running_ns: number(states, "running_ns"),
             runnable_ns: number(states, "runnable_ns"),
@@ -407,10 +415,13 @@ fn table(value: &Value) -> Table {
         function: function(row, "function").unwrap_or(u32::MAX),
         numbers: COLUMNS.map(|(_, name)| row[name].as_u64()),
     };
+    let rows: Vec<Row> = list(value, "rows").iter().map(row).collect();
+    let has_more = |row: &Row| row.numbers[ALL_CALLS] > row.numbers[CALLS];
     let lacks = value["not_in_the_numbers"].as_object().into_iter().flatten();
     Table {
-        rows: list(value, "rows").iter().map(row).collect(),
         calls: number(value, "calls"),
+        has_more_calls: rows.iter().any(has_more),
+        rows,
         lacks: lacks
             .filter_map(|(name, count)| {
                 Some((name.replace('_', " "), count.as_u64().filter(|count| *count > 0)?))

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use crate::data::COLUMNS;
+use crate::data::{ALL_CALLS, COLUMNS};
 
 /// Columns of a number in the table, with the space behind it.
 pub const NUMBER: usize = 11;
@@ -70,10 +70,13 @@ impl Layout {
 }
 
 /// The columns of the table that fit, as indices in [`COLUMNS`]; the one that it is sorted by
-/// always does.
-pub fn table_columns(width: usize, sort: usize) -> Vec<usize> {
+/// always does. All calls have a column if they are more than those in the trace.
+pub fn table_columns(width: usize, sort: usize, has_more_calls: bool) -> Vec<usize> {
     let room = width.saturating_sub(NAME_MIN) / NUMBER;
-    let mut columns: Vec<usize> = (0..COLUMNS.len()).take(room.max(1)).collect();
+    let mut columns: Vec<usize> = (0..COLUMNS.len())
+        .filter(|column| *column != ALL_CALLS || has_more_calls)
+        .take(room.max(1))
+        .collect();
     if sort < COLUMNS.len() && !columns.contains(&sort) {
         columns.pop();
         columns.push(sort);
@@ -84,6 +87,13 @@ pub fn table_columns(width: usize, sort: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_calls_have_a_column_where_they_are_more() {
+        assert!(!table_columns(200, 1, false).contains(&ALL_CALLS));
+        assert_eq!(table_columns(80, 1, true), [0, 1, 2, ALL_CALLS, 4]);
+        assert_eq!(table_columns(80, 1, false), [0, 1, 2, 4, 5]);
+    }
 
     #[test]
     fn areas_lie_on_the_screen() {

@@ -102,7 +102,17 @@ fn functions() -> Vec<Function> {
 fn table() -> Table {
     let row = |function: u32, total: u64, own: u64, calls: u64| Row {
         function,
-        numbers: [Some(total), Some(own), Some(calls), total.checked_div(calls), None, None, None, None],
+        numbers: [
+            Some(total),
+            Some(own),
+            Some(calls),
+            None,
+            total.checked_div(calls),
+            None,
+            None,
+            None,
+            None,
+        ],
     };
     Table {
         rows: vec![
@@ -114,6 +124,7 @@ fn table() -> Table {
             row(4, 280_000, 280_000, 1),
         ],
         calls: 1207,
+        has_more_calls: false,
         lacks: Vec::new(),
     }
 }
@@ -254,6 +265,7 @@ fn details(track: u32, at: u64, depth: usize) -> Details {
         labels: vec!["request = 7".into(), "user\u{1b}[0m".into()],
         flags: vec!["caller uncertain"],
         caller: Some(0),
+        all_calls: None,
         states: Some(Times {
             running_ns: 300_000,
             runnable_ns: 0,

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::answers;
 use crate::assets;
+use crate::counted;
 use crate::file::{File, Input, lock};
 use crate::levels::bits;
 use crate::library::Library;
@@ -125,7 +126,9 @@ pub fn write_page(input: Input, filter: &Filter, out: &mut dyn Write) -> io::Res
     };
     pass(&view, &names, filter, &mut gathering)?;
     let Gathering { tracks, labels, .. } = gathering;
-    let (json, sources) = described(&library, file, &names, &tracks, labels, filter.bounds(&view))?;
+    let all_calls = counted::by_track(file, &view, &library.functions, filter);
+    let (mut json, sources) = described(&library, file, &names, &tracks, labels, filter.bounds(&view))?;
+    json["all_calls"] = json!(all_calls);
     let text = str::from_utf8(assets::ALONE).unwrap_or_default();
     let (before, behind) = text.split_once("<!--data-->").unwrap_or((text, ""));
     let mut out = Counted { out, bytes: 0 };

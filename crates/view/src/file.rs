@@ -1,7 +1,7 @@
 //! An opened file, and what was read of it so far.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everycall_analysis::NameOptions;
 use everycall_export::{Filter, Source as _, Thread, TraceSource};
@@ -9,7 +9,7 @@ use everycall_reader::{Source as _, ThreadKey, TraceFile};
 use everycall_timeline::{Checkpoint, ThreadStates, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::functions::FunctionTable;
+use crate::functions::{AllCalls, FunctionTable};
 use crate::levels::Levels;
 use crate::marks::Marks;
 use crate::series::Series;
@@ -66,6 +66,8 @@ pub(crate) struct File {
     pub tracks: Vec<RwLock<Track>>,
     /// By process id and name.
     pub series: Mutex<FxHashMap<(u32, String), Series>>,
+    /// Calls of functions that were counted beside the rings, once they are known.
+    pub all_calls: OnceLock<AllCalls>,
     /// Events that were read.
     pub read_events: AtomicU64,
     pub is_complete: AtomicBool,
@@ -191,6 +193,7 @@ impl File {
             options: input.names.clone(),
             filter,
             series: Mutex::default(),
+            all_calls: OnceLock::new(),
             read_events: AtomicU64::new(0),
             is_complete: AtomicBool::new(false),
             sketch: None,

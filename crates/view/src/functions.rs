@@ -11,6 +11,9 @@ pub(crate) struct FunctionTable {
     numbers: FxHashMap<FunctionIdentity, u32>,
 }
 
+/// Calls by number of the function: all of them, as they were counted beside the rings.
+pub(crate) type AllCalls = FxHashMap<u32, u64>;
+
 /// A function as it is shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {

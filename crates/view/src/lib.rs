@@ -8,6 +8,7 @@
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
 //! levels           what is drawn at each width of a pixel
 //! window           calls from the file, where levels are too coarse
+//! counted          calls that were counted beside the rings
 //! answers          requests of the page -> JSON, or columns
 //! asking           the same answers for a viewer of this process, such as that of the terminal
 //! alone            one page with everything in it
@@ -27,6 +28,7 @@ mod answers;
 mod asking;
 mod assets;
 mod context;
+mod counted;
 mod file;
 mod functions;
 mod glance;

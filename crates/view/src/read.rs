@@ -11,6 +11,7 @@ use everycall_timeline::{
 
 use rustc_hash::FxHashMap;
 
+use crate::counted;
 use crate::file::{DENSITY, File, Open, SharedFunctions, Stop, Track, lock};
 use crate::levels::{Cell, bits};
 use crate::marks::{Item, Kind, Text};
@@ -148,6 +149,8 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             }
         }
     }
+    // Functions whose events were all overwritten get a number, too.
+    counted::of_file(file, &view, functions);
     file.is_complete.store(true, Ordering::Release);
 }
 

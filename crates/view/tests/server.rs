@@ -186,7 +186,7 @@ fn tables_have_the_numbers_of_reports() {
         profile.add_trace(&view, &filter);
         let report = json(&get(&url, &format!("report?{query}")));
         assert_eq!(report["calls"], profile.calls);
-        let rows = profile.rows(Order::OwnTime);
+        let rows = profile.rows_of_all_calls(Order::OwnTime);
         let shown = report["rows"].as_array().unwrap();
         assert_eq!(rows.len(), shown.len());
         for (row, shown) in rows.iter().zip(shown) {

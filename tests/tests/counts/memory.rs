@@ -168,6 +168,23 @@ fn memory_of_the_process_is_the_allocators_own() {
         assert_eq!((found, counted(&json)), (expected, own(&printed)), "{mode:?}");
         assert!(output.stderr.starts_with(b"everycall: allocated: "), "{output:?}");
     }
+    // One that allocates to say how large a block is: this block is its own.
+    let place = Place::new("memory-asking-allocator");
+    let allocator = place.file("libasking.so");
+    let mut compiler = place.command("cc");
+    compiler.args(["-O1", "-shared", "-fPIC", "-fno-builtin", "-DASKING", "-o"]).arg(&allocator);
+    successful(compiler.arg(everycall_tests::programs().join("exact_allocator.c")));
+    let library = allocator.to_str().expect("text");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "allocating.cpp", "-pthread", library], "allocating");
+    let (printed, json) = split(&count(&place, &program, &["60", "5000", "library"]));
+    let line = printed.lines().find_map(|line| line.strip_prefix("allocator ")).expect("its line");
+    let blocks: u64 = line.split(' ').nth(1).expect("a number").parse().expect("a number");
+    assert_eq!((sum(&json, NUMBERS[1]) + 1, counted(&json)), (blocks, own(&printed)));
+    // tcmalloc is one of these.
+    let tcmalloc = &["-O1", "allocating.cpp", "-pthread", "-ltcmalloc_minimal"];
+    let program = place.build(Mode::GCC_NOPS, tcmalloc, "with_tcmalloc");
+    let (printed, json) = split(&count(&place, &program, &["60", "5000"]));
+    assert_eq!(counted(&json), own(&printed));
     // One that is in the program itself can't be seen.
     let place = Place::new("memory-own-allocator");
     let source = everycall_tests::programs().join("exact_allocator.c");

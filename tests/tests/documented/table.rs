@@ -610,6 +610,18 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
+        "everycall count PID -o before.ect",
+        So(
+            "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; everycall count $server -o before.ect | grep -q handle; kill $server",
+        ),
+    ),
+    (
+        "everycall count PID --since before.ect",
+        So(
+            "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; everycall count $server -o before.ect; sleep 0.3; everycall count $server --since before.ect | grep -q handle; kill $server",
+        ),
+    ),
+    (
         "everycall count PID --every 1s",
         So(
             "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; timeout 2 everycall count $server --every 1s | grep -q handle; kill $server",

@@ -59,9 +59,32 @@ fn add_counts(
     of_process: &BTreeMap<usize, &Counts>,
     sums: impl Fn(&CountedCalls, &Place) -> Option<Sums>,
 ) {
+    let mut found = Vec::new();
+    let others = each(selected, of_process, target.functions, |process, counted, place| {
+        let sums = sums(counted, &place);
+        found.extend(sums.map(|sums| (process, counted.slot, place.function, sums)));
+    });
+    target.notes.counted_others = target.notes.counted_others.saturating_add(others);
+    for (process, number, function, sums) in found {
+        // Recorded calls of a thread are in the row of all its calls, without those before it.
+        let slot = Slot { number, has_earlier: sums.calls > 0 };
+        let key = selected.key(target, (process, Some(slot)), function);
+        target.cells.add(key, &sums);
+    }
+}
+
+/// Passes the counts that are selected: process, counts, function. Returns the calls of which the
+/// function isn't known.
+fn each(
+    selected: &mut Selected<'_>,
+    of_process: &BTreeMap<usize, &Counts>,
+    functions: &mut Functions,
+    mut each: impl FnMut(usize, &CountedCalls, Place),
+) -> u64 {
     let trace = selected.view.trace();
+    let mut others = 0_u64;
     for (&process, counts) in of_process {
-        target.notes.counted_others = target.notes.counted_others.saturating_add(counts.others);
+        others = others.saturating_add(counts.others);
         if !selected.has_process(process) {
             continue;
         }
@@ -70,22 +93,53 @@ fn add_counts(
                 continue;
             }
             let Some(offset) = counted.offset else {
-                let others = &mut target.notes.counted_others;
-                *others = others.saturating_add(counted.calls);
+                others = others.saturating_add(counted.calls);
                 continue;
             };
             let location = trace.locate(process, offset, counted.ticks);
             if !trace.is_of_session(process, location) {
                 continue;
             }
-            let Some(place) = selected.place(location, target.functions) else { continue };
-            let Some(sums) = sums(counted, &place) else { continue };
-            // Recorded calls of a thread are in the row of all its calls, without those before it.
-            let slot = Slot { number: counted.slot, has_earlier: sums.calls > 0 };
-            let key = selected.key(target, (process, Some(slot)), place.function);
-            target.cells.add(key, &sums);
+            if let Some(place) = selected.place(location, functions) {
+                each(process, counted, place);
+            }
         }
     }
+    others
+}
+
+/// All calls of a function by the threads of a slot, as counted beside their rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllCalls {
+    /// The function.
+    pub function: FunctionNumber,
+    /// The slot's last thread: its index in the trace. `None` if the trace lacks it.
+    pub thread: Option<usize>,
+    /// Calls since the process began, whether or not their events are in the trace.
+    pub calls: u64,
+}
+
+/// All calls that a filter lets through, by function and thread, without reading any events. They
+/// are those of a [`Profile`](super::Profile) with the same filter. None if nothing was counted
+/// beside the rings, or if the filter is about what counts don't know: times, depths and labels.
+#[must_use]
+pub fn all_calls(view: &TraceView<'_>, filter: &Filter) -> (Functions, Vec<AllCalls>) {
+    let (mut functions, mut all) = (Functions::default(), Vec::new());
+    if let Some(mut selected) = Selected::of(view, filter, &Grouping::Function) {
+        let of_process = of_processes(view.trace().all_calls());
+        let mut found = Vec::new();
+        each(&mut selected, &of_process, &mut functions, |process, counted, place| {
+            if place.thunk.is_none() {
+                found.push((process, counted.slot, place.function, counted.calls));
+            }
+        });
+        all.extend(found.into_iter().map(|(process, slot, function, calls)| AllCalls {
+            function,
+            thread: selected.thread_index(process, slot),
+            calls,
+        }));
+    }
+    (functions, all)
 }
 
 /// A thread slot.
@@ -130,10 +184,15 @@ impl<'v> Selected<'v> {
         self.filter.pids.is_empty() || self.filter.pids.contains(&self.pid(process))
     }
 
-    /// Of the threads that used a slot, the last one represents all.
+    /// Of the threads that used a slot, the last one represents all: its index in the trace.
+    fn thread_index(&self, process: usize, slot: u32) -> Option<usize> {
+        let threads = self.view.trace().threads().iter().enumerate();
+        let its = threads.filter(|(_, thread)| thread.process == process && thread.slot.0 == slot);
+        its.max_by_key(|(_, thread)| thread.slot.1).map(|(index, _)| index)
+    }
+
     fn thread(&self, process: usize, slot: u32) -> Option<&'v ThreadInfo> {
-        let is_its = |thread: &&ThreadInfo| thread.process == process && thread.slot.0 == slot;
-        self.view.trace().threads().iter().filter(is_its).max_by_key(|thread| thread.slot.1)
+        self.view.trace().threads().get(self.thread_index(process, slot)?)
     }
 
     pub(super) fn has_slot(&self, process: usize, slot: u32) -> bool {

@@ -37,6 +37,7 @@ use everycall_timeline::StateTimes;
 
 use crate::view::TraceView;
 pub use allocations::Allocations;
+pub use counted::{AllCalls, all_calls};
 pub use edges::{Edge, Edges};
 pub use explain::{CallPlace, Doings, Explanation};
 pub use focus::Focus;

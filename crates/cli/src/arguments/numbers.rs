@@ -51,6 +51,12 @@ pub struct CountArguments {
     /// Otherwise as lines, with the calls since the last table.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub every: Option<u64>,
+    /// Show what came since an earlier reading of the same process, which -o has kept in this file
+    ///
+    /// So counts begin from 0 again, for you alone: the process counts on. With -o, the new file has
+    /// all counts.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "every"])]
+    pub since: Option<PathBuf>,
     /// Measure the calls' times, too: total, own, shortest, longest and percentiles
     #[arg(long)]
     pub time: bool,
@@ -95,7 +101,7 @@ pub struct ReportArguments {
     /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max
     /// or throws; allocated, own-allocated, blocks, own-blocks, freed or own-freed after `count
     /// --memory` [default: own]
-    #[arg(long, value_name = "COLUMN", value_parser = order)]
+    #[arg(short, long, value_name = "COLUMN", value_parser = order)]
     pub sort: Option<Order>,
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
@@ -237,13 +243,14 @@ fn event_cost(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The second names are those of perf and uftrace.
 fn grouping(text: &str) -> Result<Grouping, String> {
     Ok(match text {
-        "function" => Grouping::Function,
-        "thread" => Grouping::Thread,
-        "process" => Grouping::Process,
-        "module" => Grouping::Module,
-        "file" => Grouping::File,
+        "function" | "sym" | "symbol" => Grouping::Function,
+        "thread" | "tid" | "task" => Grouping::Thread,
+        "process" | "pid" => Grouping::Process,
+        "module" | "dso" => Grouping::Module,
+        "file" | "srcfile" => Grouping::File,
         "path" => Grouping::Path,
         _ => match text.strip_prefix("label:").filter(|name| !name.is_empty()) {
             Some(name) => Grouping::Label(name.to_owned()),
@@ -256,6 +263,13 @@ fn grouping(text: &str) -> Result<Grouping, String> {
 
 fn order(text: &str) -> Result<Order, String> {
     Order::parse(text).ok_or_else(|| {
+        // Other tools group and sort with one option.
+        if let Some(key) = text.split(',').find(|key| Order::parse(key).is_none() && grouping(key).is_ok()) {
+            return format!("`{key}` says what a row is, for which there is another option: --by {key}");
+        }
+        if let Some(first) = text.split(',').next().filter(|first| Order::parse(first).is_some()) {
+            return format!("rows are sorted by one column: --sort {first}");
+        }
         let names: Vec<_> = Order::NAMED.iter().map(|(name, _)| *name).collect();
         format!("write one of: {}", names.join(", "))
     })

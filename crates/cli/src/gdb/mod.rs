@@ -11,7 +11,9 @@ use everycall_format::arena::{
     ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, pinned_by,
 };
 use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
+use everycall_format::frame::FrameNames;
 use everycall_format::sched::KEPT_SIZE;
+use everycall_format::times::TimeSums;
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -51,6 +53,8 @@ fn script(program: &Path) -> String {
         open_calls_offset,
         open_call_stride,
         dropped_offset,
+        all_calls_offset,
+        times_offset,
         segment_table_offset,
         segments_offset,
         segment_capacity,
@@ -61,8 +65,11 @@ fn script(program: &Path) -> String {
         threads,
         paths,
         states_offset,
+        frames_offset,
+        frames_size,
     );
-    let dropped = fields!(DroppedHeader, places, highest_ns);
+    let dropped = fields!(DroppedHeader, places, highest_ns, counting);
+    let frames = fields!(FrameNames, used, is_used);
     let thread = fields!(ThreadHeader, open_calls);
     let segment = fields!(SegmentEntry, pins);
     // Python strings use the same escapes as JSON.
@@ -75,6 +82,9 @@ fn script(program: &Path) -> String {
         ("@KEPT_STATES_SIZE@", KEPT_SIZE.to_string()),
         ("@DROPPED_FUNCTION_SIZE@", DroppedFunction::SIZE.to_string()),
         ("@DROPPED_FUNCTIONS@", FUNCTIONS.to_string()),
+        ("@TIME_SUMS_SIZE@", TimeSums::SIZE.to_string()),
+        ("@FRAMES@", dictionary(&frames)),
+        ("@FRAMES_SIZE@", FrameNames::SIZE.to_string()),
         ("@THREAD@", dictionary(&thread)),
         ("@SEGMENT@", dictionary(&segment)),
         ("@THREAD_SIZE@", ThreadHeader::SIZE.to_string()),

@@ -19,9 +19,12 @@ HEADER = @HEADER@
 DROPPED = @DROPPED@
 THREAD = @THREAD@
 SEGMENT = @SEGMENT@
+FRAMES = @FRAMES@
 KEPT_STATES_SIZE = @KEPT_STATES_SIZE@
 DROPPED_FUNCTION_SIZE = @DROPPED_FUNCTION_SIZE@
 DROPPED_FUNCTIONS = @DROPPED_FUNCTIONS@
+TIME_SUMS_SIZE = @TIME_SUMS_SIZE@
+FRAMES_SIZE = @FRAMES_SIZE@
 THREAD_SIZE = @THREAD_SIZE@
 SEGMENT_SIZE = @SEGMENT_SIZE@
 CLEARING = @CLEARING@
@@ -131,23 +134,51 @@ def threads(memory):
         stack = memory.field(THREAD, threads + index * THREAD_SIZE, "open_calls") - 1
         if 0 <= stack < most:
             at = first + stack * memory.header("open_call_stride")
-            yield at, open_call_bytes(memory, at, capacity)
+            try:
+                size = open_call_bytes(memory, at, capacity)
+            except gdb.MemoryError:
+                # A core has no stack that wasn't used, as in a process that only counts.
+                continue
+            yield at, size
 
 
-def dropped(memory):
-    """Offsets and sizes of the counts of short calls, where such calls are dropped. A core has none of it otherwise."""
+def counts(memory):
+    """Offsets and sizes of what was counted: calls that aren't recorded, all calls beside the rings, times and memory of
+    calls. A core has none of it where nothing was counted."""
     table = memory.header("dropped_offset")
     try:
-        if memory.field(DROPPED, table, "highest_ns") == 0:
-            return
+        places = min(memory.field(DROPPED, table, "places"), DROPPED_FUNCTIONS)
+        is_counting = memory.field(DROPPED, table, "counting") != 0
+        drops = memory.field(DROPPED, table, "highest_ns") != 0
     except gdb.MemoryError:
         return
-    places = min(memory.field(DROPPED, table, "places"), DROPPED_FUNCTIONS)
     yield table, PAGE + places * DROPPED_FUNCTION_SIZE
     capacity = memory.header("thread_capacity")
-    first = memory.header("open_calls_offset") + capacity * memory.header("open_call_stride")
-    for index in range(min(memory.header("threads"), capacity)):
-        yield first + index * DROPPED_FUNCTIONS * 8, places * 8
+    # Arrays of a thread slot: where the first one is, and the bytes of a function in it.
+    arrays = []
+    if is_counting or drops:
+        arrays.append((memory.header("open_calls_offset") + capacity * memory.header("open_call_stride"), 8))
+    if not is_counting:
+        arrays.append((memory.header("all_calls_offset"), 8))
+    elif memory.header("times_offset") != 0:
+        arrays.append((memory.header("times_offset"), TIME_SUMS_SIZE))
+    for first, size in arrays:
+        for slot in range(min(memory.header("threads"), capacity)):
+            at = first + slot * DROPPED_FUNCTIONS * size
+            yield at, places * size
+            # The last place is that of functions that found no other one.
+            yield at + (DROPPED_FUNCTIONS - 1) * size, size
+
+
+def frames(memory):
+    """Offset and size of the names of frames by id, where the program has told some."""
+    at = memory.header("frames_offset")
+    try:
+        used = memory.field(FRAMES, at, "used") if at != 0 and memory.field(FRAMES, at, "is_used") != 0 else 0
+    except gdb.MemoryError:
+        return
+    if used != 0:
+        yield at, min(FRAMES_SIZE + used, memory.header("frames_size"))
 
 
 def segments(memory):
@@ -174,13 +205,13 @@ def states(memory):
 
 def copy(memory, output):
     """Writes the arena as far as it is in use, each part in its place; the rest is a hole."""
-    for area in (tables, threads, dropped, segments, states):
+    for area in (tables, threads, counts, frames, segments, states):
         for offset, size in area(memory):
             for part in range(0, size, BLOCK):
                 try:
                     bytes_there = memory.read(offset + part, min(BLOCK, size - part))
                 except gdb.MemoryError:
-                    if area not in (dropped, states):
+                    if area not in (counts, frames, states):
                         raise
                     continue
                 output.seek(offset + part)

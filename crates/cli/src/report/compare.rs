@@ -62,13 +62,21 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     let runs: Vec<Run> = old_runs.iter().chain(&new_runs).cloned().collect();
     mixed(&runs);
     let diff = Diff::of(&old_profiles, &new_profiles);
-    let all: Vec<&DiffRow> = rows(&diff, arguments);
+    let sort = arguments.sort.unwrap_or_else(|| {
+        let has_memory = old_profiles
+            .iter()
+            .chain(&new_profiles)
+            .any(|profile| profile.counts_memory || profile.memory().is_some());
+        usual_sort(&diff, has_memory)
+    });
+    let all: Vec<&DiffRow> = rows(&diff, sort);
     let shown = &all[..limit(arguments).min(all.len())];
     print(&match arguments.format {
-        TableFormat::Text => match arguments.sort.filter(|sort| sort.is_memory()) {
-            Some(_) => text_of_memory(&diff, shown, width(arguments)),
-            None => text(&diff, shown, width(arguments)),
-        },
+        TableFormat::Text if sort.is_memory() => text_of_memory(&diff, shown, width(arguments)),
+        TableFormat::Text => {
+            let side = if are_parts(&runs) { ["part", "parts"] } else { ["run", "runs"] };
+            text(&diff, shown, side, width(arguments))
+        }
         TableFormat::Csv => machine::csv_of(&objects(&diff, shown)),
         TableFormat::Json => {
             let files = |runs: &[Run]| runs.iter().map(Run::json).collect::<Vec<_>>();
@@ -98,10 +106,26 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     verdict(arguments, &conditions, &diff)
 }
 
+/// Whether all calls were counted and not timed.
+fn is_untimed(diff: &Diff) -> bool {
+    let mut all = diff.rows.iter().flat_map(|row| [&row.old, &row.new]);
+    diff.rows.iter().any(|row| row.old.calls + row.new.calls > 0)
+        && all.all(|sums| sums.untimed == sums.calls)
+}
+
+/// The number by which rows are sorted if nobody says it. It decides what the table is about, too.
+fn usual_sort(diff: &Diff, has_memory: bool) -> Order {
+    match has_memory {
+        true => Order::OwnAllocated,
+        false if is_untimed(diff) => Order::Calls,
+        false => Order::OwnTime,
+    }
+}
+
 /// The rows in the requested order.
-fn rows<'d>(diff: &'d Diff, arguments: &ReportArguments) -> Vec<&'d DiffRow> {
+fn rows(diff: &Diff, sort: Order) -> Vec<&DiffRow> {
     let mut rows: Vec<&DiffRow> = diff.rows.iter().collect();
-    if let Some(sort) = arguments.sort.filter(|order| *order != Order::OwnTime) {
+    if sort != Order::OwnTime {
         let change = |row: &DiffRow| {
             let of = |sums, is_new| diff.number(sort, sums, is_new);
             (of(&row.new, true) - of(&row.old, false)).abs()
@@ -113,8 +137,13 @@ fn rows<'d>(diff: &'d Diff, arguments: &ReportArguments) -> Vec<&'d DiffRow> {
     rows
 }
 
+/// Whether ranges or labels of files are compared, not whole runs.
+fn are_parts(runs: &[Run]) -> bool {
+    runs.iter().any(|run| run.part.is_some())
+}
+
 fn explain(diff: &Diff, old: &[Run], new: &[Run]) {
-    let are_parts = old.iter().chain(new).any(|run| run.part.is_some());
+    let are_parts = are_parts(old) || are_parts(new);
     if diff.common == 0 {
         let perhaps = if are_parts { "" } else { ": these may be traces of different programs" };
         let what = if are_parts { "parts" } else { "files" };
@@ -169,13 +198,13 @@ fn with_interval(change: Option<Change>) -> String {
     }
 }
 
-fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
+fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option<usize>) -> String {
     let mut out = String::new();
     let found = diff.rows.iter().filter(|row| row.is_found()).count() as u64;
     out.push_str(&format!(
-        "{} before, {} after; {} with more than chance between runs (marked *)\n",
-        Several(diff.old_runs as u64, "run", "runs"),
-        Several(diff.new_runs as u64, "run", "runs"),
+        "{} before, {} after; {} with more than chance between {several} (marked *)\n",
+        Several(diff.old_runs as u64, one, several),
+        Several(diff.new_runs as u64, one, several),
         Several(found, "function has changed", "functions have changed"),
     ));
     let has_common =
@@ -189,6 +218,10 @@ fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
         out.push_str("intervals below are relative to all functions\n");
     }
     out.push('\n');
+    if is_untimed(diff) {
+        out.push_str(&super::views::fitted(&lines_of_calls(diff, rows), width));
+        return out;
+    }
     let mut lines = vec![
         [
             "own/run",
@@ -212,12 +245,11 @@ fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
             }
             percent(new as f64 / old as f64 - 1.0)
         };
-        let gone = row.new.calls == 0 && row.old.calls > 0;
         [
             time(diff.number(Order::OwnTime, &row.new, true)).to_string(),
             format!("{sign}{}", time(more)),
             with_interval(row.own),
-            if gone { format!("gone ({} before)", Count(row.old.calls)) } else { with_interval(row.calls) },
+            calls_in_words(row),
             of(Order::Percentile(5_000)),
             of(Order::Percentile(9_900)),
             clean(&row.function.name),
@@ -225,6 +257,27 @@ fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
     }));
     out.push_str(&super::views::fitted(&lines, width));
     out
+}
+
+/// How the number of calls has changed.
+fn calls_in_words(row: &DiffRow) -> String {
+    match row.new.calls == 0 && row.old.calls > 0 {
+        true => format!("gone ({} before)", Count(row.old.calls)),
+        false => with_interval(row.calls),
+    }
+}
+
+/// The table if nothing is known but numbers of calls.
+fn lines_of_calls(diff: &Diff, rows: &[&DiffRow]) -> Vec<[String; 4]> {
+    let mut lines = vec![["calls/run", "more", "calls (95 % interval)", "function"].map(str::to_owned)];
+    lines.extend(rows.iter().map(|row| {
+        let (old, new) =
+            (diff.number(Order::Calls, &row.old, false), diff.number(Order::Calls, &row.new, true));
+        let sign = if new < old { "-" } else { "+" };
+        let more = shown(Order::Calls, (new - old).abs());
+        [shown(Order::Calls, new), format!("{sign}{more}"), calls_in_words(row), clean(&row.function.name)]
+    }));
+    lines
 }
 
 /// The table if it is sorted by memory: these numbers are exact, so each run may differ by chance
@@ -315,7 +368,16 @@ fn verdict(arguments: &ReportArguments, conditions: &[Condition], diff: &Diff) -
         if meant.is_empty() {
             return Err(nothing_matches(&pattern, &functions, arguments));
         }
+        if !meant
+            .iter()
+            .any(|row| is_known(condition.number, &row.old) && is_known(condition.number, &row.new))
+        {
+            return Err(unknown(condition, meant.iter().flat_map(|row| [&row.old, &row.new])));
+        }
         for row in meant {
+            if !is_known(condition.number, &row.old) || !is_known(condition.number, &row.new) {
+                continue;
+            }
             let old = diff.number(condition.number, &row.old, false);
             let new = diff.number(condition.number, &row.new, true);
             if condition.holds(old, new) {
@@ -353,8 +415,14 @@ pub fn check(
         if meant.is_empty() {
             return Err(nothing_matches(&pattern, profile.functions(), arguments));
         }
+        if !meant.iter().any(|(_, sums)| is_known(condition.number, sums)) {
+            return Err(unknown(condition, meant.iter().map(|(_, sums)| *sums)));
+        }
         for (function, sums) in meant {
             let sums: &Sums = sums;
+            if !is_known(condition.number, sums) {
+                continue;
+            }
             let number = condition.number.number(sums) as f64;
             if condition.holds(number, number) {
                 is_failed = true;
@@ -364,6 +432,29 @@ pub fn check(
         }
     }
     Ok(if is_failed { ExitCode::from(exit_code::CONDITION_HOLDS) } else { ExitCode::SUCCESS })
+}
+
+/// Whether a number of a function's calls is known: times of calls that were only counted aren't,
+/// and the duration of truncated calls isn't. Of no calls, everything is known.
+fn is_known(order: Order, sums: &Sums) -> bool {
+    match order {
+        _ if !order.is_time() || sums.calls == 0 => true,
+        Order::TotalTime | Order::OwnTime => sums.untimed < sums.calls,
+        _ => sums.times.count() > 0,
+    }
+}
+
+/// The message that a condition can't be decided for any function that it names.
+fn unknown<'s>(condition: &Condition, mut of: impl Iterator<Item = &'s Sums>) -> Failure {
+    let why = match of.any(|sums| sums.calls > 0 && sums.untimed == sums.calls) {
+        true => "its calls were counted and not timed; use `everycall count --time` or `everycall record`",
+        false => "none of its calls was recorded from its entry to its exit",
+    };
+    let (name, function) = (condition.number.name(), &condition.function);
+    Failure::new(
+        exit_code::FAILED,
+        format!("`{}` can't be decided: {name} of {function} isn't known, as {why}", condition.text),
+    )
 }
 
 fn shown(order: Order, number: f64) -> String {

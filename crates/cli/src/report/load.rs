@@ -5,14 +5,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use everycall_analysis::stored::{self, StoredRun};
-use everycall_analysis::{Grouping, NameOptions, Order, Profile, SymbolNames, TraceView};
-use everycall_export::{Filter, Source as _, end_ns};
+use everycall_analysis::{Function, Grouping, NameOptions, Order, Profile, SymbolNames, TraceView};
+use everycall_export::{Filter, end_ns};
 use everycall_io::say;
+use everycall_patterns::NamePattern;
 use everycall_timeline::{Clock, Trace};
 use everycall_units::Duration;
+use regex::Regex;
 use serde_json::{Value, json};
 
-use super::{notes, part};
+use super::{notes, part, views};
 use crate::arguments::{FilterArguments, ReportArguments, SymbolArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
@@ -266,6 +268,11 @@ impl Load {
             }
             let ((), run) = self.view(path, |view| {
                 let before = profile.calls;
+                if let Grouping::Label(name) = profile.grouping()
+                    && !view.has_label(name)
+                {
+                    traces::say_no_label(name, path);
+                }
                 profile.add_trace(view, &self.filter);
                 if profile.calls == before {
                     self.explain_emptiness(view, path);
@@ -279,13 +286,16 @@ impl Load {
 
     /// Reports why no call of a file is shown.
     fn explain_emptiness(&self, view: &TraceView<'_>, path: &Path) {
-        let path = path.display();
         if let Some(label) = &self.filter.label
             && !view.has_label(&label.name)
         {
+            return traces::say_no_label(&label.name, path);
+        }
+        let path = path.display();
+        if let Some(near) = self.near_functions(view) {
             say!(
-                "everycall: no label in {path} is named `{}`; `everycall info {path}` lists them",
-                label.name
+                "everycall: no function that was called in {path} matches --function `{}`{near}",
+                self.filter.function.as_ref().map_or("", Regex::as_str)
             );
         } else if let Some(part) = &self.part {
             let advice = match &self.filter.label {
@@ -295,11 +305,31 @@ impl Load {
                 None => format!("the trace lasts {}", Duration { ns: end_ns(view.trace()) }),
             };
             say!("everycall: no call is in {path}@{part}; {advice}");
-        } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
+        } else if traces::has_only_counts(view) && !self.has_filter {
+            // A note says that counts have no paths and labels.
+        } else if traces::has_calls(view) || traces::has_only_counts(view) {
             say!("everycall: no call in {path} matches the filter options; remove some of them");
         } else {
             say!("everycall: {path} contains no calls; `everycall info {path}` shows what was recorded");
         }
+    }
+
+    /// If it is the filter's pattern that lets no call through: what it could have been meant to
+    /// match, as the end of a sentence.
+    fn near_functions(&self, view: &TraceView<'_>) -> Option<String> {
+        let pattern = self.filter.function.as_ref()?;
+        let mut profile = Profile::by(Grouping::Function);
+        profile.add_trace(view, &Filter { function: None, ..self.filter.clone() });
+        // Functions that are only called in calls that other options leave out.
+        let functions = profile.functions();
+        let is_meant = |function: &Function| {
+            [&function.name, &function.identity.name].iter().any(|name| pattern.is_match(name))
+        };
+        if profile.calls == 0 || functions.all().iter().any(is_meant) {
+            return None;
+        }
+        let plain = NamePattern::new(pattern.as_str().trim_matches(['^', '$'])).ok();
+        Some(plain.map_or_else(String::new, |plain| views::near(&plain, functions)))
     }
 
     /// Reports what the numbers lack.

@@ -110,7 +110,7 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
     }
     if notes.counted_only > 0 {
         say!(
-            "everycall: {} counted without times and paths; leave out the filter, or --by path or label, to see them",
+            "everycall: {} counted without times and paths; leave out the filter, --tree, or --by path or label, to see them",
             Several(notes.counted_only, "call was", "calls were")
         );
     }

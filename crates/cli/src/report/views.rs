@@ -18,6 +18,11 @@ use crate::arguments::{Clock as Shown, ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::traces;
+
+/// Why a file with counts isn't enough.
+const ONLY_COUNTED: &str = "its calls were counted, not recorded, so nothing is known of single calls and \
+    callers; `everycall report FILE` shows the counts, `everycall record` records calls";
 
 /// Default number of slowest calls.
 const SLOWEST: usize = 10;
@@ -39,22 +44,27 @@ pub fn is_meant(pattern: &NamePattern, function: &Function) -> bool {
 
 /// The message that no called function matches, with similar names.
 pub fn nothing_matches(pattern: &NamePattern, functions: &Functions, arguments: &ReportArguments) -> Failure {
-    let plain = |function: &Function| {
-        let name = &function.identity.name;
-        name.split('(').next().filter(|plain| !plain.is_empty()).unwrap_or(name).to_owned()
-    };
-    let names: Vec<String> = functions.all().iter().map(plain).collect();
-    let near = match pattern.near(names.iter().map(String::as_str)).as_slice() {
-        [] => "; `everycall report FILE` lists those that were".to_owned(),
-        [one] => format!("; there is {one}"),
-        [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
-    };
+    let near = near(pattern, functions);
     let diff = arguments.diff.diff.iter().chain(&arguments.diff.against);
     let files: Vec<_> = arguments.traces.iter().chain(diff).map(|path| path.display().to_string()).collect();
     Failure::new(
         exit_code::FAILED,
         format!("no function that was called in {} matches `{pattern}`{near}", files.join(", ")),
     )
+}
+
+/// Functions whose names are similar to a pattern, as the end of a sentence.
+pub fn near(pattern: &NamePattern, functions: &Functions) -> String {
+    let plain = |function: &Function| {
+        let name = &function.identity.name;
+        name.split('(').next().filter(|plain| !plain.is_empty()).unwrap_or(name).to_owned()
+    };
+    let names: Vec<String> = functions.all().iter().map(plain).collect();
+    match pattern.near(names.iter().map(String::as_str)).as_slice() {
+        [] => "; `everycall report FILE` lists those that were".to_owned(),
+        [one] => format!("; there is {one}"),
+        [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
+    }
 }
 
 /// Adds all files to `to`, and reports what the files have in common.
@@ -65,7 +75,14 @@ fn each_file(
 ) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for path in &arguments.traces {
-        runs.push(load.view(path, &mut add)?.1);
+        let (is_only_counted, run) = load.view(path, |view| {
+            add(view);
+            traces::has_only_counts(view)
+        })?;
+        if is_only_counted {
+            return Err(Failure::of(path, ONLY_COUNTED));
+        }
+        runs.push(run);
     }
     super::load::mixed(&runs);
     Ok(runs)

@@ -1,7 +1,8 @@
 //! The three forms of the runtime, and how each starts.
 //!
 //! - `executable`: an entry in the program's `.preinit_array`, which runs before every initialiser
-//!   of the program and its libraries.
+//!   of the program and its libraries. Where the C library doesn't run that (musl), an entry in
+//!   `.init_array` starts it, or the first library's initialiser that registers its object.
 //! - `module`: the first entry in a shared object's `.init_array`. It searches for the runtime of
 //!   the process. If there is none, the object's sites stay off.
 //! - `shared`: the first initialiser of a preloaded library.
@@ -53,7 +54,7 @@ mod runtime {
     use crate::features::{crash, memory_lock};
     use crate::state::{memory as counted_memory, recording};
     use core::ffi::c_int;
-    use everycall_hooks::RuntimeTable;
+    use everycall_hooks::{ModuleDescriptor, RuntimeTable};
 
     /// The process's runtime, for modules.
     #[unsafe(no_mangle)]
@@ -61,7 +62,7 @@ mod runtime {
     pub static everycall_runtime_v1: RuntimeTable = RuntimeTable {
         abi: everycall_format::site::RUNTIME_ABI,
         size: size_of::<RuntimeTable>() as u32,
-        register: modules::register,
+        register,
         unregister: modules::unregister,
         mark: api::mark,
         ticks_per_second: api::ticks_per_second,
@@ -106,7 +107,54 @@ mod runtime {
         crash::remove();
     }
 
+    /// Registers a module, whose initialiser may run before the program's.
+    ///
+    /// # Safety
+    /// As [`modules::register`].
+    unsafe extern "C" fn register(module: *const ModuleDescriptor) {
+        // SAFETY: in an initialiser, and by contract.
+        unsafe {
+            #[cfg(feature = "executable")]
+            late::begin();
+            modules::register(module);
+        }
+    }
+
+    /// Starts the runtime where nobody has done so before the first initialiser.
+    #[cfg(feature = "executable")]
+    mod late {
+        use core::hint::black_box;
+        use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+        unsafe extern "C" {
+            /// Of the C library; weak.
+            static environ: *const *const u8;
+        }
+
+        pub(super) static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+        #[used]
+        #[unsafe(link_section = ".init_array.00000")]
+        static BEGIN: unsafe extern "C" fn() = begin;
+
+        /// Initialisers of C libraries that don't run `.preinit_array` get no arguments.
+        pub(super) unsafe extern "C" fn begin() {
+            if HAS_BEGUN.load(Relaxed) {
+                return;
+            }
+            // A weak symbol may have no address, which the compiler doesn't expect.
+            let place = black_box(&raw const environ);
+            // SAFETY: the C library's variable, if there is one, and the process's only thread.
+            unsafe {
+                let variables = if place.is_null() { core::ptr::null() } else { place.read() };
+                super::begin(0, core::ptr::null(), variables);
+            }
+        }
+    }
+
     unsafe extern "C" fn begin(_: c_int, _: *const *const u8, variables: *const *const u8) {
+        #[cfg(feature = "executable")]
+        late::HAS_BEGUN.store(true, core::sync::atomic::Ordering::Relaxed);
         // SAFETY: called by the C library, once.
         unsafe { start::start(variables, everycall_hooks::local_thread_slot()) };
         // This object has no code that is traced, only the hooks of frames by id.

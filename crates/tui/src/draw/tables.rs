@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::palette::Palette;
 use super::parts::{count, instead, moment, part, put, time};
-use crate::data::{CALLS, COLUMNS, Request};
+use crate::data::{ALL_CALLS, CALLS, COLUMNS, Request};
 use crate::layout::{NUMBER, table_columns};
 use crate::state::App;
 use crate::state::table::{Instances, NAME};
@@ -26,7 +26,7 @@ fn below(area: Rect) -> Rect {
 
 fn functions(app: &App, palette: &Palette, out: &mut Buffer) {
     let (area, view) = (app.layout.body, &app.table);
-    let columns = table_columns(area.width.into(), view.sort);
+    let columns = table_columns(area.width.into(), view.sort, view.table.has_more_calls);
     let mark = |column: usize| match (view.sort == column, view.is_reversed) {
         (true, false) => "▼",
         (true, true) => "▲",
@@ -64,10 +64,8 @@ fn functions(app: &App, palette: &Palette, out: &mut Buffer) {
         let is_here = place == view.list.cursor;
         let text = |column: &usize| {
             let number = of.numbers.get(*column).copied().flatten();
-            let number = number.map_or_else(
-                || "-".to_owned(),
-                |number| if *column == CALLS { count(number) } else { time(number) },
-            );
+            let shown = if [CALLS, ALL_CALLS].contains(column) { count } else { time };
+            let number = number.map_or_else(|| "-".to_owned(), shown);
             right(&number, NUMBER)
         };
         let numbers: String = columns.iter().map(text).collect();

@@ -1,5 +1,6 @@
 //! The timeline: a ruler, lanes, and what is selected.
 
+use everycall_units::Several;
 use everycall_view::{Slice, bits};
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
@@ -287,7 +288,8 @@ fn details(app: &App, palette: &Palette, out: &mut Buffer) {
     let Some(known) = known else { return };
     let caller = known.caller.map(|caller| format!("called by {}", app.name(caller)));
     let states = known.states.as_ref().and_then(states_in_words);
-    let facts = known.flags.iter().map(|flag| (*flag).to_owned()).chain(states).chain(caller);
+    let all = known.all_calls.map(|all| format!("{} of it in all", Several(all, "call", "calls")));
+    let facts = known.flags.iter().map(|flag| (*flag).to_owned()).chain(states).chain(caller).chain(all);
     put(out, area, 1, 3, &shown(&facts.collect::<Vec<_>>().join("; ")), Style::default());
     put(out, area, 1, 4, &shown(&known.labels.join(", ")), Style::default());
 }

@@ -554,7 +554,8 @@ impl App {
             }
             return;
         }
-        let columns = table_columns(self.layout.columns.into(), self.table.sort);
+        let columns =
+            table_columns(self.layout.columns.into(), self.table.sort, self.table.table.has_more_calls);
         match key.code {
             KeyCode::Char('>' | 's' | 'l') | KeyCode::Right => {
                 self.table.sort_by_next(&columns, true, &self.functions)

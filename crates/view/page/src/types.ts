@@ -159,6 +159,8 @@ export interface Counter {
 export interface SliceDetails extends Place {
   function: number;
   own_ns: number;
+  /** All calls of its function since the process began, as counted beside the events; null: not counted. */
+  all_calls?: number | null;
   cut_start?: boolean;
   cut_end?: boolean;
   unwound?: boolean;
@@ -187,7 +189,7 @@ export interface StateSums {
 }
 
 export interface Search {
-  functions: { id: number; calls: number; total_ns: number }[];
+  functions: { id: number; calls: number; total_ns: number; all_calls?: number | null }[];
   hits: Hit[];
   total: number;
 }
@@ -211,6 +213,8 @@ export interface ReportRow {
   file?: string | null;
   line?: number | null;
   calls: number;
+  /** All calls since the process began, also those whose events were overwritten or dropped; null: not counted. */
+  all_calls?: number | null;
   unwound: number;
   truncated: number;
   total_ns: number;
@@ -249,6 +253,9 @@ export interface Instances {
   slowest: Place[];
   histogram: { from_ns: number; to_ns: number; calls: number; longest?: Place | null }[];
   count: number;
+  /** Calls in the scope, and all calls since the process began; null: not counted. */
+  calls?: number;
+  all_calls?: number | null;
   untimed?: number;
   p50: number | null;
   p99: number | null;

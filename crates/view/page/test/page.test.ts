@@ -115,6 +115,25 @@ test('a report counts recursion once, and own times add up', () => {
   assert.equal(rows.reduce((sum, row) => sum + row.own_ns, 0), 100);
 });
 
+test('all calls are counted where times and paths do not matter', () => {
+  const engine = engineOf(small());
+  engine.data.all_calls = [[1, 1, 40], [1, null, 2], [2, 1, 7], [3, 1, 5]];
+  const report = (query: Record<string, string>): (number | null | undefined)[][] =>
+    (engine.answer('report', query) as t.Report).rows.map((row) => [row.function, row.calls, row.all_calls]).sort((a, b) => Number(a[0]) - Number(b[0]));
+  // Function 3 is not in the ring any more, function 0 was not counted.
+  assert.deepEqual(report({ by: 'function' }), [[0, 1, null], [1, 3, 42], [2, 2, 7], [3, 0, 5]]);
+  assert.deepEqual(report({ by: 'function', tracks: '1' }), [[0, 1, null], [1, 3, 40], [2, 2, 7], [3, 0, 5]]);
+  assert.deepEqual(report({ by: 'function', from: '0', to: '1000' }).map((row) => row[2]), [null, null, null]);
+  assert.ok((engine.answer('report', { by: 'path' }) as t.Report).rows.every((row) => row.all_calls === null));
+  const threads = (engine.answer('report', { by: 'thread' }) as t.Report).rows;
+  assert.deepEqual(threads.map((row) => row.all_calls).sort(), [2, 52]);
+  assert.equal((engine.answer('slice', { track: '1', at: '12', depth: '1' }) as t.SliceDetails).all_calls, 42);
+  const found = engine.answer('instances', { function: '1' }) as t.Instances;
+  assert.deepEqual([found.calls, found.all_calls], [3, 42]);
+  const { functions } = engine.answer('search', { q: engine.data.functions[1].full, limit: '9' }) as t.Search;
+  assert.equal(functions.find(({ id }) => id === 1)?.all_calls, 42);
+});
+
 test('a flame graph has the time of the range', () => {
   const { root } = engineOf(small()).answer('flame', { from: '15', to: '65' }) as t.Flame;
   assert.equal(root.total_ns, 50);

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::place::{NO_CALL, call_at, place};
 use super::sums::{Range, whole};
 use crate::context::Context;
+use crate::counted;
 use crate::file::{File, Open, lock};
 use crate::levels::{Cell, bits};
 use crate::library::{Library, OpenFile};
@@ -26,7 +27,13 @@ const CHILDREN_MAX: usize = 200;
 /// `slice`.
 pub(crate) fn slice(library: &Library, query: &Query) -> Answered<Value> {
     let (open, thread, at, depth) = place(library, query)?;
-    let call = open.quick.ask(move |context| call_at(context, thread, at, depth))?.ok_or(NO_CALL)?;
+    let functions = library.functions.clone();
+    let found = open.quick.ask(move |context| {
+        let call = call_at(context, thread, at, depth)?;
+        let all = counted::of_file(context.file, context.view, &functions);
+        Some((all.get(&call.cell.function).copied(), call))
+    })?;
+    let (all_calls, call) = found.ok_or(NO_CALL)?;
     let track = open.file.track_id(thread);
     let cell = &call.cell;
     let is = |bit: u8| cell.bits() & bit != 0;
@@ -37,6 +44,7 @@ pub(crate) fn slice(library: &Library, query: &Query) -> Answered<Value> {
     put("from", json!(cell.from));
     put("to", json!(cell.to()));
     put("own_ns", json!(call.own_ns));
+    put("all_calls", json!(all_calls));
     put("depth", json!(depth));
     put("cut_start", json!(is(bits::CUT_START)));
     put("cut_end", json!(is(bits::CUT_END)));
@@ -143,7 +151,7 @@ pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
     let limit = query.number("limit")?.unwrap_or(100).clamp(1, 10_000) as usize;
     let mut slowest: Vec<Value> = Vec::new();
     let mut times = everycall_analysis::Sketch::default();
-    let mut calls = 0;
+    let (mut calls, mut all_calls) = (0, 0_u64);
     for open in library.files()? {
         let Some(filter) = range.filter(&open) else { continue };
         let (wanted, of_sums) = (identity.clone(), filter.clone());
@@ -169,12 +177,13 @@ pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
                 Arc::new(profile)
             })?
         };
-        for row in profile.rows(Order::Calls) {
+        for row in profile.rows_of_all_calls(Order::Calls) {
             if let Key::Function(of) = row.key
                 && profile.functions().get(*of).is_some_and(|function| function.identity == identity)
             {
                 times.add(&row.sums.times);
                 calls += row.sums.calls;
+                all_calls = all_calls.saturating_add(row.sums.all_calls);
             }
         }
     }
@@ -209,6 +218,7 @@ pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
         "slowest": slowest,
         "histogram": rows.collect::<Vec<_>>(),
         "calls": calls,
+        "all_calls": Some(all_calls).filter(|all| *all > 0),
         "count": times.count(),
         "untimed": calls.saturating_sub(times.count()),
         "min": times.min(),

@@ -154,29 +154,29 @@ fn pattern(text: &str) -> Answered<Regex> {
 pub(crate) fn search(library: &Library, query: &Query) -> Answered<Value> {
     let meant = Meant::of(library, query)?;
     let limit = query.number("limit")?.unwrap_or(1000).clamp(1, 100_000) as usize;
-    // Calls and times by function.
-    let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
+    // Calls, times and all calls by function.
+    let mut sums: FxHashMap<u32, (u64, u64, u64)> = FxHashMap::default();
     for open in library.files()? {
         let profile = whole(&open)?;
-        for row in profile.rows(Order::Calls) {
+        for row in profile.rows_of_all_calls(Order::Calls) {
             if let Key::Function(function) = row.key
                 && let Some(number) = number(&library.functions, &profile, *function)
             {
                 let sum = sums.entry(number).or_default();
-                *sum = (sum.0 + row.sums.calls, sum.1.saturating_add(row.sums.total_ns));
+                sum.0 += row.sums.calls;
+                sum.1 = sum.1.saturating_add(row.sums.total_ns);
+                sum.2 = sum.2.saturating_add(row.sums.all_calls);
             }
         }
     }
     let numbers = meant.functions.iter().zip(0_u32..).filter(|(is_meant, _)| **is_meant);
-    let mut found: Vec<(u32, u64, u64)> = numbers
-        .map(|(_, number)| {
-            let (calls, total_ns) = sums.get(&number).copied().unwrap_or_default();
-            (number, calls, total_ns)
-        })
-        .collect();
-    found.sort_by_key(|(number, calls, total_ns)| (std::cmp::Reverse((*total_ns, *calls)), *number));
+    let mut found: Vec<_> =
+        numbers.map(|(_, number)| (number, sums.get(&number).copied().unwrap_or_default())).collect();
+    found.sort_by_key(|(number, (calls, total_ns, all))| {
+        (std::cmp::Reverse((*total_ns, *calls, *all)), *number)
+    });
     let marks = meant.marks(library)?;
-    let total = found.iter().map(|(_, calls, _)| calls).sum::<u64>() + marks.len() as u64;
+    let total = found.iter().map(|(_, (calls, ..))| calls).sum::<u64>() + marks.len() as u64;
     let mut hits: Vec<Hit> = marks.into_iter().map(Hit::of_mark).collect();
     meant.each(library, 0, u64::MAX, |track, depth, cell| {
         hits.push(Hit::of_call(track, depth, &cell));
@@ -188,8 +188,10 @@ pub(crate) fn search(library: &Library, query: &Query) -> Answered<Value> {
     hits.sort_unstable();
     hits.truncate(limit);
     let functions = found.iter().take(FUNCTIONS_MAX);
-    let functions =
-        functions.map(|(id, calls, total_ns)| json!({ "id": id, "calls": calls, "total_ns": total_ns }));
+    let functions = functions.map(|(id, (calls, total_ns, all))| {
+        let all_calls = Some(all).filter(|all| **all > 0);
+        json!({ "id": id, "calls": calls, "total_ns": total_ns, "all_calls": all_calls })
+    });
     Ok(json!({
         "functions": functions.collect::<Vec<_>>(),
         "all_functions": found.len(),

@@ -135,12 +135,14 @@ pub(crate) fn report(library: &Library, query: &Query) -> Answered<Value> {
     let profile = profile(library, &range, by)?;
     let limit =
         query.number("limit")?.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let rows = profile.rows(Order::OwnTime);
+    let rows = profile.rows_of_all_calls(Order::OwnTime);
     let all = rows.len();
     let row = |row: &everycall_analysis::Row<'_>| {
         let mut object = machine::object(machine::key(&profile, row.key), row.sums);
         if let Key::Function(function) = row.key {
             object["function"] = json!(number(&library.functions, &profile, *function));
+        } else {
+            object["name"] = json!(row.key.shown(profile.functions()));
         }
         if let Key::Path(path) = row.key {
             let numbers: Vec<_> = path.iter().map(|of| number(&library.functions, &profile, *of)).collect();

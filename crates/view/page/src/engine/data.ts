@@ -113,6 +113,8 @@ export interface Data {
   marks: Mark[];
   counters: CounterData[];
   labels: [number, number, number, string, string][];
+  /** All calls, as counted beside the events: function, track (null: it isn't in the page), calls. */
+  all_calls: [number, number | null, number][];
 }
 
 interface Head extends Omit<Data, 'calls'> {
@@ -149,6 +151,7 @@ export function readData(bytes: Uint8Array): Data {
     marks: (head.marks ?? []).sort((a, b) => a.at - b.at),
     counters: head.counters ?? [],
     labels: head.labels ?? [],
+    all_calls: head.all_calls ?? [],
   };
 }
 

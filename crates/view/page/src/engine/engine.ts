@@ -4,7 +4,7 @@ import type { SliceDetails, SourceText, TextRows, Scope } from '../types';
 import { AT_MOST, CUT_END, CUT_START, TAIL, UNCERTAIN, UNWOUND } from '../types';
 import { cells, mergedCounter, mergedMarks, mergedStates } from './cells';
 import type { Calls, Data } from './data';
-import { BadRequest, compare, explain, find, flame, instances, parseSide, parts, placeOf, report } from './numbers';
+import { BadRequest, allCallsOf, compare, explain, find, flame, instances, parseSide, parts, placeOf, report } from './numbers';
 import { Found } from './search';
 
 export type Query = Record<string, string>;
@@ -122,6 +122,7 @@ export class Engine {
       ...placeOf(track, calls, call),
       function: calls.func[call],
       own_ns: own,
+      all_calls: allCallsOf(data.all_calls, calls.func[call]),
       cut_start: (bits & CUT_START) !== 0,
       cut_end: (bits & CUT_END) !== 0,
       unwound: (bits & UNWOUND) !== 0,

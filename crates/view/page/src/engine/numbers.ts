@@ -78,31 +78,56 @@ const clipped = (calls: Calls, call: number, from: number, to: number): number =
 
 const whole = (part: Part): Part => ({ ...part, from: -Infinity, to: Infinity, end: part.calls.length });
 
+/**
+ * All calls of a scope, by function and track: those that were counted beside the events, which know neither times nor
+ * what is around a call.
+ */
+export function allCalls(data: Data, scope: Scope): Data['all_calls'] {
+  if (scope.call || Number.isFinite(scope.from) || Number.isFinite(scope.to)) return [];
+  return data.all_calls.filter(([, track]) => scope.tracks.length === 0 || (track !== null && scope.tracks.includes(track)));
+}
+
+/** The sum of a function in what `allCalls` gives; null: it wasn't counted. */
+export function allCallsOf(all: Data['all_calls'], func: number): number | null {
+  return all.reduce((sum, [of, , calls]) => sum + (of === func ? calls : 0), 0) || null;
+}
+
 export function report(data: Data, scope: Scope, by: string): Report {
-  interface Sum { key: string; func: number; calls: number; unwound: number; truncated: number; total: number; own: number; times: number[] }
+  interface Sum { key: string; func: number; calls: number; all: number; unwound: number; truncated: number; total: number; own: number; times: number[] }
   const sums = new Map<string | number, Sum>();
   let count = 0;
   const processes = new Map(data.trace.processes.flatMap((process) => process.tracks.map((track) => [track.id, { process, track }])));
+  /** The group of a function's calls in a track. */
+  const group = (func: number, track: number | null): string | number => {
+    const place = track === null ? undefined : processes.get(track);
+    if (by === 'module') return data.functions[func]?.module ?? '?';
+    if (by === 'thread' && place) {
+      const { process: { pid }, track: { name, tid } } = place;
+      return pid === tid ? `${name} ${tid}` : `${name} ${tid} of ${pid}`;
+    }
+    if (by === 'thread') return String(track ?? '?');
+    if (by === 'process') return place ? `${place.process.name} ${place.process.pid}` : '?';
+    if (by === 'file') return data.functions[func]?.file ?? '(source file not known)';
+    return func;
+  };
+  const sumOf = (key: string | number, func: number): Sum => {
+    let sum = sums.get(key);
+    if (!sum) {
+      sum = { key: String(key), func, calls: 0, all: 0, unwound: 0, truncated: 0, total: 0, own: 0, times: [] };
+      sums.set(key, sum);
+    }
+    return sum;
+  };
+  if (by !== 'path') for (const [func, track, calls] of allCalls(data, scope)) sumOf(group(func, track), func).all += calls;
   for (const part of parts(data, scope)) {
     const { calls } = part;
     const own = ownTimes(scope.call ? part : whole(part));
     const first = scope.call ? part.first : 0;
     const inside = new Map<string | number, number[]>();
-    const place = processes.get(part.track);
     walk(part, data.functions.length, (call, isOutermost) => {
       const func = calls.func[call];
-      let key: string | number = func;
-      if (by === 'function') key = func;
-      else if (by === 'module') key = data.functions[func]?.module ?? '?';
-      else if (by === 'thread') key = place ? `${place.track.name} (${place.track.tid})` : String(part.track);
-      else if (by === 'process') key = place ? `${place.process.name} (${place.process.pid})` : '?';
-      else if (by === 'file') key = data.functions[func]?.file ?? '?';
-      else if (by === 'path') key = path(data, calls, call);
-      let sum = sums.get(key);
-      if (!sum) {
-        sum = { key: String(key), func, calls: 0, unwound: 0, truncated: 0, total: 0, own: 0, times: [] };
-        sums.set(key, sum);
-      }
+      const key = by === 'path' ? path(data, calls, call) : group(func, part.track);
+      const sum = sumOf(key, func);
       const bits = calls.bits[call];
       if (bits & NOT_RECORDED) return;
       count++;
@@ -133,6 +158,7 @@ export function report(data: Data, scope: Scope, by: string): Report {
       file: func?.file ?? null,
       line: func?.line ?? null,
       calls: sum.calls,
+      all_calls: sum.all || null,
       unwound: sum.unwound,
       truncated: sum.truncated,
       total_ns: sum.total,
@@ -283,10 +309,13 @@ export function instances(data: Data, func: number, scope: Scope, limit: number)
   }
   const at = (share: number): Found | undefined => timed[Math.max(0, Math.ceil(share * timed.length) - 1)];
   const median = at(0.5);
+  const count = timed.length + untimed;
   return {
     slowest: timed.slice(-limit).reverse().map(place),
     histogram,
     count: timed.length,
+    calls: count,
+    all_calls: allCallsOf(allCalls(data, scope), func),
     untimed,
     p50: median?.duration ?? null,
     p99: at(0.99)?.duration ?? null,

@@ -58,8 +58,12 @@ export class Found {
   }
 
   search(limit: number): Search {
-    const sums = new Map<number, { id: number; calls: number; total_ns: number }>();
-    for (const id of this.functions) sums.set(id, { id, calls: 0, total_ns: 0 });
+    const sums = new Map<number, Search['functions'][number] & { all_calls: number }>();
+    for (const id of this.functions) sums.set(id, { id, calls: 0, total_ns: 0, all_calls: 0 });
+    for (const [id, , calls] of this.data.all_calls) {
+      const sum = sums.get(id);
+      if (sum) sum.all_calls += calls;
+    }
     const hits: Hit[] = [];
     for (const [track, own] of this.calls) {
       const calls = this.data.calls.get(track);

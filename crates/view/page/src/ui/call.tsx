@@ -101,6 +101,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
         <Row head="Thread"><bdi>{visible(track?.name ?? '?')}</bdi> <span class="faint">{track?.tid ?? ''}, depth {count(about.depth)}</span></Row>
         {func && <Row head="Module"><bdi>{visible(func.module)}</bdi></Row>}
         {func?.file && <Row head="Where"><bdi>{visible(func.file)}:{func.line}</bdi> <Copy text={`${func.file}:${func.line}`} what="the source position" /></Row>}
+        {about.all_calls ? <Row head="All its calls">{count(about.all_calls)} <span class="faint">since the process began, as counted beside the events</span></Row> : null}
         <Row head="Caller">{caller ? <Jump store={store} place={{ ...caller, track: about.track }}><Name store={store} id={caller.function} /></Jump> : <span class="faint">none in the trace</span>}</Row>
         {states && states.running_ns + states.runnable_ns + states.blocked_ns + states.unknown_ns > 0 && <Row head="States">{statesInWords(states)}</Row>}
         {labels.map(([label, value]) => <Row head={visible(label)} key={label}><bdi>{visible(value)}</bdi></Row>)}

@@ -7,14 +7,14 @@ import { PANELS, scopeOf } from '../state';
 import type { Panel, ScopeKind } from '../state';
 import { useStore } from '../store';
 import type { Store } from '../store';
-import type { Scope } from '../types';
+import type { Scope, Search } from '../types';
 import { useAnswer, useRested } from './answer';
 import { CallPanel } from './call';
 import { ComparePanel } from './compare';
 import { FlamePanel } from './flame';
 import { ExplainPanel, InstancesPanel } from './instances';
 import { Name, Table, Waiting } from './pieces';
-import { TablePanel } from './table';
+import { TablePanel, allCalls, hasMoreCalls } from './table';
 
 const TITLES: Record<Panel, string> = {
   call: 'Call', table: 'Functions', flame: 'Flame graph', instances: 'Instances', explain: 'Versus median', compare: 'Compare', kept: 'Kept calls', search: 'Search', text: 'As text', about: 'About',
@@ -151,6 +151,7 @@ function SearchPanel({ store }: { store: Store }): JSX.Element {
           label="Functions found" rows={found.functions} sort={['total', true]} open={(row) => store.set({ func: row.id, panel: 'instances' }, true)}
           columns={[
             { key: 'calls', head: 'Calls', width: '90px', value: (row) => row.calls, show: (row) => count(row.calls) },
+            ...(hasMoreCalls(found.functions) ? [allCalls<Search['functions'][number]>()] : []),
             { key: 'total', head: 'Total', width: '90px', value: (row) => row.total_ns, show: (row) => duration(row.total_ns) },
             { key: 'name', head: 'Function', isText: true, width: 'minmax(140px, 1fr)', value: (row) => store.names.short(row.id), show: (row) => <Name store={store} id={row.id} /> },
           ]}

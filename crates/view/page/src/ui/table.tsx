@@ -44,6 +44,15 @@ export function TablePanel({ store }: { store: Store }): JSX.Element {
   );
 }
 
+/** Whether a row has more calls in all than in the trace. */
+export const hasMoreCalls = (rows: { calls: number; all_calls?: number | null }[]): boolean => rows.some((row) => (row.all_calls ?? 0) > row.calls);
+
+/** The column of all calls. */
+export const allCalls = <R extends { all_calls?: number | null }>(): Column<R> => ({
+  key: 'all', head: 'All calls', title: 'Calls since the process began, as counted beside the events: also those that were overwritten or dropped',
+  width: '96px', value: (row) => row.all_calls ?? null, show: (row) => (row.all_calls ? count(row.all_calls) : ''),
+});
+
 function columnsOf(store: Store, rows: ReportRow[], isFunctions: boolean): Column<ReportRow>[] {
   let [own, total] = [0, 0];
   for (const row of rows) [own, total] = [Math.max(own, row.own_ns), Math.max(total, row.total_ns)];
@@ -52,6 +61,7 @@ function columnsOf(store: Store, rows: ReportRow[], isFunctions: boolean): Colum
   });
   const columns: Column<ReportRow>[] = [
     { key: 'calls', head: 'Calls', title: 'Calls in the trace, truncated ones included', width: '86px', value: (row) => row.calls, show: (row) => count(row.calls) },
+    ...(hasMoreCalls(rows) ? [allCalls<ReportRow>()] : []),
     { key: 'total', head: 'Total', title: 'Time in the calls and in what they called; recursion counts once', width: '118px', value: (row) => row.total_ns, show: (row) => <Bar ns={row.total_ns} most={total} /> },
     { key: 'own', head: 'Own', title: 'Time in the calls without the traced functions that they called', width: '118px', value: (row) => row.own_ns, show: (row) => <Bar ns={row.own_ns} most={own} /> },
     time('average_ns', 'Avg', 'Average duration'),
