@@ -45,7 +45,7 @@ fn abort(program: &Killed) {
 fn cores_and_programs_of_killed_recorders_have_states() {
     let place = Place::new("states-cores");
     let program = place.build(Mode::GCC_NOPS, &["-O1", "naps.c", "-pthread"], "naps");
-    let tracefs = TraceFs::find(&place);
+    let tracefs = TraceFs::find();
     let (part, core, of_core) = (place.file("part.ect"), place.file("core"), place.file("core.ect"));
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
     assert!(
