@@ -1,6 +1,6 @@
 // switches COUNT: two threads pass a byte to and fro, so that one of them waits whenever the other
-// runs: 2 * COUNT times a thread is put on a CPU. switches 0: computes for about a second, and
-// never waits.
+// runs: 2 * COUNT times a thread is put on a CPU. switches 0 SECONDS: computes for about so long,
+// and never waits.
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,8 +23,9 @@ int main(int argc, char **argv) {
     pthread_t thread;
     count = argc > 1 ? atol(argv[1]) : 0;
     if (count == 0) {
+        long steps = argc > 2 ? atol(argv[2]) * 500000000 : 0;
         volatile unsigned long sum = 0;
-        for (long i = 0; i < 500000000; i++) sum += i;
+        for (long i = 0; i < steps; i++) sum += i;
         return 0;
     }
     if (pipe(to) || pipe(fro)) return 1;

@@ -34,6 +34,7 @@
 //! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then
 //!   their scopes, then their end.
 
+use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
@@ -88,6 +89,7 @@ pub fn replay(
         moments: Moments::new(source, &realtime_ns),
         labels: Vec::new(),
         begun: None,
+        threads: named(source.threads()),
         stack: Vec::new(),
         lines: 0,
         is_first: true,
@@ -104,6 +106,8 @@ struct Page<'a> {
     /// A call whose line is delayed until the next event: a call without shown callees takes one
     /// line.
     begun: Option<Begun>,
+    /// Names of the threads that have one, by id.
+    threads: HashMap<u32, &'a str>,
     stack: Vec<Open>,
     /// Number of the thread's lines so far.
     lines: u64,
@@ -144,6 +148,14 @@ enum Ink {
     Missing,
     Mark,
     Wait,
+}
+
+/// The names of threads that run by themselves. Of several that had the same id, it is the last.
+fn named(threads: &[Thread]) -> HashMap<u32, &str> {
+    let named = threads.iter().filter(|thread| {
+        !thread.name.is_empty() && thread.fiber().is_none() && !thread.is_sampled && thread.tid < LOG_FILE_TID
+    });
+    named.map(|thread| (thread.tid, thread.name.as_str())).collect()
 }
 
 /// The heading of a thread: `thread 4242 worker of process 4240`. `process` is given if there are
@@ -267,6 +279,9 @@ impl Page<'_> {
         }
         if let Some(thread) = off.woken_by {
             self.ink(Ink::Wait, format_args!(", woken by thread {thread}"));
+            if let Some(name) = self.threads.get(&thread).copied() {
+                self.ink(Ink::Wait, format_args!(" {}", visible(name)));
+            }
         }
         self.sink.put(b"\n");
     }

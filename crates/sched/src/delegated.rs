@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{Uid, User};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 
-use crate::tracefs::{EVENTS, MOUNT, given, is_instance, mounted};
+use crate::tracefs::{EVENTS, FILTER, MOUNT, given, is_instance, mounted};
 
 /// The name of a user's instance.
 fn name(uid: u32) -> String {
@@ -138,7 +138,7 @@ fn paths(instance: &Path) -> io::Result<Vec<PathBuf>> {
         "events/sched",
         "events/task",
     ];
-    let mut all: Vec<PathBuf> = NAMES.iter().map(|name| instance.join(name)).collect();
+    let mut all: Vec<PathBuf> = NAMES.iter().chain([&FILTER]).map(|name| instance.join(name)).collect();
     for event in EVENTS {
         let event = instance.join("events").join(event);
         all.extend([event.join("enable"), event.join("format"), event]);

@@ -1,9 +1,10 @@
 //! Events of `perf_event_open` and of tracefs in one: switches from the first, wake-ups and ways of
 //! waiting from the second. Both have the same clock.
 //!
-//! Some kernels' tracefs doesn't have all switches, and perf has no wake-ups.
+//! Some kernels' tracefs doesn't have all switches, and perf has no wake-ups. Of switches, tracefs is
+//! asked only for those whose way of waiting isn't the usual one: what both have costs twice.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 use everycall_format::sched::{SchedEvent, kind, state};
@@ -16,13 +17,14 @@ use crate::tracefs::Tracefs;
 pub struct Joined {
     perf: Perf,
     tracefs: Tracefs,
-    ways: Ways,
+    threads: Threads,
 }
 
 impl Joined {
     /// Of two that have begun.
     pub fn new(perf: Perf, tracefs: Tracefs) -> Joined {
-        Joined { perf, tracefs, ways: Ways::default() }
+        let threads = Threads { are_usual_left_out: tracefs.is_filtered, of: BTreeMap::new() };
+        Joined { perf, tracefs, threads }
     }
 
     /// Readable when half a buffer waits.
@@ -38,53 +40,103 @@ impl Joined {
         // waiting.
         self.perf.drain(|event| switches.push(event));
         self.tracefs.drain(|event| others.push(event));
-        self.ways.join(switches, others, take);
+        self.threads.join(switches, others, take);
     }
 }
 
-/// By thread: when tracefs said last that it left its CPU, and how it waits.
+/// What is known of each thread, by its id.
 #[derive(Debug, Default)]
-struct Ways {
-    last: HashMap<u32, (u64, u8)>,
+struct Threads {
+    /// Whether tracefs leaves out the switches of threads that were preempted or wait for what a
+    /// signal would end, too.
+    are_usual_left_out: bool,
+    of: BTreeMap<u32, Thread>,
 }
 
-impl Ways {
-    fn join(&mut self, switches: Vec<SchedEvent>, others: Vec<SchedEvent>, take: impl FnMut(SchedEvent)) {
+#[derive(Debug, Default)]
+struct Thread {
+    /// When tracefs said last that it left its CPU, and how it waits.
+    way: Option<(u64, u8)>,
+    /// When it began to wait, if nobody is known to have woken it since.
+    waits_since: Option<u64>,
+    /// The last time that it was woken without waiting: it was about to, and may do so for perf.
+    woken_early: Option<SchedEvent>,
+}
+
+impl Threads {
+    fn join(&mut self, switches: Vec<SchedEvent>, others: Vec<SchedEvent>, mut take: impl FnMut(SchedEvent)) {
+        // What is lost is older than all that tracefs says now.
+        let is_whole = others.iter().all(|event| event.kind != kind::LOST);
+        let usual = if self.are_usual_left_out && is_whole { state::SLEEPING } else { state::BLOCKED };
         let mut all: Vec<(bool, SchedEvent)> = others.into_iter().map(|event| (false, event)).collect();
         all.extend(switches.into_iter().map(|event| (true, event)));
         all.sort_by_key(|(is_of_perf, event)| (event.time, *is_of_perf));
-        all.into_iter().filter_map(|(is_of_perf, event)| self.told(is_of_perf, event)).for_each(take);
+        for (is_of_perf, event) in all {
+            if is_of_perf {
+                self.switched(event, usual).into_iter().flatten().for_each(&mut take);
+            } else {
+                self.told_beside(event).into_iter().for_each(&mut take);
+            }
+        }
     }
 
-    /// What an event says beside those of the other source.
-    fn told(&mut self, is_of_perf: bool, event: SchedEvent) -> Option<SchedEvent> {
-        match (is_of_perf, event.kind) {
-            (false, kind::WOKEN) => Some(event),
-            (false, kind::LOST) => Some(SchedEvent { kind: kind::WAKEUPS_LOST, ..event }),
-            (false, kind::OFF) => {
-                self.last.insert(event.tid, (event.time, event.state));
+    /// An event of tracefs, as far as it says more than those of perf.
+    fn told_beside(&mut self, event: SchedEvent) -> Option<SchedEvent> {
+        match event.kind {
+            kind::WOKEN => {
+                let thread = self.of.entry(event.tid).or_default();
+                if thread.waits_since.take().is_some() {
+                    return Some(event);
+                }
+                thread.woken_early = Some(event);
                 None
             }
-            (false, _) => None,
-            (true, kind::OFF) => match self.last.remove(&event.tid) {
-                // A wake-up may come between the two.
-                Some((time, state)) => Some(SchedEvent { time, state, ..event }),
-                None => Some(event),
-            },
-            (true, kind::ON) => {
+            kind::LOST => {
+                // The wake-up that came next may be among them.
+                self.of.values_mut().for_each(|thread| thread.woken_early = None);
+                Some(SchedEvent { kind: kind::WAKEUPS_LOST, ..event })
+            }
+            // Behind its end, for perf.
+            kind::OFF if event.state == state::DEAD => {
+                self.of.remove(&event.tid);
+                None
+            }
+            kind::OFF => {
+                self.of.entry(event.tid).or_default().way = Some((event.time, event.state));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// An event of perf with what tracefs said of it, and before it a wake-up that it is proof of.
+    fn switched(&mut self, event: SchedEvent, usual: u8) -> [Option<SchedEvent>; 2] {
+        match event.kind {
+            kind::OFF => {
+                let thread = self.of.entry(event.tid).or_default();
+                let event = match thread.way.take() {
+                    // A wake-up may come between the two.
+                    Some((time, state)) => SchedEvent { time, state, ..event },
+                    None if event.state == state::BLOCKED => SchedEvent { state: usual, ..event },
+                    None => event,
+                };
+                thread.waits_since = (event.state != state::RUNNABLE).then_some(event.time);
+                [None, Some(event)]
+            }
+            kind::ON => {
+                let Some(thread) = self.of.get_mut(&event.tid) else { return [None, Some(event)] };
                 // It belongs to a switch that perf doesn't have.
-                if self.last.get(&event.tid).is_some_and(|(time, _)| *time < event.time) {
-                    self.last.remove(&event.tid);
-                }
-                Some(event)
+                thread.way = thread.way.filter(|(time, _)| *time >= event.time);
+                // Whoever waits is woken before it runs.
+                let woken = thread.woken_early.take().zip(thread.waits_since.take());
+                let woken = woken.map(|(woken, since)| SchedEvent { time: woken.time.max(since), ..woken });
+                [woken, Some(event)]
             }
-            (true, kind::ENDED) => {
-                if self.last.get(&event.tid).is_some_and(|(_, state)| *state == state::DEAD) {
-                    self.last.remove(&event.tid);
-                }
-                Some(event)
+            kind::ENDED => {
+                self.of.remove(&event.tid);
+                [None, Some(event)]
             }
-            (true, _) => Some(event),
+            _ => [None, Some(event)],
         }
     }
 }
@@ -97,12 +149,18 @@ mod tests {
         SchedEvent { time, pid: 7, tid: 8, kind, state, other, ..SchedEvent::default() }
     }
 
+    fn joined(threads: &mut Threads, switches: &[SchedEvent], others: &[SchedEvent]) -> Vec<SchedEvent> {
+        let mut all = Vec::new();
+        threads.join(switches.to_vec(), others.to_vec(), |event| all.push(event));
+        all
+    }
+
     #[test]
     fn switches_of_one_and_wake_ups_of_the_other() {
-        let mut ways = Ways::default();
+        let mut threads = Threads::default();
         let mut all = Vec::new();
         let mut join = |switches: &[SchedEvent], others: &[SchedEvent]| {
-            ways.join(switches.to_vec(), others.to_vec(), |event| all.push(event));
+            all.extend(joined(&mut threads, switches, others));
         };
         // The second time that it leaves its CPU is in the kernel's memory of tracefs already.
         join(
@@ -118,29 +176,55 @@ mod tests {
             &[event(41, kind::WOKEN, 0, 6), event(45, kind::LOST, 0, 9)],
         );
         // tracefs lost what it said of this one.
-        join(&[event(60, kind::OFF, state::BLOCKED, 0), event(70, kind::ENDED, 0, 0)], &[]);
+        join(
+            &[event(60, kind::OFF, state::BLOCKED, 0), event(70, kind::ENDED, 0, 0)],
+            &[event(71, kind::OFF, state::DEAD, 0)],
+        );
         let expected = [
             event(10, kind::OFF, state::UNINTERRUPTIBLE, 0),
             event(20, kind::WOKEN, 0, 5),
             event(31, kind::ON, 0, 0),
-            event(41, kind::WOKEN, 0, 6),
             event(40, kind::OFF, state::SLEEPING, 0),
             event(45, kind::WAKEUPS_LOST, 0, 9),
+            event(41, kind::WOKEN, 0, 6),
             event(50, kind::ON, 0, 0),
             event(60, kind::OFF, state::BLOCKED, 0),
             event(70, kind::ENDED, 0, 0),
         ];
         assert_eq!(all, expected);
+        assert!(threads.of.is_empty());
     }
 
+    /// Where tracefs leaves out usual switches, a wait that it doesn't know is a usual one, unless it
+    /// may have been lost.
     #[test]
-    fn the_way_of_an_earlier_switch_is_not_taken() {
-        let mut ways = Ways::default();
-        let mut all = Vec::new();
-        let others = [event(10, kind::OFF, state::STOPPED, 0)];
-        let switches = [event(20, kind::ON, 0, 0), event(30, kind::OFF, state::BLOCKED, 0)];
-        ways.join(switches.to_vec(), others.to_vec(), |event| all.push(event));
-        assert_eq!(all, switches);
-        assert!(ways.last.is_empty());
+    fn a_wait_that_is_left_out_is_a_usual_one() {
+        let mut threads = Threads { are_usual_left_out: true, ..Threads::default() };
+        let off = |time, state| event(time, kind::OFF, state, 0);
+        let switches = [off(10, state::BLOCKED), off(20, state::RUNNABLE), off(30, state::BLOCKED)];
+        let expected = [off(10, state::SLEEPING), off(20, state::RUNNABLE), off(29, state::UNINTERRUPTIBLE)];
+        assert_eq!(joined(&mut threads, &switches, &[off(29, state::UNINTERRUPTIBLE)]), expected);
+        let lost = event(15, kind::LOST, 0, 3);
+        let expected = [off(10, state::BLOCKED), event(15, kind::WAKEUPS_LOST, 0, 3)];
+        assert_eq!(joined(&mut threads, &switches[..1], &[lost]), expected);
+    }
+
+    /// perf tells a switch some 100 ns later than it was decided. Who wakes the thread in between ends
+    /// that wait; who wakes one that goes on running doesn't.
+    #[test]
+    fn a_wake_up_before_the_switch_ends_the_wait() {
+        let mut threads = Threads { are_usual_left_out: true, ..Threads::default() };
+        let off = |time| event(time, kind::OFF, state::BLOCKED, 0);
+        let slept = |time| event(time, kind::OFF, state::SLEEPING, 0);
+        let (woken, on) = (|time, by| event(time, kind::WOKEN, 0, by), |time| event(time, kind::ON, 0, 0));
+        assert_eq!(
+            joined(&mut threads, &[off(10), on(20)], &[woken(9, 5)]),
+            [slept(10), woken(10, 5), on(20)]
+        );
+        let told = joined(&mut threads, &[off(40), on(60)], &[woken(25, 5), woken(50, 6)]);
+        assert_eq!(told, [slept(40), woken(50, 6), on(60)], "the first didn't matter");
+        // It was preempted.
+        let off = event(70, kind::OFF, state::RUNNABLE, 0);
+        assert_eq!(joined(&mut threads, &[off, on(80)], &[woken(65, 5)]), [off, on(80)]);
     }
 }

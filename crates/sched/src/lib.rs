@@ -45,7 +45,7 @@ use crate::joined::Joined;
 use crate::perf::Perf;
 use crate::schedstat::Schedstat;
 use crate::store::Store;
-use crate::tracefs::Tracefs;
+use crate::tracefs::{Beside, Tracefs};
 use crate::waits::Waits;
 
 /// Where the events come from.
@@ -261,7 +261,8 @@ fn open(choice: Choice) -> (Option<Source>, String) {
     let mut why = Vec::new();
     let perf = if wants(Choice::Perf) { Perf::open().map_err(|reason| why.push(reason)).ok() } else { None };
     let tracefs = if wants(Choice::Tracefs) {
-        Tracefs::open(perf.is_some()).map_err(|reason| why.push(reason)).ok()
+        let beside = if perf.is_some() { Beside::Perf } else { Beside::Nothing };
+        Tracefs::open(beside).map_err(|reason| why.push(reason)).ok()
     } else {
         None
     };

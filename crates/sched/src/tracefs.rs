@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,8 @@ use crate::watcher::Watcher;
 pub(crate) const MOUNT: &str = "/sys/kernel/tracing";
 /// Instances of recorders begin so; their process id follows.
 const OWN: &str = "everycall.";
-/// KiB of each CPU's buffer: some 15,000 switches.
-const BUFFER_KB: &str = "1024";
+/// KiB of each CPU's buffer: room for some 15,000 switches at least.
+const BUFFER_KB: RangeInclusive<u32> = 1024..=2048;
 /// The same, while nobody records.
 const UNUSED_KB: &str = "4";
 /// How long a killed recorder's watcher may take: it needs some milliseconds.
@@ -37,6 +38,8 @@ const CLONE_THREAD: u64 = 0x10000;
 /// Flags of an event: where it happened.
 const HARD_INTERRUPT: u32 = 8;
 const SOFT_INTERRUPT: u32 = 16;
+/// The level of lockdown in which nobody may read what the kernel traces.
+const CLOSED: &str = "confidentiality";
 /// Bytes of a page, at least.
 const PAGE: usize = 1 << 16;
 /// Pages that are read of a CPU at a time: the kernel may write as fast as this reads.
@@ -51,6 +54,13 @@ pub(crate) const EVENTS: [&str; 6] = [
     "task/task_newtask",
     RENAME,
 ];
+/// The filter of switches.
+pub(crate) const FILTER: &str = "events/sched/sched_switch/filter";
+/// Neither runnable, of which preemption has a bit of its own in some kernels, nor in an
+/// interruptible wait.
+const UNUSUAL: &str = "prev_state & 254";
+/// No filter.
+const EVERYTHING: &str = "0";
 /// A thread gets another name. Instances that older versions gave don't have it.
 const RENAME: &str = "task/task_rename";
 
@@ -66,43 +76,72 @@ pub struct Tracefs {
     own: u32,
     /// One of [`clock`].
     pub clock: u32,
+    /// Whether only unusual switches are among the events: see [`Beside::Perf`].
+    pub is_filtered: bool,
     page: Vec<u8>,
 }
 
+/// What else tells the same threads' events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing: all events, with times in ticks if the kernel has them.
+    Nothing,
+    /// perf events have the switches: of those here, only the ones that say more than that a thread
+    /// was preempted, or waits as threads do mostly. Times are those of perf events.
+    Perf,
+}
+
 impl Tracefs {
-    /// Begins for what the calling thread starts, with times in ticks if the kernel has them, and
-    /// if not `is_raw`. `Err` says why it can't.
-    pub fn open(is_raw: bool) -> Result<Tracefs, String> {
-        let failed = |error: io::Error| match lockdown() {
-            Some(level) => {
-                format!("tracefs, which tells that, is closed by the kernel's lockdown ({level}): {error}")
-            }
-            None => format!("tracefs, which tells that, can't be used: {error}"),
-        };
+    /// Begins for what the calling thread starts. `Err` says why it can't.
+    pub fn open(beside: Beside) -> Result<Tracefs, String> {
+        let failed = |error: io::Error| format!("tracefs, which tells that, can't be used: {error}");
         let instance = match given(getuid().as_raw()) {
-            given if is_instance(&given) => Instance::given(given).map_err(failed)?,
-            _ => Instance::make()?,
+            given if is_instance(&given) => Instance::given(given).map_err(failed),
+            _ => Instance::make(),
         };
         // Dropped if that fails.
-        Tracefs::begin(instance, is_raw).map_err(failed)
+        let begun = instance.and_then(|instance| Tracefs::begin(instance, beside).map_err(failed));
+        begun.map_err(|why| match lockdown() {
+            Some(level) => {
+                format!("tracefs, which tells that, is closed by the kernel's lockdown ({level})")
+            }
+            None => why,
+        })
     }
 
-    fn begin(instance: Instance, is_raw: bool) -> io::Result<Tracefs> {
+    fn begin(instance: Instance, beside: Beside) -> io::Result<Tracefs> {
         let folder = &instance.folder;
         let set = |name: &str, value: &str| fs::write(folder.join(name), value);
-        set("tracing_on", "0")?;
-        let clock = if !is_raw && set("trace_clock", "x86-tsc").is_ok() {
+        // A new one has no events yet.
+        if instance.stays() {
+            set("tracing_on", "0")?;
+        }
+        // This empties the buffers, too.
+        let clock = if beside == Beside::Nothing && set("trace_clock", "x86-tsc").is_ok() {
             clock::TICKS
         } else {
             set("trace_clock", "mono_raw")?;
             clock::MONOTONIC_RAW
         };
-        set("buffer_size_kb", BUFFER_KB)?;
-        set("trace", "")?;
+        // The kernel's own size does mostly. To change it takes some 10 ms.
+        let size = fs::read_to_string(folder.join("buffer_size_kb"))?;
+        if !size.trim().parse().is_ok_and(|size| BUFFER_KB.contains(&size)) {
+            set("buffer_size_kb", &BUFFER_KB.start().to_string())?;
+        }
         // Children of the threads in the list are in it, too.
         set("options/event-fork", "1")?;
         set("set_event_pid", &gettid().as_raw_nonzero().to_string())?;
         let formats = Formats::read(folder)?;
+        // Instances that older versions gave have no filter that the user may set.
+        let is_filtered = match beside {
+            Beside::Perf => set(FILTER, UNUSUAL).is_ok(),
+            Beside::Nothing => {
+                if instance.stays() {
+                    let _ = set(FILTER, EVERYTHING);
+                }
+                false
+            }
+        };
         for event in EVENTS {
             let is_on = set(&format!("events/{event}/enable"), "1");
             if event != RENAME {
@@ -122,7 +161,7 @@ impl Tracefs {
         let tasks = HashMap::from([(gettid().as_raw_nonzero().get().unsigned_abs(), own)]);
         set("tracing_on", "1")?;
         let page = vec![0; PAGE];
-        Ok(Tracefs { cpus, _instance: instance, formats, tasks, own, clock, page })
+        Ok(Tracefs { cpus, _instance: instance, formats, tasks, own, clock, is_filtered, page })
     }
 
     /// Readable when half a buffer waits.
@@ -246,8 +285,19 @@ impl Instance {
     }
 }
 
+impl Instance {
+    /// Whether it is one that root has given.
+    fn stays(&self) -> bool {
+        self.lock.is_some()
+    }
+}
+
 impl Drop for Instance {
     fn drop(&mut self) {
+        // The kernel switches its events off with it, in a tenth of the time.
+        if !self.stays() && fs::remove_dir(&self.folder).is_ok() {
+            return;
+        }
         let off = |name: &str| {
             let _ = fs::write(self.folder.join(name), "0");
         };
@@ -310,9 +360,10 @@ pub(crate) fn mounted() -> Option<PathBuf> {
     mounted.into_iter().next()
 }
 
-/// The level of the kernel's lockdown, if there is one.
+/// The level of the kernel's lockdown, if it is one that closes tracefs. Its files aren't even there
+/// then.
 fn lockdown() -> Option<String> {
-    chosen(&fs::read_to_string("/sys/kernel/security/lockdown").ok()?).filter(|level| level != "none")
+    chosen(&fs::read_to_string("/sys/kernel/security/lockdown").ok()?).filter(|level| level == CLOSED)
 }
 
 /// The word in brackets.

@@ -23,16 +23,18 @@ fn start(place: &Place, program: &Path, source: &str) -> Naps {
     Naps { recorder, program }
 }
 
-fn snapshot(program: &Killed, file: &Path) {
+fn snapshot(program: &Killed, file: &Path) -> Command {
     let mut command = Command::new(everycall());
-    successful(command.args(["snapshot", "-q", "-o"]).arg(file).arg(program.0.to_string()));
+    command.args(["snapshot", "-q", "-o"]).arg(file).arg(program.0.to_string());
+    command
 }
 
 /// Waits until a snapshot has slept often enough.
 fn until_it_has_slept(program: &Killed, file: &Path) {
     wait::until("it has slept often", || {
-        snapshot(program, file);
-        lines(file).iter().filter(|line| line["name"] == "naps").count() > 40
+        // At first, it isn't known to be traced.
+        let is_taken = snapshot(program, file).output().unwrap().status.success();
+        is_taken && lines(file).iter().filter(|line| line["name"] == "naps").count() > 40
     });
 }
 
@@ -45,7 +47,7 @@ fn abort(program: &Killed) {
 fn cores_and_programs_of_killed_recorders_have_states() {
     let place = Place::new("states-cores");
     let program = place.build(Mode::GCC_NOPS, &["-O1", "naps.c", "-pthread"], "naps");
-    let tracefs = TraceFs::find(&place);
+    let tracefs = TraceFs::find();
     let (part, core, of_core) = (place.file("part.ect"), place.file("core"), place.file("core.ect"));
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
     assert!(
@@ -83,7 +85,7 @@ fn cores_and_programs_of_killed_recorders_have_states() {
             info(file)["states"]["unknown_at_end_ns"].as_u64().unwrap()
         };
         wait::until("it goes on without its recorder", || {
-            snapshot(&naps.program, &part);
+            successful(&mut snapshot(&naps.program, &part));
             until(&part) > 20_000_000
         });
         assert!(check_naps(&part) > 20);

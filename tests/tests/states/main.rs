@@ -10,6 +10,8 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everycall_tests::{Mode, Place, everycall, successful, wait};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
 /// How often each of the short phases comes.
@@ -296,34 +298,35 @@ fn info(file: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// tracefs, where this user can have it; mounted, if it isn't yet.
+/// tracefs, where this user can have it. If it isn't mounted, it is for this thread and what it
+/// starts, in mounts of their own.
 struct TraceFs {
     place: PathBuf,
-    is_ours: bool,
-    /// One test at a time: the mount ends with the test that has made it.
+    /// One test at a time: instances of recorders that have ended are counted.
     _turn: MutexGuard<'static, ()>,
 }
 
 static TURN: Mutex<()> = Mutex::new(());
 
 impl TraceFs {
-    fn find(place: &Place) -> Option<TraceFs> {
+    /// Says so if there is none.
+    fn find() -> Option<TraceFs> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
         let mounted = mounts.lines().find(|line| line.split(' ').nth(2) == Some("tracefs"));
-        if let Some(path) = mounted.and_then(|line| line.split(' ').nth(1)) {
-            let place = PathBuf::from(path);
-            let is_allowed = std::fs::read_dir(place.join("instances")).is_ok();
-            return is_allowed.then_some(TraceFs { place, is_ours: false, _turn: turn });
+        let mounted = mounted.and_then(|line| line.split(' ').nth(1)).map(PathBuf::from);
+        let place = mounted.map_or_else(mount_tracefs, Ok);
+        let place = place.and_then(|place| {
+            std::fs::read_dir(place.join("instances"))?;
+            Ok(place)
+        });
+        match place {
+            Ok(place) => Some(TraceFs { place, _turn: turn }),
+            Err(error) => {
+                println!("no tracefs here ({error}): what needs it was not tried");
+                None
+            }
         }
-        let place = place.file("tracefs");
-        std::fs::create_dir(&place).unwrap();
-        let mount = Command::new("mount").args(["-t", "tracefs", "tracefs"]).arg(&place).output();
-        mount.is_ok_and(|mount| mount.status.success()).then_some(TraceFs {
-            place,
-            is_ours: true,
-            _turn: turn,
-        })
     }
 
     fn has_instance_of(&self, pid: u32) -> bool {
@@ -342,12 +345,14 @@ impl TraceFs {
     }
 }
 
-impl Drop for TraceFs {
-    fn drop(&mut self) {
-        if self.is_ours {
-            let _ = Command::new("umount").arg("-l").arg(&self.place).status();
-        }
-    }
+fn mount_tracefs() -> std::io::Result<PathBuf> {
+    let nothing = None::<&str>;
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    // Others don't see what is mounted here.
+    mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)?;
+    let place = PathBuf::from("/sys/kernel/tracing");
+    mount(Some("tracefs"), &place, Some("tracefs"), MsFlags::empty(), nothing)?;
+    Ok(place)
 }
 
 #[test]
@@ -356,10 +361,7 @@ fn every_phase_is_in_its_state() {
     let program = program(&place);
     every_phase(&place, &program, "perf");
     short_phases(&place, &program, "perf");
-    let Some(tracefs) = TraceFs::find(&place) else {
-        println!("no tracefs here: that source was not tried");
-        return;
-    };
+    let Some(tracefs) = TraceFs::find() else { return };
     every_phase(&place, &program, "perf+tracefs");
     every_phase(&place, &program, "tracefs");
     short_phases(&place, &program, "perf+tracefs");
@@ -440,7 +442,7 @@ fn waits_have_the_name_of_their_call() {
     let place = Place::new("states-calls");
     place.write("ping_pong.c", PING_PONG);
     let program = place.build(Mode::GCC_NOPS, &["-O1", "ping_pong.c", "-pthread"], "ping_pong");
-    let tracefs = TraceFs::find(&place);
+    let tracefs = TraceFs::find();
     for source in ["perf", "tracefs", "perf+tracefs", "schedstat"] {
         if source.contains("tracefs") && tracefs.is_none() {
             continue;
@@ -515,7 +517,7 @@ fn threads_that_change_their_name_have_both() {
     let place = Place::new("states-names");
     place.write("renamed.c", RENAMED);
     let program = place.build(Mode::GCC_NOPS, &["-O1", "renamed.c", "-pthread"], "renamed");
-    let tracefs = TraceFs::find(&place);
+    let tracefs = TraceFs::find();
     for source in ["perf", "tracefs", "perf+tracefs"] {
         if source.contains("tracefs") && tracefs.is_none() {
             continue;
@@ -621,7 +623,7 @@ fn root_gives_a_user_access() {
     let program = program(&place);
     let mut give = Command::new(everycall());
     give.args(["setup-tracefs", "--user", &uid]);
-    let Some(tracefs) = TraceFs::find(&place) else {
+    let Some(tracefs) = TraceFs::find() else {
         let output = give.output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{said}");
@@ -734,7 +736,7 @@ fn events_without_room_are_counted() {
     let place = Place::new("states-lost");
     place.write("ping_pong.c", PING_PONG);
     let program = place.build(Mode::GCC_NOPS, &["-O1", "ping_pong.c", "-pthread"], "ping_pong");
-    let tracefs = TraceFs::find(&place);
+    let tracefs = TraceFs::find();
     for source in ["perf", "tracefs", "perf+tracefs"] {
         if source == "perf" || tracefs.is_some() {
             events_without_room(&place, &program, source);
@@ -882,7 +884,7 @@ impl Drop for Killed {
 fn snapshots_and_killed_programs_have_states() {
     let place = Place::new("states-snapshots");
     let program = place.build(Mode::GCC_NOPS, &["-O1", "naps.c", "-pthread"], "naps");
-    let tracefs = TraceFs::find(&place);
+    let tracefs = TraceFs::find();
     for source in ["perf", "tracefs"] {
         if source == "tracefs" && tracefs.is_none() {
             continue;

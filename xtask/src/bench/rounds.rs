@@ -99,6 +99,18 @@ impl Rounds {
             self.all(first).zip(self.all(second)).map(|(first, second)| figure(first, second)).collect(),
         )
     }
+
+    /// A figure of the runs of each round, of all `N` commands.
+    ///
+    /// # Errors
+    /// They weren't run.
+    pub fn each<const N: usize>(&self, figure: impl Fn([&Run; N]) -> f64) -> Result<Spread, String> {
+        let round = |round: usize| {
+            let runs: Vec<&Run> = self.of.iter().filter_map(|runs| runs.get(round)).collect();
+            <[&Run; N]>::try_from(runs).ok()
+        };
+        Spread::of((0..).map_while(round).map(figure).collect())
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +123,9 @@ mod tests {
         assert_eq!(rounds.pairs(0, 1, |first, second| second.wall_ns - first.wall_ns).unwrap().median, 25.0);
         assert_eq!(rounds.figure(1, Run::region_or_cpu_ns).unwrap().median, 8.0);
         assert_eq!(rounds.figure(0, Run::region_or_cpu_ns).unwrap().median, 5.0);
+        let sums = rounds.each(|[first, second]| first.wall_ns + second.wall_ns).unwrap();
+        assert_eq!((sums.count, sums.median), (2, 55.0));
+        assert!(rounds.each(|[only]| only.wall_ns).is_err());
         assert!(Rounds::read("0 1 2\n", 1).is_err());
         assert!(rounds.figure(2, |run| run.wall_ns).is_err());
     }

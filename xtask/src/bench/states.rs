@@ -1,4 +1,4 @@
-//! What `record --states` costs: a switch of a thread, and a program that never waits.
+//! What `record --states` costs: a switch of a thread, a program that never waits, and start and end.
 
 use std::path::Path;
 
@@ -13,7 +13,9 @@ const SWITCH_US: f64 = 2.0;
 /// CPU time of a program that never waits, of that without states.
 const QUIET: f64 = 1.01;
 /// How often two threads pass a byte to and fro.
-const TURNS: u32 = 100_000;
+const TURNS: &str = "100000";
+/// For how long, in seconds, a program computes.
+const COMPUTES: &str = "2";
 
 /// Measures.
 ///
@@ -22,11 +24,12 @@ const TURNS: u32 = 100_000;
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     let mut table = Table::new(
         "record --states",
-        &["source", "a switch more, us", "target", "a program that never waits", "target of it"],
+        &["source", "a switch more, us", "target", "never waits", "target of it", "start and end more, ms"],
     );
     table.note(
         "CPU time of `record`, the program and the kernel in both, on one CPU, in turns without and with --states: of two threads that pass a byte \
-         to and fro, for each time that one is put on the CPU; and of a program that only computes, as a ratio.",
+         to and fro, for each time that one is put on the CPU; of each second of a program that only computes, as a ratio; and of one that \
+         ends at once, as a difference.",
     );
     let compiler = || lab.compiler(Mode::NOPS.compiler, Some(Mode::NOPS.name));
     let object = lab.compile(compiler(), "switches.c", &[], "switches.o")?;
@@ -43,30 +46,38 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
 fn of_source(lab: &Lab, program: &Path, source: &str, rounds: usize) -> Result<Vec<Cell>, String> {
     let file = lab.path("states.ect");
     let choice = if source == "perf+tracefs" { "best" } else { source };
-    let record = |states: Option<&str>, turns: u32| -> Words {
+    let record = |states: Option<&str>, arguments: &[&str]| -> Words {
         let mut all = words([lab.everycall().as_os_str(), "record".as_ref(), "--quiet".as_ref()]);
         all.extend(states.map(|states| format!("--states={states}").into()));
         all.extend(words(["-o".as_ref(), file.as_os_str(), "--".as_ref(), program.as_os_str()]));
-        all.push(turns.to_string().into());
+        all.extend(words(arguments));
         all
     };
-    let of = |turns: u32| Rounds::run(lab, rounds, true, &[record(None, turns), record(Some(choice), turns)]);
-    let switches = of(TURNS)?;
+    let both = |arguments: &[&str]| [record(None, arguments), record(Some(choice), arguments)];
+    let turns: f64 = TURNS.parse().map_err(|error| format!("{TURNS}: {error}"))?;
+    let switches = Rounds::run(lab, rounds, true, &both(&[TURNS]))?;
     let text = lab.successful(lab.command(lab.everycall()).args(["info", "--format", "json"]).arg(&file))?;
     let info: Value =
         serde_json::from_str(&text).map_err(|error| format!("`info --format json`: {error}"))?;
     if info["states"]["source"] != source {
         return Err(format!("the states are from {}: {}", info["states"]["source"], info["states"]["text"]));
     }
-    let per_switch =
-        |without: &Run, with: &Run| (with.cpu_ns - without.cpu_ns) / 1e3 / (2.0 * f64::from(TURNS));
-    let switch = switches.pairs(0, 1, per_switch)?;
-    let quiet = of(0)?.pairs(0, 1, |without, with| with.cpu_ns / without.cpu_ns)?;
+    let more = |without: &Run, with: &Run| with.cpu_ns - without.cpu_ns;
+    let switch = switches.pairs(0, 1, |without, with| more(without, with) / 1e3 / (2.0 * turns))?;
+    // Start and end are in both runs.
+    let [without_short, with_short] = both(&["0", "0"]);
+    let [without_long, with_long] = both(&["0", COMPUTES]);
+    let quiet = Rounds::run(lab, rounds, true, &[without_short, with_short, without_long, with_long])?;
+    let running = quiet.each(|[without_short, with_short, without_long, with_long]| {
+        more(with_short, with_long) / more(without_short, without_long)
+    })?;
+    let ends = quiet.pairs(0, 1, |without, with| more(without, with) / 1e6)?;
     Ok(vec![
         Cell::text(source),
         Cell::Measured(switch, 2),
         Cell::Target(Target::Most(SWITCH_US), switch.median),
-        Cell::Measured(quiet, 4),
-        Cell::Target(Target::Most(QUIET), quiet.median),
+        Cell::Measured(running, 4),
+        Cell::Target(Target::Most(QUIET), running.median),
+        Cell::Measured(ends, 1),
     ])
 }

@@ -235,3 +235,26 @@ pub(super) fn budget(text: &str) -> Result<String, String> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On machines whose kernel has the CPU's counters, and on those where it hasn't.
+    #[test]
+    fn the_cpus_own_counters_are_refused_with_the_reason() {
+        let devices = std::env::temp_dir().join(format!("everycall-devices-{}", std::process::id()));
+        std::fs::create_dir_all(&devices).unwrap();
+        let without = cpu_counters(&devices);
+        std::fs::create_dir(devices.join("cpu_core")).unwrap();
+        let with = cpu_counters(&devices);
+        std::fs::remove_dir_all(&devices).unwrap();
+        assert!(without.contains("this machine has none") && !without.contains("this version"), "{without}");
+        assert!(with.contains("this version doesn't record") && !with.contains("machine"), "{with}");
+        for said in [without, with] {
+            assert!(
+                said.ends_with("`--counters` records memory, page faults, context switches and CPU time")
+            );
+        }
+    }
+}
