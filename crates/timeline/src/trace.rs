@@ -17,6 +17,7 @@ use crate::part::Part;
 use crate::process_tree::{Relative, process_tree};
 use crate::scan::{ThreadScan, scan_ends, scan_thread};
 use crate::states::States;
+use crate::tasks::{Divided, TASKS_MAX};
 use crate::thread::{Checkpoint, ThreadEvents};
 use crate::thread_info::ThreadInfo;
 
@@ -88,6 +89,29 @@ impl<'a> Trace<'a> {
                 scans.push((key, scan));
             }
         }
+        let mut source = source;
+        let mut hosts = Vec::new();
+        for (key, scan) in &mut scans {
+            let tasks = std::mem::take(&mut scan.tasks);
+            if tasks.are_too_many {
+                Warning::TooMany { what: "tasks in a thread", kept: TASKS_MAX }.add_to(&mut warnings);
+            }
+            if !tasks.is_empty() {
+                hosts.push((*key, tasks));
+            }
+        }
+        if !hosts.is_empty() {
+            let divided: Vec<ThreadKey> = hosts.iter().map(|(key, _)| *key).collect();
+            let (with_tasks, keys) = Divided::new(source, hosts);
+            source = Box::new(with_tasks);
+            // All names are known from the whole threads.
+            let again = |key| scan_thread(source.as_ref(), key, &mut MarkNames::default(), &mut Vec::new());
+            for (key, scan) in scans.iter_mut().filter(|(key, _)| divided.contains(key)) {
+                *scan = again(*key);
+            }
+            scans.extend(keys.into_iter().map(|key| (key, again(key))));
+        }
+        let recording = source.recording();
         let earliest = scans.iter().filter_map(|(_, scan)| scan.earliest_ticks).min();
         let mut clock = Clock::new(&recording.clock, earliest);
         let mut in_ns = None;

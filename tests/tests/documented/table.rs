@@ -70,6 +70,30 @@ pub const TABLE: &[(&str, Run)] = &[
             "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall -o t.ect --stream -- app.py && everycall info t.ect",
         ),
     ),
+    (
+        "python3 -m everycall --c-functions app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --c-functions app.py && everycall replay app.ect | grep -q builtins.",
+        ),
+    ),
+    (
+        "python3 -m everycall --arguments app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --arguments app.py && everycall replay app.ect | grep -q '> returned None'",
+        ),
+    ),
+    (
+        "python3 -m everycall --events all app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --events all app.py && everycall replay app.ect | grep -q ' import '",
+        ),
+    ),
+    (
+        "EVERYCALL_PYTHON=1 PYTHONMALLOC=malloc everycall count --memory --preload -- python3 app.py",
+        So(
+            "EVERYCALL_PYTHON=1 PYTHONMALLOC=malloc everycall count --memory --preload --limit 0 -- python3 app.py | grep -q handle",
+        ),
+    ),
     ("everycall record --preload -- python3 app.py", So("everycall record --preload -- python3 app.py")),
     (
         "everycall record --preload -- python3 ...",

@@ -130,9 +130,11 @@ impl<'v> Selected<'v> {
         self.filter.pids.is_empty() || self.filter.pids.contains(&self.pid(process))
     }
 
-    /// Of the threads that used a slot, the last one represents all.
+    /// Of the threads that used a slot, the last one represents all, also the tasks that it ran.
     fn thread(&self, process: usize, slot: u32) -> Option<&'v ThreadInfo> {
-        let is_its = |thread: &&ThreadInfo| thread.process == process && thread.slot.0 == slot;
+        let is_its = |thread: &&ThreadInfo| {
+            thread.process == process && thread.slot.0 == slot && thread.task().is_none()
+        };
         self.view.trace().threads().iter().filter(is_its).max_by_key(|thread| thread.slot.1)
     }
 
