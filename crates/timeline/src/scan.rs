@@ -112,7 +112,8 @@ impl ThreadScan {
         self.earliest_ticks = starts.chain(self.reach_ticks.map(|(first, _)| first)).min();
     }
 
-    fn segment(
+    /// Goes over the words of a segment.
+    pub(crate) fn segment(
         &mut self,
         words: &[u64],
         (process, names): (usize, &mut MarkNames),

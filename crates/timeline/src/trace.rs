@@ -101,15 +101,7 @@ impl<'a> Trace<'a> {
             }
         }
         if !hosts.is_empty() {
-            let divided: Vec<ThreadKey> = hosts.iter().map(|(key, _)| *key).collect();
-            let (with_tasks, keys) = Divided::new(source, hosts);
-            source = Box::new(with_tasks);
-            // All names are known from the whole threads.
-            let again = |key| scan_thread(source.as_ref(), key, &mut MarkNames::default(), &mut Vec::new());
-            for (key, scan) in scans.iter_mut().filter(|(key, _)| divided.contains(key)) {
-                *scan = again(*key);
-            }
-            scans.extend(keys.into_iter().map(|key| (key, again(key))));
+            source = Box::new(Divided::new(source, hosts, &mut scans));
         }
         let recording = source.recording();
         let earliest = scans.iter().filter_map(|(_, scan)| scan.earliest_ticks).min();
