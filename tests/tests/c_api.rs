@@ -215,7 +215,7 @@ fn steps_of_a_task_are_one_track() {
     for mode in Mode::ALL {
         let program = place.build(mode, &["-O1", "-Wall", "-Wextra", "-Werror", "tasks.c"], "tasks");
         let recording = place.record(&[], &program, &[]);
-        is_fine(&recording, mode.label());
+        is_fine(&recording, &mode.label());
         let shown = replay(&place, &recording);
         for (number, name) in [(1, "first"), (2, "second")] {
             let title = format!("== task {number} {name} ");

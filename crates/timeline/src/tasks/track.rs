@@ -16,7 +16,8 @@ pub(super) struct Track {
     unseen: u32,
     /// Those that ended last, one directly after the other.
     ended: Vec<OpenCall>,
-    /// Offsets of calls that are suspended, outermost first; so many of them go on again.
+    /// Offsets of the entries of calls that are suspended, outermost first; so many of them go on
+    /// again.
     suspended: Vec<u32>,
     resumed: usize,
     /// Calls that are open in the innermost suspended one, that one included, after an exception
@@ -73,11 +74,13 @@ impl Track {
         for _ in 0..suspended {
             let Some(Word::Exit { offset, .. }) = out.last().map(|word| Word::decode(*word)) else { break };
             out.pop();
-            match self.ended.pop() {
+            // Of machine code, entries and exits have different places in the function.
+            let ended = self.ended.pop();
+            self.suspended.push(ended.and_then(|call| call.offset).unwrap_or(offset & OFFSET_MASK));
+            match ended {
                 Some(call) => self.open.push(call),
                 None => self.unseen = self.unseen.saturating_add(1),
             }
-            self.suspended.push(offset & OFFSET_MASK);
         }
     }
 
