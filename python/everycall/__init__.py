@@ -4,10 +4,12 @@
 choose what is recorded. In a program that isn't recorded they do nothing.
 """
 
+import gc as _gc
 import os as _os
 
 __all__ = [
-    "Error", "instant", "is_recorded", "label", "now", "recording", "snapshot", "span", "start", "status", "stop",
+    "Error", "instant", "is_recorded", "label", "load", "now", "recording", "snapshot", "span", "start", "status",
+    "stop",
 ]
 
 
@@ -25,6 +27,55 @@ else:
     _hook.leave_out(_os.fsencode(_os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "")))
 
 
+def load(ring_size=None):
+    """Makes this process one that is recorded, as if it had been started so: `start()`, `stop()` and
+    `snapshot()` then work in a program, notebook or server that everycall didn't start.
+
+    `ring_size` is the memory for each thread's newest events, such as "8M". Nothing is recorded until
+    `start()`. Raises `Error` if the command everycall isn't there.
+    """
+    global _hook
+    if is_recorded():
+        return
+    if not _hook:
+        raise Error(_refusal)
+    import ctypes
+    import importlib.util
+    import shutil
+    import subprocess
+    import sys
+    import tempfile
+
+    from . import _command
+
+    command = _command.find()
+    if not command:
+        raise Error(_command.MISSING)
+    if ring_size is not None:
+        _os.environ["EVERYCALL_RING_SIZE"] = str(ring_size)
+    with tempfile.TemporaryDirectory(prefix="everycall-") as folder:
+        written = subprocess.run([command, "integrate", folder], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, check=False)
+        library = _os.path.join(folder, "lib", "everycall", "libeverycall.so")
+        if not _os.path.exists(library):
+            raise Error(f"{command} integrate failed: {written.stderr.decode(errors='replace').strip()}")
+        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+        # The hook that was loaded before has found no runtime, and stays so: another copy finds it.
+        copy = shutil.copy(_hook.__file__, folder)
+        spec = importlib.util.spec_from_file_location(__name__ + "._hook", copy)
+        hook = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(hook)
+    hook.leave_out(_os.fsencode(_os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "")))
+    hook.disable()
+    _hook = sys.modules[__name__ + "._hook"] = hook
+
+
+def load_ipython_extension(shell):
+    """`%load_ext everycall`."""
+    from . import _jupyter
+
+    _jupyter.register(shell)
+
+
 def _do(function, *arguments):
     try:
         return function(*arguments)
@@ -32,18 +83,50 @@ def _do(function, *arguments):
         raise Error(str(error)) from None
 
 
-def start():
-    """Records calls of Python functions from now on, in all threads of the main interpreter.
+# What may be recorded besides calls of Python functions, and the hook's bits for it. (The hook isn't
+# told of garbage collections: gc.callbacks tells it.)
+WANTED = {"c-functions": 1, "arguments": 2, "import": 4, "logging": 8, "gc": 0}
 
-    Returns whether it does: not in a program that isn't recorded (`everycall record --preload`).
+
+def start(*wanted):
+    """Records calls of Python functions from now on, in all threads of the main interpreter, and
+    what of these is wanted: "c-functions", "arguments", "import", "logging", "gc".
+
+    Without arguments, what was wanted before still is. Returns whether it records: not in a program
+    that isn't recorded (`everycall record --preload`).
     """
-    return _do(_hook.start) if _hook else False
+    global _wanted
+    unknown = [word for word in wanted if word not in WANTED]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is none of {', '.join(WANTED)}")
+    if not _hook:
+        return False
+    asked = wanted or _wanted
+    from . import _texts
+
+    is_started = _do(_hook.start, sum({WANTED[word] for word in asked}), _texts)
+    if is_started:
+        _wanted = asked
+        _gc_callback("gc" in asked)
+    return is_started
+
+
+_wanted = ()
+
+
+def _gc_callback(is_wanted):
+    is_there = _hook.on_gc in _gc.callbacks
+    if is_wanted and not is_there:
+        _gc.callbacks.append(_hook.on_gc)
+    elif is_there and not is_wanted:
+        _gc.callbacks.remove(_hook.on_gc)
 
 
 def stop():
     """Records nothing until `start()`; calls of native functions neither."""
     if _hook:
         _do(_hook.stop)
+        _gc_callback(False)
 
 
 def is_recorded():
@@ -52,7 +135,8 @@ def is_recorded():
 
 
 def status():
-    """A dict of what the hook has done: whether it is `started` and still `in_place`, how many
+    """A dict of what the hook has done: whether it is `started` and still `in_place`, and
+    `c_functions_in_place` in this thread as far as they are wanted, how many
     `functions` were seen, how many `deep_calls` took it off for want of stack (Python 3.11), how many
     functions are `without_id` or `without_name`.
     """

@@ -5,13 +5,13 @@ The program is run by a plain `python script.py`, whose start everycall.pth make
 
 import os
 import re
-import shutil
 import site
 import subprocess
 import sys
 import sysconfig
 
 import everycall
+from everycall import _command
 
 USAGE = """\
 Record the calls of a Python program
@@ -20,7 +20,12 @@ Usage: python -m everycall [OPTIONS] [--] SCRIPT [ARGUMENTS]...
        python -m everycall [OPTIONS] -m MODULE [ARGUMENTS]...
        python -m everycall [OPTIONS] -c CODE [ARGUMENTS]...
 
-The options are those of `everycall record`; the trace is SCRIPT.ect unless -o names another.
+Options:
+      --c-functions    Also record calls of builtins and of methods of types in C
+      --arguments      Show arguments and results of each call, up to 480 characters
+      --events LIST    Show these on the timeline: import, logging, gc, or all
+
+The others are those of `everycall record`; the trace is SCRIPT.ect unless -o names another.
 Processes that the program starts are recorded into the same file.
 """
 
@@ -28,17 +33,6 @@ Processes that the program starts are recorded into the same file.
 def fail(sentence):
     sys.stderr.write(f"everycall: {sentence}\n")
     sys.exit(2)
-
-
-def binary():
-    """The command `everycall`: of this installation, or of the search path."""
-    for folder in (sysconfig.get_path("scripts"), os.path.dirname(sys.executable)):
-        found = folder and shutil.which("everycall", path=folder)
-        if found:
-            return found
-    return shutil.which("everycall") or fail(
-        "the command everycall isn't in the search path; in a checkout of everycall, run: cargo install --path crates/cli"
-    )
 
 
 def valued_options(command):
@@ -59,6 +53,28 @@ def divided(arguments, valued):
             return arguments[:at], arguments[at:]
         at += 2 if argument in valued else 1
     return arguments, []
+
+
+EVENTS = ("import", "logging", "gc")
+
+
+def own(options):
+    """What is wanted by the options that `everycall record` doesn't know, and the other options."""
+    wanted, others = [], []
+    words = iter(options)
+    for word in words:
+        if word in ("--c-functions", "--arguments"):
+            wanted.append(word[2:])
+        elif word == "--events" or word.startswith("--events="):
+            listed = word.partition("=")[2] if "=" in word else next(words, "")
+            events = EVENTS if listed == "all" else listed.split(",")
+            unknown = [event for event in events if event not in EVENTS]
+            if unknown:
+                fail(f"--events takes {', '.join(EVENTS)}, with commas between them, or all; not {unknown[0]!r}")
+            wanted += events
+        else:
+            others.append(word)
+    return wanted, others
 
 
 def name_of(program):
@@ -94,13 +110,14 @@ def main():
         sys.stdout.write(USAGE)
         sys.exit(0 if arguments else 2)
     check_installation()
-    command = binary()
-    options, program = divided(arguments, valued_options(command))
+    command = _command.find() or fail(_command.MISSING)
+    options, program = divided(arguments, valued_options(command) | {"--events"})
+    wanted, options = own(options)
     if not program:
         fail("which program? Name a script, or -m MODULE, or -c CODE: python -m everycall [OPTIONS] SCRIPT [ARGUMENTS]")
     if not any(re.match(r"-o|--output($|=)", option) for option in options):
         options = [*options, "-o", name_of(program) + ".ect"]
-    os.environ["EVERYCALL_PYTHON"] = "1"
+    os.environ["EVERYCALL_PYTHON"] = ",".join(["1", *wanted])
     python = [sys.executable, *subprocess._args_from_interpreter_flags(), *program]
     line = [command, "record", "--preload", *options, "--", *python]
     try:

@@ -22,6 +22,7 @@
 #include <everycall.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +53,12 @@
 #define OWN 2u
 /* A generator, coroutine or asynchronous generator. */
 #define RESUMABLE 4u
-#define ID_SHIFT 3
+/* A coroutine or asynchronous generator, or a generator that may be awaited. */
+#define AWAITABLE 8u
+/* importlib's function that imports a module, and logging's that handles a record. */
+#define IMPORT 16u
+#define LOGGING 32u
+#define ID_SHIFT 6
 
 typedef struct {
     uint64_t hash;
@@ -135,6 +141,12 @@ static PyObject *utf8(PyObject *text)
     return bytes;
 }
 
+static int ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), of_end = strlen(end);
+    return length >= of_end && strcmp(text + length - of_end, end) == 0;
+}
+
 /* The first time that a code object is seen. There may be an exception on its way. */
 static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
 {
@@ -157,6 +169,14 @@ static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
     }
     if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
         known |= RESUMABLE;
+    if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
+        known |= AWAITABLE;
+    if (name && file && strcmp(PyBytes_AS_STRING(file), "<frozen importlib._bootstrap>") == 0 &&
+        strcmp(PyBytes_AS_STRING(name), "_find_and_load") == 0)
+        known |= IMPORT;
+    if (name && file && strcmp(PyBytes_AS_STRING(name), "Logger.handle") == 0 &&
+        ends_with(PyBytes_AS_STRING(file), "/logging/__init__.py") && code->co_argcount == 2)
+        known |= LOGGING;
     Py_XDECREF(name);
     Py_XDECREF(file);
     /* Without memory it is learned again, and gets the same id. */
@@ -200,8 +220,24 @@ static const char *raised(PyTypeObject *type, PyObject *traceback)
 
 /* Whether calls are recorded: between start() and stop(). */
 static int is_started;
-/* Calls at whose depth the hook was taken off. */
+/* What start() was asked for in addition. */
+#define WANTS_C_FUNCTIONS 1u
+#define WANTS_ARGUMENTS 2u
+#define WANTS_IMPORTS 4u
+#define WANTS_LOGGING 8u
+static unsigned wanted;
+/* Whether this thread makes texts, of which nothing is recorded. */
+static __thread int is_describing;
+#if !USES_MONITORING
+/* Deep calls that are open: at their depth the hook is off. */
+static uint32_t deep;
+#endif
+/* Calls at whose depth it was taken off. */
 static uint64_t deep_calls;
+
+#include "_tasks.h"
+#include "_c_functions.h"
+#include "_said.h"
 
 #if !USES_MONITORING
 
@@ -213,9 +249,8 @@ static uint64_t deep_calls;
 
 /* The hook's address of the stack below which frames are deep. 0: not yet known; 1: unknown. */
 static __thread uintptr_t deep_below;
-/* Deep calls of this thread that are open, and of all threads. */
+/* Deep calls of this thread that are open. */
 static __thread uint32_t own_deep;
-static uint32_t deep;
 /* The last thread's, as it is the same one mostly. */
 static uint64_t last_thread = UINT64_MAX;
 static uintptr_t last_deep_below;
@@ -238,6 +273,9 @@ static __attribute__((noinline)) uintptr_t find_deep_below(PyThreadState *state)
             }
             pthread_attr_destroy(&attributes);
         }
+        /* A new thread. */
+        if (wanted & WANTS_C_FUNCTIONS && profile_thread(state, 1) < 0)
+            PyErr_Clear();
     }
     last_thread = state->id;
     last_deep_below = deep_below;
@@ -275,6 +313,41 @@ static __attribute__((noinline)) PyObject *evaluate_deep(PyThreadState *state, s
     return result;
 }
 
+/* Coroutines, and calls that say something. */
+static __attribute__((noinline)) PyObject *evaluate_more(PyThreadState *state, struct _PyInterpreterFrame *frame, int is_thrown,
+                                                         uintptr_t known)
+{
+    uint32_t id = (uint32_t)(known >> ID_SHIFT);
+    /* Who has resumed it holds it. */
+    PyGenObject *generator = known & RESUMABLE ? _PyFrame_GetGenerator(frame) : NULL;
+    int begins = !is_thrown && (!generator || _PyInterpreterFrame_LASTI(frame) < frame->f_code->_co_firsttraceable);
+    PyObject *import = known & IMPORT && wanted & WANTS_IMPORTS ? import_text(frame, frame->f_code) : NULL;
+    if (known & AWAITABLE)
+        coroutine_enters(frame->f_code, frame);
+    if (import)
+        everycall_span_begin(PyBytes_AS_STRING(import));
+    everycall_frame_enter(id);
+    if (known & LOGGING && wanted & WANTS_LOGGING)
+        say_record(frame, frame->f_code);
+    if (wanted & WANTS_ARGUMENTS && begins)
+        say_arguments(frame, frame->f_code);
+    PyObject *result = next_evaluation(state, frame, is_thrown);
+    int has_yielded = result && generator && generator->gi_frame_state == FRAME_SUSPENDED;
+    int waits = has_yielded && known & AWAITABLE && waits_for(result);
+    if (wanted & WANTS_ARGUMENTS && result && !waits)
+        say_result(has_yielded ? "yielded" : "returned", result);
+    if (LIKELY(result))
+        everycall_frame_leave(id);
+    else
+        everycall_frame_unwind(id, raised((PyTypeObject *)state->curexc_type, state->curexc_traceback));
+    if (import)
+        everycall_span_end(PyBytes_AS_STRING(import));
+    Py_XDECREF(import);
+    if (known & AWAITABLE)
+        coroutine_leaves(frame, waits);
+    return result;
+}
+
 static PyObject *evaluate(PyThreadState *state, struct _PyInterpreterFrame *frame, int is_thrown)
 {
     uintptr_t limit = LIKELY(state->id == last_thread) ? last_deep_below : find_deep_below(state);
@@ -288,6 +361,13 @@ static PyObject *evaluate(PyThreadState *state, struct _PyInterpreterFrame *fram
         /* A generator that is made runs only up to there. */
         if (known & OWN || frame->owner != FRAME_OWNED_BY_GENERATOR)
             return next_evaluation(state, frame, is_thrown);
+    if (UNLIKELY(known & (AWAITABLE | IMPORT | LOGGING)) || UNLIKELY(wanted & WANTS_ARGUMENTS)) {
+        if (is_describing)
+            return next_evaluation(state, frame, is_thrown);
+        return evaluate_more(state, frame, is_thrown, known);
+    }
+    if (UNLIKELY(wanted & WANTS_LOGGING) && is_describing)
+        return next_evaluation(state, frame, is_thrown);
     uint32_t id = (uint32_t)(known >> ID_SHIFT);
     everycall_frame_enter(id);
     PyObject *result = next_evaluation(state, frame, is_thrown);
@@ -311,6 +391,8 @@ static int install(void)
     _PyFrameEvalFunction before = _PyInterpreterState_GetEvalFrameFunc(interpreter);
     if (before != evaluate && !deep)
         next_evaluation = before;
+    if (wanted & WANTS_C_FUNCTIONS && profile_threads(interpreter, 1) < 0)
+        return -1;
     is_started = 1;
     follow(interpreter);
     return 0;
@@ -319,6 +401,8 @@ static int install(void)
 static int uninstall(void)
 {
     is_started = 0;
+    if (wanted & WANTS_C_FUNCTIONS && profile_threads(PyInterpreterState_Main(), 0) < 0)
+        return -1;
     /* Another tool's function may call ours. */
     if (is_in_place())
         follow(PyInterpreterState_Main());
@@ -333,33 +417,95 @@ typedef struct {
     vectorcallfunc call;
 } Callback;
 
-static PyObject *enter(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)
+/* The frame that an event is of. */
+static void *current_frame(void)
 {
-    (void)self, (void)count, (void)names;
-    uintptr_t known = known_of((PyCodeObject *)arguments[0]);
-    if (LIKELY(!(known & OWN)))
+    PyThreadState *state = PyThreadState_Get();
+#if PY_VERSION_HEX < 0x030D0000
+    return state->cframe->current_frame;
+#else
+    return state->current_frame;
+#endif
+}
+
+/* What a call of a coroutine, or one that says something, does besides: as it is entered. */
+static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t known, int begins)
+{
+    if (known & AWAITABLE)
+        coroutine_enters(code, current_frame());
+    PyObject *import = known & IMPORT && wanted & WANTS_IMPORTS ? import_text(NULL, code) : NULL;
+    if (import)
+        everycall_span_begin(PyBytes_AS_STRING(import));
+    Py_XDECREF(import);
+    everycall_frame_enter((uint32_t)(known >> ID_SHIFT));
+    if (known & LOGGING && wanted & WANTS_LOGGING)
+        say_record(NULL, code);
+    if (wanted & WANTS_ARGUMENTS && begins)
+        say_arguments(NULL, code);
+}
+
+/* And as it is left: by returning, yielding or, without `what`, an exception. */
+static __attribute__((noinline)) void leave_more(PyCodeObject *code, uintptr_t known, const char *what, PyObject *value)
+{
+    uint32_t id = (uint32_t)(known >> ID_SHIFT);
+    int waits = what && *what == 'y' && known & AWAITABLE && waits_for(value);
+    if (wanted & WANTS_ARGUMENTS && what && !waits)
+        say_result(what, value);
+    if (what)
+        everycall_frame_leave(id);
+    else
+        everycall_frame_unwind(id, raised(Py_TYPE(value), ((PyBaseExceptionObject *)value)->traceback));
+    PyObject *import = known & IMPORT && wanted & WANTS_IMPORTS ? import_text(NULL, code) : NULL;
+    if (import)
+        everycall_span_end(PyBytes_AS_STRING(import));
+    Py_XDECREF(import);
+    if (known & AWAITABLE)
+        coroutine_leaves(current_frame(), waits);
+}
+
+#define DOES_MORE(known) (UNLIKELY(known & (AWAITABLE | IMPORT | LOGGING)) || UNLIKELY(wanted & WANTS_ARGUMENTS))
+
+static inline PyObject *enter_any(PyObject *const *arguments, int begins)
+{
+    PyCodeObject *code = (PyCodeObject *)arguments[0];
+    uintptr_t known = known_of(code);
+    if (UNLIKELY(known & OWN))
+        Py_RETURN_NONE;
+    if (DOES_MORE(known))
+        enter_more(code, known, begins);
+    else
         everycall_frame_enter((uint32_t)(known >> ID_SHIFT));
     Py_RETURN_NONE;
 }
 
-static PyObject *leave(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)
+static inline PyObject *leave_any(PyObject *const *arguments, const char *what)
 {
-    (void)self, (void)count, (void)names;
-    uintptr_t known = known_of((PyCodeObject *)arguments[0]);
-    if (LIKELY(!(known & OWN)))
+    PyCodeObject *code = (PyCodeObject *)arguments[0];
+    uintptr_t known = known_of(code);
+    if (UNLIKELY(known & OWN))
+        Py_RETURN_NONE;
+    if (DOES_MORE(known))
+        leave_more(code, known, what, arguments[2]);
+    else if (what)
         everycall_frame_leave((uint32_t)(known >> ID_SHIFT));
-    Py_RETURN_NONE;
-}
-
-static PyObject *unwind(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)
-{
-    (void)self, (void)count, (void)names;
-    uintptr_t known = known_of((PyCodeObject *)arguments[0]);
-    if (LIKELY(!(known & OWN)))
+    else
         everycall_frame_unwind((uint32_t)(known >> ID_SHIFT),
                                raised(Py_TYPE(arguments[2]), ((PyBaseExceptionObject *)arguments[2])->traceback));
     Py_RETURN_NONE;
 }
+
+#define CALLBACK(name, result)                                                                            \
+    static PyObject *name(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)      \
+    {                                                                                                     \
+        (void)self, (void)count, (void)names;                                                             \
+        return result;                                                                                    \
+    }
+
+CALLBACK(enter, enter_any(arguments, 1))
+CALLBACK(resume, enter_any(arguments, 0))
+CALLBACK(leave, leave_any(arguments, "returned"))
+CALLBACK(yield, leave_any(arguments, "yielded"))
+CALLBACK(unwind, leave_any(arguments, NULL))
 
 static PyTypeObject callback_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
@@ -373,9 +519,12 @@ static PyTypeObject callback_type = {
 static const struct {
     const char *event;
     vectorcallfunc call;
+    /* What it is for; 0: always there. */
+    unsigned wanted;
 } callbacks[] = {
-    {"PY_START", enter}, {"PY_RESUME", enter}, {"PY_THROW", enter},
-    {"PY_RETURN", leave}, {"PY_YIELD", leave}, {"PY_UNWIND", unwind},
+    {"PY_START", enter, 0}, {"PY_RESUME", resume, 0}, {"PY_THROW", resume, 0},
+    {"PY_RETURN", leave, 0}, {"PY_YIELD", yield, 0}, {"PY_UNWIND", unwind, 0},
+    {"CALL", c_enter, WANTS_C_FUNCTIONS}, {"C_RETURN", c_leave, WANTS_C_FUNCTIONS}, {"C_RAISE", c_unwind, WANTS_C_FUNCTIONS},
 };
 
 /* The tool id of sys.monitoring that is ours. 2 is left to profilers that take calls apart. */
@@ -407,7 +556,8 @@ static int register_callbacks(int is_on, long *events)
         long event = value ? PyLong_AsLong(value) : -1;
         Py_XDECREF(value);
         PyObject *callback = Py_NewRef(Py_None);
-        if (is_on) {
+        int is_wanted = is_on && (callbacks[at].wanted & wanted) == callbacks[at].wanted;
+        if (is_wanted) {
             Callback *made = PyObject_New(Callback, &callback_type);
             if (made)
                 made->call = callbacks[at].call;
@@ -415,7 +565,8 @@ static int register_callbacks(int is_on, long *events)
         }
         if (event < 0 || !callback || MONITORING("register_callback", "ilO", tool, event, callback) < 0)
             Py_CLEAR(values);
-        *events |= event;
+        if (is_wanted)
+            *events |= event;
         Py_XDECREF(callback);
     }
     Py_XDECREF(values);
@@ -484,18 +635,26 @@ static int refuse(int code)
     return code;
 }
 
-PyDoc_STRVAR(start_text, "start() -> bool: records calls of Python functions from now on. False without the runtime.");
-static PyObject *start(PyObject *self, PyObject *none)
+PyDoc_STRVAR(start_text, "start(wanted: int, texts: module) -> bool: records calls of Python functions from now on; the bits are those of\n"
+                         "everycall.WANTED. False without the runtime.");
+static PyObject *start(PyObject *self, PyObject *arguments)
 {
-    (void)self, (void)none;
+    (void)self;
+    unsigned asked;
+    PyObject *maker;
+    if (!PyArg_ParseTuple(arguments, "IO", &asked, &maker))
+        return NULL;
     if (!everycall_is_there())
         Py_RETURN_FALSE;
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
         PyErr_SetString(PyExc_RuntimeError, "everycall records the main interpreter only: call start() there");
         return NULL;
     }
-    if (is_started)
+    if (is_started && asked == wanted)
         Py_RETURN_TRUE;
+    if (is_started && uninstall() < 0)
+        return NULL;
+    Py_XSETREF(texts, Py_NewRef(maker));
     if (extra_index < 0) {
         extra_index = PyUnstable_Eval_RequestCodeExtraIndex(NULL);
         if (extra_index < 0) {
@@ -509,6 +668,8 @@ static PyObject *start(PyObject *self, PyObject *none)
         pthread_atfork(NULL, NULL, after_fork);
 #endif
     }
+    starts++;
+    wanted = asked;
     if (refuse(everycall_enable()) || install() < 0)
         return NULL;
     Py_RETURN_TRUE;
@@ -518,7 +679,18 @@ PyDoc_STRVAR(stop_text, "stop(): records nothing until start().");
 static PyObject *stop(PyObject *self, PyObject *none)
 {
     (void)self, (void)none;
+    if (PyInterpreterState_Get() != PyInterpreterState_Main())
+        Py_RETURN_NONE;
     if (is_started && (uninstall() < 0 || refuse(everycall_disable())))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(disable_text, "disable(): records nothing of native code either, until start().");
+static PyObject *disable(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    if (refuse(everycall_disable()))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -602,12 +774,22 @@ static PyObject *snapshot(PyObject *self, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+/* Whether functions in C are recorded in this thread, if they are wanted. */
+static int are_c_functions_in_place(void)
+{
+#if USES_MONITORING
+    return 1;
+#else
+    return !is_started || !(wanted & WANTS_C_FUNCTIONS) || PyThreadState_Get()->c_profilefunc == profile;
+#endif
+}
+
 PyDoc_STRVAR(status_text, "status() -> dict: what the hook has done.");
 static PyObject *status(PyObject *self, PyObject *none)
 {
     (void)self, (void)none;
-    return Py_BuildValue("{sNsNsIsKsKsK}", "started", PyBool_FromLong(is_started), "in_place", PyBool_FromLong(is_in_place()),
-                         "functions", ids.used, "deep_calls", (unsigned long long)deep_calls, "without_id",
+    return Py_BuildValue("{sNsNsNsIsKsKsK}", "started", PyBool_FromLong(is_started), "in_place", PyBool_FromLong(is_in_place()),
+                         "c_functions_in_place", PyBool_FromLong(are_c_functions_in_place()), "functions", ids.used, "deep_calls", (unsigned long long)deep_calls, "without_id",
                          (unsigned long long)ids.without_id, "without_name", (unsigned long long)ids.without_name);
 }
 
@@ -618,14 +800,15 @@ static PyObject *leave_out(PyObject *self, PyObject *arguments)
     const char *folder;
     if (!PyArg_ParseTuple(arguments, "y", &folder))
         return NULL;
-    if (strlen(folder) < sizeof own_folder)
+    if (PyInterpreterState_Get() == PyInterpreterState_Main() && strlen(folder) < sizeof own_folder)
         strcpy(own_folder, folder);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
-    {"start", start, METH_NOARGS, start_text},
+    {"start", start, METH_VARARGS, start_text},
     {"stop", stop, METH_NOARGS, stop_text},
+    {"disable", disable, METH_NOARGS, disable_text},
     {"is_there", is_there, METH_NOARGS, is_there_text},
     {"is_main", is_main, METH_NOARGS, is_main_text},
     {"now", now, METH_NOARGS, now_text},
@@ -636,16 +819,27 @@ static PyMethodDef methods[] = {
     {"span_end", span_end, METH_VARARGS, span_end_text},
     {"snapshot", snapshot, METH_VARARGS, snapshot_text},
     {"status", status, METH_NOARGS, status_text},
+    {"on_gc", on_gc, METH_VARARGS, "Of gc.callbacks."},
     {"leave_out", leave_out, METH_VARARGS, leave_out_text},
     {NULL, NULL, 0, NULL},
 };
 
-/* One state for the process: only the main interpreter is recorded. */
+/*
+ * One state for the process: only the main interpreter is recorded. Others have the module to say
+ * so; what they call changes nothing here.
+ */
+static PyModuleDef_Slot slots[] = {
+#if USES_MONITORING
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "everycall._hook", .m_doc = "The hook of everycall.", .m_size = -1, .m_methods = methods,
+    PyModuleDef_HEAD_INIT, .m_name = "everycall._hook", .m_doc = "The hook of everycall.", .m_methods = methods, .m_slots = slots,
 };
 
 PyMODINIT_FUNC PyInit__hook(void)
 {
-    return PyModule_Create(&definition);
+    return PyModuleDef_Init(&definition);
 }

@@ -1,5 +1,9 @@
-"""Begins to record as Python starts: everycall.pth imports it where EVERYCALL_PYTHON is 1."""
+"""Begins to record as Python starts: everycall.pth imports it where EVERYCALL_PYTHON begins with 1.
 
+Behind the 1, what is wanted besides calls of Python functions: `1,c-functions,gc`.
+"""
+
+import os
 import sys
 
 import everycall
@@ -16,23 +20,23 @@ def _at_exit():
     status = everycall.status()
     if status["started"] and not status["in_place"]:
         _say("another tool has taken the hook off, so later calls of Python functions are not in the trace: run without that tool")
+    elif status["started"] and not status["c_functions_in_place"]:
+        _say("another tool has set a profile function, so functions in C are not in the trace from then on: run without that tool")
     if status.get("without_name"):
         _say(f"{status['without_name']} functions have no name in the trace: there was no room for more names")
 
 
 def _begin():
     if everycall._hook is None:
-        # Another interpreter of this process, which can't have the module, or an installation for
-        # another Python.
-        if "subinterpreter" not in everycall._refusal:
-            _say(f"calls of Python functions are not recorded: {everycall._refusal}")
+        # An installation for another Python.
+        _say(f"calls of Python functions are not recorded: {everycall._refusal}")
         return
     if not everycall._hook.is_main():
         everycall.instant("not recorded: calls in a sub-interpreter")
         return
     try:
-        is_started = everycall.start()
-    except everycall.Error as error:
+        is_started = everycall.start(*filter(None, os.environ["EVERYCALL_PYTHON"].split(",")[1:]))
+    except (everycall.Error, ValueError) as error:
         _say(f"calls of Python functions are not recorded: {error}")
         return
     if is_started:

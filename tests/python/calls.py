@@ -4,7 +4,7 @@ own means (sys.setprofile), and prints them: `LINE COUNT NAME`.
 
 import asyncio
 import collections
-import contextlib
+import contextlib, dis
 import functools
 import sys
 import threading
@@ -190,9 +190,25 @@ def work():
 counts = collections.Counter()
 
 
+# Ids of frames of coroutines that await: they go on in the same call.
+waiting = set()
+
+
+def awaits(frame, argument):
+    # From 3.13 on, where it goes on.
+    is_yield = dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("YIELD_VALUE", "RESUME")
+    return is_yield and "wrapped_value" not in type(argument).__name__
+
+
 def profile(frame, event, argument):
     code = frame.f_code
-    if event == "call" and code.co_filename == __file__ and code.co_name != "profile":
+    if code.co_filename != __file__ or code.co_name in ("profile", "awaits"):
+        return
+    if event == "return" and code.co_flags & 0x280 and awaits(frame, argument):
+        waiting.add(id(frame))
+    elif event == "call" and id(frame) in waiting:
+        waiting.remove(id(frame))
+    elif event == "call":
         counts[code.co_firstlineno, code.co_qualname] += 1
 
 

@@ -81,6 +81,49 @@ def tools():
     print(f(3), sys.monitoring.get_tool(3))
 
 
+def taken():
+    """Another tool takes the hook off."""
+    if sys.version_info >= (3, 12):
+        sys.monitoring.set_events(3, 0)
+    else:
+        import ctypes
+
+        interpreter = ctypes.pythonapi.PyInterpreterState_Main
+        interpreter.restype = ctypes.c_void_p
+        default = ctypes.cast(ctypes.pythonapi._PyEval_EvalFrameDefault, ctypes.c_void_p)
+        ctypes.pythonapi._PyInterpreterState_SetEvalFrameFunc(ctypes.c_void_p(interpreter()), default)
+    print(f(3))
+
+
+def profiled():
+    """Another tool sets a profile function, and keeps it."""
+    calls = []
+    sys.setprofile(lambda frame, event, argument: calls.append(event))
+    len("abc")
+    print("c_call" in calls)
+
+
+def at_once():
+    """Ends without the interpreter's end, in a thread that was forked, too."""
+    import os
+    import warnings
+
+    warnings.simplefilter("ignore")
+
+    def fork():
+        child = os.fork()
+        if child == 0:
+            f(2)
+            os._exit(3)
+        print(os.waitpid(child, 0)[1])
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    print(f(3), flush=True)
+    os._exit(5)
+
+
 def code():
     """Code objects that die: as many as there are, each is its own function."""
     for i in range(300):

@@ -1,11 +1,18 @@
 //! Interpreters of Python, and environments in which everycall is installed as pip does it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
-use crate::place::{everycall, successful};
+use crate::place::{Place, everycall, successful};
+
+/// A program in `tests/python`.
+#[must_use]
+pub fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name)
+}
 
 /// Debian's, which `cargo xtask test` installs.
 pub const SYSTEM: &str = "/usr/bin/python3";
@@ -73,11 +80,24 @@ impl Environment {
         if interpreter == Path::new(SYSTEM) {
             let mut setup = Command::new(interpreter);
             setup.args(["-W", "ignore", "setup.py", "-q", "build", "--build-base"]).arg(folder.join("build"));
-            successful(setup.arg("--build-lib").arg(&packages).env("CFLAGS", WARNINGS).current_dir(&source));
+            successful(
+                setup
+                    .arg("--build-lib")
+                    .arg(&packages)
+                    .env("CFLAGS", WARNINGS)
+                    .env("EVERYCALL_BINARY", "")
+                    .current_dir(&source),
+            );
         } else {
-            for name in
-                ["everycall.pth", "everycall/__init__.py", "everycall/__main__.py", "everycall/_startup.py"]
-            {
+            for name in [
+                "everycall.pth",
+                "everycall/__init__.py",
+                "everycall/__main__.py",
+                "everycall/_startup.py",
+                "everycall/_texts.py",
+                "everycall/_command.py",
+                "everycall/_jupyter.py",
+            ] {
                 fs::copy(source.join(name), packages.join(name)).expect("a copy");
             }
             let mut compiler = Command::new("gcc");
@@ -97,3 +117,206 @@ impl Environment {
 }
 
 const WARNINGS: &str = "-Wall -Wextra -Werror -Wno-missing-field-initializers";
+
+/// An interpreter with everycall.
+#[derive(Debug)]
+pub struct Python {
+    /// Where programs run.
+    pub place: Place,
+    /// Where everycall is installed.
+    pub environment: Environment,
+}
+
+impl Python {
+    /// One with everycall installed.
+    #[must_use]
+    pub fn new(interpreter: &Path) -> Python {
+        let place = Place::new("python");
+        let environment = Environment::new(interpreter, &place.file("environment"));
+        Python { place, environment }
+    }
+
+    /// All that are there.
+    #[must_use]
+    pub fn all() -> Vec<Python> {
+        interpreters().iter().map(|interpreter| Python::new(interpreter)).collect()
+    }
+
+    /// Such as 3.11.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.environment.version
+    }
+
+    /// Whether calls are recorded by `sys.monitoring`.
+    #[must_use]
+    pub fn is_monitored(&self) -> bool {
+        self.version() != "3.11"
+    }
+
+    /// The interpreter with these arguments; `python3` in the search path is the same one.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.command(self.environment.bin.join("python"));
+        command.env("PATH", self.environment.search_path()).args(arguments);
+        command
+    }
+
+    /// Runs it so.
+    ///
+    /// # Panics
+    /// Where it can't be run.
+    #[must_use]
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// `python -m everycall` with these arguments; the trace is t.ect.
+    ///
+    /// # Panics
+    /// Where there is no trace.
+    #[must_use]
+    pub fn recorded(&self, arguments: &[&str]) -> Output {
+        let options = ["-m", "everycall", "-o", "t.ect"];
+        let output = self.run(&[&options[..], arguments].concat());
+        assert!(self.place.file("t.ect").exists(), "{output:?}");
+        output
+    }
+
+    /// The same, with what is in the trace.
+    #[must_use]
+    pub fn record(&self, arguments: &[&str]) -> (Output, Calls) {
+        (self.recorded(arguments), self.calls("t.ect"))
+    }
+
+    /// What is in a trace.
+    #[must_use]
+    pub fn calls(&self, trace: &str) -> Calls {
+        let mut export = self.place.command(everycall());
+        export.args(["export", "-f", "csv", "-o", "-", trace]);
+        Calls::read(&successful(&mut export))
+    }
+}
+
+/// The lines of a CSV export.
+#[derive(Debug)]
+pub struct Calls {
+    lines: Vec<BTreeMap<String, String>>,
+}
+
+impl Calls {
+    /// Reads them.
+    ///
+    /// # Panics
+    /// Where they have no header.
+    #[must_use]
+    pub fn read(text: &str) -> Calls {
+        let mut lines = text.lines();
+        let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let fields = |line: &str| {
+            let mut fields = vec![String::new()];
+            let mut is_quoted = false;
+            for character in line.chars() {
+                match character {
+                    '"' => is_quoted = !is_quoted,
+                    ',' if !is_quoted => fields.push(String::new()),
+                    _ => fields.last_mut().unwrap().push(character),
+                }
+            }
+            names.iter().map(|name| (*name).to_owned()).zip(fields).collect()
+        };
+        Calls { lines: lines.map(fields).collect() }
+    }
+
+    /// Those of a kind.
+    pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = &BTreeMap<String, String>> {
+        self.lines.iter().filter(move |line| line["kind"] == kind)
+    }
+
+    /// Calls of the functions of a file, by line and name.
+    #[must_use]
+    pub fn counts(&self, file: &str) -> BTreeMap<(String, String), u64> {
+        let mut counts = BTreeMap::new();
+        for line in self.of_kind("call").filter(|line| line["file"] == file) {
+            *counts.entry((line["line"].clone(), line["function"].clone())).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Calls of a function.
+    #[must_use]
+    pub fn count(&self, function: &str) -> usize {
+        self.of_kind("call").filter(|line| line["function"] == function).count()
+    }
+
+    /// The same calls of each thread and task, by its name: `fetch(read(leaf))`.
+    ///
+    /// # Panics
+    /// Where a number isn't one.
+    #[must_use]
+    pub fn trees(&self, file: &str) -> BTreeMap<String, String> {
+        let number = |line: &BTreeMap<String, String>, of: &str| line[of].parse::<u64>().unwrap();
+        let mut calls: Vec<_> = self.of_kind("call").filter(|line| line["file"] == file).collect();
+        calls.sort_by_key(|line| (number(line, "start_ns"), number(line, "depth")));
+        let mut trees: BTreeMap<String, (String, Vec<u64>)> = BTreeMap::new();
+        for line in calls {
+            let (text, open) = trees.entry(line["thread"].clone()).or_default();
+            let depth = number(line, "depth");
+            let is_inner = open.last().is_some_and(|outer| *outer < depth);
+            while open.last().is_some_and(|inner| *inner >= depth) {
+                open.pop();
+                if open.last().is_some_and(|outer| *outer >= depth) {
+                    text.push(')');
+                }
+            }
+            if is_inner {
+                text.push('(');
+            } else if !text.is_empty() {
+                text.push(' ');
+            }
+            open.push(depth);
+            text.push_str(&line["function"]);
+            if line["remarks"].contains("unwound") {
+                text.push('!');
+            }
+        }
+        trees
+            .into_iter()
+            .map(|(name, (text, open))| (name, text + &")".repeat(open.len().saturating_sub(1))))
+            .collect()
+    }
+
+    /// The calls in a file's functions as a tree: `f(g g(h))`; with `!` where one was left by an
+    /// exception. All calls around them must be in that file, too.
+    ///
+    /// # Panics
+    /// Where a number isn't one.
+    #[must_use]
+    pub fn tree(&self, file: &str, from: &str) -> String {
+        let start = |line: &BTreeMap<String, String>| line["start_ns"].parse::<u64>().unwrap();
+        let mut calls: Vec<_> = self.of_kind("call").filter(|line| line["file"] == file).collect();
+        calls.sort_by_key(|line| (start(line), line["depth"].parse::<u32>().unwrap()));
+        let mut text = String::new();
+        let mut open: Vec<u32> = Vec::new();
+        for line in calls.iter().skip_while(|line| line["function"] != from) {
+            let depth: u32 = line["depth"].parse().unwrap();
+            match open.last() {
+                Some(outer) if depth > *outer => text.push('('),
+                Some(_) => {
+                    while open.len() > 1 && open.last().is_some_and(|inner| *inner > depth) {
+                        open.pop();
+                        text.push(')');
+                    }
+                    open.pop();
+                    text.push(' ');
+                }
+                None => {}
+            }
+            open.push(depth);
+            text += &line["function"];
+            if line["remarks"].contains("unwound") {
+                text.push('!');
+            }
+        }
+        text + &")".repeat(open.len().saturating_sub(1))
+    }
+}

@@ -206,3 +206,24 @@ fn without_everycall_all_of_it_is_harmless() {
         assert_eq!(successful(&mut place.command(place.file("plain"))), "not there\n", "{line}");
     }
 }
+
+/// Steps of tasks are on tracks of their own, in every mode: two calls that wait go on in the next
+/// step.
+#[test]
+fn steps_of_a_task_are_one_track() {
+    let place = Place::new("tasks");
+    for mode in Mode::ALL {
+        let program = place.build(mode, &["-O1", "-Wall", "-Wextra", "-Werror", "tasks.c"], "tasks");
+        let recording = place.record(&[], &program, &[]);
+        is_fine(&recording, &mode.label());
+        let shown = replay(&place, &recording);
+        for (number, name) in [(1, "first"), (2, "second")] {
+            let title = format!("== task {number} {name} ");
+            let track = shown.split("== ").find(|part| format!("== {part}").starts_with(&title));
+            let track = track.unwrap_or_else(|| panic!("{}: {shown}", mode.label()));
+            let lines = |text: &str| track.lines().filter(|line| line.contains(text)).count();
+            let counts = (lines(" fetching {"), lines(" reading {"), lines(" work  "));
+            assert_eq!(counts, (1, 1, 3), "{}: {track}", mode.label());
+        }
+    }
+}

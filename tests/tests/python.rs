@@ -4,145 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-use everycall_tests::python::{Environment, SYSTEM, interpreters};
-use everycall_tests::{Place, everycall, successful};
-
-fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name)
-}
-
-/// An interpreter with everycall.
-struct Python {
-    place: Place,
-    environment: Environment,
-}
-
-impl Python {
-    fn new(interpreter: &Path) -> Python {
-        let place = Place::new("python");
-        let environment = Environment::new(interpreter, &place.file("environment"));
-        Python { place, environment }
-    }
-
-    /// All that are there.
-    fn all() -> Vec<Python> {
-        interpreters().iter().map(|interpreter| Python::new(interpreter)).collect()
-    }
-
-    fn version(&self) -> &str {
-        &self.environment.version
-    }
-
-    fn is_monitored(&self) -> bool {
-        self.version() != "3.11"
-    }
-
-    /// The interpreter with these arguments; `python3` in the search path is the same one.
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.place.command(self.environment.bin.join("python"));
-        command.env("PATH", self.environment.search_path()).args(arguments);
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// `python -m everycall` with these arguments; the trace is t.ect.
-    fn recorded(&self, arguments: &[&str]) -> Output {
-        let options = ["-m", "everycall", "-o", "t.ect"];
-        let output = self.run(&[&options[..], arguments].concat());
-        assert!(self.place.file("t.ect").exists(), "{output:?}");
-        output
-    }
-
-    /// The same, with what is in the trace.
-    fn record(&self, arguments: &[&str]) -> (Output, Calls) {
-        (self.recorded(arguments), self.calls("t.ect"))
-    }
-
-    fn calls(&self, trace: &str) -> Calls {
-        let mut export = self.place.command(everycall());
-        export.args(["export", "-f", "csv", "-o", "-", trace]);
-        Calls::read(&successful(&mut export))
-    }
-}
-
-/// The lines of a CSV export.
-struct Calls {
-    lines: Vec<BTreeMap<String, String>>,
-}
-
-impl Calls {
-    fn read(text: &str) -> Calls {
-        let mut lines = text.lines();
-        let names: Vec<&str> = lines.next().unwrap().split(',').collect();
-        let fields = |line: &str| {
-            let mut fields = vec![String::new()];
-            let mut is_quoted = false;
-            for character in line.chars() {
-                match character {
-                    '"' => is_quoted = !is_quoted,
-                    ',' if !is_quoted => fields.push(String::new()),
-                    _ => fields.last_mut().unwrap().push(character),
-                }
-            }
-            names.iter().map(|name| (*name).to_owned()).zip(fields).collect()
-        };
-        Calls { lines: lines.map(fields).collect() }
-    }
-
-    fn of_kind(&self, kind: &str) -> impl Iterator<Item = &BTreeMap<String, String>> {
-        self.lines.iter().filter(move |line| line["kind"] == kind)
-    }
-
-    /// Calls of the functions of a file, by line and name.
-    fn counts(&self, file: &str) -> BTreeMap<(String, String), u64> {
-        let mut counts = BTreeMap::new();
-        for line in self.of_kind("call").filter(|line| line["file"] == file) {
-            *counts.entry((line["line"].clone(), line["function"].clone())).or_default() += 1;
-        }
-        counts
-    }
-
-    fn count(&self, function: &str) -> usize {
-        self.of_kind("call").filter(|line| line["function"] == function).count()
-    }
-
-    /// The calls in a file's functions as a tree: `f(g g(h))`; with `!` where one was left by an
-    /// exception. All calls around them must be in that file, too.
-    fn tree(&self, file: &str, from: &str) -> String {
-        let start = |line: &BTreeMap<String, String>| line["start_ns"].parse::<u64>().unwrap();
-        let mut calls: Vec<_> = self.of_kind("call").filter(|line| line["file"] == file).collect();
-        calls.sort_by_key(|line| (start(line), line["depth"].parse::<u32>().unwrap()));
-        let mut text = String::new();
-        let mut open: Vec<u32> = Vec::new();
-        for line in calls.iter().skip_while(|line| line["function"] != from) {
-            let depth: u32 = line["depth"].parse().unwrap();
-            match open.last() {
-                Some(outer) if depth > *outer => text.push('('),
-                Some(_) => {
-                    while open.len() > 1 && open.last().is_some_and(|inner| *inner > depth) {
-                        open.pop();
-                        text.push(')');
-                    }
-                    open.pop();
-                    text.push(' ');
-                }
-                None => {}
-            }
-            open.push(depth);
-            text += &line["function"];
-            if line["remarks"].contains("unwound") {
-                text.push('!');
-            }
-        }
-        text + &")".repeat(open.len().saturating_sub(1))
-    }
-}
+use everycall_tests::python::{Python, SYSTEM, script};
 
 /// What the interpreter counts: `LINE COUNT NAME`.
 fn own_counts(printed: &str) -> BTreeMap<(String, String), u64> {
@@ -261,6 +126,7 @@ fn programs_behave_as_they_do_untraced() {
             "profilers",
             "recursion",
             "interpreters",
+            "at_once",
             "code",
             "held",
             "daemon",
@@ -276,6 +142,16 @@ fn programs_behave_as_they_do_untraced() {
                 let calls = python.calls("t.ect");
                 let dying: Vec<usize> = (0..300).map(|i| calls.count(&format!("dying_{i}"))).collect();
                 assert_eq!(dying, [1; 300]);
+            }
+            if case.last() == Some(&"at_once") {
+                // Of f(2) in the child and f(3) in its parent.
+                assert_eq!(python.calls("t.ect").count("f"), 3 + 4, "{}", python.version());
+            }
+            if case.last() == Some(&"interpreters") {
+                let calls = python.calls("t.ect");
+                assert_eq!((calls.count("f"), calls.count("g")), (4, 0));
+                let said = "not recorded: calls in a sub-interpreter";
+                assert_eq!(calls.of_kind("instant").filter(|line| line["function"] == said).count(), 1);
             }
             if case.last() == Some(&"recursion") && !python.is_monitored() {
                 let calls = python.calls("t.ect");
@@ -308,6 +184,58 @@ fn other_tools_that_have_all_places_are_named() {
         );
         assert_eq!(calls.count("f"), 0);
     }
+}
+
+#[test]
+fn tools_that_take_the_hook_off_are_noticed() {
+    for python in Python::all() {
+        let strangers = script("strangers.py").display().to_string();
+        let said = |arguments: &[&str]| {
+            let output = python.recorded(arguments);
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let sentence = "everycall: another tool has taken the hook off";
+        assert_eq!(said(&[&strangers, "taken"]).matches(sentence).count(), 1, "{}", python.version());
+        assert_eq!(python.calls("t.ect").count("f"), 0);
+        let sentence = "everycall: another tool has set a profile function";
+        let errors = said(&["--c-functions", &strangers, "profiled"]);
+        assert_eq!(errors.contains(sentence), !python.is_monitored(), "{errors}");
+        // Without functions in C, both work beside each other.
+        assert!(!said(&[&strangers, "profiled"]).contains("another tool"));
+    }
+}
+
+/// As in a build of Python that is free-threaded: there is no hook for it, and none is built.
+#[test]
+fn free_threaded_builds_are_refused() {
+    let python = Python::new(Path::new(SYSTEM));
+    let simulated = |what: &str| {
+        format!(
+            "import sysconfig, sys, runpy; real = sysconfig.get_config_var\n\
+             sysconfig.get_config_var = lambda name: 1 if name == 'Py_GIL_DISABLED' else real(name)\n{what}"
+        )
+    };
+    let packages = python.environment.packages.join("everycall");
+    for entry in fs::read_dir(&packages).unwrap().map(Result::unwrap) {
+        if entry.path().extension().is_some_and(|extension| extension == "so") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    let refused = |code: &str, status: i32, sentence: &str| {
+        let output = python.run(&["-c", &simulated(code)]);
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains(sentence) && errors.lines().count() == 1, "{errors}");
+    };
+    let run = "sys.argv[1:] = ['x.py']; runpy.run_module('everycall', run_name='__main__')";
+    refused(run, 2, "this is a free-threaded Python");
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("python/setup.py");
+    refused(&format!("runpy.run_path({:?})", setup.display().to_string()), 1, "isn't free-threaded");
+    // A program in it runs as ever, with a sentence.
+    let output = python.command(&["-c", "print(1)"]).env("EVERYCALL_PYTHON", "1").output().unwrap();
+    assert_eq!(output.stdout, b"1\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("calls of Python functions are not recorded"));
 }
 
 #[test]

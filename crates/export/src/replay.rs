@@ -162,6 +162,7 @@ fn named(threads: &[Thread]) -> HashMap<u32, &str> {
 /// several.
 fn title(thread: &Thread, process: Option<&Process>) -> String {
     let (mut title, has_name) = match thread.fiber() {
+        Some(_) if thread.task().is_some() => (format!("task {}", thread.task().unwrap_or(0)), true),
         // The default name of a fiber.
         Some(fiber) => (format!("fiber {fiber}"), thread.name != format!("fiber {fiber}")),
         None if thread.is_sampled => (thread.name.clone(), false),

@@ -236,7 +236,10 @@ fn head(thread: &Thread) -> Vec<u8> {
     put_number(&mut head, thread.pid.into());
     head.extend_from_slice(b",\"tid\":");
     put_number(&mut head, thread.tid.into());
-    if let Some(fiber) = thread.fiber() {
+    if let Some(task) = thread.task() {
+        head.extend_from_slice(b",\"task\":");
+        put_number(&mut head, task.into());
+    } else if let Some(fiber) = thread.fiber() {
         head.extend_from_slice(b",\"fiber\":");
         put_number(&mut head, fiber.into());
     }

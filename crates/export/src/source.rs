@@ -1,7 +1,9 @@
 //! The interface between traces and outputs.
 
 use everycall_format::ect::LOG_FILE_TID;
-use everycall_timeline::{Clock, Code, FIBERS_FROM, MarkName, ThreadStates, TimelineEvent, Trace, WallClock};
+use everycall_timeline::{
+    Clock, Code, FIBERS_FROM, MarkName, TASKS_FROM, ThreadStates, TimelineEvent, Trace, WallClock,
+};
 use rustc_hash::FxHashMap;
 
 use crate::calendar::Calendar;
@@ -49,7 +51,13 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Its number, if it is a fiber.
+    /// Its number, if it is a task: a coroutine that threads run step by step.
+    #[must_use]
+    pub fn task(&self) -> Option<u32> {
+        self.fiber().and_then(|fiber| fiber.checked_sub(TASKS_FROM))
+    }
+
+    /// Its number, if it is a fiber; of a task, [`TASKS_FROM`] plus its number.
     #[must_use]
     pub fn fiber(&self) -> Option<u32> {
         let is_fiber = |fiber: &u32| *fiber > 0 && self.tid < LOG_FILE_TID;

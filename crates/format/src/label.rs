@@ -43,10 +43,24 @@ pub const HANDLER: u8 = 11;
 pub const COUNTER: u8 = 12;
 /// The same, as the bits of a double.
 pub const COUNTER_REAL: u8 = 13;
+/// A step of a task begins on this thread: until its end, what the thread does is the task's. The
+/// low half of the value is the task's number in its process; the name is the task's. Since version
+/// 2.12.
+pub const TASK_BEGIN: u8 = 14;
+/// A step ends. The low half of the value is the task's number. The upper half is how many calls,
+/// whose exits come directly before, were suspended instead of ended: the task's next step goes on
+/// in them. There is no name. Since version 2.12.
+pub const TASK_END: u8 = 15;
 /// The bits of the detail that contain the class.
 pub const CLASS_MASK: u8 = 0x0f;
 /// Set in the detail if the program gave no value.
 pub const NO_VALUE: u8 = 0x80;
+
+/// Whether a detail is that of a task's step.
+#[must_use]
+pub const fn is_task(detail: u8) -> bool {
+    matches!(detail & CLASS_MASK, TASK_BEGIN | TASK_END)
+}
 
 /// Limit on the bytes of a name; longer names are truncated.
 pub const NAME_MAX: usize = 64;

@@ -400,6 +400,27 @@ EVERYCALL_INLINE_ void everycall_frame_unwind(uint32_t id, const char *exception
 }
 
 /*
+ * Tasks: coroutines without a stack of their own, which a scheduler runs step by step. What a
+ * thread does between the begin and the end of a step is shown on the task's track, where the steps
+ * follow each other. Steps may nest. A task has a track for each thread that runs it.
+ */
+
+/* A step of task `number`, which is the task's own in this process, begins; 64 bytes of the name are kept. */
+EVERYCALL_INLINE_ int everycall_task_begin(uint32_t number, const char *name)
+{
+    return EVERYCALL_MARK_(14, 1, name, (uint64_t)number);
+}
+
+/*
+ * The step ends. The last `suspended` calls that ended in it, one directly after the other, have
+ * not ended but wait: where the next step enters their functions again, they go on.
+ */
+EVERYCALL_INLINE_ int everycall_task_end(uint32_t number, uint32_t suspended)
+{
+    return EVERYCALL_MARK_(15, 1, "", (uint64_t)suspended << 32 | number);
+}
+
+/*
  * The name of a lock or another object that calls wait for, under `everycall record --waits`. The
  * text must stay. Nothing happens without --waits, and in executables that are linked with -no-pie.
  */

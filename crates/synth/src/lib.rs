@@ -22,7 +22,7 @@ pub use ring::{OpenCall, Ring};
 pub use rng::Rng;
 pub use sample::{
     basic, callers, cleanups, counters, marks, process_tree, renames, samples, switches, switches_with_calls,
-    unsure,
+    tasks, unsure,
 };
 
 /// A traced process as its recording shows it.

@@ -247,6 +247,73 @@ pub fn counters() -> Member {
     alone(main, T0)
 }
 
+/// A thread that runs the steps of two tasks (version 2.12), one of which suspends calls, goes on in
+/// them, and is left by an exception in the innermost one; the other runs a step within one of the
+/// first's. Segments are short, so that steps lie across their borders.
+#[must_use]
+pub fn tasks() -> Member {
+    const T0: u64 = 0xffff_f000;
+    const BEGIN: u8 = 14;
+    const END: u8 = 15;
+    let mut main = Ring::new(40, 16, T0);
+    let mut now = T0;
+    let mut next = || {
+        now += 10;
+        now
+    };
+    main.enter(next(), 0x1100);
+    // Suspends three calls.
+    main.mark(next(), BEGIN, "fetch (Task-1)", Some(7));
+    (0..3).for_each(|call| main.enter(next(), 0x1200 + 0x10 * call));
+    (0..3).rev().for_each(|call| main.exit(next(), 0x1200 + 0x10 * call));
+    main.mark(next(), END, "", Some(3 << 32 | 7));
+    main.enter(next(), 0x1300);
+    main.exit(next(), 0x1300);
+    // The other one, which ends.
+    main.mark(next(), BEGIN, "other", Some(8));
+    main.enter(next(), 0x1210);
+    main.exit(next(), 0x1210);
+    main.mark(next(), END, "", Some(8));
+    now += 5_000;
+    let mut next = || {
+        now += 10;
+        now
+    };
+    // All three go on, and the innermost one ends; a step of the other one is run within the second.
+    main.mark(next(), BEGIN, "fetch (renamed)", Some(7));
+    (0..3).for_each(|call| main.enter(next(), 0x1200 + 0x10 * call));
+    main.exit(next(), 0x1220);
+    main.mark(next(), BEGIN, "other", Some(8));
+    main.enter(next(), 0x1210);
+    main.mark(next(), 2, "within", None);
+    main.exit(next(), 0x1210);
+    main.mark(next(), END, "", Some(8));
+    main.exit(next(), 0x1210);
+    main.exit(next(), 0x1200);
+    main.mark(next(), END, "", Some(2 << 32 | 7));
+    // An exception is thrown into the second, which is left; then into the first, which handles it.
+    now += 5_000;
+    let mut next = || {
+        now += 10;
+        now
+    };
+    main.mark(next(), BEGIN, "fetch (renamed)", Some(7));
+    main.enter(next(), 0x1210);
+    main.enter(next(), 0x1300);
+    main.exit(next(), 0x1300);
+    let depth = main.open_calls().len() - 1;
+    main.unwind_counted(next(), depth);
+    main.mark(next(), END, "", Some(7));
+    main.mark(next(), BEGIN, "fetch (renamed)", Some(7));
+    main.enter(next(), 0x1200);
+    main.enter(next(), 0x1300);
+    main.exit(next(), 0x1300);
+    main.exit(next(), 0x1200);
+    main.mark(next(), END, "", Some(7));
+    main.exit(next(), 0x1100);
+    alone(main, T0)
+}
+
 /// A thread whose frames were unwound without notice, whose stack was suspended and possibly
 /// replaced by another one, and that ends with open frames.
 #[must_use]

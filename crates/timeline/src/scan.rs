@@ -5,6 +5,7 @@ use everycall_reader::event::{EventKind, Events};
 use everycall_reader::{Source, ThreadKey, Warning};
 
 use crate::marks::{MarkNames, with_name};
+use crate::tasks::Tasks;
 
 /// What the first pass finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) struct ThreadScan {
     pub dropped: Option<u64>,
     /// Whether all of its segments exist, from the first on.
     pub is_complete: bool,
+    /// Tasks that run in it.
+    pub tasks: Tasks,
     /// First and last time of an event.
     pub reach_ticks: Option<(u64, u64)>,
     /// The earliest time that the thread knows of, open calls included.
@@ -55,6 +58,7 @@ pub(crate) fn scan_thread(
                 found += 1;
                 first_segment.get_or_insert(number);
                 scan.missing = scan.missing.saturating_add(segments.lost_before());
+                scan.tasks.begin_segment(number, segments.place());
                 scan.segment(&words, (process, names), &mut first, &mut last);
             }
             Err(warning) => warning.add_to(warnings),
@@ -108,7 +112,8 @@ impl ThreadScan {
         self.earliest_ticks = starts.chain(self.reach_ticks.map(|(first, _)| first)).min();
     }
 
-    fn segment(
+    /// Goes over the words of a segment.
+    pub(crate) fn segment(
         &mut self,
         words: &[u64],
         (process, names): (usize, &mut MarkNames),
@@ -134,6 +139,9 @@ impl ThreadScan {
                 | EventKind::TailExit { .. }
                 | EventKind::OrphanExit { .. } => self.events += 1,
                 EventKind::Unwound { .. } | EventKind::Caller { .. } | EventKind::Other { .. } => {}
+                EventKind::Label { detail, value } if label::is_task(detail) => {
+                    self.tasks.mark(words, event.slot, detail, value, event.ticks);
+                }
                 EventKind::Label { detail, .. } => {
                     with_name(words, event.slot, |name| names.count(name, detail));
                 }

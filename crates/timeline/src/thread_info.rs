@@ -7,6 +7,8 @@ use crate::renames::Rename;
 /// Larger than all thread ids of the kernel: this plus a fiber's number takes the place of a thread
 /// id.
 pub const FIBERS_FROM: u32 = 1_000_000_000;
+/// Larger than all numbers of fibers: tasks are fibers whose number is this plus the task's.
+pub const TASKS_FROM: u32 = 500_000_000;
 
 /// What is known of a thread in one snapshot before its timeline is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +103,12 @@ impl ThreadInfo {
         before.truncate(SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{} (before: {}{more})", self.name, before.join(", "))
+    }
+
+    /// Its number, if it is a task: a coroutine that threads run step by step.
+    #[must_use]
+    pub fn task(&self) -> Option<u32> {
+        self.fiber.and_then(|fiber| fiber.checked_sub(TASKS_FROM))
     }
 
     /// A number that no other one of its process has: its kernel thread id; a fiber's from

@@ -17,6 +17,7 @@ use crate::part::Part;
 use crate::process_tree::{Relative, process_tree};
 use crate::scan::{ThreadScan, scan_ends, scan_thread};
 use crate::states::States;
+use crate::tasks::{Divided, TASKS_MAX};
 use crate::thread::{Checkpoint, ThreadEvents};
 use crate::thread_info::ThreadInfo;
 
@@ -88,6 +89,21 @@ impl<'a> Trace<'a> {
                 scans.push((key, scan));
             }
         }
+        let mut source = source;
+        let mut hosts = Vec::new();
+        for (key, scan) in &mut scans {
+            let tasks = std::mem::take(&mut scan.tasks);
+            if tasks.are_too_many {
+                Warning::TooMany { what: "tasks in a thread", kept: TASKS_MAX }.add_to(&mut warnings);
+            }
+            if !tasks.is_empty() {
+                hosts.push((*key, tasks));
+            }
+        }
+        if !hosts.is_empty() {
+            source = Box::new(Divided::new(source, hosts, &mut scans));
+        }
+        let recording = source.recording();
         let earliest = scans.iter().filter_map(|(_, scan)| scan.earliest_ticks).min();
         let mut clock = Clock::new(&recording.clock, earliest);
         let mut in_ns = None;

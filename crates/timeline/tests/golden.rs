@@ -116,6 +116,12 @@ fn version_2_11_names() {
     check(include_bytes!("golden/v2.11-names.ect"), include_str!("golden/v2.11-names.txt"), text::states);
 }
 
+/// The first version with tasks.
+#[test]
+fn version_2_12() {
+    check(include_bytes!("golden/v2.12-tasks.ect"), include_str!("golden/v2.12-tasks.txt"), text::text);
+}
+
 /// The first version with times of calls that weren't recorded: chunk 26.
 #[test]
 fn version_2_9() {
@@ -289,6 +295,8 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.10-calls.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_renamed(&basic, &everycall_synth::renames(), 5_000_010_000);
     assert!(bytes == include_bytes!("golden/v2.11-names.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_processes_in(12, &[everycall_synth::tasks()]);
+    assert!(bytes == include_bytes!("golden/v2.12-tasks.ect"), "raise the version and add a file instead");
     assert!(
         times_file() == include_bytes!("golden/v2.9-times.ect"),
         "raise the version and add a file instead"

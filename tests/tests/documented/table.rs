@@ -70,6 +70,49 @@ pub const TABLE: &[(&str, Run)] = &[
             "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall -o t.ect --stream -- app.py && everycall info t.ect",
         ),
     ),
+    ("cargo build --release -p everycall", Not("builds everycall itself")),
+    ("python3 -m pip wheel --no-deps ./python", Not("needs pip; tested in python_wheel.rs")),
+    ("%%everycall -o handled.ect c-functions gc", Not("a magic of IPython; tested in python_wheel.rs")),
+    (
+        "EVERYCALL_PYTHON=1,c-functions,gc",
+        So(
+            "EVERYCALL_PYTHON=1,c-functions,gc everycall record -o t.ect --preload -- python3 app.py && everycall replay t.ect | grep -q builtins.",
+        ),
+    ),
+    (
+        "--events import",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --events import app.py && everycall replay app.ect | grep -q ' import '",
+        ),
+    ),
+    (
+        "--events import,gc",
+        So("mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --events import,gc app.py"),
+    ),
+    (
+        "python3 -m everycall --c-functions app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --c-functions app.py && everycall replay app.ect | grep -q builtins.",
+        ),
+    ),
+    (
+        "python3 -m everycall --arguments app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --arguments app.py && everycall replay app.ect | grep -q '> returned None'",
+        ),
+    ),
+    (
+        "python3 -m everycall --events all app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --events all app.py && everycall replay app.ect | grep -q ' import '",
+        ),
+    ),
+    (
+        "EVERYCALL_PYTHON=1 PYTHONMALLOC=malloc everycall count --memory --preload -- python3 app.py",
+        So(
+            "EVERYCALL_PYTHON=1 PYTHONMALLOC=malloc everycall count --memory --preload --limit 0 -- python3 app.py | grep -q handle",
+        ),
+    ),
     ("everycall record --preload -- python3 app.py", So("everycall record --preload -- python3 app.py")),
     (
         "everycall record --preload -- python3 ...",

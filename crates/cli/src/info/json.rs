@@ -170,7 +170,8 @@ fn threads(report: &Report<'_>) -> Value {
                 "process": thread.process,
                 "pid": thread.pid,
                 "tid": thread.id(),
-                "fiber": thread.fiber,
+                "fiber": thread.fiber.filter(|_| thread.task().is_none()),
+                "task": thread.task(),
                 "last_tid": thread.tid,
                 "name": thread.name,
                 "renames": thread.renames.iter().map(|rename| json!({

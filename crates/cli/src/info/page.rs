@@ -127,8 +127,9 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
         let off = Duration { ns: threads.iter().map(|thread| thread.gaps_ns).fold(0, u64::saturating_add) };
         field(out, "off", &format!("{}, {off} in all threads together", Several(gaps, "time", "times")))?;
     }
-    let suspended: u64 = threads.iter().map(|thread| thread.suspended).sum();
-    let fibers = threads.iter().filter(|thread| thread.fiber.is_some()).count() as u64;
+    let (tasks, stacks): (Vec<_>, Vec<_>) = threads.iter().partition(|thread| thread.task().is_some());
+    let suspended: u64 = stacks.iter().map(|thread| thread.suspended).sum();
+    let fibers = stacks.iter().filter(|thread| thread.fiber.is_some()).count() as u64;
     if suspended > 0 || fibers > 0 {
         let fibers = Several(fibers, "fiber", "fibers");
         field(
@@ -136,6 +137,11 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
             "fibers",
             &format!("{fibers}; stacks were resumed {}", Several(suspended, "time", "times")),
         )?;
+    }
+    if !tasks.is_empty() {
+        let resumed: u64 = tasks.iter().map(|thread| thread.suspended).sum();
+        let tasks = Several(tasks.len() as u64, "task", "tasks");
+        field(out, "tasks", &format!("{tasks}; they were resumed {}", Several(resumed, "time", "times")))?;
     }
     if let Some(sched) = report.trace.sched() {
         field(out, "states", &states(report, sched))?;

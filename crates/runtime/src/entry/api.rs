@@ -84,7 +84,8 @@ unsafe fn mark_at(what: u32, name: *const u8, value: u64, stack_pointer: u64) ->
 fn is_programs(detail: u8) -> bool {
     matches!(
         detail & label::CLASS_MASK,
-        label::LABEL..=label::SPAN_END | label::COUNTER | label::COUNTER_REAL
+        label::LABEL
+            ..=label::SPAN_END | label::COUNTER | label::COUNTER_REAL | label::TASK_BEGIN | label::TASK_END
     )
 }
 

@@ -1,0 +1,108 @@
+//! What `python -m everycall` records besides calls of Python functions: those in C, arguments and
+//! results, imports, records of logging, collections of garbage.
+
+use std::collections::BTreeMap;
+
+use everycall_tests::python::{Calls, Python, script};
+use everycall_tests::{everycall, successful};
+
+fn file() -> String {
+    script("said.py").display().to_string()
+}
+
+/// Calls of functions in C, by name.
+fn in_c(calls: &Calls) -> BTreeMap<String, i64> {
+    let mut counts = BTreeMap::new();
+    for line in calls.of_kind("call").filter(|line| line["file"].is_empty()) {
+        *counts.entry(line["function"].clone()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn functions_in_c_are_those_that_the_interpreter_counts() {
+    for python in Python::all() {
+        let file = file();
+        let printed = String::from_utf8(python.run(&[&file, "count"]).stdout).unwrap();
+        let counted = printed.lines().map(|line| {
+            let (count, name) = line.split_once(' ').unwrap();
+            (name.to_owned(), count.parse::<i64>().unwrap())
+        });
+        let counted: BTreeMap<String, i64> = counted.collect();
+        assert!(counted["list.remove"] == 1 && counted["math.gcd"] == 3, "{counted:?}");
+        let record = |times: &str| {
+            let (output, calls) =
+                python.record(&["--ring-size", "16M", "--c-functions", &file, "run", times]);
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            calls
+        };
+        let (once, thrice) = (record("1"), record("3"));
+        let (fewer, more) = (in_c(&once), in_c(&thrice));
+        for (name, times) in &counted {
+            let traced = more[name] - fewer.get(name).copied().unwrap_or(0);
+            assert_eq!(traced, 2 * times, "{name}, {}", python.version());
+        }
+        // Of another thread.
+        assert_eq!(more["math.factorial"], 1, "{}", python.version());
+        let left = |name: &str| {
+            let calls = thrice.of_kind("call").filter(|line| line["function"] == name);
+            calls.filter(|line| line["remarks"].contains("unwound")).count()
+        };
+        assert_eq!((left("list.remove"), left("math.sqrt"), left("math.gcd")), (3, 3, 0));
+        // They are not there if they aren't asked for.
+        let (_, calls) = python.record(&[&file, "run", "1"]);
+        assert!(in_c(&calls).is_empty(), "{:?}", in_c(&calls));
+    }
+}
+
+#[test]
+fn arguments_and_results_are_shown() {
+    for python in Python::all() {
+        let file = file();
+        let plain = python.run(&[&file, "run", "1"]);
+        let (output, calls) = python.record(&["--ring-size", "64M", "--arguments", &file, "run", "1"]);
+        assert_eq!((&output.stdout, output.status.code()), (&plain.stdout, Some(0)), "{output:?}");
+        let replay = successful(python.place.command(everycall()).args(["replay", "t.ect"]));
+        let lines: Vec<&str> =
+            replay.lines().filter_map(|line| line.split_once("> ")).map(|(_, line)| line).collect();
+        let has = |text: &str| lines.iter().any(|line| line.starts_with(text));
+        for text in [
+            "(a=1, b='two', key=<Odd instance at 0x",
+            "(a=<Odder, whose repr raised KeyboardInterrupt>, b=<Endless instance at 0x",
+            "returned [1, 'two']",
+            "(value=7)",
+            "returned 7",
+            "yielded 5",
+            "(n=99900)",
+        ] {
+            assert!(has(text), "{text}, {}", python.version());
+        }
+        // What is called to make these texts isn't recorded: `Shown` is shown by logging once.
+        assert_eq!(calls.count("inner_of_repr"), 1, "{}", python.version());
+    }
+}
+
+#[test]
+fn imports_records_and_collections_are_on_the_timeline() {
+    for python in Python::all() {
+        let file = file();
+        let plain = python.run(&[&file, "run", "1"]);
+        let (output, calls) = python.record(&["--ring-size", "16M", "--events", "all", &file, "run", "1"]);
+        assert_eq!((&output.stdout, output.status.code()), (&plain.stdout, Some(0)), "{output:?}");
+        let named = |kind, name: &str| calls.of_kind(kind).filter(|line| line["function"] == name).count();
+        assert_eq!(named("span", "import colorsys"), 1, "{}", python.version());
+        assert_eq!(named("span", "import logging"), 1);
+        assert!(calls.of_kind("span").any(|line| line["function"] == "gc" && line["value"] == "2"));
+        assert!(named("instant", "gc collected") > 0);
+        let replay = successful(python.place.command(everycall()).args(["replay", "t.ect"]));
+        let lines = |text: &str| replay.lines().filter(|line| line.ends_with(text)).count();
+        assert_eq!((lines("> WARNING app: hello you"), lines("> ERROR app: shown")), (1, 1));
+        assert_eq!(lines("not at this level"), 0);
+        let (_, calls) = python.record(&[&file, "run", "1"]);
+        assert_eq!(calls.of_kind("span").count() + calls.of_kind("instant").count(), 0);
+    }
+    let python = &Python::all()[0];
+    let output = python.run(&["-m", "everycall", "--events", "import,prints", "x.py"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not 'prints'"), "{output:?}");
+}
