@@ -800,7 +800,8 @@ fn what_cannot_be_is_said() {
     };
     assert!(stderr(&["--callers", "cuntdown"], 1).contains("countdown"));
     assert!(stderr(&["--slowest", "/[/"], 2).contains("`/[/`"));
-    assert!(stderr(&["--function", "nothing_like_it"], 0).contains("matches the filter options"));
+    assert!(stderr(&["--function", "nothing_like_it"], 0).contains("matches --function `nothing_like_it`"));
+    assert!(stderr(&["--since", "1h"], 0).contains("matches the filter options"));
     assert!(stderr(&["--label", "nothing"], 0).contains("no label"));
     assert!(stderr(&["--sort", "speed"], 2).contains("p99.9"));
     assert!(stderr(&["--by", "colour"], 2).contains("label:NAME"));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use everycall_tests::{Mode, Place, Standing, TraceView};
+use everycall_tests::{Mode, Place, Standing, TraceView, wait};
 
 /// The default time.
 const SECONDS: u64 = 10;
@@ -200,6 +200,13 @@ fn no_resource_grows_and_no_run_fails() {
     let mut all =
         [watch("alone", alone.pid), watch("recorded", recorded.pid), watch("recorder", recorded.started())];
 
+    // After all others, their threads begin late on a busy machine.
+    for standing in [&alone, &recorded] {
+        wait::until("its threads make calls", || {
+            let (file, _) = standing.snapshot(&place, &[]);
+            TraceView::tallies_only(&file).threads.len() > 5
+        });
+    }
     let begin = Instant::now();
     let (mut asked, mut odd) = (0, Odd::default());
     for turn in 0.. {

@@ -42,6 +42,7 @@ mod slots;
 mod spans;
 mod states;
 mod system_calls;
+mod task_list;
 mod tasks;
 mod thread;
 mod thread_info;

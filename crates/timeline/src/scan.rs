@@ -5,7 +5,7 @@ use everycall_reader::event::{EventKind, Events};
 use everycall_reader::{Source, ThreadKey, Warning};
 
 use crate::marks::{MarkNames, with_name};
-use crate::tasks::Tasks;
+use crate::task_list::Tasks;
 
 /// What the first pass finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,8 @@ use crate::part::Part;
 use crate::process_tree::{Relative, process_tree};
 use crate::scan::{ThreadScan, scan_ends, scan_thread};
 use crate::states::States;
-use crate::tasks::{Divided, TASKS_MAX};
+use crate::task_list::TASKS_MAX;
+use crate::tasks::Divided;
 use crate::thread::{Checkpoint, ThreadEvents};
 use crate::thread_info::ThreadInfo;
 

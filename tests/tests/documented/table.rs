@@ -762,6 +762,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--by label:", So("everycall report --by label:request old.ect")),
     ("cargo xtask bench count", Not(LONG)),
     ("cargo xtask bench report", Not(LONG)),
+    ("cargo xtask bench real", Not(LONG)),
     ("cargo xtask bench exports", Not(LONG)),
     ("cargo xtask bench view --events 1000000000", Not(LONG)),
     ("cargo xtask bench labels", Not(LONG)),

@@ -6,10 +6,10 @@ use everycall_format::event::{Word, kind};
 use everycall_format::label;
 use everycall_reader::{OpenCall, SegmentCursor, SegmentPlace, ThreadKey, Warning};
 
-use super::Tasks;
 use super::track::Track;
 use crate::marks::MarkNames;
 use crate::scan::ThreadScan;
+use crate::task_list::Tasks;
 
 /// The steps that are open in a thread.
 struct Steps<'s> {
