@@ -1,4 +1,5 @@
-// Hooks that record nothing and read the clock: the least that a hook costs which stamps events by it. They keep all registers.
+// Hooks that record nothing and read the clock: the least that a hook costs which stamps events by
+// it. They keep all registers.
         .text
         .globl  __fentry__, __return__
         .type   __fentry__, @function

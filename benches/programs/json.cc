@@ -1,4 +1,5 @@
-// json ROUNDS: builds documents, prints, parses, changes and compares them, and parses some that are invalid.
+// json ROUNDS: builds documents, prints, parses, changes and compares them, and parses some that
+// are invalid.
 #include "region.h"
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,6 @@
-// buckets: calls a function whose time is 3/4 of a power of two ticks, another one in long runs and at random. Prints "POWER LEAST MOST" for each
-// power of two: how many calls took that much, at least and at most. A call that is interrupted may count for more than one.
+// buckets: calls a function that takes 1.5 times a power of two ticks; the powers come in runs, then
+// as neighbours, then at random. Prints "POWER LEAST MOST" for each power of two: how many calls
+// took that much, at least and at most. A call that is interrupted may count for more than one.
 #include <stdint.h>
 #include <stdio.h>
 #include <x86intrin.h>

@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use everycall_analysis::NameOptions;
 use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_io::say;
+use everycall_reader::Source as _;
 use everycall_units::{Several, Size};
 use everycall_view::{Input, Library, Server};
 
@@ -74,8 +75,12 @@ fn write(inputs: Vec<Input>, arguments: &ViewArguments, path: &Path) -> Result<E
 
 /// Whether the calls of a trace were counted, and none recorded.
 fn is_only_counted(input: &Input, path: &Path) -> Result<bool, Failure> {
+    // Without counts, the trace needn't be gone through for that.
+    if input.file.recording().counts.is_empty() {
+        return Ok(false);
+    }
     let trace = traces::trace(&input.file, path)?;
-    Ok(!trace.counts().is_empty() && trace.threads().iter().all(|thread| thread.events == 0))
+    Ok(trace.threads().iter().all(|thread| thread.events == 0))
 }
 
 fn serve(inputs: Vec<Input>, port: u16, opens_browser: bool) -> Result<ExitCode, Failure> {

@@ -201,7 +201,8 @@ static inline int counts(const void* frame) {
     return wanted && *wanted != NOT_WANTED && !*everycall_runtime_v1.off && (uintptr_t)frame >= outermost;
 }
 
-// What the allocator allocates to answer (tcmalloc does, once) isn't counted: its size would be asked for, too.
+// What the allocator allocates to answer (tcmalloc does, once) isn't counted: its size would be
+// asked for, too.
 static inline size_t size_of(enum number number, void* block, size_t asked, const void* frame) {
     if (!has_sizes[number]) return asked;
     const uintptr_t around = outermost;

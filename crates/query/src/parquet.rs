@@ -31,7 +31,6 @@ pub struct Parquet<'o> {
     held_bytes: usize,
     /// Once the types are known. It writes into memory, from where `out` gets it.
     file: Option<(SerializedFileWriter<Vec<u8>>, Vec<Kind>)>,
-    rows: u64,
 }
 
 /// What a column contains, besides nulls.
@@ -96,13 +95,7 @@ impl<'o> Parquet<'o> {
     /// Writes to `out`.
     pub fn new(out: &'o mut dyn Write) -> Self {
         let (names, values) = (Vec::new(), Vec::new());
-        Parquet { out, names, values, held_rows: 0, held_bytes: 0, file: None, rows: 0 }
-    }
-
-    /// The number of rows so far.
-    #[must_use]
-    pub fn rows(&self) -> u64 {
-        self.rows
+        Parquet { out, names, values, held_rows: 0, held_bytes: 0, file: None }
     }
 
     fn begin(&self) -> Result<(SerializedFileWriter<Vec<u8>>, Vec<Kind>), ParquetError> {
@@ -201,7 +194,6 @@ impl Output for Parquet<'_> {
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> io::Result<()> {
-        self.rows += 1;
         self.held_rows += 1;
         for (column, value) in self.values.iter_mut().zip(values) {
             self.held_bytes += match value {

@@ -1,8 +1,8 @@
 //! Events of `perf_event_open` and of tracefs in one: switches from the first, wake-ups and ways of
 //! waiting from the second. Both have the same clock.
 //!
-//! Some kernels' tracefs doesn't have all switches, and perf has no wake-ups. Of switches, tracefs is
-//! asked only for those whose way of waiting isn't the usual one: what both have costs twice.
+//! Some kernels' tracefs doesn't have all switches, and perf has no wake-ups. Of switches, tracefs
+//! is asked only for those whose way of waiting isn't the usual one: what both have costs twice.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -195,8 +195,8 @@ mod tests {
         assert!(threads.of.is_empty());
     }
 
-    /// Where tracefs leaves out usual switches, a wait that it doesn't know is a usual one, unless it
-    /// may have been lost.
+    /// Where tracefs leaves out usual switches, a wait that it doesn't know is a usual one, unless
+    /// it may have been lost.
     #[test]
     fn a_wait_that_is_left_out_is_a_usual_one() {
         let mut threads = Threads { are_usual_left_out: true, ..Threads::default() };
@@ -209,8 +209,8 @@ mod tests {
         assert_eq!(joined(&mut threads, &switches[..1], &[lost]), expected);
     }
 
-    /// perf tells a switch some 100 ns later than it was decided. Who wakes the thread in between ends
-    /// that wait; who wakes one that goes on running doesn't.
+    /// perf tells a switch some 100 ns later than it was decided. Who wakes the thread in between
+    /// ends that wait; who wakes one that goes on running doesn't.
     #[test]
     fn a_wake_up_before_the_switch_ends_the_wait() {
         let mut threads = Threads { are_usual_left_out: true, ..Threads::default() };

@@ -360,8 +360,8 @@ pub(crate) fn mounted() -> Option<PathBuf> {
     mounted.into_iter().next()
 }
 
-/// The level of the kernel's lockdown, if it is one that closes tracefs. Its files aren't even there
-/// then.
+/// The level of the kernel's lockdown, if it is one that closes tracefs. Its files aren't even
+/// there then.
 fn lockdown() -> Option<String> {
     chosen(&fs::read_to_string("/sys/kernel/security/lockdown").ok()?).filter(|level| level == CLOSED)
 }

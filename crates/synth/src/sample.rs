@@ -224,8 +224,8 @@ pub fn marks() -> Member {
     Member { number: 0, parent: u32::MAX, origin: 1, process }
 }
 
-/// A thread with the records of version 2.8: values of counters (a whole number and a double), a log
-/// line, XRay's custom and typed events, and counts of dropped short calls.
+/// A thread with the records of version 2.8: values of counters (a whole number and a double), a
+/// log line, XRay's custom and typed events, and counts of dropped short calls.
 #[must_use]
 pub fn counters() -> Member {
     const T0: u64 = 0xffff_f000;
@@ -247,9 +247,9 @@ pub fn counters() -> Member {
     alone(main, T0)
 }
 
-/// A thread that runs the steps of two tasks (version 2.12), one of which suspends calls, goes on in
-/// them, and is left by an exception in the innermost one; the other runs a step within one of the
-/// first's. Segments are short, so that steps lie across their borders.
+/// A thread that runs the steps of two tasks (version 2.12), one of which suspends calls, goes on
+/// in them, and is left by an exception in the innermost one; the other runs a step within one of
+/// the first's. Segments are short, so that steps lie across their borders.
 #[must_use]
 pub fn tasks() -> Member {
     const T0: u64 = 0xffff_f000;
@@ -279,7 +279,8 @@ pub fn tasks() -> Member {
         now += 10;
         now
     };
-    // All three go on, and the innermost one ends; a step of the other one is run within the second.
+    // All three go on, and the innermost one ends; a step of the other one is run within the
+    // second.
     main.mark(next(), BEGIN, "fetch (renamed)", Some(7));
     (0..3).for_each(|call| main.enter(next(), 0x1200 + 0x10 * call));
     main.exit(next(), 0x1220);

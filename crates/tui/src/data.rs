@@ -143,8 +143,8 @@ pub const COLUMNS: [(&str, &str); 9] = [
     ("p99", "p99_ns"),
     ("min", "min_ns"),
 ];
-/// The columns of [`COLUMNS`] that aren't times: calls in the trace, and all calls, also those whose
-/// events were overwritten or that were dropped.
+/// The columns of [`COLUMNS`] that aren't times: calls in the trace, and all calls, also those
+/// whose events were overwritten or that were dropped.
 pub const CALLS: usize = 2;
 pub const ALL_CALLS: usize = 3;
 

@@ -199,8 +199,8 @@ fn tracefs() {
         assert!(states["source"].is_null(), "{states}");
         says(&states, words);
     }
-    // The kernel's lockdown is no more than a file that says so and a refusal, for whoever meets it. At
-    // its lower level, tracefs is open, and refused for another reason.
+    // The kernel's lockdown is no more than a file that says so and a refusal, for whoever meets
+    // it. At its lower level, tracefs is open, and refused for another reason.
     for (level, words) in [
         ("none integrity [confidentiality]", "is closed by the kernel's lockdown (confidentiality)"),
         ("none [integrity] confidentiality", "is for root"),

@@ -1,4 +1,5 @@
-//! What `record --states` costs: a switch of a thread, a program that never waits, and start and end.
+//! What `record --states` costs: a switch of a thread, a program that never waits, and start and
+//! end.
 
 use std::path::Path;
 

@@ -184,8 +184,8 @@ impl<'v> Selected<'v> {
         self.filter.pids.is_empty() || self.filter.pids.contains(&self.pid(process))
     }
 
-    /// Of the threads that used a slot, the last one represents all, also the tasks that it ran: its
-    /// index in the trace.
+    /// Of the threads that used a slot, the last one represents all, also the tasks that it ran:
+    /// its index in the trace.
     fn thread_index(&self, process: usize, slot: u32) -> Option<usize> {
         let threads = self.view.trace().threads().iter().enumerate();
         let its = threads.filter(|(_, thread)| {

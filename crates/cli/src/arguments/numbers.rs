@@ -53,8 +53,8 @@ pub struct CountArguments {
     pub every: Option<u64>,
     /// Show what came since an earlier reading of the same process, which -o has kept in this file
     ///
-    /// So counts begin from 0 again, for you alone: the process counts on. With -o, the new file has
-    /// all counts.
+    /// So counts begin from 0 again, for you alone: the process counts on. With -o, the new file
+    /// has all counts.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "every"])]
     pub since: Option<PathBuf>,
     /// Measure the calls' times, too: total, own, shortest, longest and percentiles

@@ -3,7 +3,8 @@
 //!
 //! A thread's events are divided by their place among the marks of steps
 //! ([`everycall_format::label::TASK_BEGIN`]). So a source in which tasks are further threads is all
-//! that is needed: each of them reads the segments of its thread, and leaves out what isn't its own.
+//! that is needed: each of them reads the segments of its thread, and leaves out what isn't its
+//! own.
 
 mod lane;
 mod track;

@@ -307,15 +307,19 @@ impl<V: Clone + PartialEq> Runs<V> {
     }
 }
 
-/// What such a column contains.
+/// What such a column contains: texts, if an implementation says nothing else.
 trait Plain: Eq + Hash + Clone {
-    const PHYSICAL: Physical;
+    const PHYSICAL: Physical = Physical::BYTE_ARRAY;
 
-    fn logical() -> Option<LogicalType>;
+    fn logical() -> Option<LogicalType> {
+        Some(LogicalType::String)
+    }
 
     fn put(&self, bytes: &mut Vec<u8>);
 
-    fn statistics(runs: &[(Self, usize)]) -> Option<Statistics>;
+    fn statistics(_: &[(Self, usize)]) -> Option<Statistics> {
+        None
+    }
 }
 
 impl Plain for i64 {
@@ -336,34 +340,14 @@ impl Plain for i64 {
 }
 
 impl Plain for Arc<str> {
-    const PHYSICAL: Physical = Physical::BYTE_ARRAY;
-
-    fn logical() -> Option<LogicalType> {
-        Some(LogicalType::String)
-    }
-
     fn put(&self, bytes: &mut Vec<u8>) {
         put_text(bytes, self);
-    }
-
-    fn statistics(_: &[(Arc<str>, usize)]) -> Option<Statistics> {
-        None
     }
 }
 
 impl Plain for &'static str {
-    const PHYSICAL: Physical = Physical::BYTE_ARRAY;
-
-    fn logical() -> Option<LogicalType> {
-        Some(LogicalType::String)
-    }
-
     fn put(&self, bytes: &mut Vec<u8>) {
         put_text(bytes, self);
-    }
-
-    fn statistics(_: &[(&'static str, usize)]) -> Option<Statistics> {
-        None
     }
 }
 
