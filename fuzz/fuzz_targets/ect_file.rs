@@ -58,8 +58,11 @@ fn repair(bytes: &mut [u8]) {
 /// CRC-32 as zlib has it.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
-            if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 }
-        })
+        (0..8).fold(
+            sum ^ u32::from(*byte),
+            |sum, _| {
+                if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 }
+            },
+        )
     })
 }

@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everycall_symbols::{FunctionId, Leave, ModuleIdentity, ModuleSymbols, SymbolOptions, site_report_of_image};
+use everycall_symbols::{
+    FunctionId, Leave, ModuleIdentity, ModuleSymbols, SymbolOptions, site_report_of_image,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

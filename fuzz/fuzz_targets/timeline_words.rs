@@ -30,7 +30,12 @@ impl SegmentCursor for Cursor<'_> {
         self.number += 1 + u64::from(segment[0] & 0xf == 0xf);
         let depth = u64::from(segment[0] as u8);
         words.clear();
-        words.extend([0x7f01_0300, 1 << 32 | 0xff01_0100, depth << 32 | 0xff01_0200, number << 32 | 0xff01_0300]);
+        words.extend([
+            0x7f01_0300,
+            1 << 32 | 0xff01_0100,
+            depth << 32 | 0xff01_0200,
+            number << 32 | 0xff01_0300,
+        ]);
         words.extend(segment);
         Some(Ok(number))
     }
@@ -80,6 +85,7 @@ fuzz_target!(|bytes: &[u8]| {
         counters: [0; 32],
         threads: vec![thread],
     };
-    let recording = Recording { processes: vec![Process::default()], snapshots: vec![snapshot], ..Recording::default() };
+    let recording =
+        Recording { processes: vec![Process::default()], snapshots: vec![snapshot], ..Recording::default() };
     pairing::check(Words { recording, words, first: u64::from(first % 3) });
 });

@@ -48,12 +48,13 @@ impl Mode {
     ];
 
     /// Modes for a test that has the number `number`: all of them with `EVERYCALL_FULL`. Otherwise
-    /// those with the same hooks take turns, clang's two versions with XRay sleds and its two modes
-    /// with `__cyg_profile` calls: all four are tried where numbers go from 0 to 1.
+    /// those with much in common take turns: gcc's two kinds of plain calls, clang's two versions
+    /// with XRay sleds, its two modes with `__cyg_profile` calls. All seven are tried where numbers
+    /// go from 0 to 1.
     pub fn in_turn(number: usize) -> impl Iterator<Item = Mode> {
         let left_out = match number % 2 {
-            0 => [Mode::CLANG22_XRAY, Mode::CLANG19_FINSTRUMENT],
-            _ => [Mode::CLANG19_XRAY, Mode::CLANG19_AFTER_INLINING],
+            0 => [Mode::GCC_FENTRY, Mode::CLANG22_XRAY, Mode::CLANG19_FINSTRUMENT],
+            _ => [Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY, Mode::CLANG19_AFTER_INLINING],
         };
         Mode::ALL.into_iter().filter(move |mode| crate::is_full() || !left_out.contains(mode))
     }

@@ -32,7 +32,7 @@ fn replay(place: &Place, recording: &Recording) -> String {
 #[test]
 fn marks_and_gaps_are_on_the_timeline_in_every_mode() {
     let place = Place::new("marks");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(0) {
         for program in built(&place, mode) {
             let what = program.display().to_string();
             let recording = place.record(&[], &program, &[]);
@@ -127,7 +127,7 @@ fn labels_of_threads_and_signal_handlers_are_all_there_in_order() {
 #[test]
 fn off_from_the_start_can_be_undone() {
     let place = Place::new("marks-off");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(1) {
         let [program, _] = built(&place, mode);
         let file = place.file("off.ect");
         let mut command = place.command(everycall());
@@ -149,7 +149,7 @@ fn off_from_the_start_can_be_undone() {
 #[test]
 fn programs_choose_functions_by_themselves() {
     let place = Place::new("chosen");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(0) {
         let words = ["-O1", "-Wall", "-Wextra", "-Werror", "chosen.c", "-pthread"];
         let program = place.build(mode, &words, &format!("chosen-{}", mode.label()));
         let selection = file_with_only(&place, &program, &["blue"]);
@@ -212,7 +212,7 @@ fn without_everycall_all_of_it_is_harmless() {
 #[test]
 fn steps_of_a_task_are_one_track() {
     let place = Place::new("tasks");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(1) {
         let program = place.build(mode, &["-O1", "-Wall", "-Wextra", "-Werror", "tasks.c"], "tasks");
         let recording = place.record(&[], &program, &[]);
         is_fine(&recording, &mode.label());

@@ -109,7 +109,7 @@ fn guards_keep_the_slowest() {
 #[test]
 fn programs_for_funtrace_build_unchanged() {
     let place = Place::new("funtrace");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(1) {
         let program =
             place.build(mode, &["-O1", "-Wall", "-Wextra", "-Werror", "for_funtrace.cpp"], "for_funtrace");
         assert_eq!(successful(&mut place.command(&program)), "0\n", "{mode:?}");

@@ -35,7 +35,7 @@ fn same(mode: Mode, recording: &Recording, plain: &Output) {
 fn before_and_after_main_and_the_ends_of_threads() {
     let place = Place::new("life");
     let expected = run(&plain(&place), &["life"]);
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(1) {
         let program = program(&place, mode);
         // Without a recorder, with one, and switched off.
         assert_eq!(run(&program, &["life"]).stdout, expected.stdout, "{mode:?}");

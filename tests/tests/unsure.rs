@@ -19,7 +19,7 @@ fn fiber(trace: &TraceView) -> &[Call] {
 #[test]
 fn frames_that_are_found_left_ended_at_an_unknown_time() {
     let place = Place::new("unsure-left");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(0) {
         let program = place.build(mode, &["-O1", "-g", "unsure.c"], &format!("unsure-{}", mode.label()));
         for (how, wanted) in [("left", EndKind::UnwoundLate), ("told", EndKind::Unwound)] {
             let trace = place.record(&[], &program, &[how]).trace();
@@ -38,7 +38,7 @@ fn frames_that_are_found_left_ended_at_an_unknown_time() {
 #[test]
 fn a_call_on_what_may_be_another_stack_says_so() {
     let place = Place::new("unsure-stack");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(1) {
         let program = place.build(mode, &["-O1", "-g", "unsure.c"], &format!("unsure-{}", mode.label()));
         let run = |what: &str, how: &str| place.record(&[], &program, &[what, how]).trace();
         for how in ["told", "untold"] {
@@ -65,7 +65,7 @@ fn a_call_on_what_may_be_another_stack_says_so() {
 #[test]
 fn destructors_at_a_threads_end_may_not_be_called_from_where_they_are_shown() {
     let place = Place::new("unsure-end");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(0) {
         let name = format!("unsure-end-{}", mode.label());
         let program = place.build(mode, &["-O1", "-g", "-pthread", "unsure_end.cpp"], &name);
         let trace = place.record(&[], &program, &[]).trace();
@@ -95,7 +95,7 @@ fn destructors_at_a_threads_end_may_not_be_called_from_where_they_are_shown() {
 #[test]
 fn destructors_of_a_cancelled_thread_may_not_be_called_from_where_they_are_shown() {
     let place = Place::new("unsure-cancelled");
-    for mode in Mode::ALL {
+    for mode in Mode::in_turn(1) {
         let name = format!("unsure-cancelled-{}", mode.label());
         for link in [&[][..], &["-static"]] {
             let options = [&["-O1", "-g", "-pthread", "../trees/cancelled.c"], link].concat();

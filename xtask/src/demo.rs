@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::step::{Step, target_folder, workspace};
@@ -13,20 +13,27 @@ const FLAGS: [&str; 3] = ["-std=c++17", "-Og", "-g"];
 /// The tree that is printed leaves out shorter calls.
 const SHORTEST_SHOWN: &str = "50us";
 
-/// Runs the task.
+/// Runs the task; after the word `--with`, the everycall at a path instead of a new one.
 ///
 /// # Errors
 ///
 /// The first step that failed, as a sentence.
-pub fn run() -> Result<(), String> {
+pub fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
+    let words: Vec<String> = words.collect();
+    let given = match &words[..] {
+        [] => None,
+        [option, path] if option == "--with" => Some(PathBuf::from(path)),
+        _ => return Err("usage: cargo xtask demo [--with EVERYCALL]".to_owned()),
+    };
     let sources = workspace().join("examples/demo");
     let folder = target_folder().join("demo");
     need_compiler()?;
     fs::create_dir_all(&folder).map_err(|error| format!("can't make {}: {error}", folder.display()))?;
 
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    Step::new(&workspace(), cargo).args(["build", "--release", "--package", "everycall"]).run()?;
-    let everycall = target_folder().join("release/everycall");
+    let everycall = match given {
+        Some(path) => path,
+        None => built()?,
+    };
 
     println!("\nThe program, through the compiler prefix:");
     let compile = |source: &str| {
@@ -50,6 +57,12 @@ pub fn run() -> Result<(), String> {
 
     made(&folder);
     Ok(())
+}
+
+fn built() -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    Step::new(&workspace(), cargo).args(["build", "--release", "--package", "everycall"]).run()?;
+    Ok(target_folder().join("release/everycall"))
 }
 
 fn need_compiler() -> Result<(), String> {

@@ -2,9 +2,9 @@
 //!
 //! | task | what it does |
 //! |---|---|
-//! | `demo` | builds everycall and a small C++ program, records it, and shows the result |
+//! | `demo` | builds everycall and a small C++ program, records it, and shows the result; `--with EVERYCALL` takes one that is built |
 //! | `bench` | what everycall costs, and how fast it decodes, beside other tracers |
-//! | `test` | formatting, lints, all tests, seeds of the fuzz targets, the model checker |
+//! | `test` | formatting, lints, all tests, the model checker |
 //! | `models` | the lock-free parts under the model checker, Miri and ThreadSanitizer (nightly) |
 //! | `soak` | an hour of threads, signals, forks, loading, exceptions and snapshots: nothing grows, nothing fails |
 //! | `kills` | a thousand times `kill -9`: what the program did last is there |
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let task = words.next();
     let done = match task.as_deref() {
         Some("bench") => packages::ensure(&packages::BENCH).and_then(|()| bench::run(words)),
-        Some("demo") => packages::ensure(&packages::DEMO).and_then(|()| demo::run()),
+        Some("demo") => packages::ensure(&packages::DEMO).and_then(|()| demo::run(words)),
         Some("test") => test::Options::parse(words).and_then(|options| test::run(&options)),
         Some("models") => test::models(),
         Some(name) if campaigns::names().any(|known| known == name) => campaigns::run(name, words),

@@ -8,7 +8,6 @@ mod report;
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,8 +22,7 @@ use crate::step::{Step, target_folder, workspace};
 /// How long the soak takes here; `cargo xtask soak` takes an hour.
 const SOAK_SECONDS: &str = "20";
 
-/// Formatting, lints, all tests, the seeds of the fuzz targets, the model checker; or the quick
-/// selection of the tests.
+/// Formatting, lints, all tests, the model checker; or the quick selection of the tests.
 ///
 /// # Errors
 /// What failed, as a sentence.
@@ -69,7 +67,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         // What fails here doesn't hide what failed before.
         result = phases
             .time("examples in the documentation", || cargo(&doc_tests).run())
-            .and(phases.time("seeds of the fuzz targets, model checker", seeds_and_models));
+            .and(phases.time("model checker", models::model_checker));
     }
     print!("{}", report::report(&outcomes, &phases.0));
     let failed = outcomes.iter().filter(|outcome| !outcome.is_good()).count();
@@ -81,16 +79,6 @@ pub fn run(options: &Options) -> Result<(), String> {
         ));
     }
     result
-}
-
-/// Both at once: each has steps that keep one processor busy.
-fn seeds_and_models() -> Result<(), String> {
-    thread::scope(|scope| {
-        let models = scope.spawn(models::model_checker);
-        let seeds = seeds();
-        let models = models.join().unwrap_or_else(|_| Err("the model checker's steps panicked".to_owned()));
-        seeds.and(models)
-    })
 }
 
 /// What took how long.
@@ -153,22 +141,4 @@ fn progress(number: usize, count: usize, outcome: &Outcome) -> String {
         line = format!("{line}, {failed} failed: {}", outcome.failures().join(" "));
     }
     line
-}
-
-/// The fuzz targets over their seeds; they need no nightly compiler for that.
-fn seeds() -> Result<(), String> {
-    let fuzz = workspace().join("fuzz");
-    let said = |error| format!("fuzz: {error}");
-    fs::create_dir_all(fuzz.join("artifacts")).map_err(said)?;
-    // Not optimised: compiling takes far longer than reading the seeds.
-    Step::new(&fuzz, "cargo").args(["build", "--quiet", "--target-dir", "target"]).run()?;
-    for target in fs::read_dir(fuzz.join("corpus")).map_err(said)?.flatten() {
-        let name = target.file_name();
-        Step::new(&fuzz, fuzz.join("target/debug").join(&name))
-            .args(["-runs=0", "-max_len=160000", "-malloc_limit_mb=80", "-rss_limit_mb=1024", "-timeout=20"])
-            .args(["-verbosity=0", "-artifact_prefix=artifacts/"])
-            .args([Path::new("corpus").join(name)])
-            .run()?;
-    }
-    Ok(())
 }
