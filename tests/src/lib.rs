@@ -21,6 +21,7 @@ pub mod outline;
 pub mod own_calls;
 mod place;
 pub mod python;
+pub mod rust;
 pub mod selections;
 pub mod slow;
 mod standing;

@@ -5,64 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
+use everycall_tests::rust::{cargo_everycall, command, copied, lock, said};
 use everycall_tests::{Place, Tally, TraceView, everycall, successful};
 
 /// A copy of the workspace in `tests/rust`.
 fn workspace(place: &Place) -> PathBuf {
     copied(place, "rust", "app/Cargo.toml")
-}
-
-/// A copy of a workspace whose `manifest` names the crate for Rust programs.
-fn copied(place: &Place, name: &str, manifest: &str) -> PathBuf {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    let to = place.file("a workspace");
-    copy(&from, &to);
-    let manifest = to.join(manifest);
-    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/api");
-    let text = fs::read_to_string(&manifest).unwrap();
-    fs::write(manifest, text.replace("\"API\"", &format!("{:?}", api.to_str().unwrap()))).unwrap();
-    to
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-/// A command in the workspace, without what the cargo that runs this test has set.
-fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.current_dir(folder);
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy().into_owned();
-        let is_cargos = name.starts_with("CARGO_") && !matches!(&name[..], "CARGO_HOME");
-        if is_cargos
-            || matches!(&name[..], "RUSTFLAGS" | "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CARGO")
-        {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
-fn cargo_everycall(folder: &Path, words: &[&str]) -> Command {
-    let mut cargo = command(everycall(), folder);
-    cargo.arg("cargo").args(words);
-    cargo
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// What the program says of itself: name, entries, returns.
@@ -252,8 +201,7 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
 fn spans_and_lines_of_tracing_and_log_are_on_the_timeline() {
     let place = Place::new("rust-lines");
     let folder = copied(&place, "rust-lines", "Cargo.toml");
-    // The versions that were fetched with this workspace.
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    lock(&folder);
     let printed = successful(&mut cargo_everycall(&folder, &["-o", "lines.ect", "run", "-q", "--offline"]));
     assert_eq!(printed, "ended\n");
     let shown = successful(command(everycall(), &folder).args(["replay", "lines.ect"]));

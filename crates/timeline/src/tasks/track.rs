@@ -32,6 +32,11 @@ impl Track {
         Track { tid, ..Track::default() }
     }
 
+    /// The thread that runs the next step.
+    pub fn runs_on(&mut self, tid: u32) {
+        self.tid = tid;
+    }
+
     /// The calls that are open, also those that are suspended.
     pub fn into_open(self) -> Vec<OpenCall> {
         self.open
