@@ -60,7 +60,7 @@ fn a_tokio_servers_tasks_are_tracks_with_arrows_to_their_polls() {
             assert!(steps.insert(step_of(line), line).is_none(), "{line}");
         } else if !line["wake"].is_null() {
             assert!(wakes.insert(step_of(line), line).is_none(), "{line}");
-        } else if line["function"] == "tasks::mix" {
+        } else if line["name"] == "tasks::mix" {
             mixed_on.insert(line["thread"].as_str().unwrap());
         }
     }
