@@ -183,6 +183,11 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
             &["build", "--offline", "-p", "parts", "--target", "aarch64-unknown-linux-gnu"],
             "only Linux on x86-64",
         ),
+        // Without an operating system.
+        (
+            &["build", "--offline", "-p", "parts", "--target", "x86_64-unknown-none"],
+            "x86_64-unknown-none can't be traced",
+        ),
     ] {
         let output = cargo_everycall(&folder, words).output().unwrap();
         let text = said(&output);
@@ -194,6 +199,51 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
         "{}",
         said(&output)
     );
+}
+
+/// A program of its own, linked as its configuration says.
+#[test]
+fn linkers_and_targets_of_the_project_work() {
+    let place = Place::new("rust-linkers");
+    let folder = place.file("a program");
+    fs::create_dir_all(folder.join("src")).unwrap();
+    fs::create_dir_all(folder.join(".cargo")).unwrap();
+    let manifest = "[package]\nname = \"linked\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    let source = "#[inline(never)]\nfn work(n: u32) -> u32 { std::hint::black_box(n) + 1 }\n\
+                  fn main() {\n\
+                  let panics = || if std::env::args().count() > 1 { panic!() };\n\
+                  let caught = std::panic::catch_unwind(panics).is_err();\n\
+                  println!(\"{} {caught}\", (0..5).map(work).sum::<u32>());\n}\n";
+    fs::write(folder.join("src/main.rs"), source).unwrap();
+    let sysroot = successful(command("rustc", &folder).args(["--print", "sysroot"]));
+    let has_musl = Path::new(sysroot.trim()).join("lib/rustlib/x86_64-unknown-linux-musl").exists();
+    let has = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+    };
+    let with_clang = |option: &str| format!("linker = \"clang-19\"\nrustflags = [{option}]");
+    for (target, configuration, is_possible) in [
+        ("x86_64-unknown-linux-gnu", with_clang(""), true),
+        ("x86_64-unknown-linux-gnu", with_clang("\"-Clink-arg=-fuse-ld=lld\""), true),
+        ("x86_64-unknown-linux-gnu", with_clang("\"-Clink-arg=-fuse-ld=mold\""), has("mold")),
+        ("x86_64-unknown-linux-musl", String::new(), has_musl),
+        ("x86_64-unknown-linux-musl", "linker = \"rust-lld\"".to_owned(), has_musl),
+    ] {
+        if !is_possible {
+            continue;
+        }
+        let configuration = format!("[target.{target}]\n{configuration}\n");
+        fs::write(folder.join(".cargo/config.toml"), &configuration).unwrap();
+        let words = ["-o", "linked.ect", "run", "-q", "--offline", "--target", target, "--", "panics"];
+        let output = cargo_everycall(&folder, &words).output().unwrap();
+        assert!(said(&output).starts_with("15 true\n"), "{configuration}: {}", said(&output));
+        let trace = TraceView::tallies_only(&folder.join("linked.ect"));
+        let five = Tally { entries: 5, exits: 5 };
+        assert_eq!(trace.tallies().get("linked::work"), Some(&five), "{configuration}");
+        let tree = successful(command(everycall(), &folder).args(["replay", "linked.ect"]));
+        assert_eq!(tree.matches("* catch panic").count(), 1, "{configuration}: {tree}");
+    }
 }
 
 /// What the crates `tracing` and `log` are told is on the timeline, in the calls where it was said.
