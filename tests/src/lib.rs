@@ -12,6 +12,7 @@
 //! ```
 
 pub mod abi;
+pub mod callgrind;
 pub mod generated;
 pub mod imports;
 pub mod journal;

@@ -19,7 +19,8 @@ pub fn copied(place: &Place, name: &str, manifest: &str) -> PathBuf {
     to
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a folder with all that is in it.
+pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
