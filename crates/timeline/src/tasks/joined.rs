@@ -4,7 +4,7 @@
 use everycall_reader::{SegmentCursor, SegmentPlace, ThreadKey, Warning};
 
 use super::lane::{For, Scanned, Steps, begin, give, record_at};
-use super::track::Track;
+use super::track::{SHORT_TICKS, Track};
 use crate::marks::MarkNames;
 use crate::scan::ThreadScan;
 use crate::task_list::{Task, Tasks};
@@ -199,4 +199,41 @@ impl SegmentCursor for Joined<'_> {
     fn place(&self) -> Option<SegmentPlace> {
         None
     }
+}
+
+/// What is known of a task's track, of what is known of it in each thread. `None`: its calls go on in
+/// other threads, so the track itself has to be looked through.
+pub(super) fn merged(threads: Vec<Scanned>) -> Option<Scanned> {
+    if threads.iter().any(|thread| thread.suspends) {
+        return None;
+    }
+    let mut scan = ThreadScan::default();
+    let (mut first, mut last) = (u64::MAX, 0);
+    let (mut open, mut steps) = (Vec::new(), Vec::new());
+    for thread in threads {
+        scan.events += thread.scan.events;
+        scan.entries += thread.scan.entries;
+        scan.losses = scan.losses.saturating_add(thread.scan.losses);
+        scan.gaps += thread.scan.gaps;
+        scan.gaps_ticks = scan.gaps_ticks.saturating_add(thread.scan.gaps_ticks);
+        scan.malformed_words += thread.scan.malformed_words;
+        if let Some((begin, end)) = thread.scan.reach_ticks {
+            (first, last) = (begin.min(first), end.max(last));
+        }
+        open.extend(thread.open);
+        steps.extend(thread.steps);
+    }
+    open.sort_by_key(|call| call.ticks);
+    steps.sort_unstable();
+    // As the track has them.
+    let mut left = None;
+    for (begin, end) in steps {
+        let between = left.map(|left| begin.saturating_sub(left)).filter(|ticks| *ticks >= SHORT_TICKS);
+        if let Some(ticks) = between {
+            scan.suspended += 1;
+            scan.suspended_ticks = scan.suspended_ticks.saturating_add(ticks);
+        }
+        left = Some(end).filter(|end| *end > 0).or(left);
+    }
+    Some(Scanned::new(scan, (first, last), open))
 }

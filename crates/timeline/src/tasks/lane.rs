@@ -1,6 +1,6 @@
 //! Dividing a thread's segments: for the track of what is no task's, and once for all tracks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use everycall_format::event::{Word, kind};
 use everycall_format::label;
@@ -201,6 +201,10 @@ pub(super) struct Scanned {
     pub scan: ThreadScan,
     /// Calls that were open at the end; for what is no task's, those of before aren't among them.
     pub open: Vec<OpenCall>,
+    /// When each step began and ended, 0 if that isn't known: of a task that other threads run, too.
+    pub steps: Vec<(u64, u64)>,
+    /// Whether a step has left calls suspended.
+    pub suspends: bool,
 }
 
 impl Scanned {
@@ -210,7 +214,7 @@ impl Scanned {
         scan.earliest_ticks = scan.reach_ticks.map(|(first, _)| first);
         scan.is_complete = true;
         scan.open_calls = open.len() as u64;
-        Scanned { scan, open }
+        Scanned { scan, open, steps: Vec::new(), suspends: false }
     }
 }
 
@@ -221,20 +225,35 @@ struct Looked {
     reach: (u64, u64),
     out: Vec<u64>,
     number: u64,
+    steps: Vec<(u64, u64)>,
+    suspends: bool,
 }
 
 impl Looked {
     fn new(tid: u32) -> Looked {
-        let (scan, out) = (ThreadScan::default(), Vec::new());
-        Looked { track: Track::new(tid), scan, reach: (u64::MAX, 0), out, number: 0 }
+        Looked {
+            track: Track::new(tid),
+            scan: ThreadScan::default(),
+            reach: (u64::MAX, 0),
+            out: Vec::new(),
+            number: 0,
+            steps: Vec::new(),
+            suspends: false,
+        }
+    }
+
+    fn into_scanned(self) -> Scanned {
+        let scanned = Scanned::new(self.scan, self.reach, self.track.into_open());
+        Scanned { steps: self.steps, suspends: self.suspends, ..scanned }
     }
 }
 
 /// Looks once through a thread's segments. Returns what is known of each task, by its number, of
-/// what is no task's (`None`), and when the outermost step that is open at the end began.
+/// what is no task's (`None`), and when the outermost step that is open at the end began. `shared`:
+/// tasks that other threads run, too.
 pub(super) fn scan_tracks(
     mut segments: Box<dyn SegmentCursor + '_>,
-    tasks: &Tasks,
+    (tasks, shared): (&Tasks, &HashSet<u32>),
     tid: u32,
     key: ThreadKey,
 ) -> (HashMap<Option<u32>, Scanned>, Option<u64>) {
@@ -279,8 +298,19 @@ pub(super) fn scan_tracks(
             }
             match is_for {
                 For::Running(ticks) => give(&mut looked.track, record, ticks, &mut looked.out),
-                For::Begin(_, ticks) => begin(&mut looked.track, record, ticks, &mut looked.out),
-                For::End(_, suspended, ticks) => looked.track.end(suspended, ticks, &mut looked.out),
+                For::Begin(number, ticks) => {
+                    if shared.contains(&number) {
+                        looked.steps.push((ticks, 0));
+                    }
+                    begin(&mut looked.track, record, ticks, &mut looked.out);
+                }
+                For::End(_, suspended, ticks) => {
+                    looked.suspends |= suspended > 0;
+                    if let Some((_, end)) = looked.steps.last_mut() {
+                        *end = ticks;
+                    }
+                    looked.track.end(suspended, ticks, &mut looked.out);
+                }
                 _ => {}
             }
         }
@@ -292,8 +322,6 @@ pub(super) fn scan_tracks(
             }
         }
     }
-    let done = tracks
-        .into_iter()
-        .map(|(of, looked)| (of, Scanned::new(looked.scan, looked.reach, looked.track.into_open())));
+    let done = tracks.into_iter().map(|(of, looked)| (of, looked.into_scanned()));
     (done.collect(), steps.open.first().map(|(_, ticks)| *ticks))
 }

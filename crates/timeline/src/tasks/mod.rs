@@ -16,14 +16,14 @@ mod joined;
 mod lane;
 mod track;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use everycall_reader::{OpenCall, Recording, SegmentCursor, SegmentPlace, Source, ThreadKey};
 
 use crate::scan::ThreadScan;
 use crate::task_list::{Task, Tasks};
 use crate::thread_info::TASKS_FROM;
-use joined::Joined;
+use joined::{Joined, merged};
 use lane::{Lane, Scanned, scan_tracks};
 
 /// A thread of a [`Divided`] source that is a task.
@@ -60,25 +60,24 @@ impl<'a> Divided<'a> {
     ) -> Divided<'a> {
         let recording = source.recording().clone();
         let mut divided = Divided { source, recording, hosts: HashMap::new(), tracks: HashMap::new() };
+        let shared = shared(&hosts);
         // By snapshot and number, as the order of tracks is that.
-        let mut by_number: BTreeMap<(usize, u32), TaskTrack> = BTreeMap::new();
-        let mut scanned_alone = HashMap::new();
+        let mut by_number: BTreeMap<(usize, u32), (TaskTrack, Vec<Scanned>)> = BTreeMap::new();
         for (key, tasks) in hosts {
-            let mut scanned = divided.add_host(key, tasks, scans);
+            let none = HashSet::new();
+            let shared = shared.get(&key.snapshot).unwrap_or(&none);
+            let mut scanned = divided.add_host(key, (tasks, shared), scans);
             let Some(host) = divided.hosts.get(&key) else { continue };
             for task in &host.tasks.all {
                 let Some(own) = scanned.remove(&Some(task.number)) else { continue };
-                let track = by_number.entry((key.snapshot, task.number)).or_default();
+                let (track, known) = by_number.entry((key.snapshot, task.number)).or_default();
                 track.hosts.push((key, task.clone()));
-                scanned_alone.insert((key, task.number), own);
+                known.push(own);
             }
         }
-        for ((_, number), track) in by_number {
-            let alone = match track.hosts[..] {
-                [(key, _)] => scanned_alone.remove(&(key, number)),
-                _ => None,
-            };
-            divided.add_track(track, alone, scans);
+        for (track, mut known) in by_number.into_values() {
+            let scanned = if known.len() == 1 { known.pop() } else { merged(known) };
+            divided.add_track(track, scanned, scans);
         }
         divided
     }
@@ -87,11 +86,11 @@ impl<'a> Divided<'a> {
     fn add_host(
         &mut self,
         key: ThreadKey,
-        tasks: Tasks,
+        (tasks, shared): (Tasks, &HashSet<u32>),
         scans: &mut [(ThreadKey, ThreadScan)],
     ) -> HashMap<Option<u32>, Scanned> {
         let tid = self.recording.snapshots[key.snapshot].threads[key.thread].tid;
-        let (mut scanned, open_step) = scan_tracks(self.source.segments(key), &tasks, tid, key);
+        let (mut scanned, open_step) = scan_tracks(self.source.segments(key), (&tasks, shared), tid, key);
         self.hosts.insert(key, Host { tasks, tid, open_step });
         let open_calls = self.open_calls(key).len() as u64;
         let of_thread = scans.iter_mut().find(|(of, _)| *of == key).map(|(_, scan)| scan);
@@ -105,7 +104,7 @@ impl<'a> Divided<'a> {
         scanned
     }
 
-    /// Makes a task a thread. `scanned`: what is known of it, if one thread ran it.
+    /// Makes a task a thread. `scanned`: what is known of it, unless it has to be looked through.
     fn add_track(
         &mut self,
         mut track: TaskTrack,
@@ -151,6 +150,20 @@ impl<'a> Divided<'a> {
             None => segments,
         }
     }
+}
+
+/// The numbers of tasks that several threads have run, by snapshot.
+fn shared(hosts: &[(ThreadKey, Tasks)]) -> HashMap<usize, HashSet<u32>> {
+    let mut seen = HashSet::new();
+    let mut shared: HashMap<usize, HashSet<u32>> = HashMap::new();
+    for (key, tasks) in hosts {
+        for task in &tasks.all {
+            if !seen.insert((key.snapshot, task.number)) {
+                shared.entry(key.snapshot).or_default().insert(task.number);
+            }
+        }
+    }
+    shared
 }
 
 impl Source for Divided<'_> {
