@@ -12,6 +12,7 @@
 //! ```
 
 pub mod abi;
+pub mod callgrind;
 pub mod generated;
 pub mod imports;
 pub mod journal;
@@ -21,6 +22,7 @@ pub mod outline;
 pub mod own_calls;
 mod place;
 pub mod python;
+pub mod rust;
 pub mod selections;
 pub mod slow;
 mod standing;

@@ -133,7 +133,9 @@ fn of_file(
                         | MarkKind::Counter
                         | MarkKind::CounterReal
                         | MarkKind::Log
-                        | MarkKind::Output(_) => continue,
+                        | MarkKind::Output(_)
+                        | MarkKind::Wake
+                        | MarkKind::Step => continue,
                     };
                     let name = everycall_export::type_name(name).unwrap_or_default();
                     moment(format!("*{what} {name}").trim_end().to_owned(), depth);

@@ -224,6 +224,13 @@ fn steps_of_a_task_are_one_track() {
             let lines = |text: &str| track.lines().filter(|line| line.contains(text)).count();
             let counts = (lines(" fetching {"), lines(" reading {"), lines(" work  "));
             assert_eq!(counts, (1, 1, 3), "{}: {track}", mode.label());
+            assert_eq!(lines("! step "), if number == 2 { 3 } else { 0 }, "{}: {track}", mode.label());
+        }
+        for what in ["wake", "step"] {
+            for step in 1..=3 {
+                let line = format!("! {what} second = task 2, step {step}\n");
+                assert_eq!(shown.matches(&line).count(), 1, "{}: {line} in {shown}", mode.label());
+            }
         }
     }
 }

@@ -5,64 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
+use everycall_tests::rust::{cargo_everycall, command, copied, lock, said};
 use everycall_tests::{Place, Tally, TraceView, everycall, successful};
 
 /// A copy of the workspace in `tests/rust`.
 fn workspace(place: &Place) -> PathBuf {
     copied(place, "rust", "app/Cargo.toml")
-}
-
-/// A copy of a workspace whose `manifest` names the crate for Rust programs.
-fn copied(place: &Place, name: &str, manifest: &str) -> PathBuf {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    let to = place.file("a workspace");
-    copy(&from, &to);
-    let manifest = to.join(manifest);
-    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/api");
-    let text = fs::read_to_string(&manifest).unwrap();
-    fs::write(manifest, text.replace("\"API\"", &format!("{:?}", api.to_str().unwrap()))).unwrap();
-    to
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-/// A command in the workspace, without what the cargo that runs this test has set.
-fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.current_dir(folder);
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy().into_owned();
-        let is_cargos = name.starts_with("CARGO_") && !matches!(&name[..], "CARGO_HOME");
-        if is_cargos
-            || matches!(&name[..], "RUSTFLAGS" | "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CARGO")
-        {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
-fn cargo_everycall(folder: &Path, words: &[&str]) -> Command {
-    let mut cargo = command(everycall(), folder);
-    cargo.arg("cargo").args(words);
-    cargo
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// What the program says of itself: name, entries, returns.
@@ -234,6 +183,11 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
             &["build", "--offline", "-p", "parts", "--target", "aarch64-unknown-linux-gnu"],
             "only Linux on x86-64",
         ),
+        // Without an operating system.
+        (
+            &["build", "--offline", "-p", "parts", "--target", "x86_64-unknown-none"],
+            "x86_64-unknown-none can't be traced",
+        ),
     ] {
         let output = cargo_everycall(&folder, words).output().unwrap();
         let text = said(&output);
@@ -247,13 +201,57 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
     );
 }
 
+/// A program of its own, linked as its configuration says.
+#[test]
+fn linkers_and_targets_of_the_project_work() {
+    let place = Place::new("rust-linkers");
+    let folder = place.file("a program");
+    fs::create_dir_all(folder.join("src")).unwrap();
+    fs::create_dir_all(folder.join(".cargo")).unwrap();
+    let manifest = "[package]\nname = \"linked\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    let source = "#[inline(never)]\nfn work(n: u32) -> u32 { std::hint::black_box(n) + 1 }\n\
+                  fn main() {\n\
+                  let panics = || if std::env::args().count() > 1 { panic!() };\n\
+                  let caught = std::panic::catch_unwind(panics).is_err();\n\
+                  println!(\"{} {caught}\", (0..5).map(work).sum::<u32>());\n}\n";
+    fs::write(folder.join("src/main.rs"), source).unwrap();
+    let sysroot = successful(command("rustc", &folder).args(["--print", "sysroot"]));
+    let has_musl = Path::new(sysroot.trim()).join("lib/rustlib/x86_64-unknown-linux-musl").exists();
+    let has = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+    };
+    let with_clang = |option: &str| format!("linker = \"clang-19\"\nrustflags = [{option}]");
+    for (target, configuration, is_possible) in [
+        ("x86_64-unknown-linux-gnu", with_clang(""), true),
+        ("x86_64-unknown-linux-gnu", with_clang("\"-Clink-arg=-fuse-ld=lld\""), true),
+        ("x86_64-unknown-linux-gnu", with_clang("\"-Clink-arg=-fuse-ld=mold\""), has("mold")),
+        ("x86_64-unknown-linux-musl", String::new(), has_musl),
+        ("x86_64-unknown-linux-musl", "linker = \"rust-lld\"".to_owned(), has_musl),
+    ] {
+        if !is_possible {
+            continue;
+        }
+        let configuration = format!("[target.{target}]\n{configuration}\n");
+        fs::write(folder.join(".cargo/config.toml"), &configuration).unwrap();
+        let words = ["-o", "linked.ect", "run", "-q", "--offline", "--target", target, "--", "panics"];
+        let output = cargo_everycall(&folder, &words).output().unwrap();
+        assert!(said(&output).starts_with("15 true\n"), "{configuration}: {}", said(&output));
+        let trace = TraceView::tallies_only(&folder.join("linked.ect"));
+        let five = Tally { entries: 5, exits: 5 };
+        assert_eq!(trace.tallies().get("linked::work"), Some(&five), "{configuration}");
+        let tree = successful(command(everycall(), &folder).args(["replay", "linked.ect"]));
+        assert_eq!(tree.matches("* catch panic").count(), 1, "{configuration}: {tree}");
+    }
+}
+
 /// What the crates `tracing` and `log` are told is on the timeline, in the calls where it was said.
 #[test]
 fn spans_and_lines_of_tracing_and_log_are_on_the_timeline() {
     let place = Place::new("rust-lines");
     let folder = copied(&place, "rust-lines", "Cargo.toml");
-    // The versions that were fetched with this workspace.
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    lock(&folder);
     let printed = successful(&mut cargo_everycall(&folder, &["-o", "lines.ect", "run", "-q", "--offline"]));
     assert_eq!(printed, "ended\n");
     let shown = successful(command(everycall(), &folder).args(["replay", "lines.ect"]));

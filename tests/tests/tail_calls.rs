@@ -188,7 +188,7 @@ fn calls_after_the_jump_dont_hide_a_slow_call() {
             let own = kept.iter().filter(|kept| kept.name == name).collect::<Vec<_>>();
             let [found] = own[..] else { panic!("{label}: {} are kept", own.len()) };
             count += 1;
-            assert_eq!(found.call.tid, tid.parse().expect("a thread's id"), "{label}");
+            assert_eq!(found.call.tid, tid.parse::<u32>().expect("a thread's id"), "{label}");
             assert!(found.call.start_ticks >= begin, "{label}: {:?}", found.call);
             assert!(first == begin || found.call.start_ticks <= first, "{label}: {:?}", found.call);
             assert!(found.call.end_ticks >= last, "{label}: {:?}", found.call);

@@ -1,5 +1,5 @@
 //! What a Rust program says to everycall: labels, instants, spans and counters on the timeline of
-//! its calls, and snapshots of what was recorded.
+//! its calls, futures as tasks with tracks of their own, and snapshots of what was recorded.
 //!
 //! ```
 //! let _span = everycall::span("load");
@@ -22,6 +22,7 @@ pub mod log;
 mod runtime;
 mod slow;
 mod snapshot;
+mod tasks;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 
@@ -29,6 +30,7 @@ pub use error::Error;
 pub use lines::line;
 pub use slow::{SlowScope, Slowest};
 pub use snapshot::Snapshot;
+pub use tasks::{Task, named_task, task};
 
 use std::marker::PhantomData;
 

@@ -39,12 +39,15 @@ const _: () = assert!(SIZE == 8 + 19 * 8);
 /// Classes of marks.
 #[derive(Clone, Copy)]
 pub(crate) enum Mark {
+    TaskWake = 0,
     Label = 1,
     Instant = 2,
     SpanBegin = 3,
     SpanEnd = 4,
     Counter = 12,
     CounterReal = 13,
+    TaskBegin = 14,
+    TaskEnd = 15,
 }
 
 /// A mark has no value.

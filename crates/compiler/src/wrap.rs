@@ -73,11 +73,7 @@ const CLEANUPS: Wrapper =
     Wrapper { object: CLEANUPS_ARCHIVE, always: &[], others: &[("__gcc_personality_v0", "libgcc_eh.a")] };
 
 /// Rust's standard library, in any form, calls these of the unwinder's library.
-const RUST: Wrapper = Wrapper {
-    object: RUST_OBJECT,
-    always: &[],
-    others: &[("_Unwind_SetGR", "libgcc_eh.a"), ("_Unwind_RaiseException", "libgcc_eh.a")],
-};
+const RUST: [&str; 2] = ["_Unwind_SetGR", "_Unwind_RaiseException"];
 
 /// Whether all code of a link reports the exits of inlined calls also when an exception leaves them
 /// (in modes that report inlined calls). clang's code doesn't.
@@ -171,8 +167,25 @@ pub fn archives(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsS
 }
 
 /// Options of a link of Rust's code, beside the others.
-pub fn rust(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
-    wrapper(&RUST, invocation, compiler, kit)
+pub fn rust(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
+    let object = object_of(RUST_OBJECT, invocation, kit);
+    if is_users(invocation, RUST.iter()) || !object.exists() {
+        return Vec::new();
+    }
+    let mut text = String::from(WRAP);
+    for function in RUST {
+        text += &format!(",--wrap={function}");
+        if invocation.is_static {
+            text += &format!(",-u,{function}");
+        }
+    }
+    vec![text.into(), "-Xlinker".into(), object.into_os_string()]
+}
+
+/// Functions that the user wraps are left to the user.
+fn is_users<'f>(invocation: &Invocation, mut functions: impl Iterator<Item = &'f &'f str>) -> bool {
+    let is_wrapped = |function: &&str| invocation.wrapped.iter().any(|name| name == "*" || name == function);
+    functions.any(is_wrapped)
 }
 
 fn is_cxx(invocation: &Invocation, compiler: &Path) -> bool {
@@ -189,10 +202,8 @@ pub(crate) fn object_of(name: &str, invocation: &Invocation, kit: &Path) -> Path
 
 fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
     let object = object_of(wrapper.object, invocation, kit);
-    let functions = || wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
-    // Functions that the user wraps are left to the user.
-    let is_taken = |name: &String| name == "*" || functions().any(|function| function == name);
-    if invocation.wrapped.iter().any(is_taken) || !object.exists() {
+    let functions = wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
+    if is_users(invocation, functions) || !object.exists() {
         return Vec::new();
     }
     let mut text = String::from(WRAP);

@@ -396,6 +396,8 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             }
             MarkKind::Label
             | MarkKind::Instant
+            | MarkKind::Wake
+            | MarkKind::Step
             | MarkKind::Throw
             | MarkKind::Catch
             | MarkKind::Counter

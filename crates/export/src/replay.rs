@@ -376,7 +376,7 @@ impl Page<'_> {
         let indent = self.line_start(level, mark.at_ns);
         let (sign, tail) = match mark.kind {
             MarkKind::Label => ("@", String::new()),
-            MarkKind::Instant => ("!", String::new()),
+            MarkKind::Instant | MarkKind::Wake | MarkKind::Step => ("!", String::new()),
             MarkKind::Throw | MarkKind::Catch => ("*", String::new()),
             MarkKind::SpanBegin { cut, .. } => ("[", if cut { ", began earlier" } else { "" }.to_owned()),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {

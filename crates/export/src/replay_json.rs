@@ -348,6 +348,8 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &
     let (key, span): (&[u8], _) = match mark.kind {
         MarkKind::Label => (b"\"label\":", None),
         MarkKind::Instant => (b"\"instant\":", None),
+        MarkKind::Wake => (b"\"wake\":", None),
+        MarkKind::Step => (b"\"step\":", None),
         MarkKind::Throw => (b"\"throw\":", None),
         MarkKind::Catch => (b"\"catch\":", None),
         MarkKind::Counter | MarkKind::CounterReal => (b"\"counter\":", None),
@@ -378,6 +380,11 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &
         put_string(bytes, stream.name());
         bytes.extend_from_slice(b",\"line\":");
         put_number(bytes, mark.value.unwrap_or(0));
+    } else if let Some((task, step)) = mark.task_step() {
+        bytes.extend_from_slice(b",\"task\":");
+        put_number(bytes, task.into());
+        bytes.extend_from_slice(b",\"number\":");
+        put_number(bytes, step.into());
     } else if mark.value.is_some() {
         bytes.extend_from_slice(b",\"value\":");
         put_mark_value(bytes, mark);

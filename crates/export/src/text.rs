@@ -19,6 +19,8 @@ pub(crate) fn mark_kind(mark: &Mark) -> Option<(&'static str, Option<SpanFacts>)
     Some(match mark.kind {
         MarkKind::Label => ("label", None),
         MarkKind::Instant => ("instant", None),
+        MarkKind::Wake => ("wake", None),
+        MarkKind::Step => ("step", None),
         MarkKind::Throw => ("throw", None),
         MarkKind::Catch => ("catch", None),
         MarkKind::Counter | MarkKind::CounterReal => ("counter", None),
@@ -47,11 +49,22 @@ pub(crate) fn mark_title<'t>(source: &'t impl Source, mark: &Mark) -> Cow<'t, st
 /// The value of a mark, as text.
 pub(crate) fn mark_value(mark: &Mark) -> Option<String> {
     let value = mark.value?;
+    if let Some((task, step)) = mark.task_step() {
+        return Some(format!("task {task}, step {step}"));
+    }
     Some(match mark.kind {
         MarkKind::Counter => value.cast_signed().to_string(),
         MarkKind::CounterReal => format!("{:?}", f64::from_bits(value)),
         _ => value.to_string(),
     })
+}
+
+/// The number of the arrow from what wakes a task to its step, if a mark is one of its ends.
+pub(crate) fn arrow_of(mark: &Mark, pid: u32) -> Option<u64> {
+    let (task, step) = mark.task_step()?;
+    // Far from the chains of tail calls, which are numbered from 0; the multiplication is a bijection.
+    let numbers = (u64::from(task) << 32 | u64::from(step)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Some((numbers ^ u64::from(pid).wrapping_mul(0xd1b5_4a32_d192_ed03)) | 1 << 63)
 }
 
 /// The source form of a C++ ABI type name; the name itself if it can't be demangled, for example

@@ -13,6 +13,9 @@
 
 use crate::event::{kind, payload_word, record_word};
 
+/// A task is woken: its next step may begin. The low half of the value is the task's number, the upper
+/// half which of its steps that is, from 1; the name is the task's. Since version 2.12.
+pub const TASK_WAKE: u8 = 0;
 /// A named value of the innermost open call.
 pub const LABEL: u8 = 1;
 /// Something that happened at one moment.
@@ -44,8 +47,8 @@ pub const COUNTER: u8 = 12;
 /// The same, as the bits of a double.
 pub const COUNTER_REAL: u8 = 13;
 /// A step of a task begins on this thread: until its end, what the thread does is the task's. The
-/// low half of the value is the task's number in its process; the name is the task's. Since version
-/// 2.12.
+/// low half of the value is the task's number in its process, the upper half which of its steps it is,
+/// from 1, or 0 if that isn't known; the name is the task's. Since version 2.12.
 pub const TASK_BEGIN: u8 = 14;
 /// A step ends. The low half of the value is the task's number. The upper half is how many calls,
 /// whose exits come directly before, were suspended instead of ended: the task's next step goes on
@@ -60,6 +63,12 @@ pub const NO_VALUE: u8 = 0x80;
 #[must_use]
 pub const fn is_task(detail: u8) -> bool {
     matches!(detail & CLASS_MASK, TASK_BEGIN | TASK_END)
+}
+
+/// Whether a mark is the begin of a step that says which one of its task it is.
+#[must_use]
+pub const fn is_numbered_step(detail: u8, value: u64) -> bool {
+    detail & CLASS_MASK == TASK_BEGIN && value >> 32 != 0
 }
 
 /// Limit on the bytes of a name; longer names are truncated.

@@ -402,13 +402,28 @@ EVERYCALL_INLINE_ void everycall_frame_unwind(uint32_t id, const char *exception
 /*
  * Tasks: coroutines without a stack of their own, which a scheduler runs step by step. What a
  * thread does between the begin and the end of a step is shown on the task's track, where the steps
- * follow each other. Steps may nest. A task has a track for each thread that runs it.
+ * follow each other, whichever threads run them. Steps may nest; those of a task don't overlap.
  */
 
 /* A step of task `number`, which is the task's own in this process, begins; 64 bytes of the name are kept. */
 EVERYCALL_INLINE_ int everycall_task_begin(uint32_t number, const char *name)
 {
     return EVERYCALL_MARK_(14, 1, name, (uint64_t)number);
+}
+
+/*
+ * Arrows from what wakes a task to the step that follows: everycall_task_wake where it is woken, by
+ * whichever thread, and everycall_task_step instead of everycall_task_begin. Both say which step of
+ * the task that is, from 1.
+ */
+EVERYCALL_INLINE_ int everycall_task_wake(uint32_t number, uint32_t step, const char *name)
+{
+    return EVERYCALL_MARK_(0, 1, name, (uint64_t)step << 32 | number);
+}
+
+EVERYCALL_INLINE_ int everycall_task_step(uint32_t number, uint32_t step, const char *name)
+{
+    return EVERYCALL_MARK_(14, 1, name, (uint64_t)step << 32 | number);
 }
 
 /*

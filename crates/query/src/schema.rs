@@ -191,13 +191,13 @@ pub(crate) const TABLES: &[TableFacts] = &[
     },
     TableFacts {
         name: "marks",
-        about: "instants and spans (C API), C++ exceptions",
+        about: "instants, spans, wakes and steps of tasks (C API), C++ exceptions",
         rows: From::Events(
             "kind, parent, pid, tid, start_ns, duration_ns, function as name, value, remarks, trace",
-            "kind in ('instant', 'span', 'orphan span end', 'throw', 'catch')",
+            "kind in ('instant', 'span', 'orphan span end', 'wake', 'step', 'throw', 'catch')",
         ),
         columns: &[
-            ("kind", "text", "instant, span, orphan span end, throw, catch"),
+            ("kind", "text", "instant, span, orphan span end, wake, step, throw, catch"),
             PARENT,
             PID,
             TID,

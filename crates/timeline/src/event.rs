@@ -207,6 +207,15 @@ pub struct Mark {
     pub kind: MarkKind,
 }
 
+impl Mark {
+    /// The number of a task and of one of its steps, of a wake or step.
+    #[must_use]
+    pub fn task_step(&self) -> Option<(u32, u32)> {
+        let value = self.value.filter(|_| matches!(self.kind, MarkKind::Wake | MarkKind::Step))?;
+        Some((value as u32, (value >> 32) as u32))
+    }
+}
+
 /// Names the text of a [`Mark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MarkName(pub u32);
@@ -248,6 +257,11 @@ pub enum MarkKind {
     Counter,
     /// The same: the mark's value holds the bits of a double.
     CounterReal,
+    /// A task is woken. The mark's value is the task's number in its lower half, and which of its
+    /// steps is to begin in its upper half.
+    Wake,
+    /// A step of a task begins, in the task's own timeline. The value is that of its [`MarkKind::Wake`].
+    Step,
     /// A log line: the mark's name is its number in [`crate::Trace::log_lines`].
     Log,
     /// A line that the program wrote, or a part of one: the mark's name is as that of a log line,

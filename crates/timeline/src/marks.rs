@@ -61,7 +61,11 @@ impl MarkNames {
         let Some(named) = self.names.get_mut(number as usize) else { return };
         match detail & label::CLASS_MASK {
             label::LABEL => named.labels += 1,
-            label::INSTANT | label::MODULE_LOADED | label::MODULE_UNLOADED => named.instants += 1,
+            label::INSTANT
+            | label::MODULE_LOADED
+            | label::MODULE_UNLOADED
+            | label::TASK_WAKE
+            | label::TASK_BEGIN => named.instants += 1,
             label::SPAN_BEGIN => named.spans += 1,
             label::COUNTER | label::COUNTER_REAL => named.counters += 1,
             _ => {}
@@ -101,6 +105,8 @@ fn full_name(name: &[u8], detail: u8) -> Cow<'_, [u8]> {
     match detail & label::CLASS_MASK {
         label::MODULE_LOADED => [b"loaded ", name].concat().into(),
         label::MODULE_UNLOADED => [b"unloaded ", name].concat().into(),
+        label::TASK_WAKE => [b"wake ", name].concat().into(),
+        label::TASK_BEGIN => [b"step ", name].concat().into(),
         _ => name.into(),
     }
 }

@@ -406,6 +406,8 @@ impl<'a> Pairing<'a> {
                 mark
             }
             label::COUNTER => simple(MarkKind::Counter),
+            label::TASK_WAKE => simple(MarkKind::Wake),
+            label::TASK_BEGIN if value.is_some_and(|value| value >> 32 != 0) => simple(MarkKind::Step),
             label::COUNTER_REAL => simple(MarkKind::CounterReal),
             label::THROW => simple(MarkKind::Throw),
             label::CATCH => simple(MarkKind::Catch),

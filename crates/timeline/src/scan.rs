@@ -141,6 +141,9 @@ impl ThreadScan {
                 EventKind::Unwound { .. } | EventKind::Caller { .. } | EventKind::Other { .. } => {}
                 EventKind::Label { detail, value } if label::is_task(detail) => {
                     self.tasks.mark(words, event.slot, detail, value, event.ticks);
+                    if label::is_numbered_step(detail, value) {
+                        with_name(words, event.slot, |name| names.count(name, detail));
+                    }
                 }
                 EventKind::Label { detail, .. } => {
                     with_name(words, event.slot, |name| names.count(name, detail));

@@ -289,9 +289,11 @@ impl Reading<'_> {
 
     fn mark(&mut self, track: &mut Track, mark: &Mark) {
         let at = mark.at_ns;
-        let text = Text::Name(mark.name, mark.value);
+        let value = mark.task_step().map(|(_, step)| step.into()).or(mark.value);
+        let text = Text::Name(mark.name, value);
         let kind = match mark.kind {
             MarkKind::Label => Kind::Label,
+            MarkKind::Wake | MarkKind::Step => Kind::Instant,
             MarkKind::Instant | MarkKind::OrphanSpanEnd => {
                 let name = self.file.trace.mark_names().text(mark.name);
                 let is_module = name.starts_with("loaded ") || name.starts_with("unloaded ");

@@ -853,6 +853,7 @@ pub const TABLE: &[(&str, Run)] = &[
         Not("an example of ours, for whoever works on it"),
     ),
     ("EVERYCALL_FULL=1", Not(SUITE)),
+    ("EVERYCALL_FULL=1 cargo nextest run -p everycall-tests --test rust_real", Not(SUITE)),
     ("EVERYCALL_PROGRAMS=1800", Not(SUITE)),
     ("EVERYCALL_SCRIPTS=10000", Not(SUITE)),
 ];

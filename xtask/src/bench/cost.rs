@@ -1,11 +1,17 @@
 //! What one event costs: an empty function that is called in a loop.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::lab::{Lab, Mode};
 use super::stats::Spread;
 use super::table::{Cell, Table, Target};
+use crate::step::workspace;
 
+/// The row of Rust's code.
+const RUST: &str = "rustc (cargo everycall)";
+/// Of hooks that are called as `__cyg_profile_func_enter`.
+const CYG_PROFILE: Target = Target::Most(1.10);
 const PAIRS: &str = "31";
 const FIRST_LAPS: usize = 31;
 
@@ -38,6 +44,10 @@ pub fn run(lab: &Lab) -> Result<Vec<Table>, String> {
             Ok(cells) => table.row(cells),
             Err(why) => table.failure(&mode.label(), &why),
         }
+    }
+    match build_rust(lab, &meter).and_then(|program| of_program(lab, RUST, &program, CYG_PROFILE)) {
+        Ok(cells) => table.row(cells),
+        Err(why) => table.failure(RUST, &why),
     }
     Ok(vec![floor(lab, &meter)?, table])
 }
@@ -85,13 +95,18 @@ fn of_clock_reads(line: &[f64]) -> Option<f64> {
 
 fn of_mode(lab: &Lab, mode: Mode, meter: &Path) -> Result<Vec<Cell>, String> {
     let program = build(lab, mode, meter)?;
+    let most = if mode.is_cyg_profile() { CYG_PROFILE } else { Target::Most(1.05) };
+    of_program(lab, &mode.label(), &program, most)
+}
+
+fn of_program(lab: &Lab, label: &str, program: &Path, most: Target) -> Result<Vec<Cell>, String> {
     let recorded = |arguments: &[&str]| {
         let mut command = lab.pinned(lab.everycall());
-        command.args(["record", "--quiet", "-o"]).arg(lab.path("cost.ect")).arg("--").arg(&program);
+        command.args(["record", "--quiet", "-o"]).arg(lab.path("cost.ect")).arg("--").arg(program);
         lab.successful(command.args(arguments)).and_then(|text| Ticks::read(&text))
     };
     let alone = |arguments: &[&str]| {
-        lab.successful(lab.pinned(&program).args(arguments)).and_then(|text| Ticks::read(&text))
+        lab.successful(lab.pinned(program).args(arguments)).and_then(|text| Ticks::read(&text))
     };
     let warm = alone(&["warm", PAIRS])?;
     let ratio = warm.figure(of_clock_reads)?;
@@ -101,9 +116,8 @@ fn of_mode(lab: &Lab, mode: Mode, meter: &Path) -> Result<Vec<Cell>, String> {
         Spread::of(laps.map(|spread| spread.map(|spread| spread.median)).collect::<Result<_, _>>()?)
     };
     let first_alone = first(&alone)?;
-    let most = Target::Most(if mode.is_cyg_profile() { 1.10 } else { 1.05 });
     Ok(vec![
-        Cell::text(mode.label()),
+        Cell::text(label),
         Cell::Measured(ratio, 3),
         Cell::Target(most, ratio.median),
         Cell::Measured(recorded(&["warm", PAIRS])?.figure(of_clock_reads)?, 3),
@@ -120,6 +134,26 @@ pub fn build(lab: &Lab, mode: Mode, meter: &Path) -> Result<PathBuf, String> {
     let [plain, traced] = loops(lab, mode)?;
     let linker = lab.compiler(mode.compiler, Some(mode.name));
     lab.link(linker, &[meter, &plain, &traced], &[], &format!("cost {label}"))
+}
+
+/// The same of Rust's code.
+fn build_rust(lab: &Lab, meter: &Path) -> Result<PathBuf, String> {
+    let target = lab.path("rust-calls");
+    let library = |mut command: Command, options: &[&str], folder: &str| {
+        command.args(["build", "--quiet", "--release", "--offline", "--manifest-path"]);
+        command.arg(workspace().join("benches/rust-calls/Cargo.toml")).args(options);
+        // Those of the cargo that runs this.
+        command.env_remove("CARGO_MANIFEST_DIR").env("CARGO_TARGET_DIR", &target);
+        lab.successful(&mut command)?;
+        Ok::<_, String>(target.join(folder).join("release/libcalls.a"))
+    };
+    let plain = library(lab.command("cargo"), &["--features", "plain"], ".")?;
+    let mut everycall = lab.command(lab.everycall());
+    everycall.arg("cargo");
+    let traced = library(everycall, &[], "everycall")?;
+    let linker = lab.compiler("gcc", Some(Mode::NOPS.name));
+    // Both have what is called by a panic.
+    lab.link(linker, &[meter, &plain, &traced], &["-Wl,--allow-multiple-definition"], "cost rust")
 }
 
 /// The loops without and with hooks.

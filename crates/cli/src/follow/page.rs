@@ -272,7 +272,7 @@ impl Page {
         let is_within = thread.open.last().is_some_and(|open| open.shown.is_some()) || thread.whole > 0;
         let sign = match mark.kind {
             MarkKind::Label => "@ ",
-            MarkKind::Instant => "! ",
+            MarkKind::Instant | MarkKind::Wake | MarkKind::Step => "! ",
             MarkKind::Log => "> ",
             MarkKind::Output(Stream::Stdout) => "1| ",
             MarkKind::Output(Stream::Stderr) => "2| ",

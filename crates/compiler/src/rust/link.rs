@@ -52,8 +52,9 @@ pub fn linker_main(args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
             return ExitCode::from(EXIT_NOT_RUN);
         }
     };
+    let (flavor, args) = args.split_at(flavor_length(&args));
     let mut command = Command::new(&path);
-    let error = command.arg0(&real).args(before).args(args).args(behind).exec();
+    let error = command.arg0(&real).args(flavor).args(before).args(args).args(behind).exec();
     say!("everycall: `{}` couldn't be run: {error}", path.display());
     ExitCode::from(EXIT_NOT_RUN)
 }
@@ -71,12 +72,24 @@ fn options(linker: &Path, args: &[OsString], kit: Kit<'_>) -> io::Result<(Vec<Os
     let kit = kit()?;
     let mut before = prefix::link_options(&invocation, &kit);
     before.extend(wrap::options(&invocation, linker, &kit, false));
-    if !is_bare {
-        before.extend(wrap::rust(&invocation, linker, &kit));
+    if !is_bare || has_start_of_rustc(args) {
+        before.extend(wrap::rust(&invocation, &kit));
     }
     let behind = wrap::archives(&invocation, linker, &kit);
     let fit = |options: Vec<OsString>| if is_plain { for_linker(options) } else { options };
     Ok((fit(before), fit(behind)))
+}
+
+/// Whether rustc links a C library of its own, as for musl, where nothing of the compiler's is linked.
+fn has_start_of_rustc(args: &[OsString]) -> bool {
+    let is_start = |name: &OsStr| name == "crt1.o" || name == "rcrt1.o";
+    args.iter().any(|arg| Path::new(arg).file_name().is_some_and(is_start))
+}
+
+/// How many of the arguments say which linker `rust-lld` is to be: it takes that from the first ones
+/// only.
+fn flavor_length(args: &[OsString]) -> usize {
+    if args.first().is_some_and(|arg| arg == "-flavor") { args.len().min(2) } else { 0 }
 }
 
 /// Whether it is a linker itself and not a compiler that runs one; rustc tells by the same names.
@@ -121,6 +134,8 @@ mod tests {
         for name in ["cc", "clang-19", "x86_64-linux-gnu-gcc", "musl-gcc", "/usr/bin/c++"] {
             assert!(!is_plain_linker(Path::new(name)), "{name}");
         }
+        let args = ["-flavor", "gnu", "a.o"].map(OsString::from);
+        assert_eq!((flavor_length(&args), flavor_length(&args[..1]), flavor_length(&args[1..])), (2, 1, 0));
         let options = ["-Wl,-z,start-stop-gc", "-Xlinker", "/kit/rt.o"].map(OsString::from).into();
         assert_eq!(for_linker(options), ["-z", "start-stop-gc", "/kit/rt.o"]);
     }

@@ -432,6 +432,8 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     let (phase, category, number): (&[u8], _, _) = match mark.kind {
         MarkKind::Label => (b"\"i\",\"s\":\"t\"", "label", None),
         MarkKind::Instant => (b"\"i\",\"s\":\"t\"", "instant", None),
+        // Arrows are between slices only.
+        MarkKind::Wake | MarkKind::Step => (b"\"X\",\"dur\":0", "task", None),
         MarkKind::Throw | MarkKind::Catch => (b"\"i\",\"s\":\"t\"", "exception", None),
         MarkKind::Counter | MarkKind::CounterReal => (b"\"C\"", "counter", None),
         MarkKind::Log => (b"\"i\",\"s\":\"t\"", "log", None),
@@ -457,9 +459,17 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     put_microseconds(bytes, mark.at_ns);
     bytes.extend_from_slice(b",\"name\":");
     put_string(bytes, &text::mark_title(source, mark));
+    if let Some(arrow) = text::arrow_of(mark, thread.pid) {
+        put_arrow(bytes, arrow, (mark.kind == MarkKind::Step, mark.kind == MarkKind::Wake));
+    }
     bytes.extend_from_slice(b",\"args\":");
     let mut members = Members::new(bytes);
     match mark.kind {
+        MarkKind::Wake | MarkKind::Step => {
+            let (task, step) = mark.task_step().unwrap_or_default();
+            put_number(members.key("task"), task.into());
+            put_number(members.key("step"), step.into());
+        }
         MarkKind::SpanEnd { start_cut, how, .. } => members.remarks(text::span_remarks(start_cut, how)),
         MarkKind::Output(stream) => {
             put_string(members.key("stream"), stream.name());
@@ -493,16 +503,20 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
 /// The arrows to and from a slice: a chain of tail calls is one flow.
 fn put_arrows(bytes: &mut Vec<u8>, jumps: &Jumps) {
     let Some(chain) = jumps.arrives_by.or(jumps.leaves_by) else { return };
+    put_arrow(bytes, chain, (jumps.arrives_by.is_some(), jumps.leaves_by.is_some()));
+}
+
+fn put_arrow(bytes: &mut Vec<u8>, number: u64, (arrives, leaves): (bool, bool)) {
     bytes.extend_from_slice(b",\"bind_id\":\"0x");
-    let digits = (64 - chain.leading_zeros()).div_ceil(4).max(1);
+    let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
     for digit in (0..digits).rev() {
-        bytes.push(b"0123456789abcdef"[(chain >> (4 * digit) & 15) as usize]);
+        bytes.push(b"0123456789abcdef"[(number >> (4 * digit) & 15) as usize]);
     }
     bytes.push(b'"');
-    if jumps.arrives_by.is_some() {
+    if arrives {
         bytes.extend_from_slice(b",\"flow_in\":true");
     }
-    if jumps.leaves_by.is_some() {
+    if leaves {
         bytes.extend_from_slice(b",\"flow_out\":true");
     }
 }

@@ -445,6 +445,7 @@ impl Track {
         let (category, kind) = match mark.kind {
             MarkKind::Label => ("label", event::INSTANT),
             MarkKind::Instant => ("instant", event::INSTANT),
+            MarkKind::Wake | MarkKind::Step => ("task", event::INSTANT),
             MarkKind::Throw | MarkKind::Catch => ("exception", event::INSTANT),
             MarkKind::Counter | MarkKind::CounterReal => return self.put_counter(bytes, mark, source),
             MarkKind::Log => ("log", event::INSTANT),
@@ -464,6 +465,7 @@ impl Track {
             },
             _ => None,
         };
+        let arrow = text::arrow_of(mark, self.pid);
         self.put_large(bytes, mark.at_ns, |packet| {
             packet.message(packet::TRACK_EVENT, |event| {
                 event.number(event::TYPE, kind);
@@ -475,7 +477,13 @@ impl Track {
                 }
                 event.text(event::CATEGORY, category);
                 event.text(event::NAME, &text::mark_title(source, mark));
-                if mark.value.is_some() {
+                if let Some(arrow) = arrow {
+                    event.fixed64(event::FLOW, arrow);
+                }
+                if let Some((task, step)) = mark.task_step() {
+                    put_number(event, "task", task.into());
+                    put_number(event, "step", step.into());
+                } else if mark.value.is_some() {
                     event.message(event::ANNOTATION, |annotation| {
                         let is_output = matches!(mark.kind, MarkKind::Output(_));
                         annotation.text(annotation::NAME, if is_output { "line" } else { "value" });

@@ -84,7 +84,7 @@ unsafe fn mark_at(what: u32, name: *const u8, value: u64, stack_pointer: u64) ->
 fn is_programs(detail: u8) -> bool {
     matches!(
         detail & label::CLASS_MASK,
-        label::LABEL
+        label::TASK_WAKE
             ..=label::SPAN_END | label::COUNTER | label::COUNTER_REAL | label::TASK_BEGIN | label::TASK_END
     )
 }

@@ -1,6 +1,6 @@
-//! Dividing a thread's segments: for one track, and once for all of them.
+//! Dividing a thread's segments: for the track of what is no task's, and once for all tracks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use everycall_format::event::{Word, kind};
 use everycall_format::label;
@@ -12,18 +12,18 @@ use crate::scan::ThreadScan;
 use crate::task_list::Tasks;
 
 /// The steps that are open in a thread.
-struct Steps<'s> {
+pub(super) struct Steps<'s> {
     tasks: &'s Tasks,
     /// Tasks and when their steps began; the innermost last.
     open: Vec<(u32, u64)>,
     /// The upper half of the clock.
-    high: u64,
+    pub high: u64,
     /// Number of the segment that was read last.
     read: Option<u64>,
 }
 
 /// What a record is for.
-enum For {
+pub(super) enum For {
     /// The track that runs, with the full ticks of the record.
     Running(u64),
     /// A step of this task begins, or ends with so many suspended calls.
@@ -35,24 +35,28 @@ enum For {
 }
 
 impl<'s> Steps<'s> {
-    fn new(tasks: &'s Tasks) -> Steps<'s> {
+    pub fn new(tasks: &'s Tasks) -> Steps<'s> {
         Steps { tasks, open: Vec::new(), high: 0, read: None }
     }
 
-    fn running(&self) -> Option<u32> {
+    pub fn forget_open(&mut self) {
+        self.open.clear();
+    }
+
+    pub fn running(&self) -> Option<u32> {
         self.open.last().map(|(number, _)| *number)
     }
 
     /// Begins segment `number`.
-    fn begin_segment(&mut self, number: u64) {
+    pub fn begin_segment(&mut self, number: u64) {
         if self.read.is_some_and(|read| number != read.wrapping_add(1)) {
             // What was open there isn't known.
-            self.open.clear();
+            self.forget_open();
         }
         self.read = Some(number);
     }
 
-    fn of(&mut self, record: &[u64]) -> For {
+    pub fn of(&mut self, record: &[u64]) -> For {
         let [first, rest @ ..] = record else { return For::Nothing };
         let payload = |index: usize| rest.get(index).map_or(0, |word| (*word >> 32) as u32);
         match Word::decode(*first) {
@@ -91,7 +95,7 @@ impl<'s> Steps<'s> {
 }
 
 /// Gives a track a record that is its own.
-fn give(track: &mut Track, record: &[u64], ticks: u64, out: &mut Vec<u64>) {
+pub(super) fn give(track: &mut Track, record: &[u64], ticks: u64, out: &mut Vec<u64>) {
     let [first, rest @ ..] = record else { return };
     let payload = |index: usize| rest.get(index).map_or(0, |word| (*word >> 32) as u32);
     match Word::decode(*first) {
@@ -108,8 +112,16 @@ fn give(track: &mut Track, record: &[u64], ticks: u64, out: &mut Vec<u64>) {
     }
 }
 
+/// Begins a step of a track, whose `record` stays if it says which step that is.
+pub(super) fn begin(track: &mut Track, record: &[u64], ticks: u64, out: &mut Vec<u64>) {
+    track.begin(ticks, out);
+    if record.get(2).is_some_and(|upper| upper >> 32 != 0) {
+        out.extend(record);
+    }
+}
+
 /// The words of the record that begins at `at`; of a record that isn't whole, its first word.
-fn record_at(words: &[u64], at: usize) -> &[u64] {
+pub(super) fn record_at(words: &[u64], at: usize) -> &[u64] {
     let length = match words.get(at).map(|word| Word::decode(*word)) {
         Some(Word::Record { count, kind, .. }) => {
             let length = 1 + usize::from(count);
@@ -123,127 +135,64 @@ fn record_at(words: &[u64], at: usize) -> &[u64] {
     words.get(at..at + length).unwrap_or_default()
 }
 
-/// Leaves the words of one task, or those of no task, in a thread's segments.
+/// Leaves the words that are no task's in a thread's segments.
 pub(super) struct Lane<'s> {
     segments: Box<dyn SegmentCursor + 's>,
     steps: Steps<'s>,
     track: Track,
-    /// The task; `None`: what is no task's.
-    own: Option<u32>,
-    /// Number of the last segment that may have something.
-    last: u64,
-    /// Number of the segment that comes next: a task's are numbered anew.
-    number: u64,
     /// Whether a step was open when the segment began.
     begins_in_step: bool,
     words: Vec<u64>,
-    is_over: bool,
 }
 
 impl<'s> Lane<'s> {
-    /// `last`: the number of the last segment that may have something of it.
-    pub fn new(
-        segments: Box<dyn SegmentCursor + 's>,
-        tasks: &'s Tasks,
-        tid: u32,
-        own: Option<u32>,
-        last: u64,
-    ) -> Lane<'s> {
-        Lane {
-            segments,
-            steps: Steps::new(tasks),
-            track: Track::new(tid),
-            own,
-            last,
-            number: 0,
-            begins_in_step: false,
-            words: Vec::new(),
-            is_over: false,
-        }
+    pub fn new(segments: Box<dyn SegmentCursor + 's>, tasks: &'s Tasks, tid: u32) -> Lane<'s> {
+        let (steps, track) = (Steps::new(tasks), Track::new(tid));
+        Lane { segments, steps, track, begins_in_step: false, words: Vec::new() }
     }
 
-    /// Whether anything but the segment's own record was there.
-    fn divide(&mut self, words: &[u64], out: &mut Vec<u64>) -> bool {
+    fn divide(&mut self, words: &[u64], number: u64, out: &mut Vec<u64>) {
         let mut at = 0;
-        let mut has_some = false;
         while at < words.len() {
             let record = record_at(words, at);
             at += record.len().max(1);
             match self.steps.of(record) {
-                For::Running(ticks) if self.steps.running() == self.own => {
-                    has_some = true;
+                For::Running(ticks) if self.steps.running().is_none() => {
                     give(&mut self.track, record, ticks, out);
                 }
-                For::Begin(number, ticks) if self.own == Some(number) => {
-                    has_some = true;
-                    self.track.begin(ticks, out);
-                }
-                For::End(number, suspended, ticks) if self.own == Some(number) => {
-                    has_some = true;
-                    self.track.end(suspended, ticks, out);
-                }
                 For::Segment(depth) => {
-                    if self.own.is_none() && self.steps.running().is_none() {
+                    if self.steps.running().is_none() {
                         self.track.is_at_depth(depth);
                     }
-                    self.track.segment(self.steps.high, self.number, out);
+                    self.track.segment(self.steps.high, number, out);
                 }
                 For::Epoch => out.extend(record),
                 _ => {}
             }
         }
-        has_some
     }
 }
 
 impl SegmentCursor for Lane<'_> {
     fn next_segment(&mut self, out: &mut Vec<u64>) -> Option<Result<u64, Warning>> {
-        while !self.is_over {
-            let mut words = std::mem::take(&mut self.words);
-            let segment = self.segments.next_segment(&mut words);
-            self.is_over = match &segment {
-                None => true,
-                Some(Ok(number)) => *number >= self.last,
-                Some(Err(_)) => false,
-            };
-            let number = match segment {
-                None => return None,
-                Some(Ok(number)) => number,
-                // The thread's own track says so.
-                Some(Err(_)) if self.own.is_some() => {
-                    self.words = words;
-                    continue;
-                }
-                Some(Err(warning)) => {
-                    self.words = words;
-                    return Some(Err(warning));
-                }
-            };
+        let mut words = std::mem::take(&mut self.words);
+        let segment = self.segments.next_segment(&mut words);
+        if let Some(Ok(number)) = segment {
             self.steps.begin_segment(number);
             self.begins_in_step = self.steps.running().is_some();
-            if self.own.is_none() {
-                self.number = number;
-            }
             out.clear();
-            let has_some = self.divide(&words, out);
-            self.words = words;
-            if self.own.is_none() {
-                return Some(Ok(number));
-            }
-            if has_some {
-                self.number += 1;
-                return Some(Ok(self.number - 1));
-            }
+            self.divide(&words, number, out);
         }
-        None
+        self.words = words;
+        segment
     }
 
     fn lost_before(&self) -> u64 {
-        if self.own.is_some() { 0 } else { self.segments.lost_before() }
+        self.segments.lost_before()
     }
 
     fn place(&self) -> Option<SegmentPlace> {
-        if self.own.is_some() || self.begins_in_step { None } else { self.segments.place() }
+        if self.begins_in_step { None } else { self.segments.place() }
     }
 }
 
@@ -252,6 +201,21 @@ pub(super) struct Scanned {
     pub scan: ThreadScan,
     /// Calls that were open at the end; for what is no task's, those of before aren't among them.
     pub open: Vec<OpenCall>,
+    /// When each step began and ended, 0 if that isn't known: of a task that other threads run, too.
+    pub steps: Vec<(u64, u64)>,
+    /// Whether a step has left calls suspended.
+    pub suspends: bool,
+}
+
+impl Scanned {
+    /// `reach`: the first and the last ticks, in this order if there are any.
+    pub fn new(mut scan: ThreadScan, (first, last): (u64, u64), open: Vec<OpenCall>) -> Scanned {
+        scan.reach_ticks = (first <= last).then_some((first, last));
+        scan.earliest_ticks = scan.reach_ticks.map(|(first, _)| first);
+        scan.is_complete = true;
+        scan.open_calls = open.len() as u64;
+        Scanned { scan, open, steps: Vec::new(), suspends: false }
+    }
 }
 
 /// A track that is looked through.
@@ -261,20 +225,35 @@ struct Looked {
     reach: (u64, u64),
     out: Vec<u64>,
     number: u64,
+    steps: Vec<(u64, u64)>,
+    suspends: bool,
 }
 
 impl Looked {
     fn new(tid: u32) -> Looked {
-        let (scan, out) = (ThreadScan::default(), Vec::new());
-        Looked { track: Track::new(tid), scan, reach: (u64::MAX, 0), out, number: 0 }
+        Looked {
+            track: Track::new(tid),
+            scan: ThreadScan::default(),
+            reach: (u64::MAX, 0),
+            out: Vec::new(),
+            number: 0,
+            steps: Vec::new(),
+            suspends: false,
+        }
+    }
+
+    fn into_scanned(self) -> Scanned {
+        let scanned = Scanned::new(self.scan, self.reach, self.track.into_open());
+        Scanned { steps: self.steps, suspends: self.suspends, ..scanned }
     }
 }
 
 /// Looks once through a thread's segments. Returns what is known of each task, by its number, of
-/// what is no task's (`None`), and when the outermost step that is open at the end began.
+/// what is no task's (`None`), and when the outermost step that is open at the end began. `shared`:
+/// tasks that other threads run, too.
 pub(super) fn scan_tracks(
     mut segments: Box<dyn SegmentCursor + '_>,
-    tasks: &Tasks,
+    (tasks, shared): (&Tasks, &HashSet<u32>),
     tid: u32,
     key: ThreadKey,
 ) -> (HashMap<Option<u32>, Scanned>, Option<u64>) {
@@ -319,8 +298,19 @@ pub(super) fn scan_tracks(
             }
             match is_for {
                 For::Running(ticks) => give(&mut looked.track, record, ticks, &mut looked.out),
-                For::Begin(_, ticks) => looked.track.begin(ticks, &mut looked.out),
-                For::End(_, suspended, ticks) => looked.track.end(suspended, ticks, &mut looked.out),
+                For::Begin(number, ticks) => {
+                    if shared.contains(&number) {
+                        looked.steps.push((ticks, 0));
+                    }
+                    begin(&mut looked.track, record, ticks, &mut looked.out);
+                }
+                For::End(_, suspended, ticks) => {
+                    looked.suspends |= suspended > 0;
+                    if let Some((_, end)) = looked.steps.last_mut() {
+                        *end = ticks;
+                    }
+                    looked.track.end(suspended, ticks, &mut looked.out);
+                }
                 _ => {}
             }
         }
@@ -332,14 +322,6 @@ pub(super) fn scan_tracks(
             }
         }
     }
-    let done = tracks.into_iter().map(|(of, mut looked)| {
-        let (first, last) = looked.reach;
-        looked.scan.reach_ticks = (first <= last).then_some((first, last));
-        looked.scan.earliest_ticks = looked.scan.reach_ticks.map(|(first, _)| first);
-        looked.scan.is_complete = true;
-        let open = looked.track.into_open();
-        looked.scan.open_calls = open.len() as u64;
-        (of, Scanned { scan: looked.scan, open })
-    });
+    let done = tracks.into_iter().map(|(of, looked)| (of, looked.into_scanned()));
     (done.collect(), steps.open.first().map(|(_, ticks)| *ticks))
 }

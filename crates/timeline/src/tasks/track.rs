@@ -4,7 +4,7 @@ use everycall_format::event::{EXIT, OFFSET_MASK, Word, call_word, gap, kind, pay
 use everycall_reader::OpenCall;
 
 /// Less time between two steps isn't shown: an exception passes through coroutines in several.
-const SHORT_TICKS: u64 = 2000;
+pub(super) const SHORT_TICKS: u64 = 2000;
 
 /// A task's track, or that of what is no task's.
 #[derive(Debug, Default)]
@@ -30,6 +30,11 @@ pub(super) struct Track {
 impl Track {
     pub fn new(tid: u32) -> Track {
         Track { tid, ..Track::default() }
+    }
+
+    /// The thread that runs the next step.
+    pub fn runs_on(&mut self, tid: u32) {
+        self.tid = tid;
     }
 
     /// The calls that are open, also those that are suspended.
