@@ -1,13 +1,13 @@
 //! The calls of a window as they were, read from the file: for pixels that are narrower than the
 //! lowest summary level that is kept.
 
-use everycall_analysis::LabelledEvents;
+use everycall_analysis::{LabelledEvents, WholeCall};
 use everycall_timeline::TimelineEvent;
 
 use crate::context::Context;
-use crate::file::{File, Open, Stop};
+use crate::file::Open;
 use crate::levels::{Cell, bits, width};
-use crate::read::{begin_bits, end_bits};
+use crate::read::{Numbers, begin_bits, end_bits};
 
 /// A thread's events from a moment on, and the calls that are open there.
 pub(crate) struct From<'w> {
@@ -16,22 +16,36 @@ pub(crate) struct From<'w> {
 }
 
 /// Begins to read a thread before `at_ns`.
-pub(crate) fn read_from<'w>(context: &Context<'w>, thread: usize, at_ns: u64) -> From<'w> {
-    if let Some(stop) = stop_before(context.file, thread, at_ns)
-        && let Some(mut events) = context.view.events_from(thread, &stop.checkpoint)
-    {
-        if context.file.track(thread).is_some_and(|track| track.is_in_order) {
-            events.without_late();
-        }
-        return From { events, open: stop.open.to_vec() };
+pub(crate) fn read_from<'w>(
+    context: &Context<'w>,
+    numbers: &mut Numbers<'_>,
+    thread: usize,
+    at_ns: u64,
+) -> From<'w> {
+    if let Some((events, open)) = resumed(context, numbers, thread, at_ns) {
+        return From { events, open };
     }
     From { events: context.view.events_with_labels(thread), open: Vec::new() }
 }
 
-fn stop_before(file: &File, thread: usize, at_ns: u64) -> Option<Stop> {
-    let track = file.track(thread)?;
-    let behind = track.stops.partition_point(|stop| stop.at < at_ns);
-    track.stops.get(behind.checked_sub(1)?).cloned()
+fn resumed<'w>(
+    context: &Context<'w>,
+    numbers: &mut Numbers<'_>,
+    thread: usize,
+    at_ns: u64,
+) -> Option<(LabelledEvents<'w>, Vec<Open>)> {
+    let track = context.file.track(thread)?;
+    let (checkpoint, open) = track.stops.before(at_ns)?;
+    let mut events = context.view.events_from(thread, &checkpoint)?;
+    if track.is_in_order {
+        events.without_late();
+    }
+    let open = open.into_iter().map(|WholeCall { begin, .. }| Open {
+        function: numbers.of(begin.location),
+        from: begin.start_ns,
+        bits: begin_bits(begin),
+    });
+    Some((events, open.collect()))
 }
 
 /// Passes the calls that are open at some moment of a window, with their depths, in the order of
@@ -48,7 +62,7 @@ pub(crate) fn calls(
         None => return,
     };
     let mut numbers = context.numbers.borrow_mut();
-    let From { events, mut open } = read_from(context, thread, from);
+    let From { events, mut open } = read_from(context, &mut numbers, thread, from);
     // A call that is open for so long behind the window is in the lowest level.
     let behind = to.saturating_add(width(lowest));
     for event in events {
