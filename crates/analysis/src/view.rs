@@ -207,16 +207,23 @@ impl<'t> TraceView<'t> {
         self.trace.thread_events_checked(thread, Some(self.names))
     }
 
-    /// The timeline from a stretch's begin on, of the thread with this index in
-    /// [`Source::threads`](export::Source::threads); `None` if the file can't be read there.
+    /// The timeline from a stretch's begin on; `None` if the file can't be read there.
     pub(crate) fn timeline_of(&self, thread: usize, stretch: &Stretch) -> Option<ThreadEvents<'_>> {
-        let index = self.trace_index(thread)?;
-        let Some(checkpoint) = &stretch.checkpoint else { return Some(self.timeline(index)) };
-        let mut events = self.trace.thread_events_from(index, Some(self.names), checkpoint)?;
-        if stretch.is_in_order {
+        let mut events = self.timeline_from(thread, stretch.checkpoint.as_deref())?;
+        if stretch.is_in_order && stretch.checkpoint.is_some() {
             events.without_late();
         }
         Some(events)
+    }
+
+    /// The timeline from a checkpoint or the begin on, of the thread with this index in
+    /// [`Source::threads`](export::Source::threads); `None` if the file can't be read there.
+    pub fn timeline_from(&self, thread: usize, checkpoint: Option<&Checkpoint>) -> Option<ThreadEvents<'_>> {
+        let index = self.source.index(thread)?;
+        match checkpoint {
+            Some(checkpoint) => self.trace.thread_events_from(index, Some(self.names), checkpoint),
+            None => Some(self.timeline(index)),
+        }
     }
 
     /// The index in the trace of the thread with this index in [`Source::threads`](export::Source::threads).
@@ -239,7 +246,7 @@ impl<'t> TraceView<'t> {
     /// The same from a checkpoint on; `None` if the file can't be read there.
     pub fn events_from(&self, thread: usize, checkpoint: &Checkpoint) -> Option<LabelledEvents<'_>> {
         let index = self.source.index(thread)?;
-        Some(self.labelled(index, self.trace.thread_events_from(index, Some(self.names), checkpoint)?))
+        Some(self.labelled(index, self.timeline_from(thread, Some(checkpoint))?))
     }
 
     /// How many parts of that thread can be read alone; 0 if none can.

@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use crate::file::File;
 use crate::levels::width;
 
-/// Bytes of the stops of all tracks of a file.
-const BYTES_MAX: usize = 64 << 20;
+/// Bytes of the stops of all tracks of a file, with the calls that are open there.
+const BYTES_MAX: usize = 96 << 20;
 
 /// A place from which a thread can be read.
 #[derive(Clone)]
@@ -95,7 +95,7 @@ impl Stops {
     /// The calls that are open at a stop; `None` if some never ended.
     fn whole(&self, stop: &Stop) -> Option<Vec<WholeCall>> {
         let calls = stop.open.iter().map(|number| self.calls.get(number).cloned());
-        calls.map(|call| call.filter(|call| call.end.is_some())).collect()
+        calls.map(|call| call.filter(WholeCall::has_ended)).collect()
     }
 
     fn stretch(&self, since_ns: u64, until_ns: u64, is_in_order: bool) -> Option<Stretch> {

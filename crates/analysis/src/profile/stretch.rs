@@ -18,19 +18,17 @@ use super::notes::Notes;
 /// A call with what its callees did.
 #[derive(Clone, Debug)]
 pub struct WholeCall {
-    /// Its begin.
-    pub begin: Begin,
-    /// Its end; `None` as long as it wasn't seen.
-    pub end: Option<End>,
+    begin: Begin,
+    /// When and how it ended; `None` as long as that wasn't seen.
+    end: Option<(u64, EndKind)>,
     /// Nanoseconds of its callees.
     pub(crate) inner_ns: u64,
-    /// Nanoseconds in which its stack was suspended, without those of its callees.
-    pub(crate) suspended_ns: u64,
     rare: Option<Box<RareParts>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct RareParts {
+    suspended_ns: u64,
     /// The thread states of its callees; with thread states only.
     inner_states: Option<StateTimes>,
     /// The call that jumped to it.
@@ -44,6 +42,29 @@ impl WholeCall {
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of::<WholeCall>() + self.rare.as_ref().map_or(0, |_| size_of::<RareParts>())
+    }
+
+    /// Its begin.
+    #[must_use]
+    pub fn begin(&self) -> &Begin {
+        &self.begin
+    }
+
+    /// Whether its end was seen.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Its end, if it was seen.
+    pub(crate) fn end(&self) -> Option<End> {
+        let Begin { depth, location, start_ns, cut: start_cut, .. } = self.begin;
+        self.end.map(|(end_ns, how)| End { depth, location, start_ns, end_ns, how, start_cut })
+    }
+
+    /// Nanoseconds in which its stack was suspended, without those of its callees.
+    pub(crate) fn suspended_ns(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.suspended_ns)
     }
 
     pub(crate) fn inner_states(&self) -> Option<StateTimes> {
@@ -107,7 +128,7 @@ impl<'s> WholeCalls<'s> {
                 if self.states.is_some() {
                     self.inner_states.push(StateTimes::default());
                 }
-                let call = WholeCall { begin: *begin, end: None, inner_ns: 0, suspended_ns: 0, rare };
+                let call = WholeCall { begin: *begin, end: None, inner_ns: 0, rare };
                 self.stack.push(Ongoing { call, number: UNNUMBERED });
             }
             TimelineEvent::End(end) => self.end(end, ended),
@@ -117,7 +138,8 @@ impl<'s> WholeCalls<'s> {
                     && let Some(open) = self.stack.last_mut()
                 {
                     let time = gap.until_ns.saturating_sub(gap.at_ns);
-                    open.call.suspended_ns = open.call.suspended_ns.saturating_add(time);
+                    let suspended_ns = &mut open.call.rare.get_or_insert_default().suspended_ns;
+                    *suspended_ns = suspended_ns.saturating_add(time);
                 }
             }
             TimelineEvent::Loss(loss) => self.notes.loss(loss),
@@ -140,7 +162,7 @@ impl<'s> WholeCalls<'s> {
             self.add_states(end, &mut open);
         }
         if end.how == EndKind::Jumped || open.number != UNNUMBERED {
-            open.call.end = Some(*end);
+            open.call.end = Some((end.end_ns, end.how));
             self.jumped = Some(open);
             if end.how != EndKind::Jumped {
                 self.flush(None, ended);

@@ -204,7 +204,7 @@ struct Inner {
 
 impl Inner {
     fn of(call: &WholeCall) -> Inner {
-        Inner { inner_ns: call.inner_ns, suspended_ns: call.suspended_ns, states: call.inner_states() }
+        Inner { inner_ns: call.inner_ns, suspended_ns: call.suspended_ns(), states: call.inner_states() }
     }
 }
 
@@ -427,14 +427,14 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 is_within: true,
             });
             // A thunk and its function are one call, which didn't come from elsewhere.
-            let place = self.places.get(call.begin.location, self.functions);
+            let place = self.places.get(call.begin().location, self.functions);
             let is_of_thunk = self.before.as_ref().is_some_and(|before| {
                 before.place.thunk == Some(Thunk::This)
                     && before.place.function == place.function
-                    && before.location != call.begin.location
+                    && before.location != call.begin().location
             });
-            let tail_call = if is_of_thunk { TailCall::No } else { call.begin.tail_call };
-            self.begin(&Begin { tail_call, ..call.begin });
+            let tail_call = if is_of_thunk { TailCall::No } else { call.begin().tail_call };
+            self.begin(&Begin { tail_call, ..*call.begin() });
             self.is_whole(call);
         }
         self.before = None;
@@ -451,11 +451,11 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
     fn leave(&mut self, open: &[WholeCall]) {
         for call in open.iter().rev() {
             self.is_whole(call);
-            let Some(end) = call.end else { continue };
+            let Some(end) = call.end() else { continue };
             self.end(&end);
             if let Some(location) = call.jumps_to().filter(|_| self.has_loose_end) {
                 let place = self.places.get(location, self.functions);
-                self.tie(&Begin { location, tail_call: TailCall::Yes, ..call.begin }, place);
+                self.tie(&Begin { location, tail_call: TailCall::Yes, ..*call.begin() }, place);
             }
         }
         self.untie();
