@@ -29,12 +29,7 @@ pub fn run() -> Result<(), String> {
     let everycall = target_folder().join("release/everycall");
 
     println!("\nThe program, through the compiler prefix:");
-    let compile = |source: &str| {
-        let source = sources.join(source);
-        Step::new(&folder, &everycall).args(["cc", "--", "g++"]).args(FLAGS).args([source])
-    };
-    compile("picture.cpp").args(["-fPIC", "-shared", "-o", "libpicture.so"]).run()?;
-    compile("main.cpp").args(["-L.", "-lpicture", "-Wl,-rpath,$ORIGIN", "-pthread", "-o", "demo"]).run()?;
+    compile(&everycall, &sources, &folder, &[])?;
 
     println!("\nIts run, recorded:");
     let verb = |arguments: &[&str]| Step::new(&folder, &everycall).args(arguments);
@@ -50,6 +45,20 @@ pub fn run() -> Result<(), String> {
 
     made(&folder);
     Ok(())
+}
+
+/// Compiles library and program, with more flags, in a folder.
+///
+/// # Errors
+///
+/// The step that failed, as a sentence.
+pub fn compile(everycall: &Path, sources: &Path, folder: &Path, flags: &[&str]) -> Result<(), String> {
+    let compile = |source: &str| {
+        let source = sources.join(source);
+        Step::new(folder, everycall).args(["cc", "--", "g++"]).args(FLAGS).args(flags).args([source])
+    };
+    compile("picture.cpp").args(["-fPIC", "-shared", "-o", "libpicture.so"]).run()?;
+    compile("main.cpp").args(["-L.", "-lpicture", "-Wl,-rpath,$ORIGIN", "-pthread", "-o", "demo"]).run()
 }
 
 fn need_compiler() -> Result<(), String> {
