@@ -116,14 +116,11 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             batch.clear();
             checkpoints.clear();
             while let Some(event) = events.next() {
-                if let Some(checkpoint) = events.take_checkpoint() {
-                    if stops.keeps() {
-                        checkpoints.push(Place {
-                            index: batch.len(),
-                            events: events.returned() - 1,
-                            checkpoint,
-                        });
-                    }
+                if let Some(checkpoint) = events.take_checkpoint()
+                    && stops.keeps()
+                {
+                    let (index, events) = (batch.len(), events.returned() - 1);
+                    checkpoints.push(Place { index, events, checkpoint });
                 }
                 let number = match &event {
                     TimelineEvent::Begin(begin) => numbers.of(begin.location),

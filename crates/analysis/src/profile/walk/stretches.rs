@@ -30,7 +30,7 @@ impl PlaceOf for ByTens {
             2 => Some(Thunk::Result),
             _ => None,
         };
-        let matches = location.image_address / 10 % 3 == 0;
+        let matches = (location.image_address / 10).is_multiple_of(3);
         Place { function: functions.number(Function::of(identity)), thunk, matches }
     }
 }
