@@ -36,12 +36,7 @@ pub fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     };
 
     println!("\nThe program, through the compiler prefix:");
-    let compile = |source: &str| {
-        let source = sources.join(source);
-        Step::new(&folder, &everycall).args(["cc", "--", "g++"]).args(FLAGS).args([source])
-    };
-    compile("picture.cpp").args(["-fPIC", "-shared", "-o", "libpicture.so"]).run()?;
-    compile("main.cpp").args(["-L.", "-lpicture", "-Wl,-rpath,$ORIGIN", "-pthread", "-o", "demo"]).run()?;
+    compile(&everycall, &sources, &folder, &[])?;
 
     println!("\nIts run, recorded:");
     let verb = |arguments: &[&str]| Step::new(&folder, &everycall).args(arguments);
@@ -63,6 +58,20 @@ fn built() -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     Step::new(&workspace(), cargo).args(["build", "--release", "--package", "everycall"]).run()?;
     Ok(target_folder().join("release/everycall"))
+}
+
+/// Compiles library and program, with more flags, in a folder.
+///
+/// # Errors
+///
+/// The step that failed, as a sentence.
+pub fn compile(everycall: &Path, sources: &Path, folder: &Path, flags: &[&str]) -> Result<(), String> {
+    let compile = |source: &str| {
+        let source = sources.join(source);
+        Step::new(folder, everycall).args(["cc", "--", "g++"]).args(FLAGS).args(flags).args([source])
+    };
+    compile("picture.cpp").args(["-fPIC", "-shared", "-o", "libpicture.so"]).run()?;
+    compile("main.cpp").args(["-L.", "-lpicture", "-Wl,-rpath,$ORIGIN", "-pthread", "-o", "demo"]).run()
 }
 
 fn need_compiler() -> Result<(), String> {

@@ -3,6 +3,7 @@
 //! | task | what it does |
 //! |---|---|
 //! | `demo` | builds everycall and a small C++ program, records it, and shows the result; `--with EVERYCALL` takes one that is built |
+//! | `pictures` | takes the pictures of the viewer that the documents show |
 //! | `bench` | what everycall costs, and how fast it decodes, beside other tracers |
 //! | `test` | formatting, lints, all tests, the model checker |
 //! | `models` | the lock-free parts under the model checker, Miri and ThreadSanitizer (nightly) |
@@ -15,6 +16,7 @@ mod bench;
 mod campaigns;
 mod demo;
 mod packages;
+mod pictures;
 mod step;
 mod test;
 #[cfg(test)]
@@ -28,12 +30,13 @@ fn main() -> ExitCode {
     let done = match task.as_deref() {
         Some("bench") => packages::ensure(&packages::BENCH).and_then(|()| bench::run(words)),
         Some("demo") => packages::ensure(&packages::DEMO).and_then(|()| demo::run(words)),
+        Some("pictures") => packages::ensure(&packages::PICTURES).and_then(|()| pictures::run()),
         Some("test") => test::Options::parse(words).and_then(|options| test::run(&options)),
         Some("models") => test::models(),
         Some(name) if campaigns::names().any(|known| known == name) => campaigns::run(name, words),
         _ => {
             let campaigns: Vec<&str> = campaigns::names().collect();
-            eprintln!("usage: cargo xtask bench|demo|test|models|{}", campaigns.join("|"));
+            eprintln!("usage: cargo xtask bench|demo|pictures|test|models|{}", campaigns.join("|"));
             return ExitCode::from(2);
         }
     };

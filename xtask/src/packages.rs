@@ -13,6 +13,10 @@ pub type Package = (&'static str, &'static str);
 /// What the demo needs.
 pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 
+/// What pictures need.
+pub const PICTURES: [Package; 4] =
+    [("g++", "g++"), ("binutils", "objcopy"), ("chromium", "chromium"), ("npm", "npm")];
+
 /// What the benchmarks can't do without. Other compilers and tracers are measured where they are
 /// installed.
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];

@@ -64,7 +64,8 @@ pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{
     AllCalls, Allocations, CallPlace, Doings, Edge, Edges, Explanation, Focus, Function, FunctionFinder,
     FunctionIdentity, FunctionNumber, FunctionRow, Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX,
-    Profile, ROOT, Row, Sketch, SlowCall, Slowest, Sums, Tree, all_calls, machine, stored,
+    Profile, ROOT, Row, Sketch, SlowCall, Slowest, Stretch, StretchNotes, Stretches, Sums, Tree, WholeCall,
+    WholeCalls, all_calls, machine, stored,
 };
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::KeptCall;
 use everycall_timeline::{
-    Checkpoint, Location, Mark, MarkKind, MarkName, Part, ThreadEvents, ThreadInfo, ThreadStates,
-    TimelineEvent, Trace, WallClock,
+    Checkpoint, Location, Mark, MarkKind, MarkName, PairingStats, Part, ThreadEvents, ThreadInfo,
+    ThreadStates, TimelineEvent, Trace, WallClock,
 };
 
 use crate::budget::named_marks;
 use crate::names::SymbolNames;
+use crate::profile::{Stretch, Stretches};
 use crate::waits::Waits;
 
 /// The timeline with jumps from the code. Symbols may reject a pairing of entry and exit. Calls
@@ -32,6 +33,7 @@ pub struct TraceView<'t> {
     times: export::Times<'t>,
     /// While it is set, threads have no more events.
     stop: Option<Arc<AtomicBool>>,
+    stretches: Option<&'t dyn Stretches>,
 }
 
 /// The name of the label of kept calls.
@@ -67,10 +69,23 @@ pub struct LabelledEvents<'v> {
     kept: &'v [KeptAt],
     waits: &'v Waits,
     label: Option<Mark>,
+    count: u64,
     stop: Option<&'v AtomicBool>,
 }
 
 impl LabelledEvents<'_> {
+    /// How many events of the timeline were returned, labels that were added not counted.
+    #[must_use]
+    pub fn returned(&self) -> u64 {
+        self.count
+    }
+
+    /// What could not be used so far; final when the iterator has ended.
+    #[must_use]
+    pub fn stats(&self) -> PairingStats {
+        self.events.stats()
+    }
+
     /// From now on, checkpoints are made now and then.
     pub fn make_checkpoints(&mut self) {
         self.events.make_checkpoints();
@@ -107,6 +122,7 @@ impl Iterator for LabelledEvents<'_> {
             return None;
         }
         let event = self.events.next()?;
+        self.count += 1;
         if !self.kept.is_empty()
             && let TimelineEvent::Begin(begin) = &event
         {
@@ -138,6 +154,7 @@ impl<'t> TraceView<'t> {
             waits: OnceCell::new(),
             times: export::Times::Trace,
             stop: None,
+            stretches: None,
         }
     }
 
@@ -152,6 +169,21 @@ impl<'t> TraceView<'t> {
     #[must_use]
     pub fn with_stop(self, stop: Arc<AtomicBool>) -> TraceView<'t> {
         TraceView { stop: Some(stop), ..self }
+    }
+
+    /// The same, of which profiles of ranges read only the stretches that they need.
+    #[must_use]
+    pub fn with_stretches(self, stretches: &'t dyn Stretches) -> TraceView<'t> {
+        TraceView { stretches: Some(stretches), ..self }
+    }
+
+    pub(crate) fn stretches(&self) -> Option<&'t dyn Stretches> {
+        self.stretches
+    }
+
+    /// Whether what is being computed is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// The trace that is viewed.
@@ -175,6 +207,25 @@ impl<'t> TraceView<'t> {
         self.trace.thread_events_checked(thread, Some(self.names))
     }
 
+    /// The timeline from a stretch's begin on; `None` if the file can't be read there.
+    pub(crate) fn timeline_of(&self, thread: usize, stretch: &Stretch) -> Option<ThreadEvents<'_>> {
+        let mut events = self.timeline_from(thread, stretch.checkpoint.as_deref())?;
+        if stretch.is_in_order && stretch.checkpoint.is_some() {
+            events.without_late();
+        }
+        Some(events)
+    }
+
+    /// The timeline from a checkpoint or the begin on, of the thread with this index in
+    /// [`Source::threads`](export::Source::threads); `None` if the file can't be read there.
+    pub fn timeline_from(&self, thread: usize, checkpoint: Option<&Checkpoint>) -> Option<ThreadEvents<'_>> {
+        let index = self.source.index(thread)?;
+        match checkpoint {
+            Some(checkpoint) => self.trace.thread_events_from(index, Some(self.names), checkpoint),
+            None => Some(self.timeline(index)),
+        }
+    }
+
     /// The index in the trace of the thread with this index in [`Source::threads`](export::Source::threads).
     pub(crate) fn trace_index(&self, thread: usize) -> Option<usize> {
         self.source.index(thread)
@@ -195,7 +246,7 @@ impl<'t> TraceView<'t> {
     /// The same from a checkpoint on; `None` if the file can't be read there.
     pub fn events_from(&self, thread: usize, checkpoint: &Checkpoint) -> Option<LabelledEvents<'_>> {
         let index = self.source.index(thread)?;
-        Some(self.labelled(index, self.trace.thread_events_from(index, Some(self.names), checkpoint)?))
+        Some(self.labelled(index, self.timeline_from(thread, Some(checkpoint))?))
     }
 
     /// How many parts of that thread can be read alone; 0 if none can.
@@ -220,6 +271,7 @@ impl<'t> TraceView<'t> {
             kept: self.kept.get(index).map_or(&[], Vec::as_slice),
             waits: self.waits.get_or_init(|| Waits::of(self.trace, self.names)),
             label: None,
+            count: 0,
             stop: self.stop.as_deref(),
         }
     }

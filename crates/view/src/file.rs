@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use everycall_analysis::NameOptions;
 use everycall_export::{Filter, Source as _, Thread, TraceSource};
 use everycall_reader::{Source as _, ThreadKey, TraceFile};
-use everycall_timeline::{Checkpoint, ThreadStates, Trace};
+use everycall_timeline::{ThreadStates, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::functions::{AllCalls, FunctionTable};
@@ -14,6 +14,7 @@ use crate::levels::Levels;
 use crate::marks::Marks;
 use crate::series::Series;
 use crate::sketch::{PARTS_MIN, Sketch};
+use crate::stops::Stops;
 
 /// Pixels of the density that is kept for each track.
 pub(crate) const DENSITY: usize = 4096;
@@ -90,25 +91,8 @@ pub(crate) struct Track {
     pub depth: usize,
     /// Whether no event comes later than others that happened after it; known at the end.
     pub is_in_order: bool,
-    /// Places from which reading can continue, by time.
-    pub stops: Vec<Stop>,
-}
-
-/// A place from which a thread can be read.
-#[derive(Clone)]
-pub(crate) struct Stop {
-    /// When the next event happened.
-    pub at: u64,
-    /// The calls that are open, outermost first.
-    pub open: Arc<[Open]>,
-    pub checkpoint: Arc<Checkpoint>,
-}
-
-impl Stop {
-    /// Bytes that it occupies.
-    pub fn bytes(&self) -> usize {
-        size_of::<Stop>() + self.open.len() * size_of::<Open>() + self.checkpoint.bytes()
-    }
+    /// Places from which reading can continue.
+    pub stops: Stops,
 }
 
 /// A call that is open.
@@ -179,7 +163,7 @@ impl File {
                 density: vec![0; DENSITY],
                 depth: 0,
                 is_in_order: false,
-                stops: Vec::new(),
+                stops: Stops::default(),
             })
         };
         let tracks = threads.iter().map(track).collect();

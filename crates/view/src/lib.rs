@@ -42,6 +42,7 @@ mod read;
 mod series;
 mod server;
 mod sketch;
+mod stops;
 mod threads;
 mod window;
 

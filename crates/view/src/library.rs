@@ -100,7 +100,7 @@ fn work(file: &File, functions: &SharedFunctions, jobs: &Receiver<Job>, stop: Ar
     // Nothing is needed before the first request.
     let Ok(first) = jobs.recv() else { return };
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
-    let view = TraceView::new(&file.trace, &names).with_stop(stop);
+    let view = TraceView::new(&file.trace, &names).with_stop(stop).with_stretches(file);
     let numbers = RefCell::new(Numbers::new(&view, functions));
     let context = Context { file, view: &view, names: &names, numbers };
     first(&context);

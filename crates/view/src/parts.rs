@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::file::{File, Open, SharedFunctions};
 use crate::levels::{Cell, bits};
 use crate::read::{Numbers, begin_bits, end_bits};
-use crate::sketch::Piece;
+use crate::sketch::{Piece, Sketch};
 
 /// Parts of a file that are read without being asked for: one for each pixel of a few tracks.
 const PARTS_MAX: usize = 4096;
@@ -94,10 +94,11 @@ pub(crate) fn draw(file: &File, functions: &SharedFunctions) {
     // First a little of each, then the rest.
     let order =
         |is_whole| order(sketch.parts()).take(PARTS_MAX).map(move |(thread, part)| (thread, part, is_whole));
+    let mut first = order(false).take(sketch.parts().len());
     let mut order = order(false).chain(order(true));
     while !sketch.is_over() && !sketch.is_full() {
-        let asked = sketch.next_asked().map(|(thread, part)| (thread, part, true));
-        let Some((thread, part, is_whole)) = asked.or_else(|| order.next()) else {
+        let next = first.next().or_else(|| asked(sketch)).or_else(|| order.next());
+        let Some((thread, part, is_whole)) = next else {
             std::thread::sleep(std::time::Duration::from_millis(20));
             continue;
         };
@@ -112,6 +113,17 @@ pub(crate) fn draw(file: &File, functions: &SharedFunctions) {
     if sketch.is_over() {
         sketch.end();
     }
+}
+
+/// A part that somebody looks at: at first a little of it, and the rest when the others had their
+/// turn.
+fn asked(sketch: &Sketch) -> Option<(usize, usize, bool)> {
+    let (thread, part) = sketch.next_asked()?;
+    let is_whole = sketch.has(thread, part, false);
+    if !is_whole {
+        sketch.ask(thread, part..part + 1);
+    }
+    Some((thread, part, is_whole))
 }
 
 /// Parts of all threads, from coarse to fine.
@@ -307,6 +319,21 @@ mod tests {
         }
         sketch.end();
         assert_eq!(sketch.depth(0), 0);
+    }
+
+    #[test]
+    fn a_little_of_all_that_is_asked_for_comes_before_the_rest() {
+        let sketch = Sketch::new(vec![40, 40]).unwrap();
+        (0..2).for_each(|thread| sketch.ask(thread, 0..40));
+        let piece = |is_whole| Piece { from: 0, to: 0, events: 0, open: 0, is_whole, cells: Vec::new() };
+        for is_whole in [false, true] {
+            for count in 0..80 {
+                let next = asked(&sketch).unwrap();
+                assert_eq!(next, (count / 40, count % 40, is_whole));
+                sketch.add(next.0, next.1, piece(is_whole));
+            }
+        }
+        assert_eq!(asked(&sketch), None);
     }
 
     #[test]

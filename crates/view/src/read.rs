@@ -1,27 +1,25 @@
 //! The pass that reads a whole file once, and makes the summary levels.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView};
+use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView, WholeCalls};
 use everycall_timeline::{
-    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, TimelineEvent,
-    Untraced,
+    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, PairingStats,
+    TimelineEvent, Untraced,
 };
 
 use rustc_hash::FxHashMap;
 
 use crate::counted;
-use crate::file::{DENSITY, File, Open, SharedFunctions, Stop, Track, lock};
+use crate::file::{DENSITY, File, Open, SharedFunctions, Track, lock};
 use crate::levels::{Cell, bits};
 use crate::marks::{Item, Kind, Text};
+use crate::stops::Limit;
 
 /// Events that are read before they are added together.
 const BATCH: usize = 8192;
 /// Bytes of the summary levels of all tracks of a file.
 const LEVELS_MAX: usize = 256 << 20;
-/// Bytes of the checkpoints of all tracks of a file.
-const STOPS_MAX: usize = 64 << 20;
 
 /// The numbers that all files share, for the functions of one trace.
 pub(crate) struct Numbers<'v> {
@@ -101,14 +99,14 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
     let view = TraceView::new(&file.trace, &names);
     let mut numbers = Numbers::new(&view, functions);
     let mut lowest = 0;
-    let mut stops = Stops { bytes: 0, distance: 1 };
+    let mut stops = Limit::new();
     for thread in 0..file.threads.len() {
-        let mut reading = Reading { file, thread, spans: FxHashMap::default(), scale: scale(file) };
+        let calls = WholeCalls::new(file.states(thread));
+        let mut reading = Reading { file, thread, spans: FxHashMap::default(), scale: scale(file), calls };
         let mut events = view.events_with_labels(thread);
         events.make_checkpoints();
         let mut batch: Vec<(TimelineEvent, u32)> = Vec::with_capacity(BATCH);
         let mut checkpoints = Vec::new();
-        let mut made = 0_usize;
         if let Some(mut track) = file.track_mut(thread) {
             while track.levels.lowest() < lowest && track.levels.can_drop() {
                 track.levels.drop_lowest();
@@ -118,11 +116,11 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             batch.clear();
             checkpoints.clear();
             while let Some(event) = events.next() {
-                if let Some(checkpoint) = events.take_checkpoint() {
-                    made += 1;
-                    if made.is_multiple_of(stops.distance) {
-                        checkpoints.push((batch.len(), checkpoint));
-                    }
+                if let Some(checkpoint) = events.take_checkpoint()
+                    && stops.keeps()
+                {
+                    let (index, events) = (batch.len(), events.returned() - 1);
+                    checkpoints.push(Place { index, events, checkpoint });
                 }
                 let number = match &event {
                     TimelineEvent::Begin(begin) => numbers.of(begin.location),
@@ -136,7 +134,7 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             }
             let is_last = batch.len() < BATCH;
             reading.add(&batch, &mut checkpoints, is_last, &mut stops);
-            while stops.bytes > STOPS_MAX && stops.thin(file) {}
+            stops.keep(file);
             file.read_events.fetch_add(batch.len() as u64, Ordering::Relaxed);
             while bytes(file) > LEVELS_MAX && drop_lowest(file) {
                 lowest += 1;
@@ -144,6 +142,7 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             if is_last {
                 if let Some(mut track) = file.track_mut(thread) {
                     track.is_in_order = events.is_in_order();
+                    reading.finish(&mut track, events.stats());
                 }
                 break;
             }
@@ -172,34 +171,17 @@ fn drop_lowest(file: &File) -> bool {
     dropped
 }
 
-/// The checkpoints of a file: how much they occupy, and which of those that are made are kept.
-struct Stops {
-    bytes: usize,
-    distance: usize,
-}
-
-impl Stops {
-    /// Drops every second one; false if there are too few for that.
-    fn thin(&mut self, file: &File) -> bool {
-        self.distance *= 2;
-        let before = self.bytes;
-        self.bytes = 0;
-        for thread in 0..file.tracks.len() {
-            let Some(mut track) = file.track_mut(thread) else { continue };
-            let mut index = 0_usize;
-            track.stops.retain(|_| {
-                index += 1;
-                index.is_multiple_of(2)
-            });
-            self.bytes += track.stops.iter().map(Stop::bytes).sum::<usize>();
-        }
-        self.bytes < before
-    }
-}
-
 /// Parts of the density per nanosecond.
 fn scale(file: &File) -> f64 {
     DENSITY as f64 / (file.end_ns.max(1) as f64)
+}
+
+/// A checkpoint before an event of a batch.
+struct Place {
+    index: usize,
+    /// Events of the timeline before it.
+    events: u64,
+    checkpoint: Checkpoint,
 }
 
 /// A thread that is being read.
@@ -209,26 +191,28 @@ struct Reading<'f> {
     /// Open spans by number: begin and text.
     spans: FxHashMap<u32, (u64, Text)>,
     scale: f64,
+    calls: WholeCalls<'f>,
 }
 
 impl Reading<'_> {
     fn add(
         &mut self,
         batch: &[(TimelineEvent, u32)],
-        checkpoints: &mut Vec<(usize, Checkpoint)>,
+        checkpoints: &mut Vec<Place>,
         is_last: bool,
-        stops: &mut Stops,
+        stops: &mut Limit,
     ) {
         let Some(mut track) = self.file.track_mut(self.thread) else { return };
         let track = &mut *track;
         let mut checkpoints = checkpoints.drain(..).peekable();
         for (index, (event, number)) in batch.iter().enumerate() {
-            if let Some((_, checkpoint)) = checkpoints.next_if(|(at, _)| *at == index) {
-                let (at, open) = (event.at_ns().max(track.read_ns), track.open.as_slice().into());
-                let stop = Stop { at, open, checkpoint: Arc::new(checkpoint) };
-                stops.bytes += stop.bytes();
-                track.stops.push(stop);
+            if let Some(Place { events, checkpoint, .. }) = checkpoints.next_if(|place| place.index == index)
+            {
+                let at = event.at_ns().max(track.read_ns);
+                stops.bytes += track.stops.add(at, events, &mut self.calls, checkpoint);
             }
+            track.stops.pass(event.at_ns());
+            self.calls.event(event, &mut |number, call| track.stops.end(number, call));
             track.read_ns = track.read_ns.max(event.at_ns());
             match event {
                 TimelineEvent::Begin(begin) => {
@@ -277,6 +261,12 @@ impl Reading<'_> {
             track.marks.sort();
             track.is_complete = true;
         }
+    }
+
+    /// After the last event.
+    fn finish(self, track: &mut Track, stats: PairingStats) {
+        let notes = self.calls.finish(stats, &mut |number, call| track.stops.end(number, call));
+        track.stops.finish(notes);
     }
 
     #[inline]

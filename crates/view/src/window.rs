@@ -1,13 +1,15 @@
 //! The calls of a window as they were, read from the file: for pixels that are narrower than the
 //! lowest summary level that is kept.
 
+use std::sync::Arc;
+
 use everycall_analysis::LabelledEvents;
-use everycall_timeline::TimelineEvent;
+use everycall_timeline::{Checkpoint, ThreadEvents, TimelineEvent};
 
 use crate::context::Context;
-use crate::file::{File, Open, Stop};
+use crate::file::Open;
 use crate::levels::{Cell, bits, width};
-use crate::read::{begin_bits, end_bits};
+use crate::read::{Numbers, begin_bits, end_bits};
 
 /// A thread's events from a moment on, and the calls that are open there.
 pub(crate) struct From<'w> {
@@ -16,22 +18,55 @@ pub(crate) struct From<'w> {
 }
 
 /// Begins to read a thread before `at_ns`.
-pub(crate) fn read_from<'w>(context: &Context<'w>, thread: usize, at_ns: u64) -> From<'w> {
-    if let Some(stop) = stop_before(context.file, thread, at_ns)
-        && let Some(mut events) = context.view.events_from(thread, &stop.checkpoint)
-    {
-        if context.file.track(thread).is_some_and(|track| track.is_in_order) {
+pub(crate) fn read_from<'w>(
+    context: &Context<'w>,
+    numbers: &mut Numbers<'_>,
+    thread: usize,
+    at_ns: u64,
+) -> From<'w> {
+    let from = stop(context, numbers, thread, at_ns).and_then(|stop| {
+        let mut events = context.view.events_from(thread, &stop.checkpoint)?;
+        if stop.is_in_order {
             events.without_late();
         }
-        return From { events, open: stop.open.to_vec() };
-    }
-    From { events: context.view.events_with_labels(thread), open: Vec::new() }
+        Some(From { events, open: stop.open })
+    });
+    from.unwrap_or_else(|| From { events: context.view.events_with_labels(thread), open: Vec::new() })
 }
 
-fn stop_before(file: &File, thread: usize, at_ns: u64) -> Option<Stop> {
-    let track = file.track(thread)?;
-    let behind = track.stops.partition_point(|stop| stop.at < at_ns);
-    track.stops.get(behind.checked_sub(1)?).cloned()
+/// A place from which a thread can be read.
+struct Place {
+    checkpoint: Arc<Checkpoint>,
+    open: Vec<Open>,
+    is_in_order: bool,
+}
+
+fn stop(context: &Context<'_>, numbers: &mut Numbers<'_>, thread: usize, at_ns: u64) -> Option<Place> {
+    let track = context.file.track(thread)?;
+    let (checkpoint, open) = track.stops.before(at_ns)?;
+    let open = open.into_iter().map(|call| Open {
+        function: numbers.of(call.begin().location),
+        from: call.begin().start_ns,
+        bits: begin_bits(call.begin()),
+    });
+    Some(Place { checkpoint, open: open.collect(), is_in_order: track.is_in_order })
+}
+
+/// The same without labels, which are many events at once.
+fn events_from<'w>(
+    context: &Context<'w>,
+    numbers: &mut Numbers<'_>,
+    thread: usize,
+    at_ns: u64,
+) -> Option<(ThreadEvents<'w>, Vec<Open>)> {
+    let from = stop(context, numbers, thread, at_ns).and_then(|stop| {
+        let mut events = context.view.timeline_from(thread, Some(&stop.checkpoint))?;
+        if stop.is_in_order {
+            events.without_late();
+        }
+        Some((events, stop.open))
+    });
+    from.or_else(|| Some((context.view.timeline_from(thread, None)?, Vec::new())))
 }
 
 /// Passes the calls that are open at some moment of a window, with their depths, in the order of
@@ -48,32 +83,39 @@ pub(crate) fn calls(
         None => return,
     };
     let mut numbers = context.numbers.borrow_mut();
-    let From { events, mut open } = read_from(context, thread, from);
+    let Some((mut events, mut open)) = events_from(context, &mut numbers, thread, from) else { return };
     // A call that is open for so long behind the window is in the lowest level.
     let behind = to.saturating_add(width(lowest));
-    for event in events {
-        let at_ns = event.at_ns();
-        if at_ns > read_ns || at_ns > to && (at_ns > behind || open.first().is_none_or(|open| open.from > to))
-        {
+    'read: loop {
+        let some = events.next_some();
+        if some.is_empty() {
             break;
         }
-        match event {
-            TimelineEvent::Begin(begin) => {
-                let function = numbers.of(begin.location);
-                open.push(Open { function, from: begin.start_ns, bits: begin_bits(&begin) });
+        for event in some {
+            let at_ns = event.at_ns();
+            let is_over = at_ns > to && (at_ns > behind || open.first().is_none_or(|open| open.from > to));
+            if at_ns > read_ns || is_over {
+                break 'read;
             }
-            TimelineEvent::End(end) => {
-                let Some(call) = open.pop() else { continue };
-                if end.end_ns >= from && call.from <= to {
-                    let bits = call.bits | end_bits(&end);
-                    out(open.len(), Cell::call(call.from, end.end_ns, call.function, bits));
+            match event {
+                TimelineEvent::Begin(begin) => {
+                    let function = numbers.of(begin.location);
+                    open.push(Open { function, from: begin.start_ns, bits: begin_bits(begin) });
                 }
+                TimelineEvent::End(end) => {
+                    let Some(call) = open.pop() else { continue };
+                    if end.end_ns >= from && call.from <= to {
+                        let bits = call.bits | end_bits(end);
+                        out(open.len(), Cell::call(call.from, end.end_ns, call.function, bits));
+                    }
+                }
+                TimelineEvent::Untraced(untraced) if untraced.until_ns >= from && untraced.at_ns <= to => {
+                    let function = numbers.untraced(context.names, untraced.exit);
+                    let cell = Cell::call(untraced.at_ns, untraced.until_ns, function, bits::AT_MOST);
+                    out(open.len(), cell);
+                }
+                _ => {}
             }
-            TimelineEvent::Untraced(untraced) if untraced.until_ns >= from && untraced.at_ns <= to => {
-                let function = numbers.untraced(context.names, untraced.exit);
-                out(open.len(), Cell::call(untraced.at_ns, untraced.until_ns, function, bits::AT_MOST));
-            }
-            _ => {}
         }
     }
     drop(numbers);

@@ -802,6 +802,7 @@ pub const TABLE: &[(&str, Run)] = &[
         "cargo install --locked --path crates/cli",
         Not("run by a test of its own: `what_is_installed_is_small`"),
     ),
+    ("cargo xtask pictures", Not("takes pictures with a browser, for people to look at")),
     ("cargo xtask soak", Not(LONG)),
     ("cargo xtask kills", Not(LONG)),
     ("cargo xtask storms", Not(LONG)),

@@ -179,6 +179,10 @@ impl Visitor for Explanation<'_> {
         self.thread = (thread.pid, thread.tid);
     }
 
+    fn needs_all_callees(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, function: FunctionNumber, _: Option<FunctionNumber>, functions: &Functions) {
         let is_meant = self.focus.has(function, functions);
         if is_meant && self.outermost.is_none() {

@@ -1,7 +1,7 @@
 //! What the numbers of a profile lack.
 
 use everycall_export::Thread;
-use everycall_timeline::{Gap, GapKind, ThreadInfo};
+use everycall_timeline::{Gap, GapKind, Loss, ThreadInfo};
 
 /// Numbers of [`Notes`].
 const NUMBERS: usize = 12;
@@ -46,6 +46,11 @@ impl Notes {
 
     pub(crate) fn gap(&mut self, gap: &Gap) {
         self.gaps += u64::from(gap.why != GapKind::Suspended);
+    }
+
+    pub(crate) fn loss(&mut self, loss: &Loss) {
+        self.lost = self.lost.saturating_add(loss.count.unwrap_or(0));
+        self.losses_uncounted += u64::from(loss.count.is_none());
     }
 
     /// Adds the notes of another run.

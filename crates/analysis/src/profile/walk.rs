@@ -16,6 +16,7 @@ use everycall_timeline::{
 
 use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
 use super::notes::Notes;
+use super::stretch::{Stretch, StretchNotes, WholeCall};
 use crate::view::TraceView;
 
 /// A call that ends and passes the filter's conditions on function, label and depth.
@@ -109,6 +110,11 @@ pub(crate) trait Visitor {
         false
     }
 
+    /// Whether it needs all callees of the calls in a range, also those that lie outside of it.
+    fn needs_all_callees(&self) -> bool {
+        false
+    }
+
     /// The value that [`Visitor::tail_ended`] receives for the call that ended last.
     fn token(&self) -> u32 {
         0
@@ -151,6 +157,11 @@ impl Window {
             && end_ns.saturating_sub(start_ns) >= self.min_duration_ns
     }
 
+    /// Whether it lets everything through that has a time.
+    fn is_unbounded(&self) -> bool {
+        (self.since_ns, self.until_ns) == (0, u64::MAX)
+    }
+
     fn has(&self, at_ns: u64) -> bool {
         (self.since_ns..=self.until_ns).contains(&at_ns)
     }
@@ -179,6 +190,22 @@ struct Rare {
     label: Option<Option<u64>>,
     /// The chain of calls that jumped to it.
     waiting: VecDeque<Waiting>,
+    /// What its callees did in the whole, if not all of them are in the stretch that is read.
+    whole: Option<Inner>,
+}
+
+/// What the callees of a call did, and its stack.
+#[derive(Clone, Copy)]
+struct Inner {
+    inner_ns: u64,
+    suspended_ns: u64,
+    states: Option<StateTimes>,
+}
+
+impl Inner {
+    fn of(call: &WholeCall) -> Inner {
+        Inner { inner_ns: call.inner_ns, suspended_ns: call.suspended_ns(), states: call.inner_states() }
+    }
 }
 
 /// A call that ended in a tail call and continues until its target ends.
@@ -221,10 +248,15 @@ pub(crate) fn walk(
     let mut places = Places::new(view, filter.function.as_ref());
     let window = Window::new(filter, filter.bounds(view));
     notes.thunk_exits.resize(view.trace().threads().len(), 0);
+    let is_whole = by_label.is_some() || filter.label.is_some();
+    let is_whole = is_whole || visitor.follows_tails() || visitor.needs_all_callees();
     for (index, thread) in view.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
             continue;
         }
+        let stretch = if is_whole { None } else { stretch(view, index, filter, &window) };
+        let whole = || view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
+        let events = || stretch.as_ref().and_then(|stretch| view.timeline_of(index, stretch));
         let wanted = |name: &str, value: Option<u64>| {
             filter
                 .label
@@ -233,8 +265,9 @@ pub(crate) fn walk(
         };
         let labelled = match filter.call {
             Some(call) => {
-                let events = view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
-                Some(call.position(events).map(|position| (position, None)).into_iter().collect())
+                let before = stretch.as_ref().map_or(0, |stretch| stretch.before.len() as u64);
+                let position = call.position(events().unwrap_or_else(whole));
+                Some(position.map(|position| (position + before, None)).into_iter().collect())
             }
             None => filter.label.is_some().then(|| labelled_calls(view, index, wanted)),
         };
@@ -245,24 +278,63 @@ pub(crate) fn walk(
         visitor.thread(thread);
         let mut walker = Walker::new(&window, functions, &mut places, visitor);
         walker.by_name = filter.function.is_some();
-        walker.labelled = labelled.map(|calls| calls.into_iter().peekable());
+        walker.labelled = labelled.map(|calls: Vec<_>| calls.into_iter().peekable());
         walker.states = view.states(index);
         walker.values = values.map(|calls| calls.into_iter().peekable());
-        let mut events = view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
-        loop {
+        let mut events = events().unwrap_or_else(whole);
+        let end = stretch.as_ref().and_then(|stretch| stretch.end.as_ref());
+        let mut rest = end.map_or(u64::MAX, |(count, _)| *count);
+        let mut found = Notes::default();
+        if let Some(stretch) = &stretch {
+            walker.enter(&stretch.before);
+        }
+        while rest > 0 && !view.is_stopped() {
             let some = events.next_some();
             if some.is_empty() {
                 break;
             }
-            walker.walk(some, notes);
+            let some = some.get(..usize::try_from(rest).unwrap_or(usize::MAX)).unwrap_or(some);
+            rest -= some.len() as u64;
+            walker.walk(some, &mut found);
         }
-        walker.untie();
+        match end {
+            Some((_, open)) => walker.leave(open),
+            None => walker.untie(),
+        }
         let stats = events.stats();
-        notes.too_deep += stats.too_deep;
+        let mut thunk_exits = stats.thunk_exits;
+        match stretch {
+            // What isn't bound to the range was found in all of the thread.
+            Some(Stretch { notes: StretchNotes { notes: all, thunk_exits: exits }, .. }) => {
+                (found.gaps, found.too_deep, thunk_exits) = (all.gaps, all.too_deep, exits);
+                if window.is_unbounded() {
+                    found = all;
+                }
+            }
+            None => found.too_deep = stats.too_deep,
+        }
+        notes.add(&found);
         if let Some(exits) = view.trace_index(index).and_then(|index| notes.thunk_exits.get_mut(index)) {
-            *exits = stats.thunk_exits;
+            *exits = thunk_exits;
         }
     }
+}
+
+/// What has to be read of a thread; `None` for all of it.
+fn stretch(view: &TraceView<'_>, thread: usize, filter: &Filter, window: &Window) -> Option<Stretch> {
+    let stretches = view.stretches()?;
+    let stretch = match filter.call {
+        None if window.is_unbounded() => None,
+        None => stretches.stretch(thread, window.since_ns, window.until_ns),
+        Some(call) => {
+            let (mut since, mut until) = (call.start_ns, stretches.ended_ns(thread, call)?);
+            if !window.is_unbounded() {
+                (since, until) = (since.min(window.since_ns), until.max(window.until_ns));
+            }
+            stretches.stretch(thread, since, until)
+        }
+    };
+    stretch.filter(|stretch| view.timeline_of(thread, stretch).is_some())
 }
 
 type Labelled = Peekable<std::vec::IntoIter<(u64, Option<u64>)>>;
@@ -338,13 +410,55 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                     notes.gap(gap);
                 }
                 TimelineEvent::Loss(loss) if self.window.has(loss.at_ns) => {
-                    notes.lost = notes.lost.saturating_add(loss.count.unwrap_or(0));
-                    notes.losses_uncounted += u64::from(loss.count.is_none());
+                    notes.loss(loss);
                 }
                 TimelineEvent::Instant(instant) if self.window.has(instant.at_ns) => notes.orphan_exits += 1,
                 TimelineEvent::Loss(_) | TimelineEvent::Instant(_) | TimelineEvent::Mark(_) => {}
             }
         }
+    }
+
+    /// Before the first event: calls are open, outermost first.
+    fn enter(&mut self, open: &[WholeCall]) {
+        for call in open {
+            self.before = call.jumped_from().map(|location| Before {
+                place: self.places.get(location, self.functions),
+                location,
+                is_within: true,
+            });
+            // A thunk and its function are one call, which didn't come from elsewhere.
+            let place = self.places.get(call.begin().location, self.functions);
+            let is_of_thunk = self.before.as_ref().is_some_and(|before| {
+                before.place.thunk == Some(Thunk::This)
+                    && before.place.function == place.function
+                    && before.location != call.begin().location
+            });
+            let tail_call = if is_of_thunk { TailCall::No } else { call.begin().tail_call };
+            self.begin(&Begin { tail_call, ..*call.begin() });
+            self.is_whole(call);
+        }
+        self.before = None;
+    }
+
+    /// What the innermost call's callees do is known.
+    fn is_whole(&mut self, call: &WholeCall) {
+        if let Some(open) = self.stack.last_mut() {
+            open.rare.get_or_insert_default().whole = Some(Inner::of(call));
+        }
+    }
+
+    /// Behind the last event that is read: the calls that are open, outermost first, end later.
+    fn leave(&mut self, open: &[WholeCall]) {
+        for call in open.iter().rev() {
+            self.is_whole(call);
+            let Some(end) = call.end() else { continue };
+            self.end(&end);
+            if let Some(location) = call.jumps_to().filter(|_| self.has_loose_end) {
+                let place = self.places.get(location, self.functions);
+                self.tie(&Begin { location, tail_call: TailCall::Yes, ..*call.begin() }, place);
+            }
+        }
+        self.untie();
     }
 
     #[inline]
@@ -437,7 +551,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             self.untie();
         }
         let Some(open) = self.stack.pop() else { return };
-        let states = if self.states.is_some() { self.states_of(end) } else { None };
+        let whole = open.rare.as_ref().and_then(|rare| rare.whole);
+        let states = if self.states.is_some() { self.states_of(end, whole) } else { None };
         let index = self.stack.len();
         let duration = end.end_ns.saturating_sub(end.start_ns);
         if let Some(around) = self.stack.last_mut() {
@@ -450,12 +565,15 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         let Open { place, location, is_within, .. } = open;
         // Only what follows a jump needs it.
         self.before = (end.how == EndKind::Jumped).then_some(Before { place, location, is_within });
-        let (mut suspended_ns, mut thunk) = (0, None);
+        let (mut suspended_ns, mut thunk, mut inner_ns) = (0, None, open.inner_ns);
         if let Some(rare) = open.rare {
             (suspended_ns, thunk) = (rare.suspended_ns, rare.thunk);
             if !rare.waiting.is_empty() {
                 self.tail_ends(rare.waiting, end);
             }
+        }
+        if let Some(whole) = whole {
+            (inner_ns, suspended_ns) = (whole.inner_ns, whole.suspended_ns);
         }
         if !is_within {
             return;
@@ -466,7 +584,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             depth: index as u32,
             start_ns: end.start_ns,
             end_ns: end.end_ns,
-            own_ns: duration.saturating_sub(open.inner_ns).saturating_sub(suspended_ns),
+            own_ns: duration.saturating_sub(inner_ns).saturating_sub(suspended_ns),
             suspended_ns,
             thunk_ns: 0,
             how: end.how,
@@ -511,9 +629,10 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
 
     /// The thread states of the call that ended.
     #[cold]
-    fn states_of(&mut self, end: &End) -> Option<CallStates> {
+    fn states_of(&mut self, end: &End, whole: Option<Inner>) -> Option<CallStates> {
         let total = self.states?.times(end.start_ns, end.end_ns);
         let inner = self.inner_states.pop()?;
+        let inner = whole.and_then(|whole| whole.states).unwrap_or(inner);
         if let Some(around) = self.inner_states.last_mut() {
             around.add_all(&total);
         }
@@ -655,6 +774,9 @@ fn labelled_calls(
     found.sort_unstable();
     found
 }
+
+#[cfg(test)]
+mod stretches;
 
 #[cfg(test)]
 mod tests {

@@ -138,16 +138,23 @@ fn exact(
     (from, to, pixel): (u64, u64, u64),
     depths: &Range<usize>,
 ) -> Drawn {
-    let mut all: Vec<(usize, Cell)> = Vec::new();
+    // In each depth, calls come in the order of time.
+    let mut merging: Vec<Merging> = Vec::new();
     window::calls(context, thread, from, to, &mut |depth, cell| {
-        if depths.contains(&depth) {
-            all.push((depth, cell));
+        let Some(index) = depth.checked_sub(depths.start).filter(|_| depths.contains(&depth)) else { return };
+        while merging.len() <= index {
+            merging.push(Merging::new(pixel));
+        }
+        if let Some(of) = merging.get_mut(index) {
+            of.add(depth, cell);
         }
     });
-    all.sort_by_key(|(depth, cell)| (*depth, cell.from));
-    let mut merging = Merging::new(pixel);
-    all.into_iter().for_each(|(depth, cell)| merging.add(depth, cell));
-    let mut drawn = merging.finish();
+    let mut drawn = Drawn::default();
+    for of_depth in merging {
+        let of_depth = of_depth.finish();
+        drawn.flags |= of_depth.flags;
+        drawn.cells.extend(of_depth.cells);
+    }
     if context.file.track(thread).is_some_and(|track| !track.is_complete) {
         drawn.flags |= INCOMPLETE;
     }

@@ -31,7 +31,7 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
     // Where it begins, if the levels have it.
     let known = context.file.track(thread).and_then(|track| track.levels.find(depth, at));
     let from = known.map_or(at, |cell| cell.from);
-    let From { events, open: mut stack } = read_from(context, thread, from);
+    let From { events, open: mut stack } = read_from(context, &mut numbers, thread, from);
     let mut call: Option<Call> = None;
     let mut short = None;
     // The call's time without that of its callees, and without that in which its stack was

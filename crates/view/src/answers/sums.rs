@@ -221,13 +221,14 @@ struct Pruned {
 fn tree(nodes: &[Node], json: impl Fn(&Node) -> Value, order: impl Fn(&Node) -> u64) -> (Value, Pruned) {
     let most = |node: &Node| node.numbers[0][0].max(node.numbers[1][0]);
     let least = nodes.first().map_or(0.0, |root| most(root) as f64 * PRUNED);
-    let is_shown = |node: &Node| most(node) as f64 >= least && node.level <= LEVELS_MAX;
+    let has_calls = |node: &Node| node.numbers.iter().any(|[.., calls]| *calls > 0);
+    let is_shown = |node: &Node| most(node) as f64 >= least && node.level <= LEVELS_MAX && has_calls(node);
     let mut shown = vec![false; nodes.len()];
     let mut pruned = Pruned::default();
     for (index, node) in nodes.iter().enumerate() {
         let with_parent = index == ROOT || shown.get(node.parent) == Some(&true);
         let is_in = with_parent && (index == ROOT || is_shown(node));
-        if !is_in {
+        if !is_in && has_calls(node) {
             pruned.nodes += 1;
             pruned.calls += node.numbers[0][2] + node.numbers[1][2];
             pruned.ns = pruned.ns.saturating_add(if with_parent { most(node) } else { 0 });

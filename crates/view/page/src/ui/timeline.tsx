@@ -247,7 +247,9 @@ function Ruler({ store, width }: { store: Store; width: number }): JSX.Element {
       context.fillStyle = look.faint;
       context.fillRect(Math.round(x), 4, 1, RULER - 4);
       for (let part = 1; part < scale.parts; part++) context.fillRect(Math.round(x + (part * scale.step * perNs) / scale.parts), RULER - 5, 1, 5);
-      context.fillText(tickLabel(at, scale), x + 4, 11);
+      // One that would be cut tells less than none.
+      const label = tickLabel(at, scale);
+      if (x + 4 + context.measureText(label).width <= width) context.fillText(label, x + 4, 11);
     }
     if (range) {
       const [x0, x1] = [(range.from - view.from) * perNs, (range.to - view.from) * perNs];
