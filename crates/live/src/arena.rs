@@ -314,6 +314,12 @@ impl LiveArena {
         FrameNames::read(&self.layout, |offset, bytes| self.read_bytes(offset, bytes))
     }
 
+    /// The records of such names without their first `from` bytes.
+    pub(crate) fn frame_names_since(&self, from: u64) -> Vec<u8> {
+        let names = FrameNames::since(&self.layout, from, |offset, bytes| self.read_bytes(offset, bytes));
+        names.map(FrameNames::into_records).unwrap_or_default()
+    }
+
     /// The newest scheduling events, as far as its recorder has read them.
     pub(crate) fn kept_states(&self) -> Option<KeptStates> {
         KeptStates::read(&self.layout, self.header().target_pid, |offset, bytes| {

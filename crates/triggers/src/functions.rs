@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everycall_format::arena::ModuleEntry;
-use everycall_format::trigger::{NEVER, TriggerSite, site_flags};
+use everycall_format::trigger::{FrameRule, NEVER, TriggerSite, site_flags};
 use everycall_recorder::FindSites;
 use everycall_recorder::triggers::Thrown;
 use everycall_symbols::{FunctionEntry, ModuleIdentity, ModuleSymbols, SymbolOptions};
 
+use crate::frames::{self, frame_pattern};
 use crate::keeper::Outcome;
 use crate::rate::Rate;
 use crate::thrown::Types;
@@ -46,6 +47,8 @@ pub struct Functions {
     outcome: Arc<Outcome>,
     known: HashMap<Key, Vec<Range>>,
     types: Types,
+    /// By trigger, the pattern for names of frames by id.
+    frames: Vec<String>,
 }
 
 impl Functions {
@@ -54,7 +57,8 @@ impl Functions {
     #[must_use]
     pub fn new(triggers: Arc<[Trigger]>, rate: Arc<Rate>, outcome: Arc<Outcome>) -> Functions {
         let types = Types::new(&triggers);
-        Functions { triggers, rate, outcome, known: HashMap::new(), types }
+        let frames = triggers.iter().map(frame_pattern).collect();
+        Functions { triggers, rate, outcome, known: HashMap::new(), types, frames }
     }
 
     /// Searches a file before it runs. Returns how many of its functions each trigger names.
@@ -168,6 +172,10 @@ impl FindSites for Functions {
             .collect();
         self.outcome.found(&sites);
         sites
+    }
+
+    fn frames(&self) -> Vec<FrameRule<'_>> {
+        frames::rules(&self.triggers, &self.frames, &self.rate)
     }
 
     fn thrown(&self) -> Option<&Thrown> {

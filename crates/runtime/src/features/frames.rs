@@ -5,7 +5,7 @@ use crate::features::counted;
 use crate::state::arena::Arena;
 use crate::state::frames::{self, Name};
 use crate::state::process::Process;
-use crate::state::{dropped, recording};
+use crate::state::{dropped, named_frames, recording, trigger_table};
 use crate::threads::room;
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::counter;
@@ -67,7 +67,7 @@ pub(crate) fn switch() {
 }
 
 /// Names an id. Returns false if there is no room.
-pub(crate) fn name(process: &Process, name: Name<'_>) -> bool {
+pub(crate) fn name(process: &'static Process, name: Name<'_>) -> bool {
     module(process);
     let arena = process.arena();
     let make_room = |first: u64, end: u64| {
@@ -80,6 +80,9 @@ pub(crate) fn name(process: &Process, name: Name<'_>) -> bool {
     let is_there = frames::put(arena, name, make_room);
     if !is_there {
         frames::lose(arena);
+    }
+    if named_frames::look_at(arena, &name) {
+        trigger_table::lower_floors(process);
     }
     is_there
 }
@@ -97,6 +100,7 @@ fn add_to_dumps(arena: &Arena, first: u64, end: u64) {
 /// names.
 pub(crate) fn begin_child(arena: &Arena) {
     DUMPED.store(0, Relaxed);
+    named_frames::begin_child();
     let has = frames::begin_child(arena);
     if has > 0 {
         let first = arena.layout().frames_offset;

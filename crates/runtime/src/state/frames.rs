@@ -121,6 +121,21 @@ pub(crate) fn records_told(arena: &Arena) -> Option<(&'static [u8], u64)> {
     Some((records, field!(header(arena), FrameNames, lost, AtomicU64).load(Relaxed)))
 }
 
+/// Calls `each` with the names so far, in their order: the last one of an id counts.
+pub(crate) fn each(arena: &Arena, mut each: impl FnMut(Name<'static>)) {
+    let (_, bytes) = told(arena);
+    let mut rest = bytes.get(FrameNames::SIZE..).unwrap_or(&[]);
+    while let Some(record) = FrameName::read(rest) {
+        let Some((whole, after)) = rest.split_at_checked(record.size as usize) else { break };
+        let Some(texts) = whole.get(FrameName::SIZE..) else { break };
+        rest = after;
+        if let Some((name, texts)) = texts.split_at_checked(record.name_length as usize) {
+            let file = texts.get(..record.file_length as usize).unwrap_or(&[]);
+            each(Name { id: record.id, name, file, line: record.line });
+        }
+    }
+}
+
 /// In a forked child, whose arena has its parent's complete records: later ones follow them.
 /// Returns the bytes that are there.
 pub(crate) fn begin_child(arena: &Arena) -> u64 {
