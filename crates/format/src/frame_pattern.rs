@@ -20,8 +20,61 @@ pub fn matches(pattern: &[u8], name: &[u8], file: &[u8]) -> bool {
         return false;
     }
     let has_dot = pattern.contains(&b'.');
-    let text = Text { module: if has_dot { module_of(file) } else { &[] }, name };
+    let text = Text { module: if has_dot { module_of(file) } else { &[] }, name, is_path: false };
     (0..text.len()).filter(|at| text.begins_scope(*at)).any(|at| text.matches_from(at, pattern))
+}
+
+/// What a rule of a selection says of the frame with this name and file: whether it is recorded;
+/// `None` if the rule doesn't mean it. A rule is `+ PATTERN` or `- PATTERN`, as in `docs/selection.md`.
+/// Of its conditions, frames have names and `file:`; those about machine code, and regular
+/// expressions, mean no frame.
+#[must_use]
+pub fn rule_says(rule: &[u8], name: &[u8], file: &[u8]) -> Option<bool> {
+    let (is_in, mut rest) = match rule.split_at_checked(2)? {
+        (b"+ ", rest) => (true, rest),
+        (b"- ", rest) => (false, rest),
+        _ => return None,
+    };
+    loop {
+        let end = rest.windows(AND.len()).position(|window| window == AND);
+        let condition = rest.get(..end.unwrap_or(rest.len())).unwrap_or(rest).trim_ascii();
+        let (is_not, condition) = match condition.strip_prefix(b"!") {
+            Some(condition) => (true, condition.trim_ascii_start()),
+            None => (false, condition),
+        };
+        if is_met(condition, name, file)? == is_not {
+            return None;
+        }
+        match end {
+            Some(end) => rest = rest.get(end + AND.len()..).unwrap_or_default(),
+            None => return Some(is_in),
+        }
+    }
+}
+
+/// Between the conditions of a pattern.
+const AND: &[u8] = b" & ";
+/// What only machine code has.
+const OF_CODE: [&[u8]; 5] = [b"module:", b"section:", b"addr:", b"size:", b"has:"];
+
+/// Whether a frame meets a condition; `None` if none can.
+fn is_met(condition: &[u8], name: &[u8], file: &[u8]) -> Option<bool> {
+    // `file::open` is a name.
+    let keyed = |key: &[u8]| condition.strip_prefix(key).filter(|rest| !rest.starts_with(b":"));
+    if condition.starts_with(b"/") || OF_CODE.iter().any(|key| keyed(key).is_some()) {
+        return None;
+    }
+    Some(match keyed(b"file:") {
+        Some(glob) => file_matches(glob, file),
+        None => matches(condition, name, file),
+    })
+}
+
+/// Whether a glob means a file: its path, or the end of it from a slash on.
+fn file_matches(glob: &[u8], file: &[u8]) -> bool {
+    let text = Text { module: &[], name: file, is_path: true };
+    let begins = |at: &usize| *at == 0 || text.at(*at - 1) == Some(b'/');
+    !glob.is_empty() && (0..text.len()).filter(begins).any(|at| text.matches_from(at, glob))
 }
 
 /// A file's path without its ending.
@@ -36,6 +89,8 @@ fn module_of(file: &[u8]) -> &[u8] {
 struct Text<'a> {
     module: &'a [u8],
     name: &'a [u8],
+    /// Whether it is a path, of which `*` stands for any part.
+    is_path: bool,
 }
 
 impl Text<'_> {
@@ -53,6 +108,15 @@ impl Text<'_> {
             Some(at) => self.name.get(at).copied(),
             None => Some(self.module.get(at).copied().unwrap_or(b'.')),
         }
+    }
+
+    /// Whether `*` and `?` may stand for this byte.
+    fn is_any(&self, byte: u8) -> bool {
+        self.is_path || byte != b'/'
+    }
+
+    fn is_separator(&self, wanted: u8, byte: u8) -> bool {
+        !self.is_path && wanted == b'.' && byte == b'/'
     }
 
     fn begins_scope(&self, at: usize) -> bool {
@@ -79,7 +143,7 @@ impl Text<'_> {
                     continue;
                 }
                 (None, None) => return true,
-                (Some(b'?'), Some(byte)) if byte != b'/' => {
+                (Some(b'?'), Some(byte)) if self.is_any(byte) => {
                     next += 1;
                     at += 1;
                     // All bytes of a character.
@@ -88,7 +152,7 @@ impl Text<'_> {
                     }
                     continue;
                 }
-                (Some(wanted), Some(byte)) if *wanted == byte || (*wanted == b'.' && byte == b'/') => {
+                (Some(wanted), Some(byte)) if *wanted == byte || self.is_separator(*wanted, byte) => {
                     next += 1;
                     at += 1;
                     continue;
@@ -96,7 +160,7 @@ impl Text<'_> {
                 _ => {}
             }
             match star {
-                Some((behind, from)) if self.at(from).is_some_and(|byte| byte != b'/') => {
+                Some((behind, from)) if self.at(from).is_some_and(|byte| self.is_any(byte)) => {
                     star = Some((behind, from + 1));
                     (next, at) = (behind, from + 1);
                 }
@@ -109,6 +173,37 @@ impl Text<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_are_those_of_selections() {
+        let (name, file) = (b"Views.handle", b"/srv/app/views.py");
+        for (rule, expected) in [
+            ("+ handle", Some(true)),
+            ("- handle", Some(false)),
+            ("- views.*", Some(false)),
+            ("+ other", None),
+            ("+ !other", Some(true)),
+            ("+ !handle", None),
+            ("+ file:app/*.py", Some(true)),
+            ("+ file:srv/*", Some(true)),
+            ("+ file:views.py", Some(true)),
+            ("+ file:iews.py", None),
+            ("+ file:*.lua", None),
+            ("- file:app/* & !Views.*", None),
+            ("- file:app/* & Views.*", Some(false)),
+            ("+ /handle/", None),
+            ("+ !/handle/", None),
+            ("- module:lib*", None),
+            ("- !has:loop", None),
+            ("+ size:<20 & handle", None),
+            ("handle", None),
+            ("+ ", None),
+            ("", None),
+        ] {
+            assert_eq!(rule_says(rule.as_bytes(), name, file), expected, "{rule}");
+        }
+        assert_eq!(rule_says(b"+ file::open", b"file::open", b""), Some(true));
+    }
 
     #[test]
     fn names_are_matched_alone_and_behind_their_file() {

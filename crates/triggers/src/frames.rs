@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 
-use everycall_format::Wire;
-use everycall_format::frame::{FIRST, FrameName, IDS, STEP, is_frame};
+use everycall_format::frame::{FIRST, NamedFrame, Records, STEP, is_frame};
 use everycall_format::frame_pattern::{PATTERN_MAX, matches};
 use everycall_format::trigger::{FrameRule, NEVER};
 use everycall_recorder::TriggeredProcess;
@@ -51,21 +50,8 @@ impl NamedFrames {
         mut found: impl FnMut(usize, &[u8], &[u8]),
     ) {
         let records = process.arena.frame_names_since(self.read);
-        let mut rest = records.as_slice();
-        while let Some(record) = FrameName::read(rest) {
-            let Some((whole, after)) = rest.split_at_checked(record.size as usize) else { break };
-            // It is just being written: the next look begins with it.
-            if record.is_complete == 0 || whole.len() < FrameName::SIZE {
-                break;
-            }
-            self.read += whole.len() as u64;
-            rest = after;
-            let texts = whole.get(FrameName::SIZE..).unwrap_or_default();
-            let Some((name, texts)) = texts.split_at_checked(record.name_length as usize) else { continue };
-            let file = texts.get(..record.file_length as usize).unwrap_or_default();
-            if record.id >= IDS {
-                continue;
-            }
+        let mut records = Records::of(&records);
+        for NamedFrame { id, name, file, .. } in &mut records {
             let mut rules = 0_u32;
             for (rule, pattern) in patterns.iter().enumerate() {
                 if matches(pattern.as_bytes(), name, file) {
@@ -74,10 +60,11 @@ impl NamedFrames {
                 }
             }
             match rules {
-                0 => drop(self.rules.remove(&record.id)),
-                rules => drop(self.rules.insert(record.id, rules)),
+                0 => drop(self.rules.remove(&id)),
+                rules => drop(self.rules.insert(id, rules)),
             }
         }
+        self.read += records.read() as u64;
     }
 
     /// The triggers that name the frame with this code offset.

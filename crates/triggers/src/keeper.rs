@@ -63,6 +63,8 @@ pub struct Outcome(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     tallies: Vec<Tally>,
+    /// By trigger, the frames by id that it names.
+    frames: Vec<u64>,
     /// Why a call could not be kept.
     error: Option<String>,
     /// Segments that were overwritten before they were scanned.
@@ -84,7 +86,10 @@ impl Outcome {
     /// The result of each trigger.
     #[must_use]
     pub fn tallies(&self) -> Vec<Tally> {
-        self.known().tallies.clone()
+        let known = self.known();
+        let mut tallies = known.tallies.clone();
+        tallies.iter_mut().zip(&known.frames).for_each(|(tally, frames)| tally.functions += frames);
+        tallies
     }
 
     /// The error that kept calls from being saved, if there was one.
@@ -136,8 +141,11 @@ impl Outcome {
 
     /// Counts a frame by id that a trigger names.
     pub(crate) fn found_frame(&self, rule: usize) {
-        if let Some(tally) = self.known().tallies.get_mut(rule) {
-            tally.functions += 1;
+        let mut known = self.known();
+        let count = known.tallies.len();
+        known.frames.resize(count, 0);
+        if let Some(frames) = known.frames.get_mut(rule) {
+            *frames += 1;
         }
     }
 
@@ -548,6 +556,7 @@ impl KeepCalls for Keeper {
         let missed =
             self.scans.values().map(ScannedProcess::missed).fold(self.missed_segments, u64::saturating_add);
         let mut known = self.outcome.known();
+        known.frames.clear();
         (known.tallies, known.missed_segments) = (tallies, missed);
         drop(known);
         let mut payload = array(&records);

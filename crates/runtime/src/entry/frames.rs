@@ -51,6 +51,7 @@ pub(crate) unsafe extern "C" fn frame(
                 false => error::NO_ROOM,
             }
         }
+        UNWIND if !frames::is_recorded(id) => 0,
         UNWIND => unwind(code, text(name), !name.is_null(), everycall_hooks::stack_pointer()),
         _ => error::ARGUMENT,
     }

@@ -5,7 +5,7 @@
 use crate::state::arena::Arena;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
-use everycall_format::frame::{FrameName, FrameNames, RECORD_ALIGN, TEXT_MAX};
+use everycall_format::frame::{FrameName, FrameNames, NamedFrame, RECORD_ALIGN, Records, TEXT_MAX};
 
 /// Bytes for records.
 fn room(arena: &Arena) -> u64 {
@@ -124,15 +124,8 @@ pub(crate) fn records_told(arena: &Arena) -> Option<(&'static [u8], u64)> {
 /// Calls `each` with the names so far, in their order: the last one of an id counts.
 pub(crate) fn each(arena: &Arena, mut each: impl FnMut(Name<'static>)) {
     let (_, bytes) = told(arena);
-    let mut rest = bytes.get(FrameNames::SIZE..).unwrap_or(&[]);
-    while let Some(record) = FrameName::read(rest) {
-        let Some((whole, after)) = rest.split_at_checked(record.size as usize) else { break };
-        let Some(texts) = whole.get(FrameName::SIZE..) else { break };
-        rest = after;
-        if let Some((name, texts)) = texts.split_at_checked(record.name_length as usize) {
-            let file = texts.get(..record.file_length as usize).unwrap_or(&[]);
-            each(Name { id: record.id, name, file, line: record.line });
-        }
+    for NamedFrame { id, name, file, line } in Records::of(bytes.get(FrameNames::SIZE..).unwrap_or(&[])) {
+        each(Name { id, name, file, line });
     }
 }
 
