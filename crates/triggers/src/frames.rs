@@ -8,7 +8,6 @@ use everycall_format::frame_pattern::{PATTERN_MAX, matches};
 use everycall_format::trigger::{FrameRule, NEVER};
 use everycall_recorder::TriggeredProcess;
 
-use crate::functions::flags_of;
 use crate::rate::Rate;
 use crate::trigger::{Condition, Trigger};
 
@@ -26,7 +25,7 @@ pub(crate) fn rules<'p>(triggers: &[Trigger], patterns: &'p [String], rate: &Rat
             Condition::Longer(_, ns) => rate.ticks(ns).min(NEVER - 1),
             _ => NEVER,
         },
-        flags: flags_of(trigger),
+        flags: trigger.site_flags(),
     };
     triggers.iter().zip(patterns).map(rule).collect()
 }

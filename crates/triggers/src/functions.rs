@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everycall_format::arena::ModuleEntry;
-use everycall_format::trigger::{FrameRule, NEVER, TriggerSite, site_flags};
+use everycall_format::trigger::{FrameRule, NEVER, TriggerSite};
 use everycall_recorder::FindSites;
 use everycall_recorder::triggers::Thrown;
 use everycall_symbols::{FunctionEntry, ModuleIdentity, ModuleSymbols, SymbolOptions};
@@ -28,12 +28,6 @@ pub(crate) struct Range {
     pub start: u64,
     pub end: u64,
     pub rule: u32,
-}
-
-/// The [`TriggerSite::flags`] of the functions that a trigger names.
-pub(crate) fn flags_of(trigger: &Trigger) -> u32 {
-    let tails = if trigger.counts_tails { 0 } else { site_flags::NO_TAIL };
-    tails | if matches!(trigger.condition, Condition::Threw(..)) { site_flags::THREW } else { 0 }
 }
 
 /// What identifies a module: path and build id.
@@ -164,7 +158,7 @@ impl FindSites for Functions {
                     first: code(range.start)?,
                     end: code(range.end - 1)?.checked_add(1)?,
                     rule: range.rule,
-                    flags: flags_of(trigger),
+                    flags: trigger.site_flags(),
                     threshold,
                     ..TriggerSite::default()
                 })

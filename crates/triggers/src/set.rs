@@ -12,7 +12,7 @@ use everycall_format::site_set::{
 use everycall_format::trigger::NEVER;
 
 use crate::frames::frame_pattern;
-use crate::functions::{Range, find, flags_of};
+use crate::functions::{Range, find};
 use crate::policy::{KeepBy, Policy};
 use crate::rate::Rate;
 use crate::thrown::Types;
@@ -248,7 +248,7 @@ impl<'t> SetBuilder<'t> {
                     start: range.start,
                     end: range.end,
                     rule: range.rule,
-                    flags: self.triggers.get(range.rule as usize).map_or(0, flags_of),
+                    flags: self.triggers.get(range.rule as usize).map_or(0, Trigger::site_flags),
                 },
             );
         }

@@ -5,7 +5,7 @@ use crate::features::{counted, frame_bits};
 use crate::state::arena::Arena;
 use crate::state::frames::{self, Name};
 use crate::state::process::Process;
-use crate::state::{dropped, named_frames, recording, selection, trigger_table};
+use crate::state::{dropped, frame_triggers, named_frames, recording, selection, trigger_table};
 use crate::sys::lock::Lock;
 use crate::threads::room;
 use core::sync::atomic::{
@@ -108,7 +108,7 @@ pub(crate) fn name(process: &'static Process, name: Name<'_>) -> bool {
         let _lock = Lock::take(&process.module_lock);
         frame_bits::look_at(&name);
     }
-    if named_frames::look_at(arena, &name) {
+    if frame_triggers::look_at(arena, &name) {
         trigger_table::lower_floors(process);
     }
     is_there
