@@ -138,7 +138,7 @@ pub struct FunctionTable {
     frames: Vec<Frame>,
 }
 
-/// What a process has told of a frame by id.
+/// The name of a frame by id, and where it is defined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub name: Vec<u8>,
