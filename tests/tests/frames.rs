@@ -141,6 +141,43 @@ fn frames_are_counted_timed_and_dropped_as_calls() {
     }
 }
 
+/// Also without `record`, in a forked child, and for a name that is told after the first call; a
+/// program that can't load anything has names beside its symbols, too.
+#[test]
+fn triggers_and_selections_know_frames_by_their_names() {
+    let place = Place::new("frames-named");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "named_frames.c"], "named_frames");
+    let kept_in = |file: &Path| {
+        let info = place.command(everycall()).args(["info", "-f", "json"]).arg(file).output();
+        let info: Value = serde_json::from_slice(&info.expect("it runs").stdout).expect("JSON");
+        let kept = info["kept_calls"].as_array().expect("kept calls").clone();
+        let name = |call: &Value| call["function"].as_str().expect("a name").to_owned();
+        kept.iter().map(name).collect::<Vec<_>>()
+    };
+    let expected = ["work_late", "work_script", "work_script"];
+    let options =
+        ["--trigger", "bank.work_* > 200ms", "--trigger", "other > 1h", "--keep", "9", "--keep-every", "0s"];
+    let recording = place.record(&options, &program, &[]);
+    let mut kept = kept_in(&recording.file);
+    kept.sort_unstable();
+    assert_eq!(kept, expected, "{recording:?}");
+    let set = place.file("set.ecs");
+    let mut resolve = place.command(everycall());
+    successful(resolve.arg("resolve").args(options).arg("-o").arg(&set).arg(&program));
+    successful(place.command(&program).env("EVERYCALL_TRIGGERS", &set));
+    let files = std::fs::read_dir(place.path()).expect("a folder").map(|file| file.expect("a file").path());
+    let files = files.filter(|file| file.to_string_lossy().contains("-kept-"));
+    let mut kept: Vec<String> = files.flat_map(|file| kept_in(&file)).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, expected);
+    let recording = place.record(&["--only", "bank.work_*", "--only", "run"], &program, &[]);
+    let mut found = texts(&recording.trace());
+    found.sort_unstable();
+    // The child's, and what is named after its first call is recorded from then on.
+    let both = ["run(work_script)", "run(work_script) run(work_script) run run run(work_late)"];
+    assert_eq!(found, both, "{recording:?}");
+}
+
 /// The example of the documentation: Lua's functions between the calls of the interpreter.
 #[test]
 fn functions_of_lua_are_counted_as_its_own_hook_counts_them() {
