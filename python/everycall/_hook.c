@@ -417,16 +417,23 @@ typedef struct {
     vectorcallfunc call;
 } Callback;
 
-/* The frame that an event is of. */
-static void *current_frame(void)
+/* The frame that a thread runs. */
+static void *frame_of(PyThreadState *state)
 {
-    PyThreadState *state = PyThreadState_Get();
 #if PY_VERSION_HEX < 0x030D0000
     return state->cframe->current_frame;
 #else
     return state->current_frame;
 #endif
 }
+
+/* The frame that an event is of. */
+static void *current_frame(void)
+{
+    return frame_of(PyThreadState_Get());
+}
+
+#include "_before.h"
 
 /* What a call of a coroutine, or one that says something, does besides: as it is entered. */
 static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t known, int begins)
@@ -482,7 +489,7 @@ static inline PyObject *leave_any(PyObject *const *arguments, const char *what)
 {
     PyCodeObject *code = (PyCodeObject *)arguments[0];
     uintptr_t known = known_of(code);
-    if (UNLIKELY(known & OWN))
+    if (UNLIKELY(known & OWN) || (UNLIKELY(before_open) && was_begun_before()))
         Py_RETURN_NONE;
     if (DOES_MORE(known))
         leave_more(code, known, what, arguments[2]);
@@ -582,6 +589,7 @@ static int uninstall(void)
     if (MONITORING("set_events", "ii", tool, 0) < 0 || register_callbacks(0, &events) < 0 || MONITORING("free_tool_id", "i", tool) < 0)
         return -1;
     tool = -1;
+    note_stop();
     return 0;
 }
 
@@ -609,6 +617,7 @@ static int install(void)
         PyErr_SetRaisedException(exception);
         return -1;
     }
+    note_start();
     is_started = 1;
     return 0;
 }

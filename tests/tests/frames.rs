@@ -141,6 +141,43 @@ fn frames_are_counted_timed_and_dropped_as_calls() {
     }
 }
 
+/// Also without `record`, in a forked child, and for a name that is told after the first call; a
+/// program that can't load anything has names beside its symbols, too.
+#[test]
+fn triggers_and_selections_know_frames_by_their_names() {
+    let place = Place::new("frames-named");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "named_frames.c"], "named_frames");
+    let kept_in = |file: &Path| {
+        let info = place.command(everycall()).args(["info", "-f", "json"]).arg(file).output();
+        let info: Value = serde_json::from_slice(&info.expect("it runs").stdout).expect("JSON");
+        let kept = info["kept_calls"].as_array().expect("kept calls").clone();
+        let name = |call: &Value| call["function"].as_str().expect("a name").to_owned();
+        kept.iter().map(name).collect::<Vec<_>>()
+    };
+    let expected = ["work_late", "work_script", "work_script"];
+    let options =
+        ["--trigger", "bank.work_* > 200ms", "--trigger", "other > 1h", "--keep", "9", "--keep-every", "0s"];
+    let recording = place.record(&options, &program, &[]);
+    let mut kept = kept_in(&recording.file);
+    kept.sort_unstable();
+    assert_eq!(kept, expected, "{recording:?}");
+    let set = place.file("set.ecs");
+    let mut resolve = place.command(everycall());
+    successful(resolve.arg("resolve").args(options).arg("-o").arg(&set).arg(&program));
+    successful(place.command(&program).env("EVERYCALL_TRIGGERS", &set));
+    let files = std::fs::read_dir(place.path()).expect("a folder").map(|file| file.expect("a file").path());
+    let files = files.filter(|file| file.to_string_lossy().contains("-kept-"));
+    let mut kept: Vec<String> = files.flat_map(|file| kept_in(&file)).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, expected);
+    let recording = place.record(&["--only", "bank.work_*", "--only", "run"], &program, &[]);
+    let mut found = texts(&recording.trace());
+    found.sort_unstable();
+    // The child's, and what is named after its first call is recorded from then on.
+    let both = ["run(work_script)", "run(work_script) run(work_script) run run run(work_late)"];
+    assert_eq!(found, both, "{recording:?}");
+}
+
 /// The example of the documentation: Lua's functions between the calls of the interpreter.
 #[test]
 fn functions_of_lua_are_counted_as_its_own_hook_counts_them() {
@@ -174,4 +211,39 @@ fn functions_of_lua_are_counted_as_its_own_hook_counts_them() {
     let sorts = everycall_tests::all(calls).into_iter().filter(|call| call.name == "sort");
     let compared = sorts.flat_map(|call| everycall_tests::all(&call.inside)).map(|call| call.name.as_str());
     assert_eq!(compared.filter(|name| *name == "function:30").count() as u64, counted["function:30"]);
+    chosen_by_name(&place, &program, &script, &counted);
+}
+
+/// The same functions in triggers and selections.
+fn chosen_by_name(place: &Place, program: &Path, script: &Path, counted: &BTreeMap<String, u64>) {
+    let run = |options: &[&str]| {
+        let recording = place.record(options, program, &[script.to_str().expect("UTF-8"), "3"]);
+        assert!(recording.output.status.success(), "{recording:?}");
+        recording
+    };
+    let keep = ["--keep", "1000", "--keep-every", "0s", "--ring-size", "256M"];
+    let triggers = ["--trigger", "work.tree:* > 20us", "--trigger", "lessthanothers > 1h"];
+    let recording = run(&[&triggers[..], &keep].concat());
+    let info = place.command(everycall()).args(["info", "-f", "json"]).arg(&recording.file).output();
+    let info: Value = serde_json::from_slice(&info.expect("it runs").stdout).expect("JSON");
+    let csv =
+        successful(place.command(everycall()).args(["export", "-f", "csv", "-o", "-"]).arg(&recording.file));
+    let calls = everycall_tests::python::Calls::read(&csv);
+    let took = |call: &BTreeMap<String, String>| call["duration_ns"].parse::<u64>().expect("a number");
+    let slow = calls.of_kind("call").filter(|call| call["function"] == "tree:3" && took(call) > 20_000);
+    let mut expected: Vec<u64> = slow.map(took).collect();
+    let kept = info["kept_calls"].as_array().expect("kept calls").iter();
+    let mut kept: Vec<u64> = kept.map(|call| call["took_ns"].as_u64().expect("a number")).collect();
+    expected.sort_unstable();
+    kept.sort_unstable();
+    assert!(expected.len() > 3 && kept == expected, "{kept:?} {expected:?}");
+    assert_eq!((&info["triggers"][1]["functions"], &info["triggers"][1]["calls"]), (&1.into(), &0.into()));
+    // One of the interpreter's functions, and one of the script's.
+    let recording = run(&["--only", "lua_callk", "--only", "work.tree:*", "--ring-size", "64M"]);
+    let tallies = recording.trace().tallies();
+    assert_eq!(tallies.keys().collect::<Vec<_>>(), ["lua_callk", "tree:3"]);
+    assert_eq!(tallies["tree:3"].entries, counted["tree:3"]);
+    let recording = run(&["--not", "tree:3", "--ring-size", "256M"]);
+    let tallies = recording.trace().tallies();
+    assert!(!tallies.contains_key("tree:3") && tallies["function:30"].entries == counted["function:30"]);
 }

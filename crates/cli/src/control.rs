@@ -13,7 +13,7 @@ use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_live::{Control, LiveArena, ProcessFacts};
 use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
-use everycall_recorder::SharedTriggers;
+use everycall_recorder::{ArenaContents, SharedTriggers};
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
 
@@ -228,12 +228,17 @@ impl Program {
         everycall_live::armed(&self.arena, area).ok_or_else(|| self.failed(&"it has no room for triggers"))
     }
 
-    /// How many modules it has loaded so far.
+    /// A number that grows as it loads modules, and as it names frames by id.
     pub fn module_count(&self) -> u64 {
-        self.arena.loaded_modules()
+        self.arena.loaded_modules() + self.arena.frame_name_bytes()
     }
 
-    /// The functions of its modules that are loaded.
+    /// The frames by id that it has named.
+    pub fn frames(&self) -> Option<FunctionTable> {
+        FunctionTable::of_frames(&self.arena.frame_names_since(0))
+    }
+
+    /// The functions of its modules that are loaded, and its frames by id.
     pub fn tables(&self) -> Result<Vec<FunctionTable>, Failure> {
         let mut tables = Vec::new();
         let mut troubles = Vec::new();
@@ -246,6 +251,7 @@ impl Program {
                 Err(trouble) => troubles.push(trouble),
             }
         }
+        tables.extend(self.frames());
         match (tables.is_empty(), troubles.as_slice()) {
             (true, [first, ..]) => return Err(self.failed(first)),
             (true, []) => return Err(self.failed(&"it has loaded no module with traced functions")),

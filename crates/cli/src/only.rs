@@ -87,12 +87,15 @@ impl Growing {
         let state = self.state();
         for (rule, matched) in state.selection.rules().iter().zip(&state.matched) {
             if *matched == 0 && state.named.contains(&rule.to_string()) {
-                say!(
-                    "everycall: `{}` matched no function, also not in {} that {} loaded later",
-                    rule.pattern,
-                    Several(state.added, "library or program", "libraries and programs"),
-                    if state.added == 1 { "was" } else { "were" }
-                );
+                match state.added {
+                    0 => say!("everycall: `{}` matched no function", rule.pattern),
+                    added => say!(
+                        "everycall: `{}` matched no function, also not in {} that {} loaded later",
+                        rule.pattern,
+                        Several(added, "library or program", "libraries and programs"),
+                        if added == 1 { "was" } else { "were" }
+                    ),
+                }
             }
         }
     }
@@ -129,6 +132,13 @@ impl SelectFunctions for Growing {
             }
         }
     }
+
+    fn look_at_frames(&mut self, records: &[u8]) {
+        let mut state = self.state();
+        let Some(mut table) = FunctionTable::of_frames(records) else { return };
+        let resolved = state.selection.resolve(&mut table);
+        state.matched.iter_mut().zip(&resolved.matched).for_each(|(sum, more)| *sum += more.functions);
+    }
 }
 
 /// The selection that the program reads at its start, and whether functions may be added to it.
@@ -149,7 +159,9 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<(Growing, bool)>, F
     let (selection, named) = selection_of(&functions).map_err(not_recorded)?;
     let (set, outcome) = resolve(&selection, &mut tables);
     if grows {
-        for sentence in without_match(&selection, &named, &outcome, &tables) {
+        // At the end, what has matched nothing is named.
+        let now = if tables.is_empty() && arguments.preload { &[][..] } else { &named[..] };
+        for sentence in without_match(&selection, now, &outcome, &tables) {
             say!("everycall: {sentence}; functions that are loaded later are looked through, too");
         }
     } else {

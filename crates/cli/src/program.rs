@@ -177,6 +177,8 @@ pub struct Objects {
     loads: bool,
     /// Whether any of them starts programs.
     starts: bool,
+    /// Whether any of them names frames by id.
+    names_frames: bool,
 }
 
 impl Objects {
@@ -185,10 +187,15 @@ impl Objects {
         self.loads
     }
 
-    /// Whether functions outside these objects may run later. `follows`: also in programs that it
-    /// starts.
+    /// Whether any of them names frames by id.
+    pub fn names_frames(&self) -> bool {
+        self.names_frames
+    }
+
+    /// Whether functions outside these objects may run later, or frames by id. `follows`: also in
+    /// programs that it starts.
     pub fn may_bring_more(&self, follows: bool) -> bool {
-        self.loads || follows && self.starts
+        self.loads || self.names_frames || follows && self.starts
     }
 }
 
@@ -202,9 +209,10 @@ pub fn traced_objects(program: &OsStr) -> Option<Objects> {
     }
     let mut objects = Objects::default();
     for object in with_libraries(path) {
-        let (loads, starts) = calls(&object).unwrap_or((true, true));
+        let [loads, starts, names_frames] = calls(&object).unwrap_or([true; 3]);
         objects.loads |= loads;
         objects.starts |= starts;
+        objects.names_frames |= names_frames;
         if site_report(&object).is_ok_and(|report| report.is_traceable()) {
             objects.traced.push(object);
         }
@@ -212,8 +220,10 @@ pub fn traced_objects(program: &OsStr) -> Option<Objects> {
     (!objects.traced.is_empty()).then_some(objects)
 }
 
-/// Whether an object loads libraries, and whether it starts programs.
-fn calls(object: &Path) -> Option<(bool, bool)> {
+/// Whether an object loads libraries, whether it starts programs, and whether it names frames by id.
+fn calls(object: &Path) -> Option<[bool; 3]> {
+    /// `everycall_frame_name()` in everycall.h makes this section.
+    const FRAMES: &str = ".everycall.frames";
     const LOADS: [&str; 2] = ["dlopen", "dlmopen"];
     const STARTS: [&str; 5] = ["exec", "fexecve", "posix_spawn", "system", "popen"];
     let file = fs::File::open(object).ok()?;
@@ -228,7 +238,7 @@ fn calls(object: &Path) -> Option<(bool, bool)> {
         loads |= LOADS.contains(&name.as_str());
         starts |= STARTS.iter().any(|begin| name.starts_with(begin));
     }
-    Some((loads, starts))
+    Some([loads, starts, elf.section_by_name(FRAMES).is_some()])
 }
 
 /// Whether a launcher has this name, with or without a version (`python3.11`).

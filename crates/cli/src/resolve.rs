@@ -55,7 +55,9 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
         }
     }
     let names_none = |(trigger, count): &(&Trigger, &usize)| trigger.pattern().is_some() && **count == 0;
-    if let Some((trigger, _)) = triggers.iter().zip(&counts).find(names_none) {
+    if let Some((trigger, _)) = triggers.iter().zip(&counts).find(names_none)
+        && !objects.names_frames
+    {
         let mut sentence = nothing_found(trigger, &objects.traced);
         if objects.loads {
             sentence.push_str("; if it is in a library that the program loads, name that file, too");
@@ -121,11 +123,13 @@ struct Objects {
     traced: Vec<PathBuf>,
     /// Whether one of them loads libraries.
     loads: bool,
+    /// Whether one of them names frames by id.
+    names_frames: bool,
 }
 
 /// The named files with traced functions, and their own libraries.
 fn objects(files: &[PathBuf]) -> Result<Objects, Failure> {
-    let mut objects = Objects { traced: Vec::new(), loads: false };
+    let mut objects = Objects { traced: Vec::new(), loads: false, names_frames: false };
     for file in files {
         // A program to be started would be looked up in PATH; this is a file.
         let file = if file.components().count() == 1 && file.is_file() {
@@ -144,6 +148,7 @@ fn objects(files: &[PathBuf]) -> Result<Objects, Failure> {
             }));
         };
         objects.loads |= found.loads();
+        objects.names_frames |= found.names_frames();
         for object in found.traced {
             let object = object.canonicalize().unwrap_or(object);
             if !objects.traced.contains(&object) {

@@ -53,7 +53,8 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     let rate = Arc::new(Rate::measure());
     let mut functions = Functions { triggers: &triggers, rate: &rate, memory: memory(&arguments.keep) };
     let found = functions.find(&program)?;
-    for (trigger, count) in triggers.iter().zip(&found.counts) {
+    // Frames by id may be named later.
+    for (trigger, count) in triggers.iter().zip(&found.counts).filter(|_| found.frames.is_none()) {
         if trigger.pattern().is_some() && *count == 0 {
             return Err(Failure::new(exit_code::FAILED, nothing_found(trigger, &found.files)));
         }
@@ -150,8 +151,10 @@ struct Found {
     set: Vec<u8>,
     /// As a selection, because they must be recorded.
     selection: Vec<Module>,
-    /// By trigger, the number of functions that it names.
+    /// By trigger, the number of functions of modules that it names.
     counts: Vec<usize>,
+    /// By trigger, the number of frames by id that it names; `None` if there are none.
+    frames: Option<Vec<usize>>,
     files: Vec<PathBuf>,
     /// Number of modules that the process had loaded.
     modules: u64,
@@ -171,7 +174,13 @@ impl Functions<'_> {
         let refused = |error: SetError| Failure::new(exit_code::FAILED, error.to_string());
         let mut set = SetBuilder::live(self.triggers, self.rate, self.memory);
         let mut counts = vec![0; self.triggers.len()];
+        let mut frames = None;
         for table in &tables {
+            let named = |trigger: &Trigger| table.frames_named(&trigger.pattern()?.to_string());
+            if table.frames_named("").is_some() {
+                frames = Some(self.triggers.iter().map(|trigger| named(trigger).unwrap_or(0)).collect());
+                continue;
+            }
             let added = set.add_file(table.path(), table.build_id()).map_err(refused)?;
             counts.iter_mut().zip(added).for_each(|(sum, count)| *sum += count);
         }
@@ -184,6 +193,7 @@ impl Functions<'_> {
             selection: selection.collect(),
             set: set.bytes(),
             counts,
+            frames,
             files: tables.iter().map(FunctionTable::path).map(PathBuf::from).collect(),
             modules,
         })
@@ -198,7 +208,7 @@ fn arm(
     found: &Found,
 ) -> Result<Reply, Failure> {
     let failed = |error: ControlError| program.failed(&error);
-    if !found.selection.is_empty() {
+    if !found.selection.is_empty() || found.frames.is_some() {
         let rules = triggers.iter().filter_map(|trigger| Some(format!("+ {}", trigger.pattern()?))).collect();
         let selection = SelectionSet { rules, others: false, modules: found.selection.clone() };
         let bytes = selection.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
@@ -230,10 +240,11 @@ fn arm_more(functions: &mut Functions<'_>, program: &Program, control: &mut Cont
 }
 
 fn begin_text(arguments: &LiveTriggerArguments, program: &Program, triggers: &[Trigger], found: &Found) {
-    for (trigger, count) in
-        triggers.iter().zip(&found.counts).filter(|(trigger, _)| trigger.pattern().is_some())
+    for (rule, (trigger, count)) in
+        triggers.iter().zip(&found.counts).enumerate().filter(|(_, (trigger, _))| trigger.pattern().is_some())
     {
-        say!("everycall: `{trigger}` names {}", Several(*count as u64, "function", "functions"));
+        let frames = found.frames.as_ref().and_then(|frames| frames.get(rule)).copied().unwrap_or(0);
+        say!("everycall: `{trigger}` names {}", Several((*count + frames) as u64, "function", "functions"));
     }
     let until = match (arguments.time, arguments.limit) {
         (Some(ns), _) => format!("for {}", Shown { ns }),

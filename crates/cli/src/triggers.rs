@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everycall_format::trigger::RULES;
+use everycall_format::trigger::{FRAME_TEXTS_SIZE, RULES};
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
 use everycall_recorder::Triggers;
 use everycall_triggers::{
     Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger, unknown_types,
 };
+use everycall_units::Size;
 
 use crate::arguments::{self, KeepArguments, RecordArguments, TriggerArguments};
 use crate::exit_code;
@@ -66,7 +67,18 @@ pub fn checked(triggers: &[Trigger]) -> Result<Arc<[Trigger]>, Failure> {
                 "{count} triggers are too many: at most {RULES} are possible; * in a pattern matches many functions"
             ),
         )),
-        _ => Ok(triggers.iter().cloned().collect()),
+        _ => {
+            let patterns =
+                triggers.iter().filter_map(Trigger::pattern).map(|pattern| pattern.to_string().len());
+            if patterns.sum::<usize>() as u64 > FRAME_TEXTS_SIZE {
+                say!(
+                    "everycall: the names in these triggers have more than {} together, so the last ones don't \
+                     apply to functions of interpreters, such as Python's; shorten them",
+                    Size(FRAME_TEXTS_SIZE)
+                );
+            }
+            Ok(triggers.iter().cloned().collect())
+        }
     }
 }
 

@@ -15,7 +15,7 @@
 //! stays incomplete. Only used parts take memory.
 
 use crate::event::NO_PLACE_FIRST;
-use crate::wire::{PAGE, wire_struct};
+use crate::wire::{PAGE, Wire, wire_struct};
 
 /// Number of ids.
 pub const IDS: u32 = 1 << 20;
@@ -62,6 +62,62 @@ wire_struct! {
         pub file_length: u32,
         /// 1 once the record is complete. Its size is there before.
         pub is_complete: u32,
+    }
+}
+
+/// What stands for the build id of the module that frames by id make.
+pub const BUILD_ID: &[u8] = b"frames by id";
+
+/// The name of an id, as its record has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedFrame<'a> {
+    /// The id.
+    pub id: u32,
+    /// Its name.
+    pub name: &'a [u8],
+    /// The path of its file; empty if it isn't known.
+    pub file: &'a [u8],
+    /// Line of its definition; 0 if it isn't known.
+    pub line: u32,
+}
+
+/// Reads records of names, up to the first one that isn't complete.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    read: usize,
+}
+
+impl<'a> Records<'a> {
+    /// Those in these bytes.
+    #[must_use]
+    pub fn of(bytes: &'a [u8]) -> Records<'a> {
+        Records { rest: bytes, read: 0 }
+    }
+
+    /// Bytes of the records that were read.
+    #[must_use]
+    pub fn read(&self) -> usize {
+        self.read
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = NamedFrame<'a>;
+
+    fn next(&mut self) -> Option<NamedFrame<'a>> {
+        loop {
+            let record = FrameName::read(self.rest).filter(|record| record.is_complete != 0)?;
+            let (whole, rest) = self.rest.split_at_checked(record.size as usize)?;
+            let texts = whole.get(FrameName::SIZE..)?;
+            self.rest = rest;
+            self.read += whole.len();
+            let Some((name, texts)) = texts.split_at_checked(record.name_length as usize) else { continue };
+            let Some(file) = texts.get(..record.file_length as usize) else { continue };
+            if record.id < IDS {
+                return Some(NamedFrame { id: record.id, name, file, line: record.line });
+            }
+        }
     }
 }
 

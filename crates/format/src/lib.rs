@@ -13,6 +13,7 @@
 //! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
 //! - [`crash`]: the record of how a process was started, and crash files.
 //! - [`trigger`]: triggers, armed functions and posted calls in the arena.
+//! - [`frame`]: frames by id, and their names; [`frame_pattern`]: which of them a pattern means.
 //! - [`control`]: the socket by which other processes change what a process records.
 //! - [`hub`]: the shared memory through which the processes of a recording get their arenas.
 //! - [`ect`]: the trace file.
@@ -42,6 +43,7 @@ pub mod embedded;
 pub mod env;
 pub mod event;
 pub mod frame;
+pub mod frame_pattern;
 pub mod hub;
 pub mod kept_states;
 pub mod label;

@@ -104,8 +104,10 @@ wire_struct! {
         pub throws: u32,
         /// Zero.
         pub reserved: u32,
-        /// Zero.
-        pub reserved_too: u64,
+        /// Where the pattern for names of frames by id begins among the texts.
+        pub pattern_offset: u32,
+        /// Bytes of it; 0 if the rule isn't about frames by id.
+        pub pattern_length: u32,
     }
 }
 
@@ -237,7 +239,9 @@ impl<'a> SiteSet<'a> {
                 let is_trigger = rule.threshold_ns > 0
                     && (1..=KEEP_MAX).contains(&rule.keep)
                     && rule.by <= keep_by::NEWEST;
-                (is_trigger || self.is_selection()) && has_text(rule.text_offset, rule.text_length)
+                (is_trigger || self.is_selection())
+                    && has_text(rule.text_offset, rule.text_length)
+                    && has_text(rule.pattern_offset, rule.pattern_length)
             })
         });
         let modules = self.modules().all(|module| {

@@ -4,6 +4,7 @@
 //! ArenaHeader::triggers_at
 //!   TriggerHeader, one page with
 //!     TriggerRule[RULES]       from 128 on: rule_at
+//!     texts                    from 1664 on: FRAME_TEXTS_OFFSET, patterns for frames by id
 //!   TriggeredCall[CALLS]       from the second page on: call_at
 //!   ThrownType[TYPES]          from the fourth page on: type_at
 //!   TriggerSite[trigger_sites] from the eighth page on: Sites::at
@@ -20,6 +21,10 @@
 //! written, with all others, into the half that isn't in use, and become valid when
 //! [`TriggerHeader::sites`] says so.
 //!
+//! Frames by id have no sites: a rule has the pattern of their names
+//! ([`frame_pattern`](crate::frame_pattern)) and a threshold. The traced process compares each name
+//! when it is told, or when the rule is set, and remembers the result by id.
+//!
 //! The traced process counts calls that meet a condition, and posts them: it takes a free
 //! [`TriggeredCall`], fills it and marks it as posted in its state.
 
@@ -35,8 +40,12 @@ pub const CALLS: u32 = 64;
 pub const SITES: u32 = 1 << 21;
 /// Where the rules begin, from the header.
 const RULES_OFFSET: u64 = 128;
+/// Where the patterns for frames by id begin, from the header: UTF-8, one after the other.
+pub const FRAME_TEXTS_OFFSET: u64 = RULES_OFFSET + RULES as u64 * size_of::<TriggerRule>() as u64;
+/// Bytes for them.
+pub const FRAME_TEXTS_SIZE: u64 = CALLS_OFFSET - FRAME_TEXTS_OFFSET;
 /// Where the calls begin, from the header.
-const CALLS_OFFSET: u64 = PAGE;
+pub const CALLS_OFFSET: u64 = PAGE;
 /// Limit on the exception types that an area's triggers wait for.
 pub const TYPES: u32 = 1024;
 /// Areas for clients' triggers.
@@ -125,9 +134,37 @@ wire_struct! {
         /// Functions that it names, but that were not armed for lack of room; if the process itself
         /// counts them.
         pub not_armed: u64,
-        /// Zero.
-        pub reserved: [u64; 2],
+        /// Calls of frames by id that take longer meet the condition, in ticks; [`NEVER`]: none do.
+        pub frames_threshold: u64,
+        /// A set of [`site_flags`], for frames by id.
+        pub frames_flags: u32,
+        /// Where the pattern of their names begins among the texts.
+        pub frames_at: u16,
+        /// Bytes of it; 0 if the rule isn't about frames by id.
+        pub frames_length: u16,
     }
+}
+
+/// A rule for frames by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrameRule<'a> {
+    /// Which names it means: see [`crate::frame_pattern`]. Empty: none.
+    pub pattern: &'a [u8],
+    /// In ticks, or [`NEVER`].
+    pub threshold: u64,
+    /// A set of [`site_flags`].
+    pub flags: u32,
+}
+
+/// Where the patterns of rules are among the texts: of each, its offset and its length, which is 0
+/// for those that have no room.
+pub fn places_of_texts<'a>(patterns: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = (u16, u16)> {
+    patterns.scan(0, |used, pattern| {
+        let end = *used + pattern.len() as u64;
+        let place = if end <= FRAME_TEXTS_SIZE { (*used as u16, pattern.len() as u16) } else { (0, 0) };
+        *used += u64::from(place.1);
+        Some(place)
+    })
 }
 
 wire_struct! {
@@ -349,7 +386,7 @@ pub const fn area_size(sites: u32) -> u64 {
     (SITES_OFFSET + sites as u64 * size_of::<TriggerSite>() as u64).next_multiple_of(PAGE)
 }
 
-const _: () = assert!(RULES_OFFSET + RULES as u64 * size_of::<TriggerRule>() as u64 <= CALLS_OFFSET);
+const _: () = assert!(FRAME_TEXTS_OFFSET == 1664 && FRAME_TEXTS_SIZE > 2000);
 const _: () = assert!(CALLS_OFFSET + CALLS as u64 * size_of::<TriggeredCall>() as u64 <= TYPES_OFFSET);
 const _: () = assert!(TYPES_OFFSET + TYPES as u64 * size_of::<ThrownType>() as u64 <= SITES_OFFSET);
 

@@ -356,6 +356,8 @@ EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
 EVERYCALL_INLINE_ int everycall_frame_name(uint32_t id, const char *name, const char *file, uint32_t line)
 {
 #if EVERYCALL_REACHES_RUNTIME_
+    /* By this section `everycall record` knows that the program has names beside its symbols. */
+    __asm__(".pushsection .everycall.frames, \"MS\", @progbits, 1\n\t.asciz \"frames\"\n\t.popsection");
     return EVERYCALL_REFUSAL_(frame) ? EVERYCALL_REFUSAL_(frame) : everycall_runtime_v1.frame(0, id, name, file, line);
 #else
     (void)id, (void)name, (void)file, (void)line;

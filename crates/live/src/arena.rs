@@ -16,6 +16,7 @@ use everycall_format::arena::{
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::{DroppedHeader, TICKS_MAX, counting};
 use everycall_format::event::WORD_SIZE;
+use everycall_format::frame;
 use everycall_recorder::clock;
 use everycall_ring::Pool;
 use everycall_tracefile::{AllCalls, Dropped, FrameNames, KeptStates};
@@ -312,6 +313,21 @@ impl LiveArena {
     /// The names of frames by id that the process has told so far.
     pub(crate) fn frame_names(&self) -> Option<FrameNames> {
         FrameNames::read(&self.layout, |offset, bytes| self.read_bytes(offset, bytes))
+    }
+
+    /// Bytes of names of frames by id that the process has told so far.
+    #[must_use]
+    pub fn frame_name_bytes(&self) -> u64 {
+        let mut header = [0; frame::FrameNames::SIZE];
+        let is_read = self.read_bytes(self.layout.frames_offset, &mut header);
+        let header = frame::FrameNames::read(&header).filter(|_| is_read);
+        header.map_or(0, |header| header.used.min(self.layout.frames_size))
+    }
+
+    /// The records of such names without their first `from` bytes.
+    pub(crate) fn frame_names_since(&self, from: u64) -> Vec<u8> {
+        let names = FrameNames::since(&self.layout, from, |offset, bytes| self.read_bytes(offset, bytes));
+        names.map(FrameNames::into_records).unwrap_or_default()
     }
 
     /// The newest scheduling events, as far as its recorder has read them.

@@ -45,6 +45,10 @@ impl ArenaContents for LiveArena {
         LiveArena::open_calls(self, &ArenaContents::thread(self, slot))
     }
 
+    fn frame_names_since(&self, from: u64) -> Vec<u8> {
+        LiveArena::frame_names_since(self, from)
+    }
+
     fn segment_size(&self) -> u64 {
         self.layout().segment_size
     }

@@ -146,6 +146,9 @@ pub fn write_kept(
     let modules = arena.modules();
     file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
     kept(&mut |_, kind, payload| file.chunk(kind, &[payload]))?;
+    if let Some(names) = arena.frame_names() {
+        names.write(&mut file)?;
+    }
     images::write_deleted(&mut file, arena.process().pid, &modules, &mut summary.warnings)?;
     (summary.file_size, _) = file.end()?;
     Ok(summary)

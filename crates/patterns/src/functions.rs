@@ -1,10 +1,15 @@
 //! The functions of a file that have sites.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use everycall_format::Wire;
+use everycall_format::frame::{self, NamedFrame, Records};
+use everycall_format::frame_pattern::matches;
 use everycall_format::site::{SITES_SECTION, Site, XRAY_SECTION, XraySled, site_kind, sled_kind};
 use everycall_symbols::{FunctionId, ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, split_part};
 use memchr::memchr_iter;
@@ -129,6 +134,16 @@ pub struct FunctionTable {
     symbols: ModuleSymbols,
     /// Whether its hooks are always called, so that functions, not sites, are chosen.
     is_plain: bool,
+    /// Of each function, if they are frames by id.
+    frames: Vec<Frame>,
+}
+
+/// The name of a frame by id, and where it is defined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub name: Vec<u8>,
+    pub file: Vec<u8>,
+    pub line: u32,
 }
 
 impl fmt::Debug for FunctionTable {
@@ -178,6 +193,7 @@ impl FunctionTable {
             text,
             symbols,
             is_plain: false,
+            frames: Vec::new(),
         };
         let hooks = hooks(&elf);
         if raw.is_empty() {
@@ -195,6 +211,53 @@ impl FunctionTable {
             table.add_sited(raw);
         }
         Ok(table)
+    }
+
+    /// The frames by id that a process has named: its records of names. `None` if there are none.
+    #[must_use]
+    pub fn of_frames(records: &[u8]) -> Option<FunctionTable> {
+        // The last name of an id counts.
+        let named: BTreeMap<u32, NamedFrame<'_>> =
+            Records::of(records).map(|frame| (frame.id, frame)).collect();
+        if named.is_empty() {
+            return None;
+        }
+        let path = Path::new("frames by id");
+        let mut symbols = ModuleSymbols::open(&ModuleIdentity::new(path, &[]), &SymbolOptions::default());
+        let mut table = FunctionTable {
+            path: path.to_owned(),
+            build_id: frame::BUILD_ID.to_vec(),
+            functions: Vec::new(),
+            sites: Vec::new(),
+            text: Vec::new(),
+            is_plain: true,
+            frames: Vec::new(),
+            symbols: ModuleSymbols::open(&ModuleIdentity::new(path, &[]), &SymbolOptions::default()),
+        };
+        for (id, NamedFrame { name, file, line, .. }) in named {
+            let start = u64::from(id) * u64::from(frame::STEP);
+            table.functions.push(Instrumented {
+                start,
+                size: frame::STEP.into(),
+                linkage_name: String::from_utf8_lossy(name).into_owned(),
+                sites: 0,
+                id: symbols.function_at(start),
+            });
+            table.frames.push(Frame { name: name.to_vec(), file: file.to_vec(), line });
+        }
+        Some(table)
+    }
+
+    /// How many frames by id a pattern of a trigger means; `None` if these aren't frames.
+    #[must_use]
+    pub fn frames_named(&self, pattern: &str) -> Option<usize> {
+        let is_meant = |frame: &&Frame| matches(pattern.as_bytes(), &frame.name, &frame.file);
+        (!self.frames.is_empty()).then(|| self.frames.iter().filter(is_meant).count())
+    }
+
+    /// What is known of a frame by id, by its index; `None` if these aren't frames.
+    pub(crate) fn frame(&self, index: usize) -> Option<&Frame> {
+        self.frames.get(index)
     }
 
     /// Its file.
@@ -262,6 +325,10 @@ impl FunctionTable {
 
     /// Where a function is declared: file and line, as the compiler recorded them.
     pub fn source(&mut self, index: usize) -> Option<(PathBuf, Option<u32>)> {
+        if let Some(Frame { file, line, .. }) = self.frame(index) {
+            let file = PathBuf::from(OsStr::from_bytes(file));
+            return (!file.as_os_str().is_empty()).then_some((file, (*line != 0).then_some(*line)));
+        }
         let function = self.symbols.function(self.functions.get(index)?.id);
         Some((function.file.as_deref()?.to_owned(), function.line))
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use everycall_format::frame_pattern::rule_says;
+
 use crate::functions::FunctionTable;
 use crate::pattern::{Compiled, InTable, Pattern};
 
@@ -224,11 +226,17 @@ impl Selection {
         let count = table.functions().len();
         let mut is_on = vec![self.others; count];
         let mut matched = vec![Matched::default(); self.rules.len()];
+        let texts: Vec<String> = self.rules.iter().map(Rule::to_string).collect();
         for (index, is_on) in is_on.iter_mut().enumerate() {
             let sites = table.functions().get(index).map_or(0, |function| function.sites);
+            let frame = table.frame(index).cloned();
             let mut function = InTable::at(table, index);
-            for (rule, matched) in self.rules.iter().zip(&mut matched) {
-                if rule.pattern.matches(&mut function) {
+            for ((rule, text), matched) in self.rules.iter().zip(&texts).zip(&mut matched) {
+                let is_meant = match &frame {
+                    Some(frame) => rule_says(text.as_bytes(), &frame.name, &frame.file).is_some(),
+                    None => rule.pattern.matches(&mut function),
+                };
+                if is_meant {
                     *is_on = rule.is_in;
                     matched.functions += 1;
                     matched.sites += u64::from(sites);

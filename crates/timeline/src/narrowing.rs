@@ -1,5 +1,7 @@
 //! The calls that one session requested, out of all that its threads recorded.
 
+use everycall_format::arena::module_flags;
+use everycall_format::frame::BUILD_ID;
 use everycall_reader::{FunctionRanges, FunctionSet, Module, Session};
 
 use crate::clock::Clock;
@@ -51,7 +53,9 @@ struct Functions {
 impl Functions {
     fn new(set: &FunctionSet, modules: &[Module]) -> Functions {
         let ranges = |module: &Module| {
-            let of = |(build_id, _): &&(Vec<u8>, _)| *build_id == module.build_id;
+            let is_frames = module.flags & module_flags::FRAMES != 0;
+            let own = if is_frames { BUILD_ID } else { module.build_id.as_slice() };
+            let of = |(build_id, _): &&(Vec<u8>, _)| build_id.as_slice() == own;
             set.modules.iter().find(of).map(|(_, ranges)| ranges.clone())
         };
         Functions { modules: modules.iter().map(ranges).collect(), others: set.others }

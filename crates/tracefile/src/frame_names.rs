@@ -20,18 +20,33 @@ pub struct FrameNames {
 impl FrameNames {
     /// The names in an arena with this layout; `None` if its process has no frames by id. `read`
     /// reads bytes at an offset, and says whether it could.
-    pub fn read(layout: &ArenaHeader, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<FrameNames> {
+    pub fn read(layout: &ArenaHeader, read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<FrameNames> {
+        FrameNames::since(layout, 0, read)
+    }
+
+    /// The same without the first `from` bytes of records.
+    pub fn since(
+        layout: &ArenaHeader,
+        from: u64,
+        mut read: impl FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<FrameNames> {
         let mut header = [0; frame::FrameNames::SIZE];
         if !read(layout.frames_offset, &mut header) {
             return None;
         }
         let header = frame::FrameNames::read(&header).filter(|header| header.is_used != 0)?;
         let room = layout.frames_size.saturating_sub(frame::FrameNames::SIZE as u64);
-        let mut records = vec![0; header.used.min(room) as usize];
-        if !read(layout.frames_offset + frame::FrameNames::SIZE as u64, &mut records) {
+        let mut records = vec![0; header.used.min(room).saturating_sub(from) as usize];
+        if !read(layout.frames_offset + frame::FrameNames::SIZE as u64 + from, &mut records) {
             records.clear();
         }
         Some(FrameNames { records, lost: header.lost })
+    }
+
+    /// The records, as in the arena.
+    #[must_use]
+    pub fn into_records(self) -> Vec<u8> {
+        self.records
     }
 
     /// Writes their chunk.

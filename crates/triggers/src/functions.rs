@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everycall_format::arena::ModuleEntry;
-use everycall_format::trigger::{NEVER, TriggerSite, site_flags};
+use everycall_format::trigger::{FrameRule, NEVER, TriggerSite};
 use everycall_recorder::FindSites;
 use everycall_recorder::triggers::Thrown;
 use everycall_symbols::{FunctionEntry, ModuleIdentity, ModuleSymbols, SymbolOptions};
 
+use crate::frames::{self, frame_pattern};
 use crate::keeper::Outcome;
 use crate::rate::Rate;
 use crate::thrown::Types;
@@ -29,12 +30,6 @@ pub(crate) struct Range {
     pub rule: u32,
 }
 
-/// The [`TriggerSite::flags`] of the functions that a trigger names.
-pub(crate) fn flags_of(trigger: &Trigger) -> u32 {
-    let tails = if trigger.counts_tails { 0 } else { site_flags::NO_TAIL };
-    tails | if matches!(trigger.condition, Condition::Threw(..)) { site_flags::THREW } else { 0 }
-}
-
 /// What identifies a module: path and build id.
 type Key = (Vec<u8>, Vec<u8>);
 
@@ -46,6 +41,8 @@ pub struct Functions {
     outcome: Arc<Outcome>,
     known: HashMap<Key, Vec<Range>>,
     types: Types,
+    /// By trigger, the pattern for names of frames by id.
+    frames: Vec<String>,
 }
 
 impl Functions {
@@ -54,7 +51,8 @@ impl Functions {
     #[must_use]
     pub fn new(triggers: Arc<[Trigger]>, rate: Arc<Rate>, outcome: Arc<Outcome>) -> Functions {
         let types = Types::new(&triggers);
-        Functions { triggers, rate, outcome, known: HashMap::new(), types }
+        let frames = triggers.iter().map(frame_pattern).collect();
+        Functions { triggers, rate, outcome, known: HashMap::new(), types, frames }
     }
 
     /// Searches a file before it runs. Returns how many of its functions each trigger names.
@@ -160,7 +158,7 @@ impl FindSites for Functions {
                     first: code(range.start)?,
                     end: code(range.end - 1)?.checked_add(1)?,
                     rule: range.rule,
-                    flags: flags_of(trigger),
+                    flags: trigger.site_flags(),
                     threshold,
                     ..TriggerSite::default()
                 })
@@ -168,6 +166,10 @@ impl FindSites for Functions {
             .collect();
         self.outcome.found(&sites);
         sites
+    }
+
+    fn frames(&self) -> Vec<FrameRule<'_>> {
+        frames::rules(&self.triggers, &self.frames, &self.rate)
     }
 
     fn thrown(&self) -> Option<&Thrown> {

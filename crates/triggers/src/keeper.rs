@@ -15,10 +15,11 @@ use everycall_recorder::triggers::WriteChunk;
 use everycall_recorder::{Fired, KeepCalls, TriggeredProcess};
 use everycall_tracefile::{array, bytes_of};
 
+use crate::frames::{NamedFrames, frame_pattern};
 use crate::kept::Kept;
 use crate::policy::{Choice, KeepBy, Policy};
 use crate::rate::Rate;
-use crate::scan::{ScannedProcess, is_scanned};
+use crate::scan::{ScannedProcess, frames_key, is_scanned};
 use crate::tails;
 use crate::trigger::{Condition, Trigger};
 
@@ -62,6 +63,8 @@ pub struct Outcome(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     tallies: Vec<Tally>,
+    /// By trigger, the frames by id that it names.
+    frames: Vec<u64>,
     /// Why a call could not be kept.
     error: Option<String>,
     /// Segments that were overwritten before they were scanned.
@@ -83,7 +86,10 @@ impl Outcome {
     /// The result of each trigger.
     #[must_use]
     pub fn tallies(&self) -> Vec<Tally> {
-        self.known().tallies.clone()
+        let known = self.known();
+        let mut tallies = known.tallies.clone();
+        tallies.iter_mut().zip(&known.frames).for_each(|(tally, frames)| tally.functions += frames);
+        tallies
     }
 
     /// The error that kept calls from being saved, if there was one.
@@ -133,6 +139,16 @@ impl Outcome {
         }
     }
 
+    /// Counts a frame by id that a trigger names.
+    pub(crate) fn found_frame(&self, rule: usize) {
+        let mut known = self.known();
+        let count = known.tallies.len();
+        known.frames.resize(count, 0);
+        if let Some(frames) = known.frames.get_mut(rule) {
+            *frames += 1;
+        }
+    }
+
     pub(crate) fn found(&self, sites: &[TriggerSite]) {
         self.count(sites, |tally| tally.functions += 1);
     }
@@ -177,6 +193,11 @@ pub struct Keeper {
     doorbells: HashMap<u32, u32>,
     /// Results of scans, by process.
     scans: HashMap<u32, ScannedProcess>,
+    /// By trigger, the pattern for names of frames by id; and by process, the frames that they name.
+    frame_patterns: Vec<String>,
+    frames: HashMap<u32, NamedFrames>,
+    /// The same for all processes: trigger, name and file.
+    named: HashSet<(usize, Vec<u8>, Vec<u8>)>,
     /// Signals that were received and entries that were found, by trigger.
     noticed: Vec<u64>,
     /// Segments of ended threads that were overwritten before they were scanned.
@@ -223,13 +244,16 @@ impl Keeper {
             choices: triggers.iter().map(|trigger| Choice::new(policy_of(trigger, policy))).collect(),
             failed: vec![0; triggers.len()],
             noticed: vec![0; triggers.len()],
-            triggers,
+            triggers: Arc::clone(&triggers),
             rate,
             outcome,
             folder,
             kept: Vec::new(),
             fired: HashMap::new(),
             scans: HashMap::new(),
+            frame_patterns: triggers.iter().map(frame_pattern).collect(),
+            frames: HashMap::new(),
+            named: HashSet::new(),
             missed_segments: 0,
             thresholds_due: Instant::now(),
             arenas: HashMap::new(),
@@ -394,7 +418,8 @@ impl Keeper {
         let since = everycall_recorder::clock::ticks().saturating_sub(self.rate.ticks(PERCENTILE_OF_NS));
         for process in processes {
             let scan = self.scans.entry(process.number).or_default();
-            let entered = scan.look(process, &triggers);
+            let frames = self.frames.entry(process.number).or_default();
+            let entered = scan.look(process, &triggers, frames);
             if is_due {
                 process.triggers.arm(|site| match triggers.get(site.rule as usize)?.condition {
                     Condition::Percentile(_, percent) => Some(
@@ -403,6 +428,13 @@ impl Keeper {
                     ),
                     _ => None,
                 });
+                for (rule, trigger) in (0..).zip(triggers.iter()) {
+                    if let Condition::Percentile(_, percent) = trigger.condition
+                        && let Some(ticks) = scan.threshold(frames_key(rule), percent, since)
+                    {
+                        process.triggers.arm_frames(rule, ticks.min(NEVER - 1));
+                    }
+                }
             }
             for call in entered {
                 self.notice(&call, &[process]);
@@ -433,6 +465,11 @@ impl Keeper {
                 Condition::Longer(_, ns) => Some(self.rate.ticks(ns).min(NEVER - 1)),
                 _ => None,
             });
+            for (rule, trigger) in (0..).zip(self.triggers.iter()) {
+                if let Condition::Longer(_, ns) = trigger.condition {
+                    process.triggers.arm_frames(rule, self.rate.ticks(ns).min(NEVER - 1));
+                }
+            }
         }
     }
 
@@ -474,6 +511,14 @@ impl KeepCalls for Keeper {
                 self.notice(&call, &[process]);
             }
         }
+        for process in processes {
+            let frames = self.frames.entry(process.number).or_default();
+            frames.look(process, &self.frame_patterns, |rule, name, file| {
+                if self.named.insert((rule, name.to_vec(), file.to_vec())) {
+                    self.outcome.found_frame(rule);
+                }
+            });
+        }
         self.scan(processes);
         for process in processes {
             for (rule, choice) in (0..).zip(&self.choices) {
@@ -481,6 +526,7 @@ impl KeepCalls for Keeper {
             }
         }
         self.count(processes);
+        self.frames.retain(|number, _| processes.iter().any(|process| process.number == *number));
         self.arenas.retain(|number, _| processes.iter().any(|process| process.number == *number));
         self.doorbells.retain(|number, _| processes.iter().any(|process| process.number == *number));
         if self.triggers.iter().any(is_scanned) { SCAN_PAUSE } else { PAUSE }
@@ -510,6 +556,7 @@ impl KeepCalls for Keeper {
         let missed =
             self.scans.values().map(ScannedProcess::missed).fold(self.missed_segments, u64::saturating_add);
         let mut known = self.outcome.known();
+        known.frames.clear();
         (known.tallies, known.missed_segments) = (tallies, missed);
         drop(known);
         let mut payload = array(&records);

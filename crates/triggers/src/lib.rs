@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! trigger    `handle_request > 20ms`: a pattern and a condition
+//! frames     frames by id that triggers name
 //! functions  the functions of a module that triggers name, as the runtime receives them
 //! set        the same in a file, for programs that are started without `record`
 //! thrown     the types of exceptions that triggers name
@@ -22,6 +23,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod frames;
 mod functions;
 mod keeper;
 mod kept;

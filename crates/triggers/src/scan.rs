@@ -3,11 +3,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use everycall_format::frame::FIRST;
 use everycall_format::trigger::{TriggerSite, TriggeredCall, call_flags};
 use everycall_reader::event::{EventKind, Events};
 use everycall_recorder::TriggeredProcess;
 use everycall_recorder::scan::{News, Owner, Scan};
 
+use crate::frames::NamedFrames;
 use crate::trigger::{Condition, Trigger};
 
 /// A function needs this many calls before its percentiles are used.
@@ -50,10 +52,15 @@ impl Durations {
 #[derive(Debug, Default)]
 pub(crate) struct ScannedProcess {
     scan: Scan,
-    /// Durations by the function's first code offset.
+    /// Durations by the function's first code offset, or by [`frames_key`].
     durations: HashMap<u32, Durations>,
     /// Open calls by thread: first code offset of the function, and when it was entered.
     open: HashMap<Owner, Vec<(u32, u64)>>,
+}
+
+/// What stands for all frames by id that a trigger names: their calls are taken together.
+pub(crate) fn frames_key(rule: u32) -> u32 {
+    FIRST + rule
 }
 
 /// Whether a trigger needs this scan.
@@ -68,12 +75,28 @@ impl ScannedProcess {
     }
 
     /// Scans the new events of a process. Returns the entries that triggers wait for.
-    pub fn look(&mut self, process: &TriggeredProcess, triggers: &[Trigger]) -> Vec<TriggeredCall> {
+    /// `frames` are those that the triggers name.
+    pub fn look(
+        &mut self,
+        process: &TriggeredProcess,
+        triggers: &[Trigger],
+        frames: &NamedFrames,
+    ) -> Vec<TriggeredCall> {
         let of = |site: &TriggerSite| triggers.get(site.rule as usize).is_some_and(is_scanned);
         let sites: Vec<TriggerSite> = process.triggers.all_sites().filter(of).collect();
-        if sites.is_empty() {
+        if sites.is_empty() && !frames.are_any() {
             return Vec::new();
         }
+        let of_frame = |rule: &u32| triggers.get(*rule as usize).is_some_and(is_scanned);
+        let rules_at = |code: u32| {
+            let frames = frames.rules_at(code).filter(of_frame).map(|rule| (frames_key(rule), rule));
+            frames.chain(sites_at(&sites, code).map(|site| (site.first, site.rule)))
+        };
+        let keys_at = |code: u32| {
+            let mut keys: Vec<u32> = rules_at(code).map(|(key, _)| key).collect();
+            keys.dedup();
+            keys
+        };
         let mut entered = Vec::new();
         let (durations, open) = (&mut self.durations, &mut self.open);
         process.triggers.scan(&*process.arena, &mut self.scan, &mut |news: News<'_>| {
@@ -84,14 +107,12 @@ impl ScannedProcess {
             for event in Events::new(news.words).filter(|event| event.slot as usize >= news.seen) {
                 match event.kind {
                     EventKind::Entry { offset } => {
-                        let mut first = None;
-                        for site in sites_at(&sites, offset) {
-                            first = Some(site.first);
+                        for (_, rule) in rules_at(offset) {
                             if let Some(Condition::Entered(_)) =
-                                triggers.get(site.rule as usize).map(|trigger| &trigger.condition)
+                                triggers.get(rule as usize).map(|trigger| &trigger.condition)
                             {
                                 entered.push(TriggeredCall {
-                                    rule: site.rule,
+                                    rule,
                                     code: offset,
                                     slot: news.owner.0,
                                     generation: news.owner.1,
@@ -103,21 +124,18 @@ impl ScannedProcess {
                                 });
                             }
                         }
-                        if let Some(first) = first
-                            && calls.len() < OPEN_MAX
-                        {
-                            calls.push((first, event.ticks));
+                        if calls.len() < OPEN_MAX {
+                            calls.extend(keys_at(offset).into_iter().map(|key| (key, event.ticks)));
                         }
                     }
                     EventKind::Exit { offset } | EventKind::TailExit { offset } => {
-                        let Some(first) = sites_at(&sites, offset).next().map(|site| site.first) else {
-                            continue;
-                        };
-                        // Open calls inside it were unwound.
-                        if let Some(place) = calls.iter().rposition(|(of, _)| *of == first) {
-                            let took = event.ticks.saturating_sub(calls[place].1);
-                            calls.truncate(place);
-                            durations.entry(first).or_default().add(event.ticks, took);
+                        for key in keys_at(offset).into_iter().rev() {
+                            // Open calls inside it were unwound.
+                            if let Some(place) = calls.iter().rposition(|(of, _)| *of == key) {
+                                let took = event.ticks.saturating_sub(calls[place].1);
+                                calls.truncate(place);
+                                durations.entry(key).or_default().add(event.ticks, took);
+                            }
                         }
                     }
                     _ => {}

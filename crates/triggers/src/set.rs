@@ -11,7 +11,8 @@ use everycall_format::site_set::{
 };
 use everycall_format::trigger::NEVER;
 
-use crate::functions::{Range, find, flags_of};
+use crate::frames::frame_pattern;
+use crate::functions::{Range, find};
 use crate::policy::{KeepBy, Policy};
 use crate::rate::Rate;
 use crate::thrown::Types;
@@ -194,6 +195,7 @@ impl<'t> SetBuilder<'t> {
                 _ => 0,
             };
             let (text_offset, text_length) = text(trigger.to_string().as_bytes());
+            let (pattern_offset, pattern_length) = text(frame_pattern(trigger).as_bytes());
             let functions = self.modules.iter().flat_map(|module| &module.functions);
             put(
                 &mut payload,
@@ -213,6 +215,8 @@ impl<'t> SetBuilder<'t> {
                     text_length,
                     left_out: *left_out as u64,
                     throws,
+                    pattern_offset,
+                    pattern_length,
                     ..SetRule::default()
                 },
             );
@@ -244,7 +248,7 @@ impl<'t> SetBuilder<'t> {
                     start: range.start,
                     end: range.end,
                     rule: range.rule,
-                    flags: self.triggers.get(range.rule as usize).map_or(0, flags_of),
+                    flags: self.triggers.get(range.rule as usize).map_or(0, Trigger::site_flags),
                 },
             );
         }

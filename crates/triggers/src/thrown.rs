@@ -156,6 +156,8 @@ impl Types {
                 Some(pattern) => {
                     // A class that only other libraries have is in no file that is searched.
                     types.add_name(rule, mangled(&pattern.to_string()));
+                    // An exception of frames by id has the name that is written.
+                    types.add_name(rule, Some(pattern.to_string()));
                 }
             }
         }

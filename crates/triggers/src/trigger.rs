@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use everycall_format::trigger::site_flags;
 use everycall_units::{UNITS_ALLOWED, parse_time};
 
 use everycall_patterns::NamePattern as Pattern;
@@ -45,6 +46,12 @@ impl Trigger {
             Condition::Threw(None, _) => None,
             Condition::Signal(_) => None,
         }
+    }
+
+    /// The [`site_flags`] of the functions that it names.
+    pub(crate) fn site_flags(&self) -> u32 {
+        let tails = if self.counts_tails { 0 } else { site_flags::NO_TAIL };
+        tails | if matches!(self.condition, Condition::Threw(..)) { site_flags::THREW } else { 0 }
     }
 }
 

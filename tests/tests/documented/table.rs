@@ -96,6 +96,30 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
+        "python3 -m everycall --trigger 'app.handle > 20ms' app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --trigger 'app.handle > 20ms' app.py 2>&1 | grep -q 'app.handle > 20ms: '",
+        ),
+    ),
+    (
+        "python3 -m everycall --only 'app.*' app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --only 'app.*' app.py && everycall replay app.ect | grep -q handle",
+        ),
+    ),
+    (
+        "EVERYCALL_PYTHON=1 everycall count --preload --only 'app.*' -- python3 app.py",
+        So("EVERYCALL_PYTHON=1 everycall count --preload --only 'app.*' -- python3 app.py | grep -q handle"),
+    ),
+    ("everycall trigger PID 'app.handle > 20ms'", Not("tested in python_chosen.rs")),
+    ("everycall trace PID 'app.*' --for 10s", Not("tested in python_chosen.rs")),
+    ("everycall disable PID 'json.*'", Not("tested in python_chosen.rs")),
+    (
+        "everycall record --trigger 'Account.withdraw > 20ms' -- ./app",
+        Not("a made-up interpreter; tested in frames.rs"),
+    ),
+    ("everycall record --only 'bank.*' -- ./app", Not("a made-up interpreter; tested in frames.rs")),
+    (
         "python3 -m everycall --arguments app.py",
         So(
             "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --arguments app.py && everycall replay app.ect | grep -q '> returned None'",

@@ -52,13 +52,23 @@ pub fn frames() -> &'static ModuleDescriptor {
 macro_rules! frames_asm {
     () => {
         "
+    # Whether the frame whose id is in r10d is selected, in the carry flag; all are: jumps. Uses rsi.
+    .macro everycall_is_frame_selected all
+        movq    everycall_frames + {ON}(%rip), %rsi # read once: it may change at any time
+        andq    $-4, %rsi
+        jz      \\all
+        cmpl    ${FRAME_IDS}, %r10d
+        jae     \\all                               # no such id: the slow path decides
+        btq     %r10, (%rsi)
+    .endm
+
     everycall_function everycall_frame_enter
         movl    %edi, %r10d
         shlq    ${FRAME_SHIFT}, %rdi
         xorl    %esi, %esi                          # no call site
         cmpq    $1, everycall_frames + {ON}(%rip)
         jne     3f
-        everycall_prologue frame_entry
+    1:  everycall_prologue frame_entry
         cmpl    ${FRAME_IDS}, %r10d
         jae     everycall_slow_frame_entry          # no such id
         movq    {OPEN_TOP}(%rcx), %rdx
@@ -100,17 +110,25 @@ macro_rules! frames_asm {
         addq    $1, (%rsi, %rdx)
     8:  everycall_epilogue
     3:  .cfi_adjust_cfa_offset -32
-        ja      4f                                  # no selection names frames: this process counts
+        ja      5f
         cmpl    $0, everycall_frames + {ABI}(%rip)  # off, unless this is the first of all
         je      4f
         ret
-    4:  everycall_save
+    5:  everycall_is_frame_selected 4f
+        jnc     6f
+        xorl    %esi, %esi
+        testb   ${COUNTS}, everycall_frames + {ON}(%rip)
+        jz      1b
+    4:  xorl    %esi, %esi
+        everycall_save
         everycall_load_control
         testb   ${COUNTS}, everycall_frames + {ON}(%rip)
         jz      everycall_slow_frame_entry_without_slot
         cmpq    $0, everycall_frames + {TIMES}(%rip)
         jne     everycall_slow_frame_entry_without_slot
         jmp     everycall_slow_count_frame_without_slot
+    6:  .cfi_adjust_cfa_offset -32
+        ret
     everycall_function_end everycall_frame_enter
 
     everycall_function everycall_frame_leave
@@ -119,7 +137,7 @@ macro_rules! frames_asm {
         xorl    %esi, %esi
         cmpq    $1, everycall_frames + {ON}(%rip)
         jne     3f
-        everycall_prologue frame_exit
+    1:  everycall_prologue frame_exit
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)
         leaq    -8(%rsp), %r8
@@ -139,8 +157,14 @@ macro_rules! frames_asm {
         everycall_epilogue
     3:  .cfi_adjust_cfa_offset -32
         jb      4f
-        cmpq    $0, everycall_frames + {TIMES}(%rip)
+        everycall_is_frame_selected 5f
+        jnc     4f
+        xorl    %esi, %esi
+        testb   ${COUNTS}, everycall_frames + {ON}(%rip)
+        jz      1b
+    5:  cmpq    $0, everycall_frames + {TIMES}(%rip)
         je      4f
+        xorl    %esi, %esi
         everycall_save
         everycall_load_control
         jmp     everycall_slow_frame_exit_without_slot

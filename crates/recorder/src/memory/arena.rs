@@ -14,7 +14,7 @@ use everycall_format::arena::{ArenaHeader, ModuleEntry, OpenCall, PAGE, SegmentE
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::{DroppedHeader, counting};
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
-use everycall_format::trigger::{GROW_TICKS, NEVER, TriggerHeader};
+use everycall_format::trigger::{GROW_TICKS, NEVER, TriggerHeader, rule_at};
 use everycall_tracefile::{Dropped, FrameNames};
 use rustix::fs::Mode;
 
@@ -111,6 +111,14 @@ impl Arena {
             memory_file::write_at(&file, &dropped, layout.dropped_offset)?;
         }
         Ok(Arena { file, layout })
+    }
+
+    /// Writes what triggers say of frames by id ([`crate::memory::frame_rules`]).
+    pub(crate) fn put_rules(&self, rules: &[u8]) -> io::Result<()> {
+        match self.layout.triggers_at() {
+            Some(at) if !rules.is_empty() => memory_file::write_bytes_at(&self.file, rules, at + rule_at(0)),
+            _ => Ok(()),
+        }
     }
 
     /// From here on no other process can take it, whatever the hub contains.
@@ -282,6 +290,14 @@ impl ArenaContents for Arena {
 
     fn open_calls(&self, slot: u32) -> Vec<OpenCall> {
         Arena::open_calls(self, slot)
+    }
+
+    fn frame_names_since(&self, from: u64) -> Vec<u8> {
+        let read = |offset, bytes: &mut [u8]| {
+            self.read_bytes(offset, bytes);
+            true
+        };
+        FrameNames::since(&self.layout, from, read).map(FrameNames::into_records).unwrap_or_default()
     }
 
     fn segment_size(&self) -> u64 {

@@ -33,6 +33,9 @@ pub trait ArenaContents: Debug + Send + Sync {
     /// The calls that the thread in a slot has open, outermost first.
     fn open_calls(&self, slot: u32) -> Vec<OpenCall>;
 
+    /// The records of names of frames by id without their first `from` bytes.
+    fn frame_names_since(&self, from: u64) -> Vec<u8>;
+
     /// Bytes of a segment.
     fn segment_size(&self) -> u64;
 

@@ -4,6 +4,7 @@
 pub mod arena;
 pub mod capacity;
 pub mod contents;
+pub mod frame_rules;
 pub mod hub;
 mod hub_page;
 pub mod kept_states;

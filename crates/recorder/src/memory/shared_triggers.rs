@@ -174,6 +174,11 @@ impl SharedTriggers {
         self.long(0, offset_of!(TriggerHeader, floor)).store(lowest, SeqCst);
     }
 
+    /// Sets the threshold of a trigger for frames by id, in ticks.
+    pub fn arm_frames(&self, rule: u32, threshold: u64) {
+        self.long(rule_at(rule), offset_of!(TriggerRule, frames_threshold)).store(threshold, SeqCst);
+    }
+
     /// Sets the exceptions that rules wait for, with a bit for each rule: `any` for exceptions of
     /// any type, `anywhere` for those in calls of any function; and the types.
     pub fn set_throws(&self, any: u32, anywhere: u32, types: &[ThrownType]) {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use everycall_format::arena::ArenaHeader;
+use everycall_format::frame::Records;
 use everycall_format::hub::origin;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use crate::memory::arena::Arena;
+use crate::memory::contents::ArenaContents;
 use crate::process::armed::Armed;
 use crate::process::module_files::Files;
 use crate::process::modules::Modules;
@@ -51,6 +53,8 @@ pub(crate) struct Member {
     pub armed: Armed,
     /// Number of its modules that the selector has got.
     pub selected: usize,
+    /// Bytes of names of its frames by id that the selector has got.
+    names_selected: u64,
 }
 
 impl Member {
@@ -88,6 +92,7 @@ impl Member {
             end: None,
             armed: Armed::default(),
             selected: 0,
+            names_selected: 0,
         }
     }
 
@@ -123,6 +128,13 @@ impl Member {
                 selector.look(module, path, file);
             }
             self.selected = self.modules.count();
+            let records = ArenaContents::frame_names_since(&*self.arena, self.names_selected);
+            if !records.is_empty() {
+                selector.look_at_frames(&records);
+                let mut complete = Records::of(&records);
+                complete.by_ref().for_each(drop);
+                self.names_selected += complete.read() as u64;
+            }
         }
         self.armed.hear_of(given_up);
     }

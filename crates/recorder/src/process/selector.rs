@@ -11,6 +11,9 @@ pub trait SelectFunctions: Send {
     /// Called for each module that a process has loaded, before the process goes on. `file` is the
     /// module's file, if it could be opened. The process waits for a few seconds at most.
     fn look(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>);
+
+    /// Called with the frames by id that a process has named, whose records these are.
+    fn look_at_frames(&mut self, records: &[u8]);
 }
 
 /// Those who choose functions of modules.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everycall_format::arena::ModuleEntry;
-use everycall_format::trigger::{ThrownType, TriggerSite};
+use everycall_format::trigger::{FrameRule, ThrownType, TriggerSite};
 
 use crate::memory::contents::ArenaContents;
 use crate::memory::shared_triggers::SharedTriggers;
@@ -29,6 +29,12 @@ pub trait FindSites: Send {
     /// opened. The program waits for a few seconds at most; a later result still applies to later
     /// calls.
     fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
+
+    /// What triggers say of frames by id, in the order of the triggers: written into each arena
+    /// before its process runs.
+    fn frames(&self) -> Vec<FrameRule<'_>> {
+        Vec::new()
+    }
 
     /// The exceptions that triggers wait for, according to the known modules; `None` if they don't.
     fn thrown(&self) -> Option<&Thrown> {

@@ -30,6 +30,8 @@ const SPARES_ALONE: usize = 1;
 pub(super) struct Arenas {
     hub: Arc<Hub>,
     capacity: Capacity,
+    /// What triggers say of frames by id: see [`crate::memory::frame_rules`].
+    frame_rules: Vec<u8>,
     /// Number of spare arenas to keep.
     spares_wanted: usize,
     spares: [Option<Arc<Arena>>; SPARES],
@@ -46,10 +48,11 @@ impl Arenas {
     /// # Errors
     ///
     /// Not even one arena can be created.
-    pub fn new(hub: Arc<Hub>, capacity: Capacity, follow: bool) -> io::Result<Arenas> {
+    pub fn new(hub: Arc<Hub>, capacity: Capacity, follow: bool, frame_rules: Vec<u8>) -> io::Result<Arenas> {
         let spares_wanted = if follow { SPARES } else { SPARES_ALONE };
         let spares = [const { None }; SPARES];
-        let mut arenas = Arenas { hub, capacity, spares_wanted, spares, taken: Vec::new(), dropped: 0 };
+        let mut arenas =
+            Arenas { hub, capacity, frame_rules, spares_wanted, spares, taken: Vec::new(), dropped: 0 };
         arenas.refill()?;
         if !follow {
             arenas.spares_wanted = 0;
@@ -83,6 +86,7 @@ impl Arenas {
         for (place, spare) in self.hub.page().spares().zip(&mut self.spares).take(self.spares_wanted) {
             if spare.is_none() {
                 let arena = Arc::new(self.capacity.arena()?);
+                arena.put_rules(&self.frame_rules)?;
                 place.store(arena.number(), Ordering::Release);
                 *spare = Some(arena);
             }

@@ -17,6 +17,7 @@ use everycall_format::hub::origin;
 
 use crate::memory::arena::Arena;
 use crate::memory::capacity::Capacity;
+use crate::memory::frame_rules::encoded;
 use crate::memory::hub::Hub;
 use crate::process::armed::Armed;
 use crate::process::member::{Life, Member};
@@ -70,8 +71,9 @@ impl ProcessTree {
         finder: Option<Box<dyn FindSites>>,
     ) -> io::Result<ProcessTree> {
         let hub = Arc::new(hub);
+        let frame_rules = finder.as_ref().map(|finder| encoded(&finder.frames())).unwrap_or_default();
         Ok(ProcessTree {
-            arenas: Arenas::new(Arc::clone(&hub), capacity, follow)?,
+            arenas: Arenas::new(Arc::clone(&hub), capacity, follow, frame_rules)?,
             hub,
             began: ticks(),
             started: None,

@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::unwound;
 use everycall_format::frame::{TEXT_MAX, offset_of};
 use everycall_format::label;
+use everycall_format::trigger::type_hash;
 use everycall_hooks::frame::{NAME, UNWIND};
 
 /// Words of an UNWOUND record.
@@ -50,6 +51,7 @@ pub(crate) unsafe extern "C" fn frame(
                 false => error::NO_ROOM,
             }
         }
+        UNWIND if !frames::is_recorded(id) => 0,
         UNWIND => unwind(code, text(name), !name.is_null(), everycall_hooks::stack_pointer()),
         _ => error::ARGUMENT,
     }
@@ -69,7 +71,8 @@ fn unwind(code: u32, name: &[u8], is_thrown: bool, pointer: u64) -> i32 {
         if is_thrown {
             thread.ring.push(record(ticks).words());
             if traced().is_some_and(|process| throws::are_wanted(process.arena())) {
-                thread.judge_throw(ticks, None);
+                let hash = (!name.is_empty()).then(|| type_hash(name));
+                thread.judge_throw(ticks, hash);
             }
         }
         match thread.open.find_exit(Frame::ById(pointer), code) {

@@ -1,19 +1,24 @@
 //! Frames by id: their descriptor, which begins with the first name or the first frame, and their
 //! names.
 
-use crate::features::counted;
+use crate::features::{counted, frame_bits};
 use crate::state::arena::Arena;
 use crate::state::frames::{self, Name};
 use crate::state::process::Process;
-use crate::state::{dropped, recording};
+use crate::state::{dropped, frame_triggers, named_frames, recording, selection, trigger_table};
+use crate::sys::lock::Lock;
 use crate::threads::room;
-use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{
+    AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
+};
 use everycall_format::arena::counter;
 use everycall_format::event::EXIT;
 use everycall_format::frame::{FIRST, IDS, STEP};
 use everycall_format::site::RUNTIME_ABI;
-use everycall_hooks::{COUNT_ALL, ModuleDescriptor, frames as descriptor};
+use everycall_hooks::{COUNT_ALL, COUNTS, ModuleDescriptor, frames as descriptor};
 
+/// [`ModuleDescriptor::on`]: all are recorded.
+const ALL: u64 = 1;
 /// Names are added to core dumps in pieces of this size.
 const DUMPED_AT_ONCE: u64 = 64 << 10;
 /// How many bytes of the names core dumps contain.
@@ -42,32 +47,49 @@ fn begin(process: &Process, module: &ModuleDescriptor) {
     {
         process.arena().count(counter::MODULES_UNCOUNTED, 1);
     }
-    follow(module);
+    follow_locked(process, module);
     module.abi.store(RUNTIME_ABI, Release);
     // What is recorded may have changed meanwhile.
-    follow(module);
+    follow_locked(process, module);
 }
 
-fn follow(module: &ModuleDescriptor) {
-    // No selection names frames by id.
-    let on = match (recording::are_sites_on(), dropped::is_counting()) {
-        (false, _) => 0,
-        (true, false) => 1,
-        (true, true) => COUNT_ALL,
+fn follow_locked(process: &Process, module: &ModuleDescriptor) {
+    // Whoever selects holds the lock; signals are blocked here.
+    let _lock = selection::may_have_left_out_entries().then(|| Lock::take(&process.module_lock));
+    follow(process.arena(), module);
+}
+
+/// The caller holds the module lock if there was ever a selection.
+fn follow(arena: &Arena, module: &ModuleDescriptor) {
+    let counts = if dropped::is_counting() { COUNTS } else { 0 };
+    // Without memory for bits, more is recorded than is wanted, which can be seen.
+    let bits = || if selection::is_everything() { None } else { frame_bits::set(arena) };
+    let on = match recording::are_sites_on() {
+        false => 0,
+        true => bits().unwrap_or(ALL) | counts,
     };
     module.on.store(on, Release);
 }
 
 /// Switches the hooks of frames on or off, as what is recorded has changed.
-pub(crate) fn switch() {
+pub(crate) fn switch(arena: &Arena) {
     let module = descriptor();
     if module.abi.load(Acquire) != 0 {
-        follow(module);
+        follow(arena, module);
+    }
+}
+
+/// Whether calls of a frame are recorded.
+pub(crate) fn is_recorded(id: u32) -> bool {
+    match descriptor().on.load(Acquire) {
+        0 => false,
+        ALL | COUNT_ALL => true,
+        _ => frame_bits::is_set(id),
     }
 }
 
 /// Names an id. Returns false if there is no room.
-pub(crate) fn name(process: &Process, name: Name<'_>) -> bool {
+pub(crate) fn name(process: &'static Process, name: Name<'_>) -> bool {
     module(process);
     let arena = process.arena();
     let make_room = |first: u64, end: u64| {
@@ -80,6 +102,14 @@ pub(crate) fn name(process: &Process, name: Name<'_>) -> bool {
     let is_there = frames::put(arena, name, make_room);
     if !is_there {
         frames::lose(arena);
+    }
+    fence(SeqCst);
+    if selection::may_have_left_out_entries() {
+        let _lock = Lock::take(&process.module_lock);
+        frame_bits::look_at(&name);
+    }
+    if frame_triggers::look_at(arena, &name) {
+        trigger_table::lower_floors(process);
     }
     is_there
 }
@@ -97,6 +127,7 @@ fn add_to_dumps(arena: &Arena, first: u64, end: u64) {
 /// names.
 pub(crate) fn begin_child(arena: &Arena) {
     DUMPED.store(0, Relaxed);
+    named_frames::begin_child();
     let has = frames::begin_child(arena);
     if has > 0 {
         let first = arena.layout().frames_offset;

@@ -442,7 +442,7 @@ fn apply(arena: &Arena) {
             module.on.store(on, Release);
         }
     }
-    frames::switch();
+    frames::switch(arena);
     OUTCOME.took.store(everycall_hooks::ticks().saturating_sub(began), Relaxed);
     count_not_selected(arena);
     CHANGING.store(0, SeqCst);

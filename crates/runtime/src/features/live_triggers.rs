@@ -11,7 +11,7 @@ use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::selection::HEAD;
 use crate::state::trigger_table::{self, Triggers};
-use crate::state::{crash_file, live_areas, own_triggers};
+use crate::state::{crash_file, frame_triggers, live_areas, own_triggers};
 use crate::sys::block::Block;
 use crate::sys::crc::Crc;
 use crate::sys::disk;
@@ -99,6 +99,7 @@ pub(crate) fn arm(process: &'static Process, area: Option<u32>, block: Block) ->
         triggers.begin_live(arena, set.header().memory);
     }
     own_triggers::put_throws(&triggers, set);
+    own_triggers::put_frames(&triggers, set, |ticks| ticks);
     let mut left_out = 0;
     for index in 0..arena.module_count().load(Relaxed).min(arena.layout().module_capacity) {
         let entry = arena.module(index).filter(|entry| entry.state == module_state::COMPLETE);
@@ -106,7 +107,7 @@ pub(crate) fn arm(process: &'static Process, area: Option<u32>, block: Block) ->
             left_out += put_module(&triggers, set, &entry);
         }
     }
-    live_areas::begin(area);
+    frame_triggers::begin(arena, &triggers, || live_areas::begin(area));
     trigger_table::lower_floors(process);
     live::switch_tails(arena, Some(triggers));
     Ok((area, left_out))

@@ -36,6 +36,7 @@ pub(crate) mod control;
 pub(crate) mod counted;
 pub(crate) mod crash;
 pub(crate) mod fork;
+pub(crate) mod frame_bits;
 pub(crate) mod frames;
 pub(crate) mod keeper;
 pub(crate) mod left_out;

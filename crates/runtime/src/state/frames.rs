@@ -5,7 +5,7 @@
 use crate::state::arena::Arena;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
-use everycall_format::frame::{FrameName, FrameNames, RECORD_ALIGN, TEXT_MAX};
+use everycall_format::frame::{FrameName, FrameNames, NamedFrame, RECORD_ALIGN, Records, TEXT_MAX};
 
 /// Bytes for records.
 fn room(arena: &Arena) -> u64 {
@@ -119,6 +119,14 @@ pub(crate) fn records_told(arena: &Arena) -> Option<(&'static [u8], u64)> {
     let (_, bytes) = told(arena);
     let records = bytes.get(FrameNames::SIZE..)?;
     Some((records, field!(header(arena), FrameNames, lost, AtomicU64).load(Relaxed)))
+}
+
+/// Calls `each` with the names so far, in their order: the last one of an id counts.
+pub(crate) fn each(arena: &Arena, mut each: impl FnMut(Name<'static>)) {
+    let (_, bytes) = told(arena);
+    for NamedFrame { id, name, file, line } in Records::of(bytes.get(FrameNames::SIZE..).unwrap_or(&[])) {
+        each(Name { id, name, file, line });
+    }
 }
 
 /// In a forked child, whose arena has its parent's complete records: later ones follow them.

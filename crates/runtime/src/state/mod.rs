@@ -19,6 +19,8 @@
 //! all_calls        counts of all calls, beside the rings
 //! times, memory    what these calls took, and what they allocated
 //! frames           names of frames by id
+//! named_frames     which triggers name which of them
+//! frame_triggers   compares their names with those of triggers
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording
@@ -40,6 +42,7 @@ pub(crate) mod beginning;
 pub(crate) mod cancelled;
 pub(crate) mod crash_file;
 pub(crate) mod dropped;
+pub(crate) mod frame_triggers;
 pub(crate) mod frames;
 pub(crate) mod hub;
 pub(crate) mod kept_calls;
@@ -47,6 +50,7 @@ pub(crate) mod live_areas;
 pub(crate) mod local;
 pub(crate) mod memory;
 pub(crate) mod module_table;
+pub(crate) mod named_frames;
 pub(crate) mod off_ranges;
 pub(crate) mod own_triggers;
 pub(crate) mod places;

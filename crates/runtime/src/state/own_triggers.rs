@@ -5,13 +5,14 @@
 use crate::state::arena::Arena;
 use crate::state::trigger_table::Triggers;
 use core::sync::atomic::{
-    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+    AtomicU16, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst,
 };
 use everycall_format::Wire;
-use everycall_format::site_set::{SiteSet, throws};
+use everycall_format::site_set::{SetRule, SiteSet, throws};
 use everycall_format::trigger::{
-    CALLS, GROW_TICKS, NEVER, RULES, TYPES, ThrownType, TriggerHeader, TriggerRule, TriggerSite,
-    TriggeredCall, call_state, type_at,
+    CALLS, FRAME_TEXTS_OFFSET, GROW_TICKS, NEVER, RULES, TYPES, ThrownType, TriggerHeader, TriggerRule,
+    TriggerSite, TriggeredCall, call_state, places_of_texts, site_flags, type_at,
 };
 
 impl Triggers {
@@ -176,6 +177,31 @@ impl Triggers {
             field!(rule, TriggerRule, fired, AtomicU64).load(Relaxed),
             field!(rule, TriggerRule, missed, AtomicU64).load(Relaxed),
         )
+    }
+}
+
+/// Writes what the rules of a set say of frames by id. `threshold` converts a rule's threshold to
+/// ticks.
+pub(crate) fn put_frames(triggers: &Triggers, set: &SiteSet<'_>, threshold: impl Fn(u64) -> u64) {
+    let rules = || (0..RULES).map(|index| set.rule(index));
+    let pattern = |rule: SetRule| set.text(rule.pattern_offset, rule.pattern_length);
+    let patterns = rules().map(|rule| rule.map_or(&[][..], pattern));
+    for (index, (rule, (at, length))) in (0..RULES).zip(rules().zip(places_of_texts(patterns))) {
+        let place = triggers.rule(index);
+        let text = rule.map_or(&[][..], pattern);
+        for (to, byte) in (0..).zip(text.get(..length.into()).unwrap_or(&[])) {
+            let to = triggers.at(FRAME_TEXTS_OFFSET + u64::from(at) + to);
+            // SAFETY: within the area, whose rules nobody looks at yet.
+            unsafe { to.write(*byte) };
+        }
+        let (ticks, flags) = rule.map_or((NEVER, 0), |rule| {
+            let ticks = if rule.threshold_ns == NEVER { NEVER } else { threshold(rule.threshold_ns) };
+            (ticks, if rule.throws == 0 { 0 } else { site_flags::THREW })
+        });
+        field!(place, TriggerRule, frames_threshold, AtomicU64).store(ticks, Relaxed);
+        field!(place, TriggerRule, frames_flags, AtomicU32).store(flags, Relaxed);
+        field!(place, TriggerRule, frames_at, AtomicU16).store(at, Relaxed);
+        field!(place, TriggerRule, frames_length, AtomicU16).store(length, Release);
     }
 }
 

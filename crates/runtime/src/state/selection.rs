@@ -13,6 +13,7 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::control::{CONNECTIONS, NAME_MAX};
+use everycall_format::frame_pattern::rule_says;
 use everycall_format::site_set::{SetModule, SetSite, SiteSet};
 
 /// Bytes before the set.
@@ -102,6 +103,16 @@ impl Selection {
     /// Whether functions of modules are recorded that it doesn't name.
     pub(crate) fn has_others(&self) -> bool {
         self.set.header().others != 0
+    }
+
+    /// Whether it names the frame by id with this name and file. Its last rule that means it
+    /// decides.
+    fn wants_frame(&self, name: &[u8], file: &[u8]) -> bool {
+        let says = |index: u32| {
+            let rule = self.set.rule(index)?;
+            rule_says(self.set.text(rule.text_offset, rule.text_length), name, file)
+        };
+        (0..self.set.rule_count()).rev().find_map(says).unwrap_or_else(|| self.has_others())
     }
 
     /// Unmaps one that was never put into a place.
@@ -256,6 +267,17 @@ pub(crate) fn begin_child() -> bool {
 /// Whether all functions are wanted. The caller holds the module lock.
 pub(crate) fn is_everything() -> bool {
     is_base_on() && base().is_none()
+}
+
+/// Whether a frame by id is wanted; without a name if both texts are empty. The caller holds the
+/// module lock.
+pub(crate) fn wants_frame(name: &[u8], file: &[u8]) -> bool {
+    is_everything()
+        || base()
+            .filter(|_| is_base_on())
+            .into_iter()
+            .chain(active())
+            .any(|selection| selection.wants_frame(name, file))
 }
 
 /// The parts of selections that concern one module.

@@ -2,17 +2,18 @@
 #![allow(unsafe_code)] // Shared memory: fields of structures in the arena, by their addresses.
 
 use crate::state::arena::Arena;
-use crate::state::live_areas;
 use crate::state::process::Process;
+use crate::state::{live_areas, named_frames};
 use core::mem::offset_of;
 use core::sync::atomic::{
-    AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-    Ordering::SeqCst, fence,
+    AtomicU16, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release, Ordering::SeqCst, fence,
 };
 use everycall_format::event::ESCAPE_FIRST;
 use everycall_format::trigger::{
-    CALLS, LIVE_AREAS, LIVE_SITES, NEVER, RULES, Sites, TYPES, ThrownType, TriggerHeader, TriggerRule,
-    TriggerSite, TriggeredCall, WAIT_TICKS, area_size, call_at, call_state, rule_at, site_flags, type_at,
+    CALLS, FRAME_TEXTS_OFFSET, FRAME_TEXTS_SIZE, LIVE_AREAS, LIVE_SITES, NEVER, RULES, Sites, TYPES,
+    ThrownType, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, WAIT_TICKS, area_size, call_at,
+    call_state, rule_at, site_flags, type_at,
 };
 use everycall_ring::Control;
 
@@ -21,6 +22,8 @@ use everycall_ring::Control;
 pub(crate) struct Triggers {
     pub(crate) base: *mut u8,
     pub(crate) capacity: u32,
+    /// Which area this is: 0, or that of a client plus 1.
+    pub(crate) area: usize,
     /// Whether they are a client's, armed while the process runs.
     pub(crate) is_live: bool,
 }
@@ -42,14 +45,14 @@ impl Triggers {
     pub(crate) fn of(arena: &Arena) -> Option<Triggers> {
         let layout = arena.layout();
         let base = arena.base().wrapping_add(layout.triggers_at()? as usize);
-        Some(Triggers { base, capacity: layout.trigger_sites, is_live: false })
+        Some(Triggers { base, capacity: layout.trigger_sites, area: 0, is_live: false })
     }
 
     /// Area `index` for clients' triggers. `None` if there is no such area.
     pub(crate) fn live(arena: &Arena, index: u32) -> Option<Triggers> {
         let at = arena.layout().live_triggers_at(index)?;
         let base = arena.base().wrapping_add(at as usize);
-        Some(Triggers { base, capacity: LIVE_SITES, is_live: true })
+        Some(Triggers { base, capacity: LIVE_SITES, area: 1 + index as usize, is_live: true })
     }
 
     /// All triggers of `arena`: those of `record` or of the process itself, and those of clients.
@@ -60,14 +63,53 @@ impl Triggers {
         let live = first_live.into_iter().flat_map(move |first| {
             areas.clone().map(move |index| {
                 let before = u64::from(index) * area_size(LIVE_SITES);
-                Triggers { base: first.base.wrapping_add(before as usize), ..first }
+                let area = 1 + index as usize;
+                Triggers { base: first.base.wrapping_add(before as usize), area, ..first }
             })
         });
         Triggers::of(arena).into_iter().chain(live)
     }
 
+    /// The lowest threshold.
     pub(crate) fn floor(&self) -> u64 {
+        let of_sites = self.floor_of_sites();
+        if !named_frames::are_any(self.area) {
+            return of_sites;
+        }
+        let of_frames = self.frame_rules().map(|(rule, _)| self.frame_site(rule).threshold);
+        of_frames.fold(of_sites, u64::min)
+    }
+
+    fn floor_of_sites(&self) -> u64 {
         field!(self.base, TriggerHeader, floor, AtomicU64).load(SeqCst)
+    }
+
+    /// The rules that are about frames by id, with the patterns of their names.
+    pub(crate) fn frame_rules(&self) -> impl Iterator<Item = (u32, &'static [u8])> + use<> {
+        let triggers = *self;
+        (0..RULES).filter_map(move |index| {
+            let rule = triggers.rule(index);
+            let length = u64::from(field!(rule, TriggerRule, frames_length, AtomicU16).load(Relaxed));
+            let at = u64::from(field!(rule, TriggerRule, frames_at, AtomicU16).load(Relaxed));
+            if length == 0 || at + length > FRAME_TEXTS_SIZE {
+                return None;
+            }
+            let text = triggers.at(FRAME_TEXTS_OFFSET + at).cast_const();
+            // SAFETY: within the area. Texts are written before the rules are looked at.
+            Some((index, unsafe { core::slice::from_raw_parts(text, length as usize) }))
+        })
+    }
+
+    /// What a rule says of the frames by id that it names.
+    fn frame_site(&self, index: u32) -> Site {
+        let rule = self.rule(index);
+        let flags = field!(rule, TriggerRule, frames_flags, AtomicU32).load(Relaxed);
+        Site {
+            rule: index,
+            threshold: field!(rule, TriggerRule, frames_threshold, AtomicU64).load(SeqCst),
+            counts_tails: flags & site_flags::NO_TAIL == 0,
+            is_for_throws: flags & site_flags::THREW != 0,
+        }
     }
 
     pub(crate) fn sites(&self) -> Sites {
@@ -80,13 +122,15 @@ impl Triggers {
     }
 
     pub(crate) fn has_sites(&self) -> bool {
-        self.sites().count > 0
+        self.sites().count > 0 || named_frames::are_any(self.area)
     }
 
     /// The sites that contain `code`. Sites are ordered, so those of one function are adjacent.
     pub(crate) fn sites_at(&self, code: u32) -> impl Iterator<Item = Site> + use<> {
         let (triggers, sites) = (*self, self.sites());
         let count = if code >= ESCAPE_FIRST { 0 } else { sites.count };
+        let rules = named_frames::rules_of(self.area, code);
+        let frames = (0..RULES).filter(move |rule| rules & 1 << rule != 0);
         let at = move |index: u32| triggers.at(sites.at(index));
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -97,7 +141,7 @@ impl Triggers {
                 high = middle;
             }
         }
-        (low..count)
+        let of_code = (low..count)
             .map(at)
             .take_while(move |site| field!(site, TriggerSite, first, AtomicU32).load(Relaxed) <= code)
             .map(|site| Site {
@@ -105,7 +149,8 @@ impl Triggers {
                 threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
                 counts_tails: flags_of(site) & site_flags::NO_TAIL == 0,
                 is_for_throws: flags_of(site) & site_flags::THREW != 0,
-            })
+            });
+        frames.map(move |rule| triggers.frame_site(rule)).chain(of_code)
     }
 
     /// Whether a trigger follows the tail calls of the function with this code.
@@ -259,7 +304,7 @@ impl Triggers {
         let given_up = field!(self.base, TriggerHeader, given_up, AtomicU64).load(SeqCst);
         let mut floor_and_sites = [0; FLOOR_AND_SITES];
         let (floor, count) = floor_and_sites.split_at_mut(size_of::<u64>());
-        floor.copy_from_slice(&self.floor().to_le_bytes());
+        floor.copy_from_slice(&self.floor_of_sites().to_le_bytes());
         count.copy_from_slice(&word.to_le_bytes());
         let mut throws = [0; THROWS];
         for (bytes, value) in throws.as_chunks_mut().0.iter_mut().zip([
