@@ -74,6 +74,12 @@ fn filter(event: &str, from: u32, is_beside: bool) -> String {
     }
 }
 
+/// From which number on threads are the program's, which this thread starts: 0 if numbers soon
+/// begin anew.
+fn first_number(thread: u32, max: u32) -> u32 {
+    if thread < max - max / 8 { thread } else { 0 }
+}
+
 /// An instance that records.
 #[derive(Debug)]
 pub struct Tracefs {
@@ -120,10 +126,12 @@ impl Tracefs {
         }
         let formats = Formats::read(&instance.folder)?;
         let thread = gettid().as_raw_nonzero().get().unsigned_abs();
+        let max = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+        let from = first_number(thread, max.trim().parse().unwrap_or(0));
         let mut is_filtered = false;
         for event in EVENTS.into_iter().filter(|event| !(is_beside && ALSO_OF_PERF.contains(event))) {
             // It only saves work.
-            let is_set = set(&format!("events/{event}/filter"), &filter(event, thread, is_beside)).is_ok();
+            let is_set = set(&format!("events/{event}/filter"), &filter(event, from, is_beside)).is_ok();
             is_filtered |= is_beside && is_set && event == SWITCH;
             set(&format!("events/{event}/enable"), "1")?;
         }
@@ -132,7 +140,7 @@ impl Tracefs {
         let tasks = FxHashMap::from_iter([(thread, own)]);
         set("tracing_on", "1")?;
         let page = vec![0; PAGE];
-        let (from, raw) = (thread, Vec::new());
+        let raw = Vec::new();
         Ok(Tracefs { cpus, instance, formats, tasks, own, clock, from, is_beside, is_filtered, page, raw })
     }
 
@@ -605,6 +613,14 @@ mod tests {
         assert_eq!(number(SWITCH), Some(372));
         assert_eq!((offset(SWITCH, "prev_pid"), offset(SWITCH, "prev_comm")), (Some(24), Some(8)));
         assert_eq!((offset(SWITCH, "pid"), number("ID: many")), (None, None));
+    }
+
+    #[test]
+    fn threads_that_are_left_out() {
+        assert_eq!([1000, 28_672, 32_000].map(|thread| first_number(thread, 32_768)), [1000, 0, 0]);
+        assert_eq!(first_number(1000, 0), 0, "not known");
+        assert_eq!(filter(super::SWITCH, 7, false), "prev_pid >= 7 || next_pid >= 7");
+        assert_eq!(filter(super::SWITCH, 7, true), "prev_state & 254 && prev_pid >= 7");
     }
 
     #[test]
