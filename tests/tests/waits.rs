@@ -135,3 +135,43 @@ fn with_other_options_and_programs() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("is linked statically; link it without -static, or leave out --waits"), "{said}");
 }
+
+/// An allocator that locks mutexes, such as jemalloc: what looks up the C library's function may
+/// allocate, too.
+#[test]
+fn an_allocator_may_lock_a_mutex() {
+    let place = Place::new("waits-allocator");
+    place.write(
+        "allocator.c",
+        r#"
+            #include <pthread.h>
+            #include <stdio.h>
+            #include <stdlib.h>
+            extern void *__libc_malloc(size_t);
+            static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+            void *malloc(size_t size) {
+                pthread_mutex_lock(&lock);
+                void *found = __libc_malloc(size);
+                pthread_mutex_unlock(&lock);
+                return found;
+            }
+            static void *allocates(void *unused) {
+                for (int i = 0; i < 1000; i++) free(malloc(100));
+                return unused;
+            }
+            int main(void) {
+                pthread_t thread;
+                if (pthread_create(&thread, 0, allocates, 0)) return 1;
+                allocates(0);
+                pthread_join(thread, 0);
+                puts("done");
+            }
+        "#,
+    );
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "allocator.c", "-pthread"], "allocator");
+    let file = place.file("a.ect");
+    let mut command = place.command(everycall());
+    command.args(["record", "-q", "--waits", "-o"]).arg(&file).arg("--");
+    assert_eq!(successful(command.arg(&program)), "done\n");
+    assert_eq!(lines(&file).iter().filter(|line| line["name"] == "pthread_join").count(), 1);
+}

@@ -2,13 +2,12 @@
 //! `perf_event_open`. It needs no privileges where `perf_event_paranoid` is at most 2.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 
 use perf_event::events::Software;
 use perf_event::{Builder, Sampler};
 
-use crate::perf::{cpu_list, explain};
+use crate::perf::{explain, online};
 
 /// Bytes of each CPU's buffer: room for some 1,000 threads between two looks.
 const BUFFER: usize = 64 << 10;
@@ -35,8 +34,7 @@ impl Children {
     /// There is no such thread, or the kernel doesn't allow it.
     pub fn of(tid: u32) -> Result<Children, String> {
         let thread = i32::try_from(tid).map_err(|_| "no thread has such a number".to_owned())?;
-        let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-        let cpus = cpu_list(&online).map(|cpu| sampler(thread, cpu)).collect::<io::Result<Vec<_>>>();
+        let cpus = online().into_iter().map(|cpu| sampler(thread, cpu)).collect::<io::Result<Vec<_>>>();
         match cpus {
             Ok(cpus) => Ok(Children { cpus, tids: HashSet::new() }),
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {

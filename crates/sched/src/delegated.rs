@@ -12,9 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, User};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 
-use crate::tracefs::{EVENTS, FILTER, MOUNT, given, is_instance, mounted};
+use crate::tracefs::{EVENTS, MOUNT, given, is_instance, mounted};
 
 /// The name of a user's instance.
 fn name(uid: u32) -> String {
@@ -125,23 +126,12 @@ fn make(instance: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
 
 /// What a recorder uses of an instance: the instance first.
 fn paths(instance: &Path) -> io::Result<Vec<PathBuf>> {
-    const NAMES: [&str; 11] = [
-        "",
-        "tracing_on",
-        "trace_clock",
-        "buffer_size_kb",
-        "trace",
-        "options",
-        "options/event-fork",
-        "set_event_pid",
-        "events",
-        "events/sched",
-        "events/task",
-    ];
-    let mut all: Vec<PathBuf> = NAMES.iter().chain([&FILTER]).map(|name| instance.join(name)).collect();
+    const NAMES: [&str; 8] =
+        ["", "tracing_on", "trace_clock", "buffer_size_kb", "trace", "events", "events/sched", "events/task"];
+    let mut all: Vec<PathBuf> = NAMES.iter().map(|name| instance.join(name)).collect();
     for event in EVENTS {
         let event = instance.join("events").join(event);
-        all.extend([event.join("enable"), event.join("format"), event]);
+        all.extend([event.join("enable"), event.join("filter"), event.join("format"), event]);
     }
     let cpus = instance.join("per_cpu");
     for entry in fs::read_dir(&cpus)? {
@@ -153,25 +143,32 @@ fn paths(instance: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn take(root: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
-    if is_instance(folder) {
-        unmount(folder, UnmountFlags::DETACH)
-            .map_err(|error| refused(&format!("{} can't be unmounted", folder.display()), error.into()))?;
+    // While it is used, all stays as it is.
+    let instance = root.join("instances").join(name(uid));
+    match fs::remove_dir(&instance) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            return Err(refused(
+                &format!(
+                    "{} can't be removed: a recorder uses it now. End it, and try again",
+                    instance.display()
+                ),
+                error,
+            ));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(refused(&format!("{} can't be removed", instance.display()), error));
+        }
+        _ => {}
+    }
+    match unmount(folder, UnmountFlags::DETACH) {
+        // It isn't mounted, or isn't there.
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
+        Err(error) => {
+            return Err(refused(&format!("{} can't be unmounted", folder.display()), error.into()));
+        }
     }
     let _ = fs::remove_dir(folder);
     // Empty only if no other user has one.
     let _ = folder.parent().map(fs::remove_dir);
-    let instance = root.join("instances").join(name(uid));
-    match fs::remove_dir(&instance) {
-        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(refused(
-            &format!(
-                "{} can't be removed: a recorder uses it now. End it, and try again",
-                instance.display()
-            ),
-            error,
-        )),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(refused(&format!("{} can't be removed", instance.display()), error))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }

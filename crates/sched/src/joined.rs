@@ -4,10 +4,10 @@
 //! Some kernels' tracefs doesn't have all switches, and perf has no wake-ups. Of switches, tracefs
 //! is asked only for those whose way of waiting isn't the usual one: what both have costs twice.
 
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 use everycall_format::sched::{SchedEvent, kind, state};
+use rustc_hash::FxHashMap;
 
 use crate::perf::Perf;
 use crate::tracefs::Tracefs;
@@ -18,13 +18,22 @@ pub struct Joined {
     perf: Perf,
     tracefs: Tracefs,
     threads: Threads,
+    /// Memory for what is read at a time.
+    read: Vec<(SchedEvent, Of)>,
+}
+
+/// Where an event is from. At a switch, the kernel tells tracefs first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Of {
+    Tracefs,
+    Perf,
 }
 
 impl Joined {
     /// Of two that have begun.
     pub fn new(perf: Perf, tracefs: Tracefs) -> Joined {
-        let threads = Threads { are_usual_left_out: tracefs.is_filtered, of: BTreeMap::new() };
-        Joined { perf, tracefs, threads }
+        let threads = Threads { are_usual_left_out: tracefs.is_filtered, of: FxHashMap::default() };
+        Joined { perf, tracefs, threads, read: Vec::new() }
     }
 
     /// Readable when half a buffer waits.
@@ -34,13 +43,12 @@ impl Joined {
 
     /// Gives what was recorded to `take`.
     pub fn drain(&mut self, take: impl FnMut(SchedEvent)) {
-        let mut switches = Vec::new();
-        let mut others = Vec::new();
-        // At a switch, tracefs is told first: of each switch that is here, it has the way of
-        // waiting.
-        self.perf.drain(|event| switches.push(event));
-        self.tracefs.drain(|event| others.push(event));
-        self.threads.join(switches, others, take);
+        let read = &mut self.read;
+        // Of each switch that is here, tracefs has the way of waiting.
+        self.perf.drain(|event| read.push((event, Of::Perf)));
+        self.tracefs.drain(|event| read.push((event, Of::Tracefs)));
+        self.threads.join(read, take);
+        read.clear();
     }
 }
 
@@ -50,7 +58,7 @@ struct Threads {
     /// Whether tracefs leaves out the switches of threads that were preempted or wait for what a
     /// signal would end, too.
     are_usual_left_out: bool,
-    of: BTreeMap<u32, Thread>,
+    of: FxHashMap<u32, Thread>,
 }
 
 #[derive(Debug, Default)]
@@ -64,18 +72,15 @@ struct Thread {
 }
 
 impl Threads {
-    fn join(&mut self, switches: Vec<SchedEvent>, others: Vec<SchedEvent>, mut take: impl FnMut(SchedEvent)) {
+    fn join(&mut self, read: &mut [(SchedEvent, Of)], mut take: impl FnMut(SchedEvent)) {
         // What is lost is older than all that tracefs says now.
-        let is_whole = others.iter().all(|event| event.kind != kind::LOST);
+        let is_whole = !read.iter().any(|(event, of)| *of == Of::Tracefs && event.kind == kind::LOST);
         let usual = if self.are_usual_left_out && is_whole { state::SLEEPING } else { state::BLOCKED };
-        let mut all: Vec<(bool, SchedEvent)> = others.into_iter().map(|event| (false, event)).collect();
-        all.extend(switches.into_iter().map(|event| (true, event)));
-        all.sort_by_key(|(is_of_perf, event)| (event.time, *is_of_perf));
-        for (is_of_perf, event) in all {
-            if is_of_perf {
-                self.switched(event, usual).into_iter().flatten().for_each(&mut take);
-            } else {
-                self.told_beside(event).into_iter().for_each(&mut take);
+        read.sort_by_key(|(event, of)| (event.time, *of));
+        for (event, of) in read {
+            match of {
+                Of::Perf => self.switched(*event, usual).into_iter().flatten().for_each(&mut take),
+                Of::Tracefs => self.told_beside(*event).into_iter().for_each(&mut take),
             }
         }
     }
@@ -150,8 +155,10 @@ mod tests {
     }
 
     fn joined(threads: &mut Threads, switches: &[SchedEvent], others: &[SchedEvent]) -> Vec<SchedEvent> {
+        let mut read: Vec<_> = switches.iter().map(|event| (*event, Of::Perf)).collect();
+        read.extend(others.iter().map(|event| (*event, Of::Tracefs)));
         let mut all = Vec::new();
-        threads.join(switches.to_vec(), others.to_vec(), |event| all.push(event));
+        threads.join(&mut read, |event| all.push(event));
         all
     }
 

@@ -7,7 +7,8 @@
 //! schedstat  samples (where both are closed)┘
 //! ```
 //!
-//! tracefs and perf together are `joined`.
+//! tracefs and perf together are `joined`, where tracefs may lack switches. `docs/design/states.md`
+//! says why.
 //!
 //! [`Children`] tells which threads descend from a thread of a running process.
 //!
@@ -20,6 +21,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod children;
+mod complete;
 pub mod delegated;
 mod excerpt;
 mod joined;
@@ -45,7 +47,7 @@ use crate::joined::Joined;
 use crate::perf::Perf;
 use crate::schedstat::Schedstat;
 use crate::store::Store;
-use crate::tracefs::{Beside, Tracefs};
+use crate::tracefs::{Instance, Tracefs};
 use crate::waits::Waits;
 
 /// Where the events come from.
@@ -64,6 +66,8 @@ pub enum Choice {
     Best,
     /// An instance of tracefs, or none.
     Tracefs,
+    /// The same, with switches by `perf_event_open`, or none.
+    Joined,
     /// `perf_event_open`, or none.
     Perf,
     /// Samples of `/proc`, or none.
@@ -188,7 +192,8 @@ impl Sched {
         }
     }
 
-    /// The payload of a SCHED chunk with the events since the last one; `None` if there are none.
+    /// The payload of a SCHED chunk with the first events since the last one; `None` if there are
+    /// none.
     pub fn take_chunk(&mut self) -> Option<Vec<u8>> {
         let (events, overwritten) = self.store.take();
         if self.is_told && events.is_empty() {
@@ -256,35 +261,43 @@ impl Sched {
 
 /// The source, if there is one, and what it can't tell, or why there is no better one.
 fn open(choice: Choice) -> (Option<Source>, String) {
-    let text = |why: Vec<String>| why.join("; ");
     let wants = |one: Choice| choice == one || choice == Choice::Best;
     let mut why = Vec::new();
-    let perf = if wants(Choice::Perf) { Perf::open().map_err(|reason| why.push(reason)).ok() } else { None };
-    let tracefs = if wants(Choice::Tracefs) {
-        let beside = if perf.is_some() { Beside::Perf } else { Beside::Nothing };
-        Tracefs::open(beside).map_err(|reason| why.push(reason)).ok()
-    } else {
-        None
-    };
-    match (perf, tracefs) {
-        (Some(perf), Some(tracefs)) => {
-            (Some(Source::Joined(Box::new(Joined::new(perf, tracefs)))), String::new())
-        }
-        (Some(perf), None) => {
-            why.insert(0, perf::TEXT.to_owned());
-            (Some(Source::Perf(perf)), text(why))
-        }
-        (None, Some(tracefs)) => (Some(Source::Tracefs(Box::new(tracefs))), text(why)),
-        (None, None) if wants(Choice::Schedstat) => match Schedstat::open() {
-            Ok(schedstat) => {
-                why.insert(0, schedstat::TEXT.to_owned());
-                (Some(Source::Schedstat(schedstat)), text(why))
-            }
-            Err(reason) => {
-                why.push(reason);
-                (None, text(why))
-            }
-        },
-        (None, None) => (None, text(why)),
+    let mut source = None;
+    if wants(Choice::Tracefs) || choice == Choice::Joined {
+        source = of_tracefs(choice, &mut why).map_err(|reason| why.push(reason)).ok();
     }
+    if source.is_none() && wants(Choice::Perf) {
+        source = Perf::open().map(Source::Perf).map_err(|reason| why.push(reason)).ok();
+        source.iter().for_each(|_| why.insert(0, perf::TEXT.to_owned()));
+    }
+    if source.is_none() && wants(Choice::Schedstat) {
+        source = Schedstat::open().map(Source::Schedstat).map_err(|reason| why.push(reason)).ok();
+        source.iter().for_each(|_| why.insert(0, schedstat::TEXT.to_owned()));
+    }
+    (source, why.join("; "))
+}
+
+/// tracefs, with perf where it isn't known to have all switches. What can't be told goes to `why`.
+fn of_tracefs(choice: Choice, why: &mut Vec<String>) -> Result<Source, String> {
+    let instance = Instance::open()?;
+    let unsure =
+        if choice == Choice::Best { complete::unsure(&instance, &perf::online()) } else { Vec::new() };
+    let perf = if choice == Choice::Joined {
+        Some(Perf::open()?)
+    } else if unsure.is_empty() {
+        None
+    } else {
+        let numbers: Vec<String> = unsure.iter().map(usize::to_string).collect();
+        let lacks = format!(
+            "tracefs may lack switches of CPU {}, and nothing is known of what a thread did then",
+            numbers.join(", ")
+        );
+        Perf::open().map_err(|reason| why.extend([lacks, reason])).ok()
+    };
+    let tracefs = Tracefs::begin(instance, perf.is_some())?;
+    Ok(match perf {
+        Some(perf) => Source::Joined(Box::new(Joined::new(perf, tracefs))),
+        None => Source::Tracefs(Box::new(tracefs)),
+    })
 }

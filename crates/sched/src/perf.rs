@@ -66,11 +66,11 @@ impl std::fmt::Debug for Perf {
 impl Perf {
     /// Begins for what the calling thread starts. `Err` says why it can't, and what would help.
     pub fn open() -> Result<Perf, String> {
-        let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let online = online();
         let own = getpid().as_raw_nonzero().get().unsigned_abs();
         let mut refused = None;
         for buffer in BUFFERS {
-            match cpu_list(&online).map(|cpu| Cpu::open(cpu, buffer)).collect::<io::Result<Vec<_>>>() {
+            match online.iter().map(|cpu| Cpu::open(*cpu, buffer)).collect::<io::Result<Vec<_>>>() {
                 Ok(cpus) if cpus.is_empty() => refused = None,
                 Ok(cpus) => return Ok(Perf { cpus, buffer, own, names: Names::default() }),
                 Err(error) => refused = Some(error),
@@ -230,6 +230,11 @@ fn of_sample_id(data: &[u8]) -> Option<SchedEvent> {
         cpu: u16::try_from(word(16)?).ok()?,
         ..SchedEvent::default()
     })
+}
+
+/// The CPUs that the kernel uses.
+pub fn online() -> Vec<usize> {
+    cpu_list(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default()).collect()
 }
 
 /// The numbers of a list such as `0-3,5`.

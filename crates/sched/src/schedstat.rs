@@ -21,6 +21,10 @@ use crate::waits::call_of;
 
 /// Time between two samples of a thread.
 const INTERVAL: Duration = Duration::from_millis(1);
+/// The same while all threads go on as they did.
+const INTERVAL_STEADY: Duration = Duration::from_millis(3);
+/// They have done so for this long, in nanoseconds.
+const STEADY_MIN: u64 = 20_000_000;
 /// Part of a CPU that sampling may take: with very many threads, samples come less often.
 const SHARE: u32 = 20;
 /// Longest time that a thread may wait without a sample in the trace, in nanoseconds.
@@ -28,7 +32,7 @@ const QUIET_MAX: u64 = 50_000_000;
 /// A reading that takes so long says little, in microseconds.
 const READING_MAX: u64 = 10_000;
 /// What this source can't tell.
-pub const TEXT: &str = "read from /proc every millisecond: only waiting for longer is seen; what a thread did between two \
+pub const TEXT: &str = "read from /proc every millisecond, and every 3 ms while all threads go on as they did: only waiting for longer is seen; what a thread did between two \
     readings is unknown where it was switched, and known in total. Not told is which CPU it was on, when it was \
     woken, and by whom";
 
@@ -52,7 +56,15 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Sampled {
     processes: BTreeMap<u32, Process>,
+    seen: Seen,
+}
+
+/// What sampling has found.
+#[derive(Debug, Default)]
+struct Seen {
     events: Vec<SchedEvent>,
+    /// When a thread last did something else than before.
+    changed: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -77,7 +89,7 @@ impl Schedstat {
 
     /// Gives what was sampled to `take`.
     pub fn drain(&mut self, take: impl FnMut(SchedEvent)) {
-        let events = std::mem::take(&mut lock(&self.shared.sampled).events);
+        let events = std::mem::take(&mut lock(&self.shared.sampled).seen.events);
         events.into_iter().for_each(take);
     }
 
@@ -117,48 +129,53 @@ impl Shared {
             drop(guard);
             let begin = Instant::now();
             let pids = processes();
-            lock(&self.sampled).sample(&pids);
+            let interval = lock(&self.sampled).sample(&pids);
             let took = begin.elapsed();
-            pause = INTERVAL.saturating_sub(took).max(took * SHARE);
+            pause = interval.saturating_sub(took).max(took * SHARE);
             is_over = lock(&self.is_over);
         }
     }
 }
 
 impl Sampled {
-    fn sample(&mut self, pids: &[u32]) {
-        let Sampled { processes, events } = self;
+    /// Returns the time until the next sample.
+    fn sample(&mut self, pids: &[u32]) -> Duration {
+        let Sampled { processes, seen } = self;
         processes.retain(|pid, process| {
             let is_there = pids.contains(pid);
             if !is_there {
-                process.threads.values_mut().for_each(|thread| events.extend(thread.held.take()));
+                process.threads.values_mut().for_each(|thread| seen.events.extend(thread.held.take()));
             }
             is_there
         });
         for pid in pids {
-            processes.entry(*pid).or_default().sample(*pid, events);
+            processes.entry(*pid).or_default().sample(*pid, seen);
         }
+        let is_steady = raw_now().saturating_sub(seen.changed) > STEADY_MIN;
+        if is_steady { INTERVAL_STEADY } else { INTERVAL }
     }
 }
 
 #[derive(Debug, Default)]
 struct Process {
-    /// How many threads it had when they were listed.
-    listed: Option<u64>,
+    /// Its folder, which has one for each thread, and how many there were when they were listed.
+    listed: Option<(File, u64)>,
     threads: BTreeMap<u32, Thread>,
 }
 
 impl Process {
-    fn sample(&mut self, pid: u32, events: &mut Vec<SchedEvent>) {
+    fn sample(&mut self, pid: u32, seen: &mut Seen) {
         let folder = format!("/proc/{pid}/task");
-        // A folder for each thread, and two names of its own.
-        let count = fs::metadata(&folder).map(|folder| folder.nlink()).ok();
-        if count.is_none() || self.listed != count {
-            self.list(&folder, events);
-            self.listed = count;
+        let count = |file: &File| file.metadata().map_or(0, |folder| folder.nlink());
+        if self.listed.as_ref().is_none_or(|(file, listed)| count(file) != *listed) {
+            self.listed = File::open(&folder).ok().map(|file| {
+                let listed = count(&file);
+                (file, listed)
+            });
+            self.list(&folder, seen);
         }
         for (tid, thread) in &mut self.threads {
-            if thread.sample((pid, *tid), &folder, events).is_none() {
+            if thread.sample((pid, *tid), &folder, seen).is_none() {
                 // It has ended, and another one may have begun.
                 self.listed = None;
             }
@@ -166,13 +183,13 @@ impl Process {
     }
 
     /// Looks for threads that have begun or ended.
-    fn list(&mut self, folder: &str, events: &mut Vec<SchedEvent>) {
+    fn list(&mut self, folder: &str, seen: &mut Seen) {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let tids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         self.threads.retain(|tid, thread| {
             let is_there = thread.lives && tids.contains(tid);
             if !is_there {
-                events.extend(thread.held.take());
+                seen.events.extend(thread.held.take());
             }
             is_there
         });
@@ -185,6 +202,7 @@ impl Process {
                     lives: true,
                     waits: false,
                     same: 0,
+                    changed: (Counts::default(), 0),
                     last: None,
                     held: None,
                     asked: Asked::NotYet,
@@ -202,6 +220,8 @@ struct Thread {
     waits: bool,
     /// How often the same counts were read.
     same: u32,
+    /// The counts that it has now, and when they were new.
+    changed: (Counts, u64),
     /// The counts of the last sample that is among the events, and when it was taken.
     last: Option<(Counts, u64)>,
     /// The last sample, if nothing has changed since the one before.
@@ -237,11 +257,14 @@ impl Counts {
 
 impl Thread {
     /// `None` if the thread has ended.
-    fn sample(&mut self, (pid, tid): (u32, u32), folder: &str, events: &mut Vec<SchedEvent>) -> Option<()> {
+    fn sample(&mut self, (pid, tid): (u32, u32), folder: &str, seen: &mut Seen) -> Option<()> {
         let Some((mut before, mut counts, mut after)) = self.read() else {
             self.lives = false;
             return None;
         };
+        if !self.goes_on(counts, after) {
+            seen.changed = after;
+        }
         self.same = if self.has(counts) { self.same.saturating_add(1) } else { 0 };
         // A thread that runs has the same counts for a while, too.
         let is_due = self.same.is_power_of_two();
@@ -269,15 +292,26 @@ impl Thread {
         let told = self.last.map_or(0, |(_, at)| at);
         if self.waits && after.saturating_sub(told) < QUIET_MAX {
             self.held = Some(event);
-            self.ask(event, events);
+            self.ask(event, &mut seen.events);
             return Some(());
         }
         // One that says the same is behind it.
         let held = self.held.take().filter(|_| !self.waits);
-        events.extend(held);
-        events.push(event);
+        seen.events.extend(held);
+        seen.events.push(event);
         self.last = Some((counts, after));
         Some(())
+    }
+
+    /// Whether it does what it did before: it waits, or has run nearly all the time.
+    fn goes_on(&mut self, counts: Counts, now: u64) -> bool {
+        let (before, since) = self.changed;
+        if counts == before {
+            return true;
+        }
+        self.changed = (counts, now);
+        let ran = counts.ran.saturating_sub(before.ran);
+        ran >= now.saturating_sub(since) / 10 * 9
     }
 
     /// Asks once in each wait in which system call the thread is, behind a sample of it.
@@ -335,6 +369,29 @@ mod tests {
         assert!(Counts::parse(b"123 45").is_none() && Counts::parse(b"").is_none());
     }
 
+    #[test]
+    fn a_thread_goes_on_that_waits_or_runs_all_the_time() {
+        let file = File::open("/proc/self/schedstat").unwrap();
+        let changed = (Counts { ran: 1000, put_on: 5 }, 5000);
+        let mut thread = Thread {
+            file,
+            lives: true,
+            waits: false,
+            same: 0,
+            changed,
+            last: None,
+            held: None,
+            asked: Asked::NotYet,
+        };
+        let mut goes_on = |ran, put_on, now| thread.goes_on(Counts { ran, put_on }, now);
+        assert!(goes_on(1000, 5, 9000));
+        // The kernel counts at its tick, and whoever samples may take the CPU for a moment.
+        assert!(goes_on(5950, 6, 10_000));
+        assert!(goes_on(5950, 6, 11_000));
+        assert!(!goes_on(6000, 6, 12_000), "it waits since");
+        assert!(!goes_on(6100, 7, 20_000), "it has waited");
+    }
+
     /// A thread that waits until it is told to end, and is seen to wait meanwhile.
     #[test]
     fn a_waiting_thread_is_seen() {
@@ -356,21 +413,23 @@ mod tests {
         // The call in which it waits is told once, when the counts are the same behind the answer.
         let calls = |sampled: &Sampled| {
             let of_thread = |event: &&SchedEvent| event.tid == tid && event.kind == kind::OFF;
-            sampled.events.iter().filter(of_thread).map(|event| event.other).collect::<Vec<_>>()
+            sampled.seen.events.iter().filter(of_thread).map(|event| event.other).collect::<Vec<_>>()
         };
         while calls(&sampled).is_empty() {
             sampled.sample(&[own]);
         }
-        (0..5).for_each(|_| sampled.sample(&[own]));
+        (0..5).for_each(|_| {
+            sampled.sample(&[own]);
+        });
         assert_eq!(calls(&sampled), [202 + 1]);
-        let count = sampled.events.len();
+        let count = sampled.seen.events.len();
         thread.end();
         // Its last sample is told when it has ended, at the latest.
         while sampled.processes.get(&own).is_some_and(|process| process.threads.contains_key(&tid)) {
             sampled.sample(&[own]);
         }
         let is_later = |event: &&SchedEvent| event.tid == tid && event.kind == kind::SAMPLE;
-        let later = sampled.events.iter().skip(count).find(is_later).unwrap();
+        let later = sampled.seen.events.iter().skip(count).find(is_later).unwrap();
         assert!(later.time >= event.time && later.state & sample::WAITS != 0, "{later:?}");
         // So are those of a process that isn't sampled any more.
         sampled.sample(&[]);

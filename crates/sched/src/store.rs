@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use everycall_format::sched::SchedEvent;
 
+/// Events that are taken at a time: few enough that their memory is used again.
+const TAKEN_MAX: usize = 1 << 13;
+
 /// A ring of events.
 #[derive(Debug)]
 pub struct Store {
@@ -40,13 +43,14 @@ impl Store {
         self.pushed += 1;
     }
 
-    /// Takes those that weren't taken yet, by time, and how many were overwritten before them. They
-    /// stay for [`Store::all`].
+    /// Takes the first of those that weren't taken yet, by time, and how many were overwritten before
+    /// them. They stay for [`Store::all`].
     pub fn take(&mut self) -> (Vec<SchedEvent>, u64) {
-        let taken = self.events.len() - self.fresh.min(self.events.len());
-        let mut events: Vec<SchedEvent> = self.events.range(taken..).copied().collect();
+        let first = self.events.len() - self.fresh.min(self.events.len());
+        let end = self.events.len().min(first + TAKEN_MAX);
+        let mut events: Vec<SchedEvent> = self.events.range(first..end).copied().collect();
         events.sort_by_key(|event| event.time);
-        self.fresh = 0;
+        self.fresh = self.events.len() - end;
         (events, std::mem::take(&mut self.overwritten))
     }
 
@@ -93,5 +97,16 @@ mod tests {
         let since = |seen| store.since(seen).map(|event| event.time).collect::<Vec<_>>();
         assert_eq!((store.count(), since(0)), (10, vec![21, 22, 23]));
         assert_eq!((since(8), since(10), since(11)), (vec![22, 23], vec![], vec![]));
+    }
+
+    #[test]
+    fn many_are_taken_in_parts() {
+        let mut store = Store::new(2 * TAKEN_MAX);
+        (0..TAKEN_MAX as u64 + 3).for_each(|time| store.push(event(time)));
+        assert_eq!(store.take().0.len(), TAKEN_MAX);
+        store.push(event(1));
+        let rest = store.take().0.iter().map(|event| event.time).collect::<Vec<_>>();
+        assert_eq!(rest, [1, TAKEN_MAX as u64, TAKEN_MAX as u64 + 1, TAKEN_MAX as u64 + 2]);
+        assert_eq!(store.take(), (vec![], 0));
     }
 }

@@ -5,7 +5,6 @@
 //! that, or the next recorder. Other users need one that root has made for them
 //! ([`crate::delegated`]).
 
-use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use everycall_format::sched::{SchedEvent, clock, kind, rename, state};
+use rustc_hash::FxHashMap;
 use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
 use rustix::process::{getpid, getuid};
 use rustix::thread::gettid;
@@ -40,128 +40,108 @@ const HARD_INTERRUPT: u32 = 8;
 const SOFT_INTERRUPT: u32 = 16;
 /// The level of lockdown in which nobody may read what the kernel traces.
 const CLOSED: &str = "confidentiality";
+/// The namespace whose process ids the kernel's events have (`PROC_PID_INIT_INO`).
+const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Bytes of a page, at least.
 const PAGE: usize = 1 << 16;
 /// Pages that are read of a CPU at a time: the kernel may write as fast as this reads.
 const PAGES_MAX: usize = 4096;
 
 /// Events that are recorded.
-pub(crate) const EVENTS: [&str; 6] = [
-    "sched/sched_switch",
-    "sched/sched_waking",
-    "sched/sched_wakeup_new",
-    "sched/sched_process_exit",
-    "task/task_newtask",
-    RENAME,
-];
-/// The filter of switches.
-pub(crate) const FILTER: &str = "events/sched/sched_switch/filter";
-/// Neither runnable, of which preemption has a bit of its own in some kernels, nor in an
-/// interruptible wait.
-const UNUSUAL: &str = "prev_state & 254";
+pub(crate) const EVENTS: [&str; 7] =
+    [SWITCH, "sched/sched_waking", "sched/sched_wakeup_new", EXIT, "sched/sched_process_exec", NEW, RENAME];
+const SWITCH: &str = "sched/sched_switch";
+const EXIT: &str = "sched/sched_process_exit";
+const NEW: &str = "task/task_newtask";
+const RENAME: &str = "task/task_rename";
+/// What perf events tell, too.
+const ALSO_OF_PERF: [&str; 2] = [EXIT, RENAME];
 /// No filter.
 const EVERYTHING: &str = "0";
-/// A thread gets another name. Instances that older versions gave don't have it.
-const RENAME: &str = "task/task_rename";
+
+/// The filter of an event that leaves out threads with numbers below `from`, which were there
+/// before.
+///
+/// Beside perf events, which have the switches, only unusual ones are among those here: neither of
+/// a thread that was preempted, which has a bit of its own in some kernels, nor of one that waits for
+/// what a signal would end, too.
+fn filter(event: &str, from: u32, is_beside: bool) -> String {
+    match event {
+        SWITCH if is_beside => format!("prev_state & 254 && prev_pid >= {from}"),
+        SWITCH => format!("prev_pid >= {from} || next_pid >= {from}"),
+        NEW => format!("common_pid >= {from}"),
+        _ => format!("pid >= {from}"),
+    }
+}
+
+/// From which number on threads are the program's, which this thread starts: 0 if numbers soon
+/// begin anew.
+fn first_number(thread: u32, max: u32) -> u32 {
+    if thread < max - max / 8 { thread } else { 0 }
+}
 
 /// An instance that records.
 #[derive(Debug)]
 pub struct Tracefs {
     // An instance whose pipes are open can't be removed, so they are closed first.
     cpus: Vec<(u16, File)>,
-    _instance: Instance,
+    instance: Instance,
     formats: Formats,
     /// Processes of the threads.
-    tasks: HashMap<u32, u32>,
+    tasks: FxHashMap<u32, u32>,
     own: u32,
     /// One of [`clock`].
     pub clock: u32,
-    /// Whether only unusual switches are among the events: see [`Beside::Perf`].
+    /// Threads with lower numbers are left out, as they were there before.
+    from: u32,
+    is_beside: bool,
+    /// Whether usual switches are left out: see [`filter`].
     pub is_filtered: bool,
     page: Vec<u8>,
-}
-
-/// What else tells the same threads' events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
-    /// Nothing: all events, with times in ticks if the kernel has them.
-    Nothing,
-    /// perf events have the switches: of those here, only the ones that say more than that a thread
-    /// was preempted, or waits as threads do mostly. Times are those of perf events.
-    Perf,
+    /// Memory for what is read at a time.
+    raw: Vec<(u64, u16, Found)>,
 }
 
 impl Tracefs {
-    /// Begins for what the calling thread starts. `Err` says why it can't.
-    pub fn open(beside: Beside) -> Result<Tracefs, String> {
-        let failed = |error: io::Error| format!("tracefs, which tells that, can't be used: {error}");
-        let instance = match given(getuid().as_raw()) {
-            given if is_instance(&given) => Instance::given(given).map_err(failed),
-            _ => Instance::make(),
-        };
-        // Dropped if that fails.
-        let begun = instance.and_then(|instance| Tracefs::begin(instance, beside).map_err(failed));
-        begun.map_err(|why| match lockdown() {
-            Some(level) => {
-                format!("tracefs, which tells that, is closed by the kernel's lockdown ({level})")
-            }
-            None => why,
-        })
+    /// Begins for what the calling thread starts: if it `is_beside` perf events, on their clock, and
+    /// without what they tell.
+    pub fn begin(instance: Instance, is_beside: bool) -> Result<Tracefs, String> {
+        Tracefs::start(instance, is_beside).map_err(failed)
     }
 
-    fn begin(instance: Instance, beside: Beside) -> io::Result<Tracefs> {
-        let folder = &instance.folder;
-        let set = |name: &str, value: &str| fs::write(folder.join(name), value);
-        // A new one has no events yet.
-        if instance.stays() {
-            set("tracing_on", "0")?;
-        }
+    fn start(instance: Instance, is_beside: bool) -> io::Result<Tracefs> {
+        let set = |name: &str, value: &str| instance.set(name, value);
+        set("tracing_on", "0")?;
         // This empties the buffers, too.
-        let clock = if beside == Beside::Nothing && set("trace_clock", "x86-tsc").is_ok() {
+        let clock = if !is_beside && set("trace_clock", "x86-tsc").is_ok() {
             clock::TICKS
         } else {
             set("trace_clock", "mono_raw")?;
             clock::MONOTONIC_RAW
         };
         // The kernel's own size does mostly. To change it takes some 10 ms.
-        let size = fs::read_to_string(folder.join("buffer_size_kb"))?;
+        let size = fs::read_to_string(instance.folder.join("buffer_size_kb"))?;
         if !size.trim().parse().is_ok_and(|size| BUFFER_KB.contains(&size)) {
             set("buffer_size_kb", &BUFFER_KB.start().to_string())?;
         }
-        // Children of the threads in the list are in it, too.
-        set("options/event-fork", "1")?;
-        set("set_event_pid", &gettid().as_raw_nonzero().to_string())?;
-        let formats = Formats::read(folder)?;
-        // Instances that older versions gave have no filter that the user may set.
-        let is_filtered = match beside {
-            Beside::Perf => set(FILTER, UNUSUAL).is_ok(),
-            Beside::Nothing => {
-                if instance.stays() {
-                    let _ = set(FILTER, EVERYTHING);
-                }
-                false
-            }
-        };
-        for event in EVENTS {
-            let is_on = set(&format!("events/{event}/enable"), "1");
-            if event != RENAME {
-                is_on?;
-            }
+        let formats = Formats::read(&instance.folder)?;
+        let thread = gettid().as_raw_nonzero().get().unsigned_abs();
+        let max = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+        let from = first_number(thread, max.trim().parse().unwrap_or(0));
+        let mut is_filtered = false;
+        for event in EVENTS.into_iter().filter(|event| !(is_beside && ALSO_OF_PERF.contains(event))) {
+            // It only saves work.
+            let is_set = set(&format!("events/{event}/filter"), &filter(event, from, is_beside)).is_ok();
+            is_filtered |= is_beside && is_set && event == SWITCH;
+            set(&format!("events/{event}/enable"), "1")?;
         }
-        let mut cpus = Vec::new();
-        for entry in fs::read_dir(folder.join("per_cpu"))? {
-            let entry = entry?;
-            let number = entry.file_name().to_string_lossy().strip_prefix("cpu").and_then(|n| n.parse().ok());
-            let Some(number) = number else { continue };
-            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-            let pipe = entry.path().join("trace_pipe_raw");
-            cpus.push((number, OpenOptions::new().read(true).custom_flags(nonblocking).open(pipe)?));
-        }
+        let cpus = instance.pipes()?;
         let own = own_pid();
-        let tasks = HashMap::from([(gettid().as_raw_nonzero().get().unsigned_abs(), own)]);
+        let tasks = FxHashMap::from_iter([(thread, own)]);
         set("tracing_on", "1")?;
         let page = vec![0; PAGE];
-        Ok(Tracefs { cpus, _instance: instance, formats, tasks, own, clock, is_filtered, page })
+        let raw = Vec::new();
+        Ok(Tracefs { cpus, instance, formats, tasks, own, clock, from, is_beside, is_filtered, page, raw })
     }
 
     /// Readable when half a buffer waits.
@@ -171,52 +151,48 @@ impl Tracefs {
 
     /// Gives what was recorded to `take`, by time.
     pub fn drain(&mut self, mut take: impl FnMut(SchedEvent)) {
-        let mut raw = Vec::new();
-        for (cpu, pipe) in &mut self.cpus {
-            for _ in 0..PAGES_MAX {
-                let Ok(length) = pipe.read(&mut self.page) else { break };
-                let Some(page) = self.page.get(..length).filter(|page| !page.is_empty()) else { break };
-                let mut first = true;
-                pages::read(page, |entry| match entry {
-                    Entry::Missed(count) => {
-                        let other = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
-                        raw.push((u64::MAX, *cpu, Found::Lost(other)));
+        let mut raw = std::mem::take(&mut self.raw);
+        for (cpu, pipe) in &self.cpus {
+            let first = raw.len();
+            entries(pipe, &mut self.page, |entry| match entry {
+                Entry::Missed(count) => {
+                    let other = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+                    raw.push((u64::MAX, *cpu, Found::Lost(other)));
+                }
+                Entry::Event(time, payload) => {
+                    // They were lost before this one.
+                    if let Some(lost @ (u64::MAX, ..)) = raw.get_mut(first..).and_then(<[_]>::last_mut) {
+                        lost.0 = time;
                     }
-                    Entry::Event(time, payload) => {
-                        if std::mem::take(&mut first)
-                            && let Some(lost @ (u64::MAX, ..)) = raw.last_mut()
-                        {
-                            lost.0 = time;
-                        }
-                        raw.extend(self.formats.event(payload).map(|found| (time, *cpu, found)));
-                    }
-                });
-            }
+                    raw.extend(self.formats.event(payload).map(|found| (time, *cpu, found)));
+                }
+            });
         }
         // A thread is born on one CPU, and runs on another.
         raw.retain(|(time, ..)| *time != u64::MAX);
         raw.sort_by_key(|(time, ..)| *time);
-        for (time, cpu, found) in raw {
-            self.told(time, cpu, found).into_iter().flatten().for_each(&mut take);
-            if let Found::Renamed { tid, before, name } = found
+        for (time, cpu, found) in raw.drain(..) {
+            self.told(time, cpu, &found).into_iter().flatten().for_each(&mut take);
+            if let Found::Renamed(renamed) = found
+                && let (tid, before, name) = *renamed
                 && let Some(pid) = self.tasks.get(&tid).copied().filter(|pid| *pid != self.own)
             {
                 let event = SchedEvent { time, pid, tid, cpu, ..SchedEvent::default() };
                 rename(event, before, name).into_iter().for_each(&mut take);
             }
         }
+        self.raw = raw;
     }
 
     /// Events of the threads of other processes that this says.
-    fn told(&mut self, time: u64, cpu: u16, found: Found) -> [Option<SchedEvent>; 2] {
+    fn told(&mut self, time: u64, cpu: u16, found: &Found) -> [Option<SchedEvent>; 2] {
         let event = |of: &Tracefs, tid: u32, kind: u8| {
             let pid = *of.tasks.get(&tid)?;
             (pid != of.own).then_some(SchedEvent { time, pid, tid, cpu, kind, ..SchedEvent::default() })
         };
-        match found {
-            Found::Lost(other) => {
-                [Some(SchedEvent { time, cpu, kind: kind::LOST, other, ..SchedEvent::default() }), None]
-            }
+        let lost = |other| SchedEvent { time, cpu, kind: kind::LOST, other, ..SchedEvent::default() };
+        match *found {
+            Found::Lost(other) => [Some(lost(other)), None],
             Found::Switch { before, state, after } => {
                 let off = event(self, before, kind::OFF).map(|event| SchedEvent { state, ..event });
                 if state == state::DEAD {
@@ -228,19 +204,51 @@ impl Tracefs {
                 [event(self, tid, kind::WOKEN).map(|event| SchedEvent { other: by, ..event }), None]
             }
             Found::New { tid, parent, is_thread } => {
-                let process = if is_thread { self.tasks.get(&parent).copied().unwrap_or(tid) } else { tid };
-                self.tasks.insert(tid, process);
+                let Some(process) = self.tasks.get(&parent).copied() else {
+                    // Another program's, which may have the number of one that has ended.
+                    self.tasks.remove(&tid);
+                    return [None, None];
+                };
+                self.tasks.insert(tid, if is_thread { process } else { tid });
+                // The kernel's numbers have begun anew.
+                let is_left_out = tid < self.from;
+                if is_left_out {
+                    self.from = 0;
+                    EVENTS.iter().for_each(|event| {
+                        let filter = filter(event, 0, self.is_beside);
+                        let _ = self.instance.set(&format!("events/{event}/filter"), &filter);
+                    });
+                }
+                [is_left_out.then(|| lost(1)), None]
+            }
+            Found::Exec { tid, before } => {
+                if self.tasks.remove(&before).is_some() {
+                    self.tasks.insert(tid, tid);
+                }
                 [None, None]
             }
-            Found::Renamed { .. } => [None, None],
+            Found::Renamed(_) => [None, None],
             Found::Ended(tid) => [event(self, tid, kind::ENDED), None],
         }
     }
 }
 
+/// Gives the entries of a CPU's pages to `take`.
+fn entries(mut pipe: &File, page: &mut [u8], mut take: impl FnMut(Entry<'_>)) {
+    for _ in 0..PAGES_MAX {
+        let Ok(length) = pipe.read(page) else { break };
+        let Some(page) = page.get(..length).filter(|page| !page.is_empty()) else { break };
+        pages::read(page, &mut take);
+    }
+}
+
+fn failed(error: io::Error) -> String {
+    format!("tracefs, which tells that, can't be used: {error}")
+}
+
 /// An instance, which ends with this.
 #[derive(Debug)]
-struct Instance {
+pub struct Instance {
     folder: PathBuf,
     /// Keeps other recorders from one that stays.
     lock: Option<File>,
@@ -248,6 +256,26 @@ struct Instance {
 }
 
 impl Instance {
+    /// Makes one, or takes the one that root has given. `Err` says why it can't.
+    pub fn open() -> Result<Instance, String> {
+        if fs::read_link("/proc/self/ns/pid").is_ok_and(|space| space != Path::new(FIRST_PIDS)) {
+            return Err(
+                "tracefs, which tells that, has other numbers of threads than this container (PID namespace)"
+                    .to_owned(),
+            );
+        }
+        let opened = match given(getuid().as_raw()) {
+            given if is_instance(&given) => Instance::given(given).map_err(failed),
+            _ => Instance::make(),
+        };
+        opened.map_err(|why| match lockdown() {
+            Some(level) => {
+                format!("tracefs, which tells that, is closed by the kernel's lockdown ({level})")
+            }
+            None => why,
+        })
+    }
+
     /// Makes one for this process.
     fn make() -> Result<Instance, String> {
         let root = mounted().ok_or_else(|| {
@@ -290,6 +318,53 @@ impl Instance {
     fn stays(&self) -> bool {
         self.lock.is_some()
     }
+
+    fn set(&self, name: &str, value: &str) -> io::Result<()> {
+        fs::write(self.folder.join(name), value)
+    }
+
+    /// What each CPU's events are read from.
+    fn pipes(&self) -> io::Result<Vec<(u16, File)>> {
+        let mut cpus = Vec::new();
+        for entry in fs::read_dir(self.folder.join("per_cpu"))? {
+            let entry = entry?;
+            let number = entry.file_name().to_string_lossy().strip_prefix("cpu").and_then(|n| n.parse().ok());
+            let Some(number) = number else { continue };
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            let pipe = entry.path().join("trace_pipe_raw");
+            cpus.push((number, OpenOptions::new().read(true).custom_flags(nonblocking).open(pipe)?));
+        }
+        Ok(cpus)
+    }
+
+    /// Gives the switches of each CPU to `take`, while `run` runs: the thread before, and the one
+    /// after; `None` where some are missing for want of room.
+    pub fn switches(
+        &self,
+        run: impl FnOnce(),
+        mut take: impl FnMut(u16, Option<(u32, u32)>),
+    ) -> io::Result<()> {
+        let formats = Formats::read(&self.folder)?;
+        let enable = format!("events/{SWITCH}/enable");
+        // One that was given has that of the last recording.
+        let _ = self.set(&format!("events/{SWITCH}/filter"), EVERYTHING);
+        self.set(&enable, "1")?;
+        self.set("tracing_on", "1")?;
+        run();
+        self.set("tracing_on", "0")?;
+        let mut page = vec![0; PAGE];
+        for (cpu, pipe) in self.pipes()? {
+            entries(&pipe, &mut page, |entry| match entry {
+                Entry::Missed(_) => take(cpu, None),
+                Entry::Event(_, payload) => {
+                    if let Some(Found::Switch { before, after, .. }) = formats.event(payload) {
+                        take(cpu, Some((before, after)));
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Instance {
@@ -303,7 +378,6 @@ impl Drop for Instance {
         };
         off("tracing_on");
         EVENTS.iter().for_each(|event| off(&format!("events/{event}/enable")));
-        let _ = fs::write(self.folder.join("set_event_pid"), "");
         match &self.lock {
             Some(lock) => {
                 // It stays, and its memory would.
@@ -383,14 +457,30 @@ fn remove_orphans(instances: &Path) {
 }
 
 /// What an event says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
-    Switch { before: u32, state: u8, after: u32 },
-    Woken { tid: u32, by: u32 },
-    New { tid: u32, parent: u32, is_thread: bool },
+    Switch {
+        before: u32,
+        state: u8,
+        after: u32,
+    },
+    Woken {
+        tid: u32,
+        by: u32,
+    },
+    New {
+        tid: u32,
+        parent: u32,
+        is_thread: bool,
+    },
+    Exec {
+        tid: u32,
+        before: u32,
+    },
     Ended(u32),
     Lost(u32),
-    Renamed { tid: u32, before: Name, name: Name },
+    /// A thread, its name before, and its new one.
+    Renamed(Box<(u32, Name, Name)>),
 }
 
 /// Where the events' fields are, as the running kernel says.
@@ -407,20 +497,20 @@ struct Formats {
     new: u16,
     new_pid: usize,
     clone_flags: usize,
-    /// Number of the event, thread, name before, and new name; `None` if there is no such event.
-    rename: Option<(u16, [usize; 3])>,
+    exec: u16,
+    exec_pid: usize,
+    exec_old_pid: usize,
+    rename: u16,
+    rename_pid: usize,
+    names: [usize; 2],
 }
 
 impl Formats {
     fn read(folder: &Path) -> io::Result<Formats> {
         let text = |event: &str| fs::read_to_string(folder.join("events").join(event).join("format"));
-        let [switch, waking, wakeup_new, exit, new, rename] = EVENTS;
-        let rename = text(rename).ok().and_then(|rename| {
-            let at = |field| offset(&rename, field);
-            Some((number(&rename)?, [at("pid")?, at("oldcomm")?, at("newcomm")?]))
-        });
+        let [switch, waking, wakeup_new, exit, exec, new, rename] = EVENTS;
         let (switch, waking, wakeup_new) = (text(switch)?, text(waking)?, text(wakeup_new)?);
-        let (exit, new) = (text(exit)?, text(new)?);
+        let (exit, exec, new, rename) = (text(exit)?, text(exec)?, text(new)?, text(rename)?);
         let formats = || {
             Some(Formats {
                 switch: number(&switch)?,
@@ -434,7 +524,12 @@ impl Formats {
                 new: number(&new)?,
                 new_pid: offset(&new, "pid")?,
                 clone_flags: offset(&new, "clone_flags")?,
-                rename,
+                exec: number(&exec)?,
+                exec_pid: offset(&exec, "pid")?,
+                exec_old_pid: offset(&exec, "old_pid")?,
+                rename: number(&rename)?,
+                rename_pid: offset(&rename, "pid")?,
+                names: [offset(&rename, "oldcomm")?, offset(&rename, "newcomm")?],
             })
         };
         formats().ok_or_else(|| io::Error::other("this kernel's scheduling events have other fields"))
@@ -458,9 +553,13 @@ impl Formats {
         if number == self.exit {
             return Some(Found::Ended(word(self.exit_pid)?));
         }
-        if let Some((_, [tid, before, after])) = self.rename.filter(|(of, _)| *of == number) {
-            let name = |at: usize| payload.get(at..at + 16).map(name_of);
-            return Some(Found::Renamed { tid: word(tid)?, before: name(before)?, name: name(after)? });
+        if number == self.exec {
+            return Some(Found::Exec { tid: word(self.exec_pid)?, before: word(self.exec_old_pid)? });
+        }
+        if number == self.rename {
+            let [before, after] =
+                self.names.map(|at| Some(name_of(payload.get(at..at + size_of::<Name>())?)));
+            return Some(Found::Renamed(Box::new((word(self.rename_pid)?, before?, after?))));
         }
         if number == self.new {
             let is_thread = long(self.clone_flags)? & CLONE_THREAD != 0;
@@ -514,6 +613,14 @@ mod tests {
         assert_eq!(number(SWITCH), Some(372));
         assert_eq!((offset(SWITCH, "prev_pid"), offset(SWITCH, "prev_comm")), (Some(24), Some(8)));
         assert_eq!((offset(SWITCH, "pid"), number("ID: many")), (None, None));
+    }
+
+    #[test]
+    fn threads_that_are_left_out() {
+        assert_eq!([1000, 28_672, 32_000].map(|thread| first_number(thread, 32_768)), [1000, 0, 0]);
+        assert_eq!(first_number(1000, 0), 0, "not known");
+        assert_eq!(filter(super::SWITCH, 7, false), "prev_pid >= 7 || next_pid >= 7");
+        assert_eq!(filter(super::SWITCH, 7, true), "prev_state & 254 && prev_pid >= 7");
     }
 
     #[test]

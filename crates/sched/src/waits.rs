@@ -2,11 +2,11 @@
 //! goes on when the kernel's events are read. It needs no privileges beyond those of a program's
 //! parent.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 
 use everycall_format::sched::{SchedEvent, kind, state};
+use rustc_hash::FxHashMap;
 
 /// Threads that are looked at in one turn: it takes some 10 us for each.
 const MOST: usize = 64;
@@ -16,7 +16,7 @@ const MOST: usize = 64;
 pub struct Waits {
     /// By thread id: the event with which it began to wait, and, while they are checked, the number
     /// of its call.
-    threads: BTreeMap<u32, (SchedEvent, Option<u32>)>,
+    threads: FxHashMap<u32, (SchedEvent, Option<u32>)>,
 }
 
 impl Waits {

@@ -18,7 +18,6 @@ exec 3<&0 0<&-
     shift 2
     echo 0 >"$instance/tracing_on"
     for event; do echo 0 >"$instance/events/$event/enable"; done
-    echo >"$instance/set_event_pid"
     if [ "$size" ]; then
         echo "$size" >"$instance/buffer_size_kb"
     else

@@ -382,10 +382,6 @@ fn every_phase_is_in_its_state() {
 }
 
 /// Which source is to be asked for.
-fn choice(source: &str) -> &str {
-    if source == "perf+tracefs" { "best" } else { source }
-}
-
 /// Some kernels' tracefs leaves switches out now and then. Then something is unknown, and `info`
 /// says so.
 fn has_holes(file: &Path) -> bool {
@@ -401,7 +397,7 @@ fn every_phase(place: &Place, program: &Path, source: &str) {
     for options in [&[][..], &["--stream"], &["--stream", "--file-age", "100ms"]] {
         let file = place.file("a.ect");
         let mut command = place.command(everycall());
-        command.args(["record", "-q", &format!("--states={}", choice(source))]).args(options);
+        command.args(["record", "-q", &format!("--states={source}")]).args(options);
         command.arg("-o").arg(&file).arg("--").arg(program);
         if options.len() < 3 {
             let said = phases(&successful(&mut command));
@@ -430,7 +426,7 @@ fn every_phase(place: &Place, program: &Path, source: &str) {
 fn short_phases(place: &Place, program: &Path, source: &str) {
     let file = place.file("short.ect");
     let mut command = place.command(everycall());
-    command.args(["record", "-q", &format!("--states={}", choice(source)), "-o"]).arg(&file);
+    command.args(["record", "-q", &format!("--states={source}"), "-o"]).arg(&file);
     let said = all_phases(&successful(command.arg("--").arg(program).arg(SHORT.to_string())));
     let told: Vec<_> = all_told(&file).into_iter().map(|(name, (_, told))| (name, told)).collect();
     check_many(source, &said, &told);
@@ -449,7 +445,7 @@ fn waits_have_the_name_of_their_call() {
         }
         let (file, part) = (place.file("a.ect"), place.file("part.ect"));
         let mut command = place.command(everycall());
-        command.args(["record", "-q", "--stream", &format!("--states={}", choice(source)), "-o"]).arg(&file);
+        command.args(["record", "-q", "--stream", &format!("--states={source}"), "-o"]).arg(&file);
         command
             .arg("--")
             .arg(&program)
@@ -524,7 +520,7 @@ fn threads_that_change_their_name_have_both() {
         }
         let file = place.file("a.ect");
         let mut command = place.command(everycall());
-        command.args(["record", "-q", &format!("--states={}", choice(source)), "-o"]).arg(&file);
+        command.args(["record", "-q", &format!("--states={source}"), "-o"]).arg(&file);
         successful(command.arg("--").arg(&program));
         let facts = info(&file);
         if facts["states"]["source"].is_null() {
@@ -640,12 +636,19 @@ fn root_gives_a_user_access() {
     // No more than a recorder needs.
     let owner =
         |name: &str| std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(folder.join(name)).unwrap());
-    assert_eq!((owner("set_event_pid").to_string(), owner("current_tracer")), (uid.clone(), 0));
+    assert_eq!(
+        (owner("events/sched/sched_switch/filter").to_string(), owner("current_tracer")),
+        (uid.clone(), 0)
+    );
     let file = place.file(&uid).join("a.ect");
-    for source in ["perf+tracefs", "tracefs"] {
-        let said = phases(&as_user(&place, &program, &uid, choice(source)));
+    for source in ["perf+tracefs", "best", "tracefs"] {
+        if source == "perf+tracefs" && !may_use_perf() {
+            continue;
+        }
+        let said = phases(&as_user(&place, &program, &uid, source));
         let told_source = info(&file)["states"]["source"].as_str().unwrap().to_owned();
-        assert!(told_source == source || (told_source == "tracefs" && !may_use_perf()), "{told_source}");
+        let is_best = source == "best" && told_source.contains("tracefs");
+        assert!(told_source == source || is_best, "{told_source}");
         if !has_holes(&file) {
             check(&told_source, &said, &told(&file));
         }
@@ -656,19 +659,26 @@ fn root_gives_a_user_access() {
     let mut recorder = recorder.stdout(std::process::Stdio::null()).spawn().unwrap();
     let setting = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap().trim().to_owned();
     wait::until("it records", || setting("tracing_on") == "1" || recorder.try_wait().unwrap().is_some());
+    // Meanwhile, it can't be taken back, and nothing of it is.
+    let mut undo = Command::new(everycall());
+    undo.args(["setup-tracefs", "--undo", "--user", &uid]);
+    let refused = undo.output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.trim().lines().count() == 1, "{said}");
+    assert!(said.contains("a recorder uses it now"), "{said}");
+    assert_eq!(setting("tracing_on"), "1");
     recorder.kill().unwrap();
     recorder.wait().unwrap();
     wait::until("all is off", || {
         setting("tracing_on") == "0"
-            && setting("set_event_pid").is_empty()
             && setting("events/sched/sched_switch/enable") == "0"
             && setting("buffer_size_kb").parse::<u32>().is_ok_and(|size| size < 100)
     });
     let is_on = std::fs::read_to_string(folder.join("tracing_on")).unwrap();
     assert_eq!(is_on.trim(), "0");
-    successful(Command::new(everycall()).args(["setup-tracefs", "--undo", "--user", &uid]));
+    successful(&mut undo);
     assert!(!folder.exists() && !instance.exists());
-    let again = Command::new(everycall()).args(["setup-tracefs", "--undo", "--user", &uid]).output().unwrap();
+    let again = undo.output().unwrap();
     assert!(String::from_utf8(again.stderr).unwrap().contains("had no instance"));
     let unknown =
         Command::new(everycall()).args(["setup-tracefs", "--user", "no such user"]).output().unwrap();
@@ -750,7 +760,7 @@ fn events_without_room(place: &Place, program: &Path, source: &str) {
     let (of_program, of_recorder) = two_cpus();
     let mut command = place.command("taskset");
     command.args(["-c", &of_recorder]).arg(everycall());
-    command.args(["record", "-q", &format!("--states={}", choice(source)), "-o"]).arg(&file);
+    command.args(["record", "-q", &format!("--states={source}"), "-o"]).arg(&file);
     command.args(["--", "taskset", "-c", &of_program]).arg(program).arg("60000");
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut recorder = command.spawn().unwrap();

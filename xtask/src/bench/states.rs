@@ -35,7 +35,7 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     let compiler = || lab.compiler(Mode::NOPS.compiler, Some(Mode::NOPS.name));
     let object = lab.compile(compiler(), "switches.c", &[], "switches.o")?;
     let program = lab.link(compiler(), &[&object], &["-lpthread"], "switches")?;
-    for source in ["perf", "tracefs", "perf+tracefs", "schedstat"] {
+    for source in ["perf", "tracefs", "perf+tracefs", "best", "schedstat"] {
         match of_source(lab, &program, source, if is_quick { 3 } else { 15 }) {
             Ok(cells) => table.row(cells),
             Err(why) => table.failure(source, &why),
@@ -46,7 +46,6 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
 
 fn of_source(lab: &Lab, program: &Path, source: &str, rounds: usize) -> Result<Vec<Cell>, String> {
     let file = lab.path("states.ect");
-    let choice = if source == "perf+tracefs" { "best" } else { source };
     let record = |states: Option<&str>, arguments: &[&str]| -> Words {
         let mut all = words([lab.everycall().as_os_str(), "record".as_ref(), "--quiet".as_ref()]);
         all.extend(states.map(|states| format!("--states={states}").into()));
@@ -54,13 +53,14 @@ fn of_source(lab: &Lab, program: &Path, source: &str, rounds: usize) -> Result<V
         all.extend(words(arguments));
         all
     };
-    let both = |arguments: &[&str]| [record(None, arguments), record(Some(choice), arguments)];
+    let both = |arguments: &[&str]| [record(None, arguments), record(Some(source), arguments)];
     let turns: f64 = TURNS.parse().map_err(|error| format!("{TURNS}: {error}"))?;
     let switches = Rounds::run(lab, rounds, true, &both(&[TURNS]))?;
     let text = lab.successful(lab.command(lab.everycall()).args(["info", "--format", "json"]).arg(&file))?;
     let info: Value =
         serde_json::from_str(&text).map_err(|error| format!("`info --format json`: {error}"))?;
-    if info["states"]["source"] != source {
+    let told = info["states"]["source"].as_str().unwrap_or("nothing");
+    if source != "best" && told != source {
         return Err(format!("the states are from {}: {}", info["states"]["source"], info["states"]["text"]));
     }
     let more = |without: &Run, with: &Run| with.cpu_ns - without.cpu_ns;
@@ -74,7 +74,7 @@ fn of_source(lab: &Lab, program: &Path, source: &str, rounds: usize) -> Result<V
     })?;
     let ends = quiet.pairs(0, 1, |without, with| more(without, with) / 1e6)?;
     Ok(vec![
-        Cell::text(source),
+        Cell::text(if told == source { source.to_owned() } else { format!("{source}: {told}") }),
         Cell::Measured(switch, 2),
         Cell::Target(Target::Most(SWITCH_US), switch.median),
         Cell::Measured(running, 4),

@@ -158,6 +158,10 @@ pub enum StateSource {
     Best,
     /// An own instance of tracefs: also who woke a thread, and when; for root
     Tracefs,
+    /// Both: switches of perf_event_open, wake-ups of tracefs; for kernels whose tracefs lacks
+    /// switches
+    #[value(name = "perf+tracefs")]
+    Joined,
     /// perf_event_open
     Perf,
     /// Samples of /proc: only waiting for longer than a millisecond; for containers and others
@@ -170,6 +174,7 @@ impl From<StateSource> for everycall_recorder::StatesFrom {
         match source {
             StateSource::Best => Self::Best,
             StateSource::Tracefs => Self::Tracefs,
+            StateSource::Joined => Self::Joined,
             StateSource::Perf => Self::Perf,
             StateSource::Schedstat => Self::Schedstat,
         }

@@ -286,9 +286,12 @@ impl<W: Write> TraceWriter<W> {
 
     /// Writes the scheduling events that aren't in the file.
     pub(crate) fn sched(&mut self, sched: Option<&mut Sched>) -> io::Result<()> {
-        let Some(payload) = sched.and_then(Sched::take_chunk) else { return Ok(()) };
-        self.file.set_process(0);
-        self.file.chunk(chunk::SCHED, &[&payload])
+        let Some(sched) = sched else { return Ok(()) };
+        while let Some(payload) = sched.take_chunk() {
+            self.file.set_process(0);
+            self.file.chunk(chunk::SCHED, &[&payload])?;
+        }
+        Ok(())
     }
 
     /// Writes a finished chunk of process number `process`.

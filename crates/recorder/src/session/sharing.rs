@@ -1,6 +1,7 @@
 //! Copies scheduling events into the arenas of their processes, so that they are there without this
 //! recorder: in a core, and after its own end.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -98,9 +99,13 @@ impl Fresh {
         all
     }
 
-    fn of_process(&self, pid: u32) -> Vec<SchedEvent> {
-        let list = |pid| self.lists.get(*self.places.get(&pid)?);
-        [pid, NOBODY].into_iter().filter_map(list).flatten().copied().collect()
+    fn of_process(&self, pid: u32) -> Cow<'_, [SchedEvent]> {
+        let list = |pid| self.places.get(&pid).and_then(|place| self.lists.get(*place));
+        let own = list(pid).map(Vec::as_slice).unwrap_or_default();
+        match list(NOBODY) {
+            None => Cow::Borrowed(own),
+            Some(lost) => Cow::Owned([own, lost].concat()),
+        }
     }
 }
 
