@@ -175,6 +175,9 @@ impl Outcome {
     }
 }
 
+/// Trigger, name and file of frames by id.
+type Named = HashSet<(usize, Vec<u8>, Vec<u8>)>;
+
 /// Keeps calls. See the file's head.
 #[derive(Debug)]
 pub struct Keeper {
@@ -197,7 +200,7 @@ pub struct Keeper {
     frame_patterns: Vec<String>,
     frames: HashMap<u32, NamedFrames>,
     /// The same for all processes: trigger, name and file.
-    named: HashSet<(usize, Vec<u8>, Vec<u8>)>,
+    named: Named,
     /// Signals that were received and entries that were found, by trigger.
     noticed: Vec<u64>,
     /// Segments of ended threads that were overwritten before they were scanned.
@@ -419,7 +422,9 @@ impl Keeper {
         for process in processes {
             let scan = self.scans.entry(process.number).or_default();
             let frames = self.frames.entry(process.number).or_default();
-            let entered = scan.look(process, &triggers, frames);
+            let (patterns, named, outcome) = (&self.frame_patterns, &mut self.named, &self.outcome);
+            let renew = |frames: &mut NamedFrames| look_at_names(frames, process, patterns, named, outcome);
+            let entered = scan.look(process, &triggers, frames, renew);
             if is_due {
                 process.triggers.arm(|site| match triggers.get(site.rule as usize)?.condition {
                     Condition::Percentile(_, percent) => Some(
@@ -491,6 +496,21 @@ impl Keeper {
     }
 }
 
+/// Compares the names that a process has told since the last look.
+fn look_at_names(
+    frames: &mut NamedFrames,
+    process: &TriggeredProcess,
+    patterns: &[String],
+    named: &mut Named,
+    outcome: &Outcome,
+) {
+    frames.look(process, patterns, |rule, name, file| {
+        if named.insert((rule, name.to_vec(), file.to_vec())) {
+            outcome.found_frame(rule);
+        }
+    });
+}
+
 impl KeepCalls for Keeper {
     fn look(&mut self, processes: &[TriggeredProcess], signals: &[i32]) -> Duration {
         self.busy_until = Instant::now().checked_add(LOOK_MAX);
@@ -513,11 +533,7 @@ impl KeepCalls for Keeper {
         }
         for process in processes {
             let frames = self.frames.entry(process.number).or_default();
-            frames.look(process, &self.frame_patterns, |rule, name, file| {
-                if self.named.insert((rule, name.to_vec(), file.to_vec())) {
-                    self.outcome.found_frame(rule);
-                }
-            });
+            look_at_names(frames, process, &self.frame_patterns, &mut self.named, &self.outcome);
         }
         self.scan(processes);
         for process in processes {

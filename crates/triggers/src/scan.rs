@@ -75,12 +75,13 @@ impl ScannedProcess {
     }
 
     /// Scans the new events of a process. Returns the entries that triggers wait for.
-    /// `frames` are those that the triggers name.
+    /// `frames` are those that the triggers name, `renew` adds those that were named meanwhile.
     pub fn look(
         &mut self,
         process: &TriggeredProcess,
         triggers: &[Trigger],
-        frames: &NamedFrames,
+        frames: &mut NamedFrames,
+        mut renew: impl FnMut(&mut NamedFrames),
     ) -> Vec<TriggeredCall> {
         let of = |site: &TriggerSite| triggers.get(site.rule as usize).is_some_and(is_scanned);
         let sites: Vec<TriggerSite> = process.triggers.all_sites().filter(of).collect();
@@ -88,18 +89,20 @@ impl ScannedProcess {
             return Vec::new();
         }
         let of_frame = |rule: &u32| triggers.get(*rule as usize).is_some_and(is_scanned);
-        let rules_at = |code: u32| {
+        let rules_at = |frames: &NamedFrames, code: u32| {
             let frames = frames.rules_at(code).filter(of_frame).map(|rule| (frames_key(rule), rule));
             frames.chain(sites_at(&sites, code).map(|site| (site.first, site.rule)))
         };
-        let keys_at = |code: u32| {
-            let mut keys: Vec<u32> = rules_at(code).map(|(key, _)| key).collect();
+        let keys_at = |frames: &NamedFrames, code: u32| {
+            let mut keys: Vec<u32> = rules_at(frames, code).map(|(key, _)| key).collect();
             keys.dedup();
             keys
         };
         let mut entered = Vec::new();
         let (durations, open) = (&mut self.durations, &mut self.open);
         process.triggers.scan(&*process.arena, &mut self.scan, &mut |news: News<'_>| {
+            // A frame is named before its first entry, so now all are named that have one here.
+            renew(frames);
             let calls = open.entry(news.owner).or_default();
             if news.is_cut {
                 calls.clear();
@@ -107,7 +110,7 @@ impl ScannedProcess {
             for event in Events::new(news.words).filter(|event| event.slot as usize >= news.seen) {
                 match event.kind {
                     EventKind::Entry { offset } => {
-                        for (_, rule) in rules_at(offset) {
+                        for (_, rule) in rules_at(frames, offset) {
                             if let Some(Condition::Entered(_)) =
                                 triggers.get(rule as usize).map(|trigger| &trigger.condition)
                             {
@@ -125,11 +128,11 @@ impl ScannedProcess {
                             }
                         }
                         if calls.len() < OPEN_MAX {
-                            calls.extend(keys_at(offset).into_iter().map(|key| (key, event.ticks)));
+                            calls.extend(keys_at(frames, offset).into_iter().map(|key| (key, event.ticks)));
                         }
                     }
                     EventKind::Exit { offset } | EventKind::TailExit { offset } => {
-                        for key in keys_at(offset).into_iter().rev() {
+                        for key in keys_at(frames, offset).into_iter().rev() {
                             // Open calls inside it were unwound.
                             if let Some(place) = calls.iter().rposition(|(of, _)| *of == key) {
                                 let took = event.ticks.saturating_sub(calls[place].1);

@@ -43,6 +43,7 @@ mod series;
 mod server;
 mod sketch;
 mod stops;
+mod stretches;
 mod threads;
 mod window;
 

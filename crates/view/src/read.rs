@@ -14,7 +14,7 @@ use crate::counted;
 use crate::file::{DENSITY, File, Open, SharedFunctions, Track, lock};
 use crate::levels::{Cell, bits};
 use crate::marks::{Item, Kind, Text};
-use crate::stops::Limit;
+use crate::stretches::Limit;
 
 /// Events that are read before they are added together.
 const BATCH: usize = 8192;
