@@ -22,7 +22,7 @@ use crate::waits::call_of;
 /// Time between two samples of a thread.
 const INTERVAL: Duration = Duration::from_millis(1);
 /// The same while all threads go on as they did.
-const INTERVAL_STEADY: Duration = Duration::from_millis(3);
+const INTERVAL_STEADY: Duration = Duration::from_millis(4);
 /// They have done so for this long, in nanoseconds.
 const STEADY_MIN: u64 = 20_000_000;
 /// Part of a CPU that sampling may take: with very many threads, samples come less often.
@@ -32,7 +32,7 @@ const QUIET_MAX: u64 = 50_000_000;
 /// A reading that takes so long says little, in microseconds.
 const READING_MAX: u64 = 10_000;
 /// What this source can't tell.
-pub const TEXT: &str = "read from /proc every millisecond, and every 3 ms while all threads go on as they did: only waiting for longer is seen; what a thread did between two \
+pub const TEXT: &str = "read from /proc every millisecond, and every 4 ms while all threads go on as they did: only waiting for longer is seen; what a thread did between two \
     readings is unknown where it was switched, and known in total. Not told is which CPU it was on, when it was \
     woken, and by whom";
 
