@@ -10,6 +10,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, PINNERS, PINNERS_OFFSET, PinnerEntry, SegmentEntry, pinned_by};
 
 use crate::place::{Place, everycall};
+use crate::wait;
 
 /// A program that runs until this is dropped: it says `ready`, and ends when its standard input
 /// does.
@@ -70,10 +71,7 @@ impl Standing {
     /// Where it has none.
     #[must_use]
     pub fn find_traced(mut self) -> Standing {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap();
-        let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
-        let children: String = children.map(Result::unwrap).collect();
-        self.pid = children.split_whitespace().next().unwrap().parse().unwrap();
+        self.pid = wait::children(self.pid).into_iter().next().unwrap();
         self
     }
 

@@ -25,10 +25,7 @@ impl Standing {
 
     /// The process that a recorder has started.
     fn recorded(&self) -> u32 {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
-        let children = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")));
-        let children: String = children.map(Result::unwrap).collect();
-        children.split_whitespace().next().unwrap().parse().unwrap()
+        wait::children(self.0.id()).into_iter().next().unwrap()
     }
 
     /// Ends it. Returns its messages, and whether it succeeded.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use everycall_reader::Origin;
-use everycall_tests::{Mode, Place, Standing, Tally, TraceView, everycall};
+use everycall_tests::{Mode, Place, Standing, Tally, TraceView, everycall, wait};
 
 /// The default number.
 const FORKS: u32 = 400;
@@ -18,13 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 fn forks() -> u32 {
     std::env::var("EVERYCALL_FORKS").map_or(FORKS, |text| text.parse().expect("a number"))
-}
-
-/// The youngest children of a process.
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let children = tasks.flat_map(|task| std::fs::read_to_string(task.path().join("children")));
-    children.flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>()).collect()
 }
 
 /// A snapshot of a process that may have ended. Returns its file.
@@ -69,7 +62,7 @@ fn storm(place: &Place, mut standing: Standing) {
             let file = ask(place, pid).expect("the parent is there");
             check_owner(&file, false);
             of_parent += 1;
-            for child in children(pid).into_iter().rev().take(2) {
+            for child in wait::children(pid).into_iter().rev().take(2) {
                 if let Some(file) = ask(place, child) {
                     check_owner(&file, true);
                     of_children += 1;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use everycall_tests::journal::{self, Edge};
 use everycall_tests::memory_limit::MemoryLimit;
 use everycall_tests::workloads::{Build, Linkage, Workload};
-use everycall_tests::{Mode, Place, everycall};
+use everycall_tests::{Mode, Place, everycall, wait};
 
 /// Kills of one program by default.
 const COUNT: u32 = 4;
@@ -85,9 +85,7 @@ impl Random {
 
 /// The program that a recorder has started: none while it is still about to.
 fn traced(recorder: &Child) -> Option<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", recorder.id())).ok()?;
-    let children = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("children")));
-    children.flatten().find_map(|text| text.split_whitespace().next()?.parse().ok())
+    wait::children(recorder.id()).into_iter().next()
 }
 
 /// A program to be started, in a folder of its own.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use everycall_tests::{Mode, Place, everycall, number_asked};
+use everycall_tests::{Mode, Place, everycall, number_asked, wait};
 
 /// The default time.
 const SECONDS: u64 = 15;
@@ -190,9 +190,7 @@ fn size_of(folder: &Path) -> u64 {
 }
 
 fn child_of(pid: u32) -> Option<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let children = tasks.flatten().map(|task| fs::read_to_string(task.path().join("children")));
-    children.flatten().find_map(|text| text.split_whitespace().next()?.parse().ok())
+    wait::children(pid).into_iter().next()
 }
 
 fn kill_group(group: u32) {
