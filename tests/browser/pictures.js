@@ -2,8 +2,9 @@
 //
 //   node pictures.js LIST.json
 //
-// LIST.json: {"chromium": the browser, "pictures": [{"address": of a page of `everycall view`, "file": the PNG, "theme": dark or light,
-//             "panel": the tab, "function": one of whose calls is selected, the longest one}]}
+// LIST.json: {"chromium": the browser, "pictures": [
+//     {"address": of a page of `everycall view`, "file": the PNG, "theme": dark or light,
+//      "panel": the tab, "function": one of whose calls is selected, the longest one}]}
 'use strict';
 const fs = require('fs');
 const os = require('os');

@@ -1,6 +1,7 @@
-// buckets: calls a function that takes 1.5 times a power of two ticks; the powers come in runs, then
-// as neighbours, then at random. Prints "POWER LEAST MOST" for each power of two: how many calls
-// took that much, at least and at most. A call that is interrupted may count for more than one.
+// buckets: calls a function that takes 1.5 times a power of two ticks; the powers come in runs,
+// then as neighbours, then at random. Prints "POWER LEAST MOST" for each power of two: how many
+// calls took that much, at least and at most. A call that is interrupted may count for more than
+// one.
 #include <stdint.h>
 #include <stdio.h>
 #include <x86intrin.h>

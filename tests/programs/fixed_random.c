@@ -1,4 +1,5 @@
-/* Loaded before the C library: every process gets the same random numbers, so that hash tables have one order. */
+/* Loaded before the C library: every process gets the same random numbers, so that hash tables
+   have one order. */
 #include <string.h>
 #include <sys/types.h>
 

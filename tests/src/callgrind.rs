@@ -35,7 +35,8 @@ pub fn calls_by_callgrind(text: &str, program: &Path) -> BTreeMap<String, u64> {
             "cfn" => callee = names.read(value),
             "calls" => {
                 let count = value.split(' ').next().and_then(|count| count.parse::<u64>().ok());
-                // Without an object of its own, it is the caller's. Deeper recursion has a name of its own: `f'2`.
+                // Without an object of its own, it is the caller's. Deeper recursion has a name of
+                // its own: `f'2`.
                 if Path::new(of_callee.take().unwrap_or(object)) == program {
                     let name = callee.split('\'').next().unwrap_or(callee);
                     *calls.entry(name.to_owned()).or_default() += count.expect("a number of calls");

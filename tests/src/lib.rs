@@ -31,7 +31,7 @@ pub mod wait;
 pub mod workloads;
 
 pub use mount::Mount;
-pub use place::{Mode, Place, Recording, everycall, programs, successful};
+pub use place::{Mode, Place, Recording, everycall, found, programs, successful};
 pub use standing::Standing;
 pub use trace::{Call, Tally, ThreadTrace, TraceView, all, text, unsure};
 

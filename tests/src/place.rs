@@ -101,6 +101,13 @@ pub fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
+/// A program's path, if it is in the search path.
+#[must_use]
+pub fn found(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
 /// A temporary folder; removed at the end unless the test fails.
 #[derive(Debug)]
 pub struct Place {

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use everycall_tests::rust::{cargo_everycall, command, copied, lock, said};
-use everycall_tests::{Place, Tally, TraceView, everycall, successful};
+use everycall_tests::{Place, Tally, TraceView, everycall, found, successful};
 
 /// A copy of the workspace in `tests/rust`.
 fn workspace(place: &Place) -> PathBuf {
@@ -218,15 +218,11 @@ fn linkers_and_targets_of_the_project_work() {
     fs::write(folder.join("src/main.rs"), source).unwrap();
     let sysroot = successful(command("rustc", &folder).args(["--print", "sysroot"]));
     let has_musl = Path::new(sysroot.trim()).join("lib/rustlib/x86_64-unknown-linux-musl").exists();
-    let has = |program: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(program).exists())
-    };
     let with_clang = |option: &str| format!("linker = \"clang-19\"\nrustflags = [{option}]");
     for (target, configuration, is_possible) in [
         ("x86_64-unknown-linux-gnu", with_clang(""), true),
         ("x86_64-unknown-linux-gnu", with_clang("\"-Clink-arg=-fuse-ld=lld\""), true),
-        ("x86_64-unknown-linux-gnu", with_clang("\"-Clink-arg=-fuse-ld=mold\""), has("mold")),
+        ("x86_64-unknown-linux-gnu", with_clang("\"-Clink-arg=-fuse-ld=mold\""), found("mold").is_some()),
         ("x86_64-unknown-linux-musl", String::new(), has_musl),
         ("x86_64-unknown-linux-musl", "linker = \"rust-lld\"".to_owned(), has_musl),
     ] {

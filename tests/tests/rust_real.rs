@@ -1,6 +1,6 @@
-//! Real Rust programs under `cargo everycall`: the tests of ripgrep and tokio have the same results,
-//! and ripgrep's calls are those that callgrind counts. They are built from the registry's crates,
-//! which takes minutes: only with `EVERYCALL_FULL`.
+//! Real Rust programs under `cargo everycall`: the tests of ripgrep and tokio have the same
+//! results, and ripgrep's calls are those that callgrind counts. They are built from the registry's
+//! crates, which takes minutes: only with `EVERYCALL_FULL`.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use everycall_tests::workloads::{Build, FunctionTable, Linkage, TraceCounts, Workload, of_oracle, of_trace};
-use everycall_tests::{Mode, Place, everycall, is_full, successful};
+use everycall_tests::{Mode, Place, everycall, found, is_full, successful};
 use serde_json::{Value, json};
 
 #[path = "../../crates/compiler/tests/support/image.rs"]
@@ -420,7 +420,7 @@ fn states_of_functions(file: &Path) -> Value {
 
 /// vizviewer's page in a headless browser.
 mod browser {
-    use super::{BTreeMap, BTreeSet, Command, Path, PathBuf, Place, ended_well, successful};
+    use super::{BTreeMap, BTreeSet, Command, Path, PathBuf, Place, ended_well, found, successful};
     use everycall_tests::workloads::target_folder;
     use serde_json::{Value, json};
     use std::fs;
@@ -629,12 +629,8 @@ mod browser {
     }
 
     fn chromium() -> PathBuf {
-        let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome"];
-        let found = std::env::split_paths(&path)
-            .flat_map(|folder| names.map(|name| folder.join(name)))
-            .find(|program| program.is_file());
-        found.expect(
+        names.into_iter().find_map(found).expect(
             "chromium is needed to look at traces as a user does: install it, or set EVERYCALL_SKIP_BROWSER=1",
         )
     }

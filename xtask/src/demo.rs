@@ -54,7 +54,12 @@ pub fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     Ok(())
 }
 
-fn built() -> Result<PathBuf, String> {
+/// Builds everycall as it is released.
+///
+/// # Errors
+///
+/// Where cargo fails, as a sentence.
+pub fn built() -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     Step::new(&workspace(), cargo).args(["build", "--release", "--package", "everycall"]).run()?;
     Ok(target_folder().join("release/everycall"))

@@ -2,7 +2,7 @@
 //!
 //! | task | what it does |
 //! |---|---|
-//! | `demo` | builds everycall and a small C++ program, records it, and shows the result; `--with EVERYCALL` takes one that is built |
+//! | `demo` | a small C++ program, recorded and shown by a new everycall, or `--with EVERYCALL` |
 //! | `pictures` | takes the pictures of the viewer that the documents show |
 //! | `bench` | what everycall costs, and how fast it decodes, beside other tracers |
 //! | `test` | formatting, lints, all tests, the model checker |
@@ -19,6 +19,7 @@ mod packages;
 mod pictures;
 mod step;
 mod test;
+mod viewer;
 #[cfg(test)]
 mod words;
 

@@ -1,7 +1,7 @@
 //! System packages that a task needs: finds missing ones, installs them if it may, and otherwise
 //! prints the command that does.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::step::Step;
@@ -86,8 +86,13 @@ pub fn is_installed(program: &str) -> bool {
     if program.starts_with('/') {
         return Path::new(program).exists();
     }
+    found(program).is_some()
+}
+
+/// A program's path, if it is in the search path.
+pub fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 fn is_root() -> bool {

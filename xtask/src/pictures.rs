@@ -1,16 +1,16 @@
 //! `cargo xtask pictures`: takes the pictures of `everycall view` that the documents show.
 //!
-//! They show two runs of `examples/demo`, so that its numbers are those of the machine that they are
+//! They show two runs of `examples/demo`, so that its numbers are those of the machine they are
 //! taken on. Look at each before it is committed.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::json;
 
-use crate::demo;
 use crate::step::{Step, target_folder, workspace};
+use crate::viewer::Viewer;
+use crate::{demo, packages};
 
 /// Where the pictures say that the demo's sources lie.
 const SOURCES: &str = "/home/user/demo";
@@ -24,16 +24,19 @@ pub fn run() -> Result<(), String> {
     let sources = workspace().join("examples/demo");
     let folder = target_folder().join("pictures");
     std::fs::create_dir_all(&folder).map_err(|error| format!("can't make {}: {error}", folder.display()))?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    Step::new(&workspace(), cargo).args(["build", "--release", "--package", "everycall"]).run()?;
-    let everycall = target_folder().join("release/everycall");
+    let everycall = demo::built()?;
     let map = format!("-ffile-prefix-map={}={SOURCES}", sources.display());
     demo::compile(&everycall, &sources, &folder, &[&map])?;
     for file in ["old.ect", "new.ect"] {
         Step::new(&folder, &everycall).args(["record", "--states", "-o", file, "--", "./demo"]).run()?;
     }
-    let one = Viewer::start(&everycall, &folder, &sources, &["old.ect"])?;
-    let two = Viewer::start(&everycall, &folder, &sources, &["old.ect", "new.ect"])?;
+    let view = |files: &[&str]| {
+        let mut command = Command::new(&everycall);
+        command.current_dir(&folder);
+        let map = format!("{SOURCES}={}", sources.display());
+        Viewer::start(command, &[&["--map-source", &map], files].concat())
+    };
+    let (one, two) = (view(&["old.ect"])?, view(&["old.ect", "new.ect"])?);
     let images = workspace().join("docs/images");
     let picture = |viewer: &Viewer, name: &str, theme: &str, panel: &str| {
         let file = images.join(format!("view-{name}.png"));
@@ -42,7 +45,7 @@ pub fn run() -> Result<(), String> {
     let mut call = picture(&one, "call", "dark", "call");
     call["function"] = json!("picture::blur(");
     let list = json!({
-        "chromium": chromium()?,
+        "chromium": packages::found("chromium").ok_or("chromium isn't there, and takes the pictures")?,
         "pictures": [
             call,
             picture(&one, "dark", "dark", "flame"),
@@ -71,39 +74,4 @@ fn tools(folder: &Path) -> Result<PathBuf, String> {
         .args(["install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"])
         .run()?;
     Ok(folder.join("node_modules"))
-}
-
-fn chromium() -> Result<PathBuf, String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|path| path.is_file());
-    found.ok_or_else(|| "chromium isn't there, and takes the pictures".to_owned())
-}
-
-/// `everycall view` while it runs.
-struct Viewer {
-    child: Child,
-    address: String,
-}
-
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Viewer {
-    fn start(everycall: &Path, folder: &Path, sources: &Path, files: &[&str]) -> Result<Viewer, String> {
-        let map = format!("{SOURCES}={}", sources.display());
-        let mut command = Command::new(everycall);
-        command.args(["view", "--no-browser", "--map-source", &map]).args(files);
-        command.current_dir(folder).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("`everycall view` can't start: {error}"))?;
-        let mut address = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut address).map_err(|error| error.to_string())?;
-        }
-        Ok(Viewer { child, address: address.trim().to_owned() })
-    }
 }

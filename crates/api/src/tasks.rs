@@ -18,8 +18,8 @@ use crate::runtime::{self, Mark};
 /// Numbers of tasks lie above those that the parts of the program in other languages may count.
 const FIRST_NUMBER: u32 = 1_000_000;
 
-/// Makes a future a task, which has a track of its own in traces: `tokio::spawn(everycall::task(f))`.
-/// It is named by the future's type.
+/// Makes a future a task, which has a track of its own in traces:
+/// `tokio::spawn(everycall::task(f))`. It is named by the future's type.
 ///
 /// What a thread does while it polls the task is on the task's track, where the polls follow each
 /// other, whichever threads they are made by. An arrow leads from what wakes the task to the poll
@@ -126,8 +126,8 @@ impl Polls {
         }
     }
 
-    /// Nothing but the poll is between this and [`Step::end`]: without calls of their own, also where
-    /// nothing is optimised.
+    /// Nothing but the poll is between this and [`Step::end`]: without calls of their own, also
+    /// where nothing is optimised.
     #[inline(always)]
     fn begin(&self) -> Step {
         let poll = self.begun.fetch_add(1, Ordering::AcqRel).wrapping_add(1);

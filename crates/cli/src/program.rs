@@ -220,7 +220,7 @@ pub fn traced_objects(program: &OsStr) -> Option<Objects> {
     (!objects.traced.is_empty()).then_some(objects)
 }
 
-/// Whether an object loads libraries, whether it starts programs, and whether it names frames by id.
+/// Whether an object loads libraries, whether it starts programs, whether it names frames by id.
 fn calls(object: &Path) -> Option<[bool; 3]> {
     /// `everycall_frame_name()` in everycall.h makes this section.
     const FRAMES: &str = ".everycall.frames";

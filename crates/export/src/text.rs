@@ -62,7 +62,8 @@ pub(crate) fn mark_value(mark: &Mark) -> Option<String> {
 /// The number of the arrow from what wakes a task to its step, if a mark is one of its ends.
 pub(crate) fn arrow_of(mark: &Mark, pid: u32) -> Option<u64> {
     let (task, step) = mark.task_step()?;
-    // Far from the chains of tail calls, which are numbered from 0; the multiplication is a bijection.
+    // Far from the chains of tail calls, which are numbered from 0; the multiplication is a
+    // bijection.
     let numbers = (u64::from(task) << 32 | u64::from(step)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Some((numbers ^ u64::from(pid).wrapping_mul(0xd1b5_4a32_d192_ed03)) | 1 << 63)
 }

@@ -25,9 +25,9 @@ pub fn matches(pattern: &[u8], name: &[u8], file: &[u8]) -> bool {
 }
 
 /// What a rule of a selection says of the frame with this name and file: whether it is recorded;
-/// `None` if the rule doesn't mean it. A rule is `+ PATTERN` or `- PATTERN`, as in `docs/selection.md`.
-/// Of its conditions, frames have names and `file:`; those about machine code, and regular
-/// expressions, mean no frame.
+/// `None` if the rule doesn't mean it. A rule is `+ PATTERN` or `- PATTERN`, as in
+/// `docs/selection.md`. Of its conditions, frames have names and `file:`; those about machine code,
+/// and regular expressions, mean no frame.
 #[must_use]
 pub fn rule_says(rule: &[u8], name: &[u8], file: &[u8]) -> Option<bool> {
     let (is_in, mut rest) = match rule.split_at_checked(2)? {

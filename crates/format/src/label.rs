@@ -13,8 +13,8 @@
 
 use crate::event::{kind, payload_word, record_word};
 
-/// A task is woken: its next step may begin. The low half of the value is the task's number, the upper
-/// half which of its steps that is, from 1; the name is the task's. Since version 2.12.
+/// A task is woken: its next step may begin. The low half of the value is the task's number, the
+/// upper half which of its steps that is, from 1; the name is the task's. Since version 2.12.
 pub const TASK_WAKE: u8 = 0;
 /// A named value of the innermost open call.
 pub const LABEL: u8 = 1;
@@ -47,8 +47,8 @@ pub const COUNTER: u8 = 12;
 /// The same, as the bits of a double.
 pub const COUNTER_REAL: u8 = 13;
 /// A step of a task begins on this thread: until its end, what the thread does is the task's. The
-/// low half of the value is the task's number in its process, the upper half which of its steps it is,
-/// from 1, or 0 if that isn't known; the name is the task's. Since version 2.12.
+/// low half of the value is the task's number in its process, the upper half which of its steps it
+/// is, from 1, or 0 if that isn't known; the name is the task's. Since version 2.12.
 pub const TASK_BEGIN: u8 = 14;
 /// A step ends. The low half of the value is the task's number. The upper half is how many calls,
 /// whose exits come directly before, were suspended instead of ended: the task's next step goes on

@@ -123,8 +123,9 @@ __attribute__((visibility("hidden"))) void* everycall_waits_real[COUNT];
 
 static void* look_up(enum number number) {
     void* found = 0;
-    // glibc has older ones, which dlsym may find. The others don't have this version, and what isn't
-    // found is said in allocated memory: an allocator that locks a mutex would come here again.
+    // glibc has older ones, which dlsym may find. The others don't have this version, and what
+    // isn't found is said in allocated memory: an allocator that locks a mutex would come here
+    // again.
     int has_older = number == NUMBER_pthread_cond_wait || number == NUMBER_pthread_cond_timedwait;
     if (dlvsym && has_older) found = dlvsym(NEXT, NAMES[number], "GLIBC_2.3.2");
     if (!found) found = dlsym(NEXT, NAMES[number]);

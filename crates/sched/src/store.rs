@@ -43,8 +43,8 @@ impl Store {
         self.pushed += 1;
     }
 
-    /// Takes the first of those that weren't taken yet, by time, and how many were overwritten before
-    /// them. They stay for [`Store::all`].
+    /// Takes the first of those that weren't taken yet, by time, and how many were overwritten
+    /// before them. They stay for [`Store::all`].
     pub fn take(&mut self) -> (Vec<SchedEvent>, u64) {
         let first = self.events.len() - self.fresh.min(self.events.len());
         let end = self.events.len().min(first + TAKEN_MAX);

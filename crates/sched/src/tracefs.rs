@@ -63,8 +63,8 @@ const EVERYTHING: &str = "0";
 /// before.
 ///
 /// Beside perf events, which have the switches, only unusual ones are among those here: neither of
-/// a thread that was preempted, which has a bit of its own in some kernels, nor of one that waits for
-/// what a signal would end, too.
+/// a thread that was preempted, which has a bit of its own in some kernels, nor of one that waits
+/// for what a signal would end, too.
 fn filter(event: &str, from: u32, is_beside: bool) -> String {
     match event {
         SWITCH if is_beside => format!("prev_state & 254 && prev_pid >= {from}"),
@@ -103,8 +103,8 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Begins for what the calling thread starts: if it `is_beside` perf events, on their clock, and
-    /// without what they tell.
+    /// Begins for what the calling thread starts: if it `is_beside` perf events, on their clock,
+    /// and without what they tell.
     pub fn begin(instance: Instance, is_beside: bool) -> Result<Tracefs, String> {
         Tracefs::start(instance, is_beside).map_err(failed)
     }

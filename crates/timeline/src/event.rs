@@ -260,7 +260,8 @@ pub enum MarkKind {
     /// A task is woken. The mark's value is the task's number in its lower half, and which of its
     /// steps is to begin in its upper half.
     Wake,
-    /// A step of a task begins, in the task's own timeline. The value is that of its [`MarkKind::Wake`].
+    /// A step of a task begins, in the task's own timeline. The value is that of its
+    /// [`MarkKind::Wake`].
     Step,
     /// A log line: the mark's name is its number in [`crate::Trace::log_lines`].
     Log,

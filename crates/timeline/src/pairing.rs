@@ -407,7 +407,9 @@ impl<'a> Pairing<'a> {
             }
             label::COUNTER => simple(MarkKind::Counter),
             label::TASK_WAKE => simple(MarkKind::Wake),
-            label::TASK_BEGIN if value.is_some_and(|value| value >> 32 != 0) => simple(MarkKind::Step),
+            label::TASK_BEGIN if value.is_some_and(|value| label::is_numbered_step(class, value)) => {
+                simple(MarkKind::Step)
+            }
             label::COUNTER_REAL => simple(MarkKind::CounterReal),
             label::THROW => simple(MarkKind::Throw),
             label::CATCH => simple(MarkKind::Catch),

@@ -196,8 +196,9 @@ pub struct Keeper {
     doorbells: HashMap<u32, u32>,
     /// Results of scans, by process.
     scans: HashMap<u32, ScannedProcess>,
-    /// By trigger, the pattern for names of frames by id; and by process, the frames that they name.
+    /// By trigger, the pattern for names of frames by id.
     frame_patterns: Vec<String>,
+    /// By process, the frames that they name.
     frames: HashMap<u32, NamedFrames>,
     /// The same for all processes: trigger, name and file.
     named: Named,

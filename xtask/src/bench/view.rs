@@ -1,9 +1,8 @@
 //! How fast the viewer shows a large trace: as its page would ask, over the same connection.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -12,6 +11,7 @@ use super::lab::{Lab, cargo};
 use super::stats::Spread;
 use super::table::{Cell, Table, Target};
 use crate::step::target_folder;
+use crate::viewer::Viewer;
 
 /// Events of the trace where nothing else is said.
 const EVENTS: u64 = 50_000_000;
@@ -43,7 +43,7 @@ fn measure(lab: &Lab, trace: &Path, events: u64) -> Result<Table, String> {
          windows of 1/2 to 1/2^24 of the trace; seconds and milliseconds are wall time, so load by other programs counts."
     ));
     let begun = Instant::now();
-    let viewer = Viewer::start(lab, trace)?;
+    let viewer = Asked::start(lab, trace)?;
     let seconds = |since: Instant| since.elapsed().as_secs_f64();
     let mut row = |name: &str, figure: f64, decimals: usize, target: Option<f64>| {
         let target = target.map_or(Cell::Empty, |most| Cell::Target(Target::Most(most), figure));
@@ -101,37 +101,24 @@ fn shown(state: &Value) -> (Vec<u64>, u64) {
     (tracks, state["duration_ns"].as_u64().unwrap_or(0))
 }
 
-/// `everycall view` while it runs.
-struct Viewer {
-    child: Child,
+/// `everycall view`, as it is asked.
+struct Asked {
+    viewer: Viewer,
     host: String,
     secret: String,
 }
 
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Viewer {
-    fn start(lab: &Lab, trace: &Path) -> Result<Viewer, String> {
-        let mut command = lab.command(lab.everycall());
-        command.args(["view", "--no-browser"]).arg(trace).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("`everycall view` can't start: {error}"))?;
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(|error| error.to_string())?;
-        }
-        let mut parts = line.trim().trim_start_matches("http://").split('/').map(str::to_owned);
+impl Asked {
+    fn start(lab: &Lab, trace: &Path) -> Result<Asked, String> {
+        let viewer = Viewer::start(lab.command(lab.everycall()), &[trace])?;
+        let mut parts = viewer.address.trim_start_matches("http://").split('/').map(str::to_owned);
         let (host, secret) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        Ok(Viewer { child, host, secret })
+        Ok(Asked { viewer, host, secret })
     }
 
     /// The body of an answer.
     fn get(&self, request: &str) -> Result<Vec<u8>, String> {
-        let Viewer { host, secret, .. } = self;
+        let Asked { host, secret, .. } = self;
         let failed = |error: std::io::Error| format!("`everycall view` doesn't answer: {error}");
         let mut stream = TcpStream::connect(host).map_err(failed)?;
         let head = format!("GET /{secret}/{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -195,7 +182,7 @@ impl Viewer {
 
     /// CPU time so far, in milliseconds.
     fn cpu_ms(&self) -> Result<f64, String> {
-        let path = format!("/proc/{}/stat", self.child.id());
+        let path = format!("/proc/{}/stat", self.viewer.child.id());
         let stat = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
         // Behind the name, which may contain anything; in hundredths of a second.
         let fields = stat.rsplit(')').next().unwrap_or_default().split(' ');
@@ -203,7 +190,7 @@ impl Viewer {
     }
 
     fn peak_mib(&self) -> Result<f64, String> {
-        let path = format!("/proc/{}/status", self.child.id());
+        let path = format!("/proc/{}/status", self.viewer.child.id());
         let status = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());

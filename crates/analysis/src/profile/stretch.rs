@@ -253,8 +253,9 @@ pub struct Stretch {
 
 /// Knows the stretches that ranges of time need.
 pub trait Stretches {
-    /// A part of the thread with this index in [`Source::threads`](everycall_export::Source::threads):
-    /// all events that lie from `since_ns` to `until_ns`. `None` if it isn't known.
+    /// A part of the thread with this index in
+    /// [`Source::threads`](everycall_export::Source::threads): all events that lie from
+    /// `since_ns` to `until_ns`. `None` if it isn't known.
     fn stretch(&self, thread: usize, since_ns: u64, until_ns: u64) -> Option<Stretch>;
 
     /// A moment at which a call has ended, as early as it is known.

@@ -80,14 +80,14 @@ fn options(linker: &Path, args: &[OsString], kit: Kit<'_>) -> io::Result<(Vec<Os
     Ok((fit(before), fit(behind)))
 }
 
-/// Whether rustc links a C library of its own, as for musl, where nothing of the compiler's is linked.
+/// Whether rustc links a C library of its own, as for musl, and nothing of the compiler's.
 fn has_start_of_rustc(args: &[OsString]) -> bool {
     let is_start = |name: &OsStr| name == "crt1.o" || name == "rcrt1.o";
     args.iter().any(|arg| Path::new(arg).file_name().is_some_and(is_start))
 }
 
-/// How many of the arguments say which linker `rust-lld` is to be: it takes that from the first ones
-/// only.
+/// How many of the arguments say which linker `rust-lld` is to be: it takes that from the first
+/// ones only.
 fn flavor_length(args: &[OsString]) -> usize {
     if args.first().is_some_and(|arg| arg == "-flavor") { args.len().min(2) } else { 0 }
 }

@@ -52,7 +52,8 @@ pub fn frames() -> &'static ModuleDescriptor {
 macro_rules! frames_asm {
     () => {
         "
-    # Whether the frame whose id is in r10d is selected, in the carry flag; all are: jumps. Uses rsi.
+    # Whether the frame whose id is in r10d is selected, in the carry flag; all are: jumps. Uses
+    # rsi.
     .macro everycall_is_frame_selected all
         movq    everycall_frames + {ON}(%rip), %rsi # read once: it may change at any time
         andq    $-4, %rsi

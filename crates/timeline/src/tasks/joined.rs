@@ -1,5 +1,5 @@
-//! The segments of a task's track, from all threads that ran its steps. A task's steps don't overlap,
-//! so they follow each other in the order of their begins.
+//! The segments of a task's track, from all threads that ran its steps. A task's steps don't
+//! overlap, so they follow each other in the order of their begins.
 
 use everycall_reader::{SegmentCursor, SegmentPlace, ThreadKey, Warning};
 
@@ -201,8 +201,8 @@ impl SegmentCursor for Joined<'_> {
     }
 }
 
-/// What is known of a task's track, of what is known of it in each thread. `None`: its calls go on in
-/// other threads, so the track itself has to be looked through.
+/// What is known of a task's track, of what is known of it in each thread. `None`: its calls go on
+/// in other threads, so the track itself has to be looked through.
 pub(super) fn merged(threads: Vec<Scanned>) -> Option<Scanned> {
     if threads.iter().any(|thread| thread.suspends) {
         return None;

@@ -201,7 +201,8 @@ pub(super) struct Scanned {
     pub scan: ThreadScan,
     /// Calls that were open at the end; for what is no task's, those of before aren't among them.
     pub open: Vec<OpenCall>,
-    /// When each step began and ended, 0 if that isn't known: of a task that other threads run, too.
+    /// When each step began and ended, 0 if that isn't known: of a task that other threads run,
+    /// too.
     pub steps: Vec<(u64, u64)>,
     /// Whether a step has left calls suspended.
     pub suspends: bool,
