@@ -153,10 +153,15 @@ pub struct Control {
     pub slot: AtomicU32,
     /// Calls open beyond `open_limit`.
     pub deep: AtomicU32,
+
+    /// When the thread's name was read last, ticks.
+    pub named: AtomicU64,
+    /// Address up to which the open-call stack is in core dumps.
+    pub dumped: AtomicU64,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Control>() == 320);
+const _: () = assert!(size_of::<Control>() == 384);
 
 /// [`Control::runner`] of a stack that a thread runs. Ticks are far below it.
 #[must_use]
@@ -259,6 +264,8 @@ macro_rules! blank_control {
                     raised: AtomicU32::new(0),
                     slot: AtomicU32::new(0),
                     deep: AtomicU32::new(0),
+                    named: AtomicU64::new(0),
+                    dumped: AtomicU64::new(0),
                 }
             }
         }

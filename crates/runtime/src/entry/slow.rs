@@ -306,7 +306,7 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
         && thread.open.jumped().is_none()
     {
         // Either the segment is full ...
-        thread.look_at_name();
+        thread.look_at_name_now_and_then();
         begin::add_open_calls_to_dumps(thread.process.arena(), thread.control);
         // ... or another thread has changed what is recorded.
         thread.adopt_thresholds();

@@ -107,6 +107,8 @@ fn begin_in(
 
     control.slot.store(index, Relaxed);
     control.handler.store(0, Relaxed);
+    control.named.store(0, Relaxed);
+    control.dumped.store(0, Relaxed);
     control.handled.store(0, Relaxed);
     control.jumped_to.store(0, Relaxed);
     DeepCalls::of(control).give_back();
@@ -211,12 +213,18 @@ pub(crate) fn take_back() {
 }
 
 /// Adds the used part of the thread's open-call stack to core dumps. This isn't done in [`begin`],
-/// because it costs as much as the rest of that. If a thread has made only a few calls, its ring
+/// because it costs as much as the rest of that; nor again for what is there. If a thread has made only a few calls, its ring
 /// has the entries of its open calls.
 pub(crate) fn add_open_calls_to_dumps(arena: &Arena, control: &Control) {
     let base = control.open_base.load(Relaxed);
-    let used = control.open_top.load(Relaxed).saturating_sub(base);
-    arena.add_to_dumps(arena.offset_of(base), used + DUMPED_ABOVE);
+    let top = control.open_top.load(Relaxed);
+    if top.saturating_add(DUMPED_ABOVE) <= control.dumped.load(Relaxed) {
+        return;
+    }
+    // A bit more, so that the next segments find it done.
+    let end = top.saturating_add(2 * DUMPED_ABOVE);
+    arena.add_to_dumps(arena.offset_of(base), end.saturating_sub(base));
+    control.dumped.store(end, Relaxed);
 }
 
 /// Empties an open-call stack that another thread may have used, and sets the sentinel.

@@ -13,6 +13,9 @@ use everycall_ring::{Control, Ring};
 /// Value of [`Control::resumed`] if the runtime didn't see the switch away from the stack.
 pub(crate) const UNSEEN: u64 = 1;
 
+/// From one look at a thread's name to the next one: about 10 ms.
+const NAMED_TICKS: u64 = 1 << 25;
+
 /// The calling thread, with signals blocked.
 pub(crate) struct Thread<'a> {
     pub(crate) process: &'static Process,
@@ -50,6 +53,16 @@ impl<'a> Thread<'a> {
     pub(crate) fn look_at_name(&self) {
         if self.control.fiber.load(Relaxed) == 0 {
             self.slot.set_name(system::thread_name());
+        }
+    }
+
+    /// The same when a segment is full, which may be thousands of times a second: not more often
+    /// than it could matter.
+    pub(crate) fn look_at_name_now_and_then(&self) {
+        let now = everycall_hooks::ticks();
+        if now.wrapping_sub(self.control.named.load(Relaxed)) >= NAMED_TICKS {
+            self.control.named.store(now, Relaxed);
+            self.look_at_name();
         }
     }
 
