@@ -97,22 +97,29 @@ fn a_snapshot_of_a_running_process_has_the_names() {
     assert!(found[0].ends_with(", first(work), second(work), second(work), third(work)"), "{found:?}");
 }
 
-/// In a namespace of its own, a process has another id, which is the one in the map's name.
+/// A process in a namespace has another id, by which its map is called, or another `/tmp`.
 #[test]
-fn a_map_is_found_from_outside_a_namespace() {
+fn maps_of_other_namespaces_are_found() {
     let place = Place::new("jit-namespace");
     let program = built(&place, Mode::GCC_NOPS);
-    let unshare = ["--fork", "--pid", "--mount"];
-    if !place.command("unshare").args(unshare).arg("true").status().is_ok_and(|status| status.success()) {
-        return eprintln!("not run: no namespaces here");
-    }
     // The program is hidden by then, but the shell is in its folder.
     let (folder, name) = (program.parent().unwrap(), program.file_name().unwrap());
-    let script = format!("cd {} && mount -t tmpfs none /tmp && ./{} map", folder.display(), name.display());
-    let unshare: Vec<&str> = [&unshare[..], &["sh", "-c", &script]].concat();
-    let recording = place.record(&[], &PathBuf::from("unshare"), &unshare);
-    let [calls] = &called(&recording.trace())[..] else { panic!("{recording:?}") };
-    assert!(calls.starts_with("js:fib app.js:1(work), js:add app.js:9(work), "), "{calls}");
+    let run = format!("cd {} && mount -t tmpfs none /tmp && ./{} map", folder.display(), name.display());
+    let own_pid = ["--fork", "--pid"].map(str::to_owned).to_vec();
+    let pid = [own_pid, vec![program.display().to_string(), "map".to_owned()]].concat();
+    for arguments in [pid, ["--mount", "sh", "-c", &run].map(str::to_owned).to_vec()] {
+        let flag = arguments.iter().take_while(|word| word.starts_with("--"));
+        let can = place.command("unshare").args(flag).arg("true").status();
+        if !can.is_ok_and(|status| status.success()) {
+            return eprintln!("not run: no namespaces here");
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let recording = place.record(&[], &PathBuf::from("unshare"), &arguments);
+        let trace = recording.trace();
+        let _maps = Maps(trace.processes.iter().map(|process| process.pid).collect());
+        let [calls] = &called(&trace)[..] else { panic!("{recording:?}") };
+        assert!(calls.starts_with("js:fib app.js:1(work), js:add app.js:9(work), "), "{calls}");
+    }
 }
 
 #[test]
