@@ -381,6 +381,12 @@ impl<'a> Trace<'a> {
         self.modules.get(process).unwrap_or(ModuleMap::EMPTY).locate(&mut 0, offset, ticks)
     }
 
+    /// The location of an address of a process outside its modules at a time, in ticks.
+    #[must_use]
+    pub fn locate_outside(&self, process: usize, address: u64, ticks: u64) -> Location {
+        self.modules_of(process).locate_outside(address, ticks)
+    }
+
     /// The location of an address of a process at a time, in ticks; `None` if no traced module was
     /// there.
     #[must_use]
