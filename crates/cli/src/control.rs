@@ -349,7 +349,7 @@ pub fn print_matched(selection: &Selection, added: &[String], outcome: &Outcome)
     for (rule, matched) in selection.rules().iter().zip(&outcome.matched) {
         if added.contains(&rule.to_string()) {
             // Frames by id, and hooks that are always called, have none.
-            let sites = (matched.sites > 0).then(|| Several(matched.sites, "site", "sites"));
+            let sites = (matched.sites > 0).then_some(Several(matched.sites, "site", "sites"));
             say!(
                 "everycall: `{}` matches {}{}",
                 rule.pattern,
