@@ -112,7 +112,7 @@ impl ModuleMap {
         let behind = self.codes.partition_point(|code| code.start <= address);
         let before = self.codes.get(..behind).unwrap_or_default().iter().rev().take(CODES_LOOKED_AT);
         let mut holding = before.filter(|code| address - code.start < code.size);
-        // Times of other clocks aren't exact, and code may run before it is told of. So where none
+        // Times of other clocks aren't exact, and code may run before its record is written. So where none
         // was there at that time, the nearest counts: later code comes first here.
         let mut nearest: Option<(u64, &CodeRange)> = None;
         let found = holding.find(|code| {
