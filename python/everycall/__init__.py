@@ -168,6 +168,8 @@ def snapshot(path, since=None, last=None):
     """
     if since is not None and last is not None:
         raise TypeError("snapshot() takes since or last, not both")
+    if since is not None and (not isinstance(since, int) or since < 0):
+        raise TypeError(f"since is a value of everycall.now(), not {since!r}; last takes seconds")
     if not is_recorded():
         return False
     if last is not None:
@@ -217,19 +219,24 @@ class span(_Around):
 
 
 class recording(_Around):
-    """Records within a block or a function's calls, and stops after the outermost one:
-    `with recording():`, `@recording()`.
+    """Records within a block or a function's calls: `with recording():`, `@recording()`.
+
+    After the outermost one it is as it was before: recording stops, unless it was on already.
     """
 
     __slots__ = ()
     _open = 0
+    _was_on = False
 
     def __enter__(self):
+        if recording._open == 0:
+            recording._was_on = status()["started"]
         recording._open += 1
-        start()
+        if not status()["started"]:
+            start()
         return self
 
     def __exit__(self, *exception):
         recording._open -= 1
-        if recording._open == 0:
+        if recording._open == 0 and not recording._was_on:
             stop()

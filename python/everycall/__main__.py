@@ -1,4 +1,4 @@
-"""`python -m everycall [OPTIONS] script.py [ARGUMENTS]`: `everycall record` of a Python program.
+"""`python -m everycall [OPTIONS] script.py [ARGUMENTS]`: `everycall record`, or `count`, of a Python program.
 
 The program is run by a plain `python script.py`, whose start everycall.pth makes record.
 """
@@ -24,8 +24,12 @@ Options:
       --c-functions    Also record calls of builtins and of methods of types in C
       --arguments      Show arguments and results of each call, up to 480 characters
       --events LIST    Show these on the timeline: import, logging, gc, or all
+      --count          Count each function's calls instead of recording them
+      --time           Count, and measure times: own, with what is called, percentiles
+      --memory         Count, and measure what calls allocate: bytes and blocks
 
 The others are those of `everycall record`; the trace is SCRIPT.ect unless -o names another.
+With --count, --time or --memory, the others are those of `everycall count`, which prints a table.
 Processes that the program starts are recorded into the same file.
 """
 
@@ -35,9 +39,9 @@ def fail(sentence):
     sys.exit(2)
 
 
-def valued_options(command):
-    """Options of `everycall record` that take the next argument, as its help tells."""
-    text = subprocess.run([command, "record", "--help"], stdout=subprocess.PIPE, check=False).stdout.decode()
+def valued_options(command, verb):
+    """Options of `everycall VERB` that take the next argument, as its help tells."""
+    text = subprocess.run([command, verb, "--help"], stdout=subprocess.PIPE, check=False).stdout.decode()
     lines = re.findall(r"^ +(?:(-\w), )?(--[\w-]+) <", text, re.MULTILINE)
     return {option for line in lines for option in line if option}
 
@@ -55,7 +59,17 @@ def divided(arguments, valued):
     return arguments, []
 
 
+def understood(arguments, command):
+    """`count` or `record`, its options, and the program with its arguments, which may look like options of ours."""
+    for verb in ["count"] * any(argument in COUNTING for argument in arguments) + ["record"]:
+        options, program = divided(arguments, valued_options(command, verb) | {"--events"})
+        if verb == "record" or any(option in COUNTING for option in options):
+            break
+    return verb, options, program
+
+
 EVENTS = ("import", "logging", "gc")
+COUNTING = ("--count", "--time", "--memory")
 
 
 def own(options):
@@ -104,6 +118,13 @@ def check_installation():
         )
 
 
+def count_objects():
+    """Has Python take each object from the C library, where allocations are counted."""
+    if sys.flags.ignore_environment:
+        fail("--memory needs PYTHONMALLOC in the environment, which -E and -I have Python ignore: run it without them")
+    os.environ.setdefault("PYTHONMALLOC", "malloc")
+
+
 def main():
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -111,15 +132,21 @@ def main():
         sys.exit(0 if arguments else 2)
     check_installation()
     command = _command.find() or fail(_command.MISSING)
-    options, program = divided(arguments, valued_options(command) | {"--events"})
+    verb, options, program = understood(arguments, command)
     wanted, options = own(options)
     if not program:
         fail("which program? Name a script, or -m MODULE, or -c CODE: python -m everycall [OPTIONS] SCRIPT [ARGUMENTS]")
-    if not any(re.match(r"-o|--output($|=)", option) for option in options):
+    if verb == "count":
+        if wanted and wanted != ["c-functions"]:
+            fail(f"--{wanted[-1]} is about a timeline, which a count doesn't have: leave out {' and '.join(set(options) & set(COUNTING))}, or that")
+        if "--memory" in options:
+            count_objects()
+        options = [option for option in options if option != "--count"]
+    elif not any(re.match(r"-o|--output($|=)", option) for option in options):
         options = [*options, "-o", name_of(program) + ".ect"]
     os.environ["EVERYCALL_PYTHON"] = ",".join(["1", *wanted])
     python = [sys.executable, *subprocess._args_from_interpreter_flags(), *program]
-    line = [command, "record", "--preload", *options, "--", *python]
+    line = [command, verb, "--preload", *options, "--", *python]
     try:
         os.execv(command, line)
     except OSError as error:

@@ -58,7 +58,9 @@
 /* importlib's function that imports a module, and logging's that handles a record. */
 #define IMPORT 16u
 #define LOGGING 32u
-#define ID_SHIFT 6
+/* The event loop's functions that have a callback called, such as a task's next step. */
+#define CALLS_SOON 64u
+#define ID_SHIFT 7
 
 typedef struct {
     uint64_t hash;
@@ -177,6 +179,9 @@ static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
     if (name && file && strcmp(PyBytes_AS_STRING(name), "Logger.handle") == 0 &&
         ends_with(PyBytes_AS_STRING(file), "/logging/__init__.py") && code->co_argcount == 2)
         known |= LOGGING;
+    if (name && file && strncmp(PyBytes_AS_STRING(name), "BaseEventLoop.call_soon", 23) == 0 &&
+        ends_with(PyBytes_AS_STRING(file), "/asyncio/base_events.py") && code->co_argcount == 2)
+        known |= CALLS_SOON;
     Py_XDECREF(name);
     Py_XDECREF(file);
     /* Without memory it is learned again, and gets the same id. */
@@ -235,6 +240,7 @@ static uint32_t deep;
 /* Calls at whose depth it was taken off. */
 static uint64_t deep_calls;
 
+#include "_arguments.h"
 #include "_tasks.h"
 #include "_c_functions.h"
 #include "_said.h"
@@ -329,6 +335,8 @@ static __attribute__((noinline)) PyObject *evaluate_more(PyThreadState *state, s
     everycall_frame_enter(id);
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(frame, frame->f_code);
+    if (known & CALLS_SOON)
+        task_is_woken(frame, frame->f_code);
     if (wanted & WANTS_ARGUMENTS && begins)
         say_arguments(frame, frame->f_code);
     PyObject *result = next_evaluation(state, frame, is_thrown);
@@ -361,7 +369,7 @@ static PyObject *evaluate(PyThreadState *state, struct _PyInterpreterFrame *fram
         /* A generator that is made runs only up to there. */
         if (known & OWN || frame->owner != FRAME_OWNED_BY_GENERATOR)
             return next_evaluation(state, frame, is_thrown);
-    if (UNLIKELY(known & (AWAITABLE | IMPORT | LOGGING)) || UNLIKELY(wanted & WANTS_ARGUMENTS)) {
+    if (UNLIKELY(known & (AWAITABLE | IMPORT | LOGGING | CALLS_SOON)) || UNLIKELY(wanted & WANTS_ARGUMENTS)) {
         if (is_describing)
             return next_evaluation(state, frame, is_thrown);
         return evaluate_more(state, frame, is_thrown, known);
@@ -447,6 +455,8 @@ static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t k
     everycall_frame_enter((uint32_t)(known >> ID_SHIFT));
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(NULL, code);
+    if (known & CALLS_SOON)
+        task_is_woken(NULL, code);
     if (wanted & WANTS_ARGUMENTS && begins)
         say_arguments(NULL, code);
 }
@@ -470,7 +480,7 @@ static __attribute__((noinline)) void leave_more(PyCodeObject *code, uintptr_t k
         coroutine_leaves(current_frame(), waits);
 }
 
-#define DOES_MORE(known) (UNLIKELY(known & (AWAITABLE | IMPORT | LOGGING)) || UNLIKELY(wanted & WANTS_ARGUMENTS))
+#define DOES_MORE(known) (UNLIKELY(known & (AWAITABLE | IMPORT | LOGGING | CALLS_SOON)) || UNLIKELY(wanted & WANTS_ARGUMENTS))
 
 static inline PyObject *enter_any(PyObject *const *arguments, int begins)
 {

@@ -57,29 +57,6 @@ static int parameters(const PyCodeObject *code)
     return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
 }
 
-/* A new reference to the argument with a number, and its name (also new); NULL if it isn't there any more. */
-#if USES_MONITORING
-static PyObject *argument(void *frame, PyCodeObject *code, int number, PyObject **name)
-{
-    (void)frame;
-    PyObject *value = NULL;
-    PyFrameObject *current = PyEval_GetFrame(); /* borrowed */
-    PyObject *variables = PyCode_GetVarnames(code);
-    *name = variables && number < PyTuple_GET_SIZE(variables) ? Py_NewRef(PyTuple_GET_ITEM(variables, number)) : NULL;
-    if (*name && current)
-        value = PyFrame_GetVar(current, *name);
-    PyErr_Clear();
-    Py_XDECREF(variables);
-    return value;
-}
-#else
-static PyObject *argument(void *frame, PyCodeObject *code, int number, PyObject **name)
-{
-    *name = Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, number));
-    return Py_XNewRef(((struct _PyInterpreterFrame *)frame)->localsplus[number]);
-}
-#endif
-
 /* A call has begun. */
 static void say_arguments(void *frame, PyCodeObject *code)
 {

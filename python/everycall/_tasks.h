@@ -34,7 +34,10 @@ typedef struct {
     /* NULL: the place is free. */
     PyObject *weak;
     uint32_t number;
-    uint64_t name_hash;
+    /* Steps that have begun after a wake, and the last one for which it was woken. */
+    uint32_t begun, woken;
+    /* Its name, held, so that a look tells whether it has another one. */
+    PyObject *name;
     /* `fetch (Task-3)` */
     char text[65];
 } Task;
@@ -46,7 +49,7 @@ static struct {
     uint32_t last_number;
     /* asyncio's, once it is there. */
     PyObject *running_loop, *current_tasks, *current_task;
-    PyObject *name_method, *name_attribute;
+    PyObject *name_method, *name_attribute, *coroutine_attribute;
 } tasks;
 
 /* A weak reference's object without a reference of ours: the caller's frame holds the task. */
@@ -73,13 +76,15 @@ static __attribute__((noinline)) int find_asyncio(void)
         return 0;
     tasks.name_method = PyUnicode_InternFromString("get_name");
     tasks.name_attribute = PyUnicode_InternFromString("_name");
+    tasks.coroutine_attribute = PyUnicode_InternFromString("_coro");
     tasks.current_tasks = PyObject_GetAttrString(with_tasks, "_current_tasks");
     if (tasks.current_tasks && !PyDict_Check(tasks.current_tasks))
         Py_CLEAR(tasks.current_tasks);
     PyErr_Clear();
     tasks.current_task = PyObject_GetAttrString(with_tasks, "current_task");
     tasks.running_loop = PyObject_GetAttrString(events, "_get_running_loop");
-    if (!tasks.current_task || !tasks.running_loop || !tasks.name_method || !tasks.name_attribute)
+    if (!tasks.current_task || !tasks.running_loop || !tasks.name_method || !tasks.name_attribute ||
+        !tasks.coroutine_attribute)
         Py_CLEAR(tasks.running_loop); /* asyncio is being imported */
     PyErr_Clear();
     return tasks.running_loop != NULL;
@@ -123,6 +128,7 @@ static int grow_tasks(void)
             continue;
         if (!refers_to(task->weak, NULL)) {
             Py_DECREF(task->weak);
+            Py_XDECREF(task->name);
             continue;
         }
         size_t to = ((uintptr_t)task->task >> 4) & (size - 1);
@@ -148,8 +154,8 @@ static PyObject *name_of_task(PyObject *task)
     return name;
 }
 
-/* What is known of a task; NULL without memory. `coroutine` names it if it is new. */
-static Task *known_task(PyObject *task, PyCodeObject *coroutine)
+/* What is known of a task, without a name if it is new; NULL without memory. */
+static Task *known_task(PyObject *task)
 {
     if (2 * (tasks.used + 1) > tasks.size && grow_tasks() < 0)
         return NULL;
@@ -160,40 +166,52 @@ static Task *known_task(PyObject *task, PyCodeObject *coroutine)
     if (known->weak && !refers_to(known->weak, task)) {
         /* Another one was there before. */
         Py_CLEAR(known->weak);
+        Py_CLEAR(known->name);
         tasks.used--;
     }
     if (!known->weak) {
+        Task *places = tasks.places;
         PyObject *weak = PyWeakref_NewRef(task, NULL);
         if (!weak)
             return NULL;
+        if (tasks.places != places) {
+            /* Garbage was collected meanwhile, which ran coroutines of new tasks. */
+            Py_DECREF(weak);
+            return known_task(task);
+        }
+        /* Without a callback it is in no cycle: the collector needn't look at it, which took it a third longer in
+         * programs that are mostly tasks. */
+        PyObject_GC_UnTrack(weak);
         tasks.used++;
         *known = (Task){.task = task, .weak = weak, .number = ++tasks.last_number};
     }
+    return known;
+}
+
+/* Gives a task the name that it has now. `coroutine` is the code of its coroutine. */
+static void name_task(Task *known, PyObject *task, PyCodeObject *coroutine)
+{
     PyObject *name = name_of_task(task);
-    PyObject *bytes = name ? utf8(name) : NULL;
-    if (!bytes && !known->text[0]) {
-        PyObject *function = utf8(coroutine->co_qualname);
-        snprintf(known->text, sizeof known->text, "%s", function ? PyBytes_AS_STRING(function) : "");
-        Py_XDECREF(function);
-    } else if (bytes) {
-        uint64_t hash = hashed(0xcbf29ce484222325u, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)) | 1;
-        if (known->name_hash != hash) {
-            /* What the coroutine is called stays. */
-            char *behind = known->name_hash ? strrchr(known->text, '(') : NULL;
-            PyObject *function = behind ? NULL : utf8(coroutine->co_qualname);
-            size_t length = behind ? (size_t)(behind - known->text) : 0;
-            if (!behind)
-                length = (size_t)snprintf(known->text, 41, "%.39s ", function ? PyBytes_AS_STRING(function) : "");
-            if (length > 40)
-                length = 40;
-            snprintf(known->text + length, sizeof known->text - length, "(%.*s)", 22, PyBytes_AS_STRING(bytes));
-            known->name_hash = hash;
-            Py_XDECREF(function);
-        }
+    if (known->text[0] && (!name || name == known->name)) {
+        Py_XDECREF(name);
+        return;
     }
+    /* What the coroutine is called stays. */
+    char *behind = known->name ? strrchr(known->text, '(') : NULL;
+    PyObject *bytes = name ? utf8(name) : NULL, *function = behind ? NULL : utf8(coroutine->co_qualname);
+    if (!bytes) {
+        snprintf(known->text, sizeof known->text, "%s", function ? PyBytes_AS_STRING(function) : "");
+    } else {
+        size_t length = behind ? (size_t)(behind - known->text)
+                               : (size_t)snprintf(known->text, 41, "%.39s ", function ? PyBytes_AS_STRING(function) : "");
+        if (length > 40)
+            length = 40;
+        snprintf(known->text + length, sizeof known->text - length, "(%.*s)", 22, PyBytes_AS_STRING(bytes));
+        Py_XSETREF(known->name, Py_NewRef(name));
+    }
+    Py_XDECREF(function);
     Py_XDECREF(bytes);
     Py_XDECREF(name);
-    return known;
 }
 
 static inline Step *innermost_step(void)
@@ -215,12 +233,75 @@ static __attribute__((noinline)) void coroutine_enters(PyCodeObject *code, void 
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *task = current_task();
     if (task && (!step || step->task != task) && own_steps.open < STEPS_MAX) {
-        Task *known = known_task(task, code);
+        Task *known = known_task(task);
         if (known) {
+            name_task(known, task, code);
             own_steps.steps[own_steps.open++] = (Step){task, frame, known->number, 0};
-            everycall_task_begin(known->number, known->text);
+            /* An exception that is thrown into coroutines in each other enters one after the other: only the
+             * first one is a step that the task was woken for. */
+            if (known->woken > known->begun)
+                everycall_task_step(known->number, ++known->begun, known->text);
+            else
+                everycall_task_begin(known->number, known->text);
         }
     }
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
+/* A new reference to the task whose next step a callback is; NULL if it is something else. */
+static PyObject *task_called_by(PyObject *callback)
+{
+    /* asyncio in C has an object for the next step, and a function for when a future is done. */
+    if (PyCFunction_Check(callback))
+        return strcmp(((PyCFunctionObject *)callback)->m_ml->ml_name, "task_wakeup") == 0
+                   ? Py_XNewRef(PyCFunction_GET_SELF(callback))
+                   : NULL;
+    if (ends_with(Py_TYPE(callback)->tp_name, "TaskStepMethWrapper"))
+        return PyObject_GetAttrString(callback, "__self__");
+    /* asyncio in Python has methods. */
+    if (!PyMethod_Check(callback) || !PyFunction_Check(PyMethod_GET_FUNCTION(callback)))
+        return NULL;
+    PyObject *name = ((PyCodeObject *)PyFunction_GET_CODE(PyMethod_GET_FUNCTION(callback)))->co_name;
+    int is_step = PyUnicode_CompareWithASCIIString(name, "__step") == 0 || PyUnicode_CompareWithASCIIString(name, "__wakeup") == 0;
+    return is_step ? Py_NewRef(PyMethod_GET_SELF(callback)) : NULL;
+}
+
+/* The code of a task's coroutine, a new reference; NULL if it isn't Python's. Runs no Python code. */
+static PyCodeObject *code_of_task(PyObject *task)
+{
+    PyObject *coroutine = PyObject_GenericGetAttr(task, tasks.coroutine_attribute);
+    PyObject *code = NULL;
+    if (coroutine && PyCoro_CheckExact(coroutine))
+        code = PyObject_GetAttrString(coroutine, "cr_code");
+    else if (coroutine && PyGen_CheckExact(coroutine))
+        code = PyObject_GetAttrString(coroutine, "gi_code");
+    Py_XDECREF(coroutine);
+    if (code && !PyCode_Check(code))
+        Py_CLEAR(code);
+    return (PyCodeObject *)code;
+}
+
+/* The event loop is to call a callback soon: if that is a task's step, the task is woken here. Of several wakes for
+ * a step, the first one counts. */
+static __attribute__((noinline)) void task_is_woken(void *frame, PyCodeObject *code)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *name, *callback = argument(frame, code, 1, &name);
+    PyObject *task = callback && (LIKELY(tasks.running_loop) || find_asyncio()) ? task_called_by(callback) : NULL;
+    Task *known = task ? known_task(task) : NULL;
+    PyCodeObject *coroutine = known && !known->text[0] ? code_of_task(task) : NULL;
+    if (coroutine)
+        name_task(known, task, coroutine);
+    if (known && known->text[0] && known->woken <= known->begun) {
+        known->woken = known->begun + 1;
+        everycall_task_wake(known->number, known->woken, known->text);
+    }
+    Py_XDECREF(coroutine);
+    Py_XDECREF(task);
+    Py_XDECREF(callback);
+    Py_XDECREF(name);
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
 }

@@ -11,23 +11,42 @@
 
 #define NOINLINE __attribute__((noinline))
 
+// With FRAMES, the functions report themselves as frames by id.
+enum { HOT = 1, COLD, RARE };
+#ifdef FRAMES
+#include "everycall.h"
+#define ENTER(id) everycall_frame_enter(id)
+#define LEAVE(id) everycall_frame_leave(id)
+#define NAME(id, name) everycall_frame_name(id, name, "budgeted.lua", id)
+#else
+#define ENTER(id) (void)0
+#define LEAVE(id) (void)0
+#define NAME(id, name) (void)0
+#endif
+
 static unsigned long hot_calls, cold_calls, rare_calls;
 static volatile unsigned long sum;
 
 NOINLINE void hot(void) {
+    ENTER(HOT);
     hot_calls++;
     sum += hot_calls & 7;
+    LEAVE(HOT);
 }
 NOINLINE void cold(void) {
+    ENTER(COLD);
     cold_calls++;
     sum += 3;
     __asm__ volatile("");
+    LEAVE(COLD);
 }
 NOINLINE void rare(int calls) {
+    ENTER(RARE);
     rare_calls++;
     for (int i = 0; i < calls; i++) hot();
     cold();
     __asm__ volatile("");
+    LEAVE(RARE);
 }
 
 // Whether the input has something, or an end.
@@ -43,6 +62,9 @@ int main(int argc, char **argv) {
         return WEXITSTATUS(status);
     }
     char told;
+    NAME(HOT, "hot");
+    NAME(COLD, "cold");
+    NAME(RARE, "rare");
     puts("ready");
     fflush(stdout);
     do rare(200000);

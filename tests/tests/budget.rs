@@ -91,6 +91,44 @@ fn what_costs_too_much_goes_off_and_on_again_when_the_load_falls() {
     }
 }
 
+/// Frames by id go off one by one, as functions do.
+#[test]
+fn frames_by_id_go_off_and_on_again() {
+    let place = Place::new("budget-frames");
+    let program = place.file("frames");
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kit/include");
+    let mut gcc = place.command("gcc");
+    gcc.args(["-O2", "-DFRAMES", "-I"]).arg(header).arg(everycall_tests::programs().join("budgeted.c"));
+    successful(gcc.arg("-o").arg(&program));
+    let mut command = place.command(everycall());
+    let options = ["record", "-q", "--preload", "--budget", "20%", "--stream", "--stall"];
+    command.args(options).args(["-o", "recorded.ect", "--"]);
+    let mut standing = Standing::start(command.arg(&program)).find_traced();
+    wait_until(&place, &standing, "hot is off", |info| is_off(info, "hot"));
+    standing.go_on();
+    wait_until(&place, &standing, "hot is on again", |info| {
+        let is_once_on = |hot: Value| {
+            hot["off_at_end"] == false || hot["off_ns"].as_array().is_some_and(|times| times.len() > 1)
+        };
+        said_of(info, "hot").is_some_and(is_once_on)
+    });
+    let (status, printed) = standing.end();
+    assert!(status.success() && printed.ends_with("right\n"), "{printed}");
+    let file = place.file("recorded.ect");
+    let info = info(&place, &file);
+    let trace = TraceView::open(&file);
+    let tallies = trace.tallies();
+    let kept = |name: &str| tallies.get(name).map_or(0, |tally| tally.entries);
+    for name in ["cold", "rare"] {
+        if said_of(&info, name).is_none() {
+            assert_eq!(kept(name), made(&printed, name), "{name}");
+        }
+    }
+    assert!(0 < kept("hot") && kept("hot") < made(&printed, "hot"));
+    let shown = successful(place.command(everycall()).arg("replay").arg("recorded.ect"));
+    assert!(shown.contains("budget: off hot") && shown.contains("budget: on hot"));
+}
+
 #[test]
 fn without_record_and_in_a_forked_child_too() {
     for mode in modes() {

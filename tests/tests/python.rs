@@ -251,6 +251,7 @@ fn a_program_says_things_itself_and_chooses_what_is_recorded() {
              def decorated(): within()\n\
              @everycall.recording()\n\
              def recorded(): pass\n\
+             recorded()\n\
              before()\n\
              with everycall.span('spanned', 5): within()\n\
              decorated()\n\
@@ -261,7 +262,10 @@ fn a_program_says_things_itself_and_chooses_what_is_recorded() {
              recorded()\n\
              left_out()\n\
              everycall.start()\n\
+             recorded()\n\
              within()\n\
+             try: everycall.snapshot('t.ect', since=0.5)\n\
+             except TypeError as error: print(error)\n\
              try: everycall.span('no')(x for x in ())\n\
              except AttributeError: pass\n\
              def generator(): yield\n\
@@ -272,7 +276,8 @@ fn a_program_says_things_itself_and_chooses_what_is_recorded() {
         );
         let file = file.to_str().unwrap();
         let plain = python.run(&[file]);
-        let printed = "span decorates plain functions only: use `with` inside generator\n";
+        let since = "since is a value of everycall.now(), not 0.5; last takes seconds";
+        let printed = format!("{since}\nspan decorates plain functions only: use `with` inside generator\n");
         assert_eq!(seen(&plain), (format!("False\n{printed}"), Vec::new(), Some(0)));
         let (output, calls) = python.record(&[file]);
         let printed = format!(
@@ -280,7 +285,7 @@ fn a_program_says_things_itself_and_chooses_what_is_recorded() {
         );
         assert_eq!(seen(&output), (printed, Vec::new(), Some(0)), "{output:?}");
         for (function, count) in
-            [("before", 1), ("within", 3), ("left_out", 0), ("decorated", 1), ("recorded", 1)]
+            [("before", 1), ("within", 3), ("left_out", 0), ("decorated", 1), ("recorded", 3)]
         {
             assert_eq!(calls.count(function), count, "{function}, {}", python.version());
         }
@@ -288,7 +293,7 @@ fn a_program_says_things_itself_and_chooses_what_is_recorded() {
         assert_eq!((named("span", "spanned"), named("span", "decorated")), (1, 1));
         assert_eq!((named("label", "request"), named("instant", "now")), (3, 1));
         let first = python.calls("first.ect");
-        assert_eq!((first.count("within"), first.count("recorded")), (2, 0));
+        assert_eq!((first.count("within"), first.count("recorded")), (2, 1));
     }
 }
 

@@ -61,6 +61,10 @@ fn cpythons_own_tests_pass_as_they_do_untraced() {
         }
         for part in PARTS {
             let untraced = results(&python, part, false);
+            if untraced.1.is_empty() && part == "test_multiprocessing_spawn" {
+                println!("skipped: Python {} was installed without {part}", python.version());
+                continue;
+            }
             assert!(untraced.1.len() > 10, "{part}, {}: {untraced:?}", python.version());
             let traced = results(&python, part, true);
             assert_eq!(traced, untraced, "{part}, {}", python.version());

@@ -348,11 +348,13 @@ fn nothing_matches(rule: &Rule, tables: &[FunctionTable]) -> String {
 pub fn print_matched(selection: &Selection, added: &[String], outcome: &Outcome) {
     for (rule, matched) in selection.rules().iter().zip(&outcome.matched) {
         if added.contains(&rule.to_string()) {
+            // Frames by id, and hooks that are always called, have none.
+            let sites = (matched.sites > 0).then_some(Several(matched.sites, "site", "sites"));
             say!(
-                "everycall: `{}` matches {} with {}",
+                "everycall: `{}` matches {}{}",
                 rule.pattern,
                 Several(matched.functions, "function", "functions"),
-                Several(matched.sites, "site", "sites")
+                sites.map(|sites| format!(" with {sites}")).unwrap_or_default()
             );
         }
     }

@@ -24,6 +24,7 @@ use crate::control::{add, all_match, without_match};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::preload;
+use crate::program::Objects;
 
 /// A selection in an unnamed file.
 pub struct OpenSelection(OwnedFd);
@@ -149,6 +150,7 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<(Growing, bool)>, F
     }
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
     let objects = preload::traced_objects(arguments)?;
+    let names_frames = objects.as_ref().is_some_and(Objects::names_frames);
     let grows = objects.as_ref().is_none_or(|objects| objects.may_bring_more(!arguments.no_follow));
     let mut functions = arguments.functions.clone();
     if arguments.waits && !functions.only.is_empty() {
@@ -162,13 +164,17 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<(Growing, bool)>, F
         // At the end, what has matched nothing is named.
         let now = if tables.is_empty() && arguments.preload { &[][..] } else { &named[..] };
         for sentence in without_match(&selection, now, &outcome, &tables) {
-            say!("everycall: {sentence}; functions that are loaded later are looked through, too");
+            let too = match names_frames {
+                true => "functions that are loaded later and frames by id",
+                false => "functions that are loaded later",
+            };
+            say!("everycall: {sentence}; {too} are looked through, too");
         }
     } else {
         all_match(&selection, &named, &outcome, &tables).map_err(not_recorded)?;
     }
     if !tables.is_empty() {
-        say_recorded(&outcome);
+        say_recorded(&outcome, names_frames);
     }
     let bytes = set.bytes().map_err(|error| Failure::new(exit_code::NOT_RECORDED, error))?;
     let state = State {
@@ -185,8 +191,13 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<(Growing, bool)>, F
 }
 
 /// The functions that the options select in these files, as a site set. `brings_more`: other files
-/// may be loaded later.
-pub fn resolved(arguments: &OnlyArguments, files: &[PathBuf], brings_more: bool) -> Result<Vec<u8>, Failure> {
+/// may be loaded later; `names_frames`: the program has frames by id.
+pub fn resolved(
+    arguments: &OnlyArguments,
+    files: &[PathBuf],
+    brings_more: bool,
+    names_frames: bool,
+) -> Result<Vec<u8>, Failure> {
     let mut tables = tables(files)?;
     let (selection, added) = selection_of(arguments)?;
     let (set, outcome) = resolve(&selection, &mut tables);
@@ -197,7 +208,7 @@ pub fn resolved(arguments: &OnlyArguments, files: &[PathBuf], brings_more: bool)
             `everycall resolve --only`, or use `everycall record`"
         );
     }
-    say_recorded(&outcome);
+    say_recorded(&outcome, names_frames);
     set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))
 }
 
@@ -225,10 +236,11 @@ fn selection_of(arguments: &OnlyArguments) -> Result<(Selection, Vec<String>), F
     Ok((selection, named))
 }
 
-fn say_recorded(outcome: &Outcome) {
+fn say_recorded(outcome: &Outcome, names_frames: bool) {
     say!(
-        "everycall: recording {} of {}",
+        "everycall: recording {} of {}{}",
         Count(outcome.on.functions),
-        Several(outcome.all.functions, "function", "functions")
+        Several(outcome.all.functions, "function", "functions"),
+        if names_frames { ", and frames by id as they are named" } else { "" }
     );
 }

@@ -77,8 +77,9 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
             triggers.iter().zip(counts).zip(set.left_out()).filter(of_functions)
         {
             say!(
-                "everycall: `{trigger}` names {}",
-                Several((count - left_out) as u64, "function", "functions")
+                "everycall: `{trigger}` names {}{}",
+                Several((count - left_out) as u64, "function", "functions"),
+                if objects.names_frames { ", and frames by id as they are named" } else { "" }
             );
         }
     }
@@ -104,7 +105,8 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
 /// Writes a selection.
 fn select(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     let objects = objects(&arguments.files)?;
-    let selection = only::resolved(&arguments.functions, &objects.traced, objects.loads)?;
+    let selection =
+        only::resolved(&arguments.functions, &objects.traced, objects.loads, objects.names_frames)?;
     let output = Destination::new(arguments.output.as_deref(), || default_output(&arguments.files[0]));
     arguments.files.iter().chain(&objects.traced).try_for_each(|file| output.is_not(file))?;
     let mut out = output.open(MODE_PRIVATE)?;

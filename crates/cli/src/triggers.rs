@@ -136,7 +136,11 @@ fn look_at_program(
     for (trigger, _) in triggers.iter().zip(counts).filter(nameless) {
         let sentence = nothing_found(trigger, &objects.traced);
         if objects.may_bring_more(!arguments.no_follow) {
-            say!("everycall: {sentence}; libraries and programs loaded later may have one");
+            let may = match objects.names_frames() {
+                true => "frames by id are compared when the program names them",
+                false => "libraries and programs loaded later may have one",
+            };
+            say!("everycall: {sentence}; {may}");
         } else {
             return Err(Failure::new(exit_code::NOT_RECORDED, sentence));
         }

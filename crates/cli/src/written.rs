@@ -283,8 +283,12 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         // Older events weren't requested.
         cut.retain(|thread| thread.reach_ns < last_ns);
     }
-    if summary.off {
-        writeln!(out, "  tracing was off from the start, as {} says", env::START)?;
+    match summary.off {
+        true if summary.events() == 0 => {
+            writeln!(out, "  tracing was off from the start, as {} says", env::START)?;
+        }
+        true => writeln!(out, "  tracing was off at the end: calls after it was stopped are missing")?,
+        false => {}
     }
     if summary.is_incomplete && cut.is_empty() {
         // What threads wrote can't be told then.

@@ -27,7 +27,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 12;
+pub const VERSION_MINOR: u16 = 13;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -190,6 +190,9 @@ pub mod chunk {
     /// [`super::FrameNamesRecord`], then records of names as in the arena
     /// ([`crate::frame`]): the process's frames by id. Since version 2.11.
     pub const FRAME_NAMES: u32 = 29;
+    /// [`super::CodeNamesRecord`], then records of [`super::CodeName`]: the process's machine code
+    /// of just-in-time compilers. Since version 2.13.
+    pub const CODE_NAMES: u32 = 30;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
@@ -640,6 +643,47 @@ wire_struct! {
         pub lost: u64,
         /// Zero.
         pub reserved_as_well: u64,
+    }
+}
+
+wire_struct! {
+    /// What a just-in-time compiler calls the machine code that it has made; the records follow.
+    pub struct CodeNamesRecord [32] {
+        /// Bytes of this record.
+        pub record_size: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Bytes of the records of names.
+        pub length: u64,
+        /// Names for which there was no room.
+        pub lost: u64,
+        /// Zero.
+        pub reserved_as_well: u64,
+    }
+}
+
+wire_struct! {
+    /// The name of a range of code for a time. The texts follow, padded with zeros to a multiple of
+    /// [`crate::frame::RECORD_ALIGN`].
+    pub struct CodeName [56] {
+        /// Bytes of the record with its texts and padding.
+        pub size: u32,
+        /// Line of the function's definition, from 1; 0 if it isn't known.
+        pub line: u32,
+        /// Its first address in the process, or id of a frame.
+        pub start: u64,
+        /// Addresses, or ids.
+        pub length: u64,
+        /// From when on the code was there, in ticks.
+        pub loaded: u64,
+        /// When other code replaced it, in ticks; all bits set: it was there until the end.
+        pub replaced: u64,
+        /// Bytes of the name.
+        pub name_length: u32,
+        /// Bytes of the path of its file, which follows the name; 0 if it isn't known.
+        pub file_length: u32,
+        /// Zero.
+        pub reserved: u64,
     }
 }
 

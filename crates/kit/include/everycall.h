@@ -341,9 +341,11 @@ EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
 /*
  * Frames by id: calls of functions that have no machine code of their own, such as an
  * interpreter's. They nest between calls of machine code, and are shown and counted as these are.
- * Triggers and selections don't know their names.
+ * Triggers and selections know them by the names that everycall_frame_name() has told.
  *
- * Ids are numbers from 0 to 1048575, which the program chooses. Call enter and leave in the
+ * Ids are numbers from 0 to 1048575, which the program chooses. Greater ones are addresses of code,
+ * such as a just-in-time compiler's: they cost more, and have the names that the compiler tells perf
+ * (perf-PID.map, jitdump). So do ids that nobody named, where such a file has them as addresses. Call enter and leave in the
  * function that runs the frame, or in functions that aren't traced: a frame that is still open when
  * the traced function that has reported it returns was left there.
  */
@@ -366,7 +368,7 @@ EVERYCALL_INLINE_ int everycall_frame_name(uint32_t id, const char *name, const 
 }
 
 /* A call of the function `id` begins on the calling thread. */
-EVERYCALL_INLINE_ void everycall_frame_enter(uint32_t id)
+EVERYCALL_INLINE_ void everycall_frame_enter(uint64_t id)
 {
 #if EVERYCALL_REACHES_RUNTIME_
     if (&everycall_runtime_v1 && EVERYCALL_HAS_(frame))
@@ -377,7 +379,7 @@ EVERYCALL_INLINE_ void everycall_frame_enter(uint32_t id)
 }
 
 /* The innermost call of the function `id` ends. Those inside it that haven't ended were left. */
-EVERYCALL_INLINE_ void everycall_frame_leave(uint32_t id)
+EVERYCALL_INLINE_ void everycall_frame_leave(uint64_t id)
 {
 #if EVERYCALL_REACHES_RUNTIME_
     if (&everycall_runtime_v1 && EVERYCALL_HAS_(frame))

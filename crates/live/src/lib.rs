@@ -30,6 +30,7 @@
 
 mod arena;
 mod armed;
+mod code_names;
 mod control;
 mod error;
 mod find;

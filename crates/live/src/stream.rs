@@ -19,6 +19,7 @@ use everycall_tracefile::{
 };
 
 use crate::arena::LiveArena;
+use crate::code_names;
 use crate::error::LiveError;
 use crate::follow::RingOwner;
 use crate::images;
@@ -292,9 +293,11 @@ impl<'a, W: Write> SessionStream<'a, W> {
         let is_wanted = |slot| self.arena.thread(slot).is_some_and(|header| (self.is_wanted)(&header));
         let dropped = dropped.since(facts.before.as_ref(), is_wanted);
         dropped.add_to(&mut summary);
-        if let Some(names) = self.arena.frame_names() {
+        let names = self.arena.frame_names();
+        if let Some(names) = &names {
             names.write(&mut self.file)?;
         }
+        code_names::write(self.arena, names.is_some(), after, &mut self.file, &mut summary)?;
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             self.file.chunk(kind, &[&record, &functions])?;
         }

@@ -434,6 +434,7 @@ impl Indexer {
                     | chunk::TIMES
                     | chunk::ALL_CALLS
                     | chunk::FRAME_NAMES
+                    | chunk::CODE_NAMES
                     | chunk::MEMORY
                     | chunk::END
         ) {
@@ -553,6 +554,10 @@ impl Indexer {
             chunk::FRAME_NAMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 frames::read_names(bytes, process, recording)?;
+            }
+            chunk::CODE_NAMES => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                frames::read_codes(bytes, process, recording)?;
             }
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

@@ -2,10 +2,10 @@
 
 use everycall_format::Wire;
 use everycall_format::arena::module_flags;
-use everycall_format::ect::FrameNamesRecord;
-use everycall_format::frame::{FIRST, FrameName, IDS, RECORD_ALIGN, STEP};
+use everycall_format::ect::{CodeName, CodeNamesRecord, FrameNamesRecord};
+use everycall_format::frame::{FIRST, FRAMES_SIZE, FrameName, IDS, RECORD_ALIGN, STEP};
 
-use crate::model::{Frame, Frames, Module, Recording};
+use crate::model::{CodeRange, Frame, Frames, Module, Recording};
 use crate::payload::TABLE_MAX;
 
 /// What stands for the path of the module.
@@ -26,12 +26,82 @@ pub(crate) fn read_names(
 
 /// Adds the names in these records; they replace earlier ones of the process.
 pub(crate) fn add(records: &[u8], lost: u64, process: usize, recording: &mut Recording) {
-    let frames = Frames { process, lost, names: names(records) };
+    let Some(frames) = of_process(process, recording) else { return };
+    frames.lost = lost;
+    frames.names.drain(..frames.names.partition_point(|frame| frame.id < IDS));
+    frames.names.splice(..0, names(records));
+}
+
+fn of_process(process: usize, recording: &mut Recording) -> Option<&mut Frames> {
     let all = &mut recording.frames;
-    match all.iter().position(|frames| frames.process == process) {
-        Some(known) => all[known] = frames,
-        None if all.len() < TABLE_MAX => all.push(frames),
-        None => {}
+    let index = match all.iter().position(|frames| frames.process == process) {
+        Some(known) => known,
+        None if all.len() < TABLE_MAX => {
+            all.push(Frames { process, ..Frames::default() });
+            all.len() - 1
+        }
+        None => return None,
+    };
+    all.get_mut(index)
+}
+
+/// Adds the names of code that just-in-time compilers made in the process with index `process`; they
+/// replace earlier ones. `Err` says what is wrong with the payload.
+pub(crate) fn read_codes(
+    bytes: &[u8],
+    process: usize,
+    recording: &mut Recording,
+) -> Result<(), &'static str> {
+    let record = CodeNamesRecord::read(bytes).ok_or("it is too short")?;
+    let records = bytes.get(record.record_size as usize..).ok_or("it is too short")?;
+    let Some(frames) = of_process(process, recording) else { return Ok(()) };
+    frames.codes_lost = record.lost;
+    frames.names.truncate(frames.names.partition_point(|frame| frame.id < IDS));
+    frames.codes.clear();
+    let mut rest = records.get(..record.length as usize).unwrap_or(records);
+    let mut id = IDS;
+    while let Some(code) = CodeName::read(rest) {
+        let size = code.size as usize;
+        if size < CodeName::SIZE || !u64::from(code.size).is_multiple_of(RECORD_ALIGN) {
+            break;
+        }
+        let Some((whole, behind)) = rest.split_at_checked(size) else { break };
+        rest = behind;
+        let texts = &whole[CodeName::SIZE..];
+        let Some((name, texts)) = texts.split_at_checked(code.name_length as usize) else { continue };
+        let Some(file) = texts.get(..code.file_length as usize) else { continue };
+        let CodeName { start, length: size, loaded, replaced, line, .. } = code;
+        let line = (line != 0).then_some(line);
+        frames.codes.push(CodeRange { start, size, loaded, replaced, id });
+        frames.names.push(Frame { id, name: name.to_vec(), file: file.to_vec(), line });
+        let Some(next) = id.checked_add(1) else { break };
+        id = next;
+    }
+    frames.codes.sort_by_key(|code| (code.start, code.loaded));
+    let is_whole = rest.is_empty() && records.len() as u64 >= record.length;
+    if is_whole { Ok(()) } else { Err("it has fewer names than it says") }
+}
+
+/// Ids that the program didn't name have the names of code at the addresses with these numbers.
+pub(crate) fn name_ids(frames: &mut Frames) {
+    let told = frames.names.partition_point(|frame| frame.id < IDS);
+    let (told, of_codes) = frames.names.split_at(told);
+    let mut new = Vec::new();
+    let mut room = FRAMES_SIZE as usize;
+    for code in frames.codes.iter().take_while(|code| code.start < u64::from(IDS)) {
+        let Some(named) = of_codes.get((code.id - IDS) as usize) else { continue };
+        let end = code.start.saturating_add(code.size).min(u64::from(IDS));
+        let first = (code.start as u32).max(new.last().map_or(0, |frame: &Frame| frame.id + 1));
+        let is_told = |id: &u32| told.binary_search_by_key(id, |frame| frame.id).is_ok();
+        let size = FrameName::SIZE + named.name.len() + named.file.len();
+        let ids = (first..end as u32).filter(|id| !is_told(id)).take(room / size);
+        let before = new.len();
+        new.extend(ids.map(|id| Frame { id, ..named.clone() }));
+        room -= (new.len() - before) * size;
+    }
+    if !new.is_empty() {
+        frames.names.extend(new);
+        frames.names.sort_by_key(|frame| frame.id);
     }
 }
 
@@ -121,6 +191,82 @@ mod tests {
         let mut longer = record(1, "one", "", 1);
         longer[12..16].copy_from_slice(&1000_u32.to_le_bytes());
         assert_eq!(read(&[longer, record(2, "two", "", 1)].concat()), [(2, "two".to_owned())]);
+    }
+
+    fn code(start: u64, length: u64, loaded: u64, name: &str) -> Vec<u8> {
+        let size = (CodeName::SIZE + name.len()).next_multiple_of(8);
+        let code = CodeName {
+            size: size as u32,
+            start,
+            length,
+            loaded,
+            replaced: u64::MAX,
+            name_length: name.len() as u32,
+            ..CodeName::default()
+        };
+        let mut bytes = vec![0; size];
+        code.write(&mut bytes);
+        bytes[CodeName::SIZE..][..name.len()].copy_from_slice(name.as_bytes());
+        bytes
+    }
+
+    fn codes(records: &[u8]) -> Vec<u8> {
+        let head = CodeNamesRecord {
+            record_size: CodeNamesRecord::SIZE as u32,
+            length: records.len() as u64,
+            lost: 5,
+            ..Default::default()
+        };
+        let mut bytes = vec![0; CodeNamesRecord::SIZE];
+        head.write(&mut bytes);
+        bytes.extend(records);
+        bytes
+    }
+
+    #[test]
+    fn code_names_the_ids_that_nobody_named() {
+        let mut recording = Recording::default();
+        let all = [code(6, 3, 0, "six to eight"), code(0x7f00_0000, 16, 9, "fib"), code(5, 2, 0, "five")];
+        read_codes(&codes(&all.concat()), 0, &mut recording).unwrap();
+        add(&[record(7, "seven", "", 1), record(7, "told", "", 1)].concat(), 0, 0, &mut recording);
+        read_codes(&codes(&all.concat()), 0, &mut recording).unwrap();
+        let frames = &mut recording.frames[0];
+        name_ids(frames);
+        let named: Vec<_> = frames.names.iter().map(|frame| (frame.id, &*frame.name)).collect();
+        let expected = [
+            (5, &b"five"[..]),
+            (6, b"five"),
+            (7, b"told"),
+            (8, b"six to eight"),
+            (IDS, b"six to eight"),
+            (IDS + 1, b"fib"),
+            (IDS + 2, b"five"),
+        ];
+        assert_eq!(named, expected);
+        let fib = CodeRange { start: 0x7f00_0000, size: 16, loaded: 9, replaced: u64::MAX, id: IDS + 1 };
+        assert_eq!((frames.codes[2], frames.codes_lost), (fib, 5));
+    }
+
+    #[test]
+    fn code_of_many_ids_takes_bounded_memory() {
+        let mut recording = Recording::default();
+        let name = "x".repeat(1000);
+        read_codes(&codes(&code(0, u64::MAX, 0, &name)), 0, &mut recording).unwrap();
+        name_ids(&mut recording.frames[0]);
+        assert_eq!(recording.frames[0].names.len(), 1 + (16 << 20) / 1024);
+    }
+
+    #[test]
+    fn code_that_is_cut_says_so() {
+        let all = codes(&[code(1, 1, 0, "one"), code(2, 1, 0, "two")].concat());
+        for end in 0..all.len() {
+            assert!(read_codes(&all[..end], 0, &mut Recording::default()).is_err(), "{end}");
+        }
+        for at in 0..all.len() {
+            let mut lie = all.clone();
+            lie[at] ^= 0xff;
+            let _ = read_codes(&lie, 0, &mut Recording::default());
+        }
     }
 
     #[test]

@@ -298,8 +298,28 @@ pub struct Frames {
     pub process: usize,
     /// Names that found no room.
     pub lost: u64,
-    /// By id; those that were told.
+    /// By id; those that were told. Those of [`Frames::codes`] follow, from
+    /// [`everycall_format::frame::IDS`] on.
     pub names: Vec<Frame>,
+    /// Machine code of just-in-time compilers, by address, then by time.
+    pub codes: Vec<CodeRange>,
+    /// Names of such code for which there was no room, or that could not be read.
+    pub codes_lost: u64,
+}
+
+/// Machine code that a just-in-time compiler made. Its name is that of an id of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeRange {
+    /// Its first address in the process.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
+    /// From when on it was there, in ticks; 0 where that isn't known.
+    pub loaded: u64,
+    /// When other code replaced it, in ticks; `u64::MAX`: it was there until the end.
+    pub replaced: u64,
+    /// What [`Frame::id`] it has.
+    pub id: u32,
 }
 
 /// What an id is called.

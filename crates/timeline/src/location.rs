@@ -1,7 +1,11 @@
 //! From code offset and time to module and image address.
 
 use everycall_format::arena::module_flags;
-use everycall_reader::Module;
+use everycall_format::frame::STEP;
+use everycall_reader::{CodeRange, Module};
+
+/// How many codes before an address are looked at: as many functions may have had it in turn.
+const CODES_LOOKED_AT: usize = 1024;
 
 /// An address in a function, as its module states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,11 +62,16 @@ pub struct ModuleMap {
     stays: Vec<Stay>,
     /// The longest of them: how far back a search has to look.
     longest: u32,
+    /// Code of just-in-time compilers, by address, then by time.
+    codes: Vec<CodeRange>,
+    /// The index of the module whose functions they are.
+    codes_module: u32,
 }
 
 impl ModuleMap {
     /// The map of an unknown process.
-    pub(crate) const EMPTY: &'static ModuleMap = &ModuleMap { stays: Vec::new(), longest: 0 };
+    pub(crate) const EMPTY: &'static ModuleMap =
+        &ModuleMap { stays: Vec::new(), longest: 0, codes: Vec::new(), codes_module: 0 };
 
     /// The map of one process's modules.
     #[must_use]
@@ -82,7 +91,47 @@ impl ModuleMap {
             .collect();
         stays.sort_by_key(|stay| (stay.first, stay.loaded));
         let longest = stays.iter().map(|stay| stay.length).max().unwrap_or(0);
-        ModuleMap { stays, longest }
+        ModuleMap { stays, longest, codes: Vec::new(), codes_module: 0 }
+    }
+
+    /// The same with code of just-in-time compilers.
+    #[must_use]
+    pub(crate) fn with_codes(self, modules: &[Module], codes: &[CodeRange]) -> ModuleMap {
+        match modules.iter().find(|module| module.is_frames()) {
+            Some(module) => {
+                ModuleMap { codes: codes.to_vec(), codes_module: module.same_file as u32, ..self }
+            }
+            None => self,
+        }
+    }
+
+    /// The place of a process address outside all modules: that of code of a just-in-time compiler, if
+    /// its name is known.
+    #[must_use]
+    pub fn locate_outside(&self, address: u64, ticks: u64) -> Location {
+        let behind = self.codes.partition_point(|code| code.start <= address);
+        let before = self.codes.get(..behind).unwrap_or_default().iter().rev().take(CODES_LOOKED_AT);
+        let mut holding = before.filter(|code| address - code.start < code.size);
+        // Times of other clocks aren't exact, and code may run before its record is written. So where none
+        // was there at that time, the nearest counts: later code comes first here.
+        let mut nearest: Option<(u64, &CodeRange)> = None;
+        let found = holding.find(|code| {
+            let distance = match () {
+                () if ticks < code.loaded => code.loaded - ticks,
+                () if ticks >= code.replaced => ticks - code.replaced,
+                () => return true,
+            };
+            if nearest.is_none_or(|(least, _)| distance < least) {
+                nearest = Some((distance, code));
+            }
+            false
+        });
+        match found.or(nearest.map(|(_, code)| code)) {
+            Some(code) => {
+                Location { module: self.codes_module, image_address: u64::from(code.id) * u64::from(STEP) }
+            }
+            None => Location { module: Location::NO_MODULE, image_address: address },
+        }
     }
 
     /// Finds the module that was at `offset` at `ticks`. `cursor` belongs to the caller, begins at
@@ -162,6 +211,34 @@ mod tests {
         only.flags = module_flags::REUSED_CODE;
         assert_eq!(at(&only, 10).module, Location::LOST_MODULE);
         assert_eq!(at(&only, 30).module, 0);
+    }
+
+    #[test]
+    fn code_of_a_compiler_is_found_by_address_and_time() {
+        let code = |start, size, loaded, replaced, id| CodeRange { start, size, loaded, replaced, id };
+        let codes = [
+            code(0x1000, 0x1000, 0, 10, 100),
+            code(0x1000, 0x10, 20, 30, 101),
+            code(0x1000, 0x10, 30, u64::MAX, 102),
+            code(0x1100, 0x10, 20, u64::MAX, 103),
+        ];
+        let frames = Module { flags: module_flags::FRAMES, same_file: 3, ..Module::default() };
+        let map = ModuleMap::new(&[]).with_codes(&[frames], &codes);
+        let at = |address, ticks| {
+            let location = map.locate_outside(address, ticks);
+            (location.module, location.image_address)
+        };
+        assert_eq!(at(0x1005, 5), (3, 800));
+        assert_eq!(at(0x1105, 5), (3, 800));
+        assert_eq!(at(0x1005, 29), (3, 808));
+        assert_eq!(at(0x1005, 30), (3, 816));
+        assert_eq!(at(0x1105, 100), (3, 824));
+        assert_eq!(at(0x1005, 12), (3, 800), "nearer than the one after it");
+        assert_eq!(at(0x1005, 19), (3, 808));
+        assert_eq!(at(0x2000, 5), (Location::NO_MODULE, 0x2000));
+        assert_eq!(at(0xfff, 5), (Location::NO_MODULE, 0xfff));
+        let none = ModuleMap::new(&[]).with_codes(&[], &codes);
+        assert_eq!(none.locate_outside(0x1000, 5).module, Location::NO_MODULE);
     }
 
     #[test]

@@ -326,7 +326,7 @@ impl<'a> Pairing<'a> {
         if let Some(exit) = self.jumped.take() {
             self.untraced(exit, at_ns, out);
         }
-        let unknown = |address| Location { module: Location::NO_MODULE, image_address: address };
+        let unknown = |address| self.modules.locate_outside(address, ticks);
         match what {
             What::Entry(_) | What::Exit(_) => {}
             What::UnknownEntry(address) => {

@@ -1,10 +1,11 @@
 //! A whole recording, ready to be shown.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use everycall_reader::{
-    Child, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process, ProcessEnd, Recording,
-    Sched, Session, Snapshot, Source, ThreadKey, Trigger, Warning,
+    Child, CodeRange, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process, ProcessEnd,
+    Recording, Sched, Session, Snapshot, Source, ThreadKey, Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -126,7 +127,13 @@ impl<'a> Trace<'a> {
             })
             .collect();
         let table = |process: &Process| recording.modules.get(process.modules.clone()).unwrap_or_default();
-        let modules = recording.processes.iter().map(|process| ModuleMap::new(table(process))).collect();
+        let codes: HashMap<usize, &[CodeRange]> =
+            recording.frames.iter().map(|frames| (frames.process, &*frames.codes)).collect();
+        let map = |(index, process): (usize, &Process)| {
+            let modules = table(process);
+            ModuleMap::new(modules).with_codes(modules, codes.get(&index).copied().unwrap_or_default())
+        };
+        let modules = recording.processes.iter().enumerate().map(map).collect();
         let narrowing =
             recording.session.as_ref().map(|session| Narrowing::new(session, &recording.modules, &clock));
         Ok(Trace { clock, in_ns, modules, threads, names, narrowing, states, warnings, source })
@@ -372,6 +379,12 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn locate(&self, process: usize, offset: u32, ticks: u64) -> Location {
         self.modules.get(process).unwrap_or(ModuleMap::EMPTY).locate(&mut 0, offset, ticks)
+    }
+
+    /// The location of an address of a process outside its modules at a time, in ticks.
+    #[must_use]
+    pub fn locate_outside(&self, process: usize, address: u64, ticks: u64) -> Location {
+        self.modules_of(process).locate_outside(address, ticks)
     }
 
     /// The location of an address of a process at a time, in ticks; `None` if no traced module was

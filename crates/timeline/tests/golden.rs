@@ -186,6 +186,29 @@ fn version_2_11_frames() {
     assert_eq!((location.module, location.image_address), (0, 40));
 }
 
+/// The first version with names of just-in-time compilers' code: chunk 30.
+#[test]
+fn version_2_13_codes() {
+    let bytes = include_bytes!("golden/v2.13-codes.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let [module] = trace.modules() else { panic!("{:?}", trace.modules()) };
+    let frames = trace.frames_of(module).unwrap();
+    assert_eq!((frames.codes.len(), frames.codes_lost, frames.lost), (3, 4, 0));
+    let found = frames.names.iter().map(|frame| (frame.id, &*frame.name, &*frame.file, frame.line));
+    let first = 1 << 20;
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [
+            (17, &b"id"[..], &b""[..], None),
+            (first, b"old", b"", None),
+            (first + 1, b"new", b"a.lua", Some(3)),
+            (first + 2, b"id", b"", None),
+        ]
+    );
+    let at = |ticks| trace.locate_outside(0, 0x7f00_0000_1004, ticks).image_address;
+    assert_eq!([at(100), at(700)], [8 << 20, (8 << 20) + 8]);
+}
+
 fn numbers(bytes: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
 }
@@ -216,6 +239,30 @@ fn frames_file() -> Vec<u8> {
     numbers(&mut payload, &[records.len() as u64, 4, 0]);
     payload.extend(records);
     file_with(11, 29, &payload)
+}
+
+/// A file with names of code: two at one address, one after the other, and one of an id.
+fn codes_file() -> Vec<u8> {
+    let mut records = Vec::new();
+    for (line, place, name, file) in [
+        (0_u32, [0x7f00_0000_1000, 16, 0, 500], "old", ""),
+        (3, [0x7f00_0000_1000, 16, 500, u64::MAX], "new", "a.lua"),
+        (0, [17, 1, 0, u64::MAX], "id", ""),
+    ] {
+        let size = (56 + name.len() + file.len()).next_multiple_of(8);
+        let at = records.len();
+        records.extend([size as u32, line].map(u32::to_le_bytes).concat());
+        numbers(&mut records, &place);
+        records.extend([name.len() as u32, file.len() as u32].map(u32::to_le_bytes).concat());
+        numbers(&mut records, &[0]);
+        records.extend([name, file].concat().bytes());
+        records.resize(at + size, 0);
+    }
+    // Bytes of this record, reserved, bytes of names, names that were lost, reserved.
+    let mut payload = [32_u32, 0].map(u32::to_le_bytes).concat();
+    numbers(&mut payload, &[records.len() as u64, 4, 0]);
+    payload.extend(records);
+    file_with(13, 30, &payload)
 }
 
 /// A file with the counts of one function in two thread slots, and of others.
@@ -311,6 +358,10 @@ fn the_samples_are_these_files() {
     );
     assert!(
         frames_file() == include_bytes!("golden/v2.11-frames.ect"),
+        "raise the version and add a file instead"
+    );
+    assert!(
+        codes_file() == include_bytes!("golden/v2.13-codes.ect"),
         "raise the version and add a file instead"
     );
 }

@@ -8,6 +8,7 @@
 //! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
 //! - [`Dropped`]: calls that were counted, by function.
 //! - [`FrameNames`]: what frames by id are called.
+//! - [`write_code_names`]: what code of just-in-time compilers is called.
 //! - [`KeptStates`]: the newest scheduling events in an arena.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
@@ -19,6 +20,7 @@
 
 mod all_calls;
 mod chunk_writer;
+mod code_names;
 mod dropped;
 mod embedded;
 mod frame_names;
@@ -32,6 +34,7 @@ mod summary;
 
 pub use all_calls::AllCalls;
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
+pub use code_names::write_code_names;
 pub use dropped::{Dropped, keep_settled};
 pub use embedded::SourceFile;
 pub use frame_names::FrameNames;

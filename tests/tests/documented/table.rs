@@ -102,14 +102,28 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
+        "python3 -m everycall --count app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --count --limit 0 app.py | grep -q handle",
+        ),
+    ),
+    (
+        "python3 -m everycall --count --only 'app.*' app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --count --only 'app.*' app.py 2>&1 | grep -q handle",
+        ),
+    ),
+    (
+        "python3 -m everycall --memory app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --memory app.py | grep -q own-allocated",
+        ),
+    ),
+    (
         "python3 -m everycall --only 'app.*' app.py",
         So(
             "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --only 'app.*' app.py && everycall replay app.ect | grep -q handle",
         ),
-    ),
-    (
-        "EVERYCALL_PYTHON=1 everycall count --preload --only 'app.*' -- python3 app.py",
-        So("EVERYCALL_PYTHON=1 everycall count --preload --only 'app.*' -- python3 app.py | grep -q handle"),
     ),
     ("everycall trigger PID 'app.handle > 20ms'", Not("tested in python_chosen.rs")),
     ("everycall trace PID 'app.*' --for 10s", Not("tested in python_chosen.rs")),
@@ -129,12 +143,6 @@ pub const TABLE: &[(&str, Run)] = &[
         "python3 -m everycall --events all app.py",
         So(
             "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --events all app.py && everycall replay app.ect | grep -q ' import '",
-        ),
-    ),
-    (
-        "EVERYCALL_PYTHON=1 PYTHONMALLOC=malloc everycall count --memory --preload -- python3 app.py",
-        So(
-            "EVERYCALL_PYTHON=1 PYTHONMALLOC=malloc everycall count --memory --preload --limit 0 -- python3 app.py | grep -q handle",
         ),
     ),
     ("everycall record --preload -- python3 app.py", So("everycall record --preload -- python3 app.py")),

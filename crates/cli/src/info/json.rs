@@ -237,7 +237,12 @@ fn modules(report: &Report<'_>) -> Value {
         let frames = report.trace.frames_of(module);
         json!({
             "process": module.process,
-            "frames": frames.map(|frames| json!({ "names": frames.names.len(), "names_lost": frames.lost })),
+            "frames": frames.map(|frames| json!({
+                "names": frames.names.len().saturating_sub(frames.codes.len()),
+                "names_lost": frames.lost,
+                "code_names": frames.codes.len(),
+                "code_names_lost": frames.codes_lost,
+            })),
             "path": module.path_lossy(),
             "build_id": hex(&module.build_id),
             "executable": module.is_executable,

@@ -399,9 +399,17 @@ fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
         let id = if id.is_empty() { "no build id".to_owned() } else { format!("build id {id}...") };
         let mut notes = vec![id];
         if let Some(frames) = report.trace.frames_of(module) {
-            notes = vec![Several(frames.names.len() as u64, "name", "names").to_string()];
+            let of_codes = frames.codes.len() as u64;
+            let of_ids = (frames.names.len() as u64).saturating_sub(of_codes);
+            notes = vec![Several(of_ids, "name", "names").to_string()];
             if frames.lost > 0 {
                 notes.push(format!("{} more found no room", Count(frames.lost)));
+            }
+            if of_codes > 0 {
+                notes.push(format!("{} of generated code", Several(of_codes, "name", "names")));
+            }
+            if frames.codes_lost > 0 {
+                notes.push(format!("{} of generated code couldn't be used", Count(frames.codes_lost)));
             }
         }
         if module.sites > 0 {

@@ -42,7 +42,8 @@ pub fn frames() -> &'static ModuleDescriptor {
 /// The hooks, as a part of those in `hooks.rs`, whose macros they use.
 ///
 /// They are functions that the program calls, so they may change registers as such. Addresses are
-/// `id * STEP`. A frame's stack pointer in the open-call stack isn't the hook's: an interpreter may
+/// `id * STEP`. Numbers from `IDS` on are no ids, but addresses of code, which only the slow path
+/// records. A frame's stack pointer in the open-call stack isn't the hook's: an interpreter may
 /// report the calls of its functions at different depths. It is 8 below that of the machine's call
 /// around the frame, where nothing else can be, and all frames within that call have the same. So
 /// they end with that call at the latest, however it is left: they are dead when it is. How much
@@ -52,26 +53,26 @@ pub fn frames() -> &'static ModuleDescriptor {
 macro_rules! frames_asm {
     () => {
         "
-    # Whether the frame whose id is in r10d is selected, in the carry flag; all are: jumps. Uses
-    # rsi.
+    # Whether the frame whose id is in r10 is selected, in the carry flag; all are, or the id is an
+    # address: jumps. Uses rsi.
     .macro everycall_is_frame_selected all
         movq    everycall_frames + {ON}(%rip), %rsi # read once: it may change at any time
         andq    $-4, %rsi
         jz      \\all
-        cmpl    ${FRAME_IDS}, %r10d
-        jae     \\all                               # no such id: the slow path decides
+        cmpq    ${FRAME_IDS}, %r10
+        jae     \\all                               # an address: the slow path decides
         btq     %r10, (%rsi)
     .endm
 
     everycall_function everycall_frame_enter
-        movl    %edi, %r10d
+        movq    %rdi, %r10
         shlq    ${FRAME_SHIFT}, %rdi
         xorl    %esi, %esi                          # no call site
         cmpq    $1, everycall_frames + {ON}(%rip)
         jne     3f
     1:  everycall_prologue frame_entry
-        cmpl    ${FRAME_IDS}, %r10d
-        jae     everycall_slow_frame_entry          # no such id
+        cmpq    ${FRAME_IDS}, %r10
+        jae     everycall_slow_frame_entry          # an address
         movq    {OPEN_TOP}(%rcx), %rdx
         movq    {CALL_POINTER} - {CALL_SIZE}(%rdx), %r8
         movl    {CALL_WORD} - {CALL_SIZE}(%rdx), %r9d
@@ -133,7 +134,7 @@ macro_rules! frames_asm {
     everycall_function_end everycall_frame_enter
 
     everycall_function everycall_frame_leave
-        movl    %edi, %r10d
+        movq    %rdi, %r10
         shlq    ${FRAME_SHIFT}, %rdi
         xorl    %esi, %esi
         cmpq    $1, everycall_frames + {ON}(%rip)
@@ -141,6 +142,8 @@ macro_rules! frames_asm {
     1:  everycall_prologue frame_exit
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)
+        cmpq    ${FRAME_IDS}, %r10
+        jae     everycall_slow_frame_exit           # an address
         leaq    -8(%rsp), %r8
         cmpq    %r8, {CALL_POINTER} - {CALL_SIZE}(%rdx)
         jb      everycall_slow_frame_exit           # a dead frame

@@ -249,6 +249,12 @@ impl Arena {
         })
     }
 
+    /// Whether the process has told names of frames by id, or reported such frames.
+    #[must_use]
+    pub fn has_frames(&self) -> bool {
+        self.read_at::<everycall_format::frame::FrameNames>(self.layout.frames_offset).is_used != 0
+    }
+
     /// Copies segment `index` of the pool into `bytes`.
     pub fn read_segment(&self, index: u32, bytes: &mut [u8]) {
         let index = index.min(self.layout.segment_capacity.saturating_sub(1));

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use everycall_format::arena::{ArenaHeader, ChildEntry, counter, process_state};
 use everycall_format::ect::{ProcessEnd, chunk, image_end};
 use everycall_sched::Sched;
-use everycall_tracefile::{Child, ChunkWriter, Runs, Summary, array, bytes_of, module_image, module_table};
+use everycall_tracefile::{
+    Child, ChunkWriter, Runs, Summary, array, bytes_of, module_image, module_table, write_code_names,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::output::log_files::{self, LogFile};
@@ -276,6 +278,11 @@ impl<W: Write> TraceWriter<W> {
             }
             None => rings::write(file, runs, member, readings)?,
         };
+        if let Some(names) = member.code_names(readings) {
+            self.file.set_process(member.number);
+            write_code_names(&mut self.file, &names.codes, names.lost)?;
+            self.summary.warnings.extend(names.warnings);
+        }
         self.add_to_summary(member, &header);
         self.summary.threads.extend(threads);
         if let Some(sampled) = &mut self.sampled {

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use everycall_format::arena::ArenaHeader;
+use everycall_format::arena::{ArenaHeader, counter};
 use everycall_format::frame::Records;
 use everycall_format::hub::origin;
 use rustix::io::Errno;
@@ -13,11 +13,13 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 use crate::memory::arena::Arena;
 use crate::memory::contents::ArenaContents;
 use crate::process::armed::Armed;
+use crate::process::code_files::{CodeFiles, CodeNames, Wanted};
 use crate::process::module_files::Files;
 use crate::process::modules::Modules;
 use crate::process::names::Names;
 use crate::process::selector::Choosers;
 use crate::process::triggers::TriggeredProcess;
+use crate::sys::clock::Readings;
 use crate::sys::proc_files::{self, Name};
 
 /// A member of the process tree.
@@ -51,6 +53,8 @@ pub(crate) struct Member {
     /// One of [`image_end`](everycall_format::ect::image_end) and the time in ticks, after its end.
     pub end: Option<(u32, u64)>,
     pub armed: Armed,
+    /// The names of its just-in-time compilers' code.
+    code_files: CodeFiles,
     /// Number of its modules that the selector has got.
     pub selected: usize,
     /// Bytes of names of its frames by id that the selector has got.
@@ -91,6 +95,7 @@ impl Member {
             is_stranger: false,
             end: None,
             armed: Armed::default(),
+            code_files: CodeFiles::new(header.target_pid, forked_from.map(|parent| &parent.code_files)),
             selected: 0,
             names_selected: 0,
         }
@@ -137,6 +142,25 @@ impl Member {
             }
         }
         self.armed.hear_of(given_up);
+    }
+
+    /// Reads the names of its threads, at most `most`, and finds files with names of code. Returns how many were read.
+    pub fn look_at_names(&mut self, most: u32) -> u32 {
+        if self.calls_unknown_code() {
+            self.code_files.look();
+        }
+        self.names.poll(&self.arena, most)
+    }
+
+    /// The names of code of its just-in-time compilers, if it has called any.
+    pub fn code_names(&self, readings: &Readings) -> Option<CodeNames> {
+        let wanted = if self.calls_unknown_code() { Wanted::All } else { Wanted::Ids };
+        let is_any = wanted == Wanted::All || self.arena.has_frames();
+        if is_any { self.code_files.read(wanted, readings.all()) } else { None }
+    }
+
+    fn calls_unknown_code(&self) -> bool {
+        self.arena.header().counters[counter::UNKNOWN_CODE] > 0
     }
 
     /// Whether the kernel doesn't signal its end.

@@ -2,6 +2,7 @@
 
 pub mod armed;
 pub mod build_id;
+pub mod code_files;
 pub mod member;
 pub mod module_files;
 pub mod modules;

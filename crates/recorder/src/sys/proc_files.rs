@@ -11,6 +11,9 @@ const CUT: &[u8] = b"...";
 /// Bytes of a `stat` that are looked at; they are some hundred.
 const STAT_MAX: u64 = 4096;
 
+/// Bytes of a `status` that are looked at; it is longer with more CPUs.
+const STATUS_MAX: u64 = 64 << 10;
+
 /// A name as the kernel keeps it: at most 15 bytes, padded with zeros.
 pub type Name = [u8; 16];
 
@@ -102,6 +105,31 @@ fn parse_stat(stat: &[u8]) -> Option<Stat> {
     Some(Stat { name, has_ended, parent, started })
 }
 
+/// What a process's `status` tells, as far as it is of use here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its id in its own namespace.
+    pub own_pid: u32,
+    /// Its effective user.
+    pub user: u32,
+}
+
+/// Reads the `status` of process `pid`; `None` where the process is gone or tells nothing that we
+/// understand.
+#[must_use]
+pub fn status(pid: u32) -> Option<Status> {
+    parse_status(&read(pid, "status", STATUS_MAX).ok()?)
+}
+
+fn parse_status(status: &[u8]) -> Option<Status> {
+    let field = |name: &[u8]| {
+        let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+        Some(str::from_utf8(line).ok()?.split_ascii_whitespace())
+    };
+    let user = field(b"Uid:")?.nth(1)?.parse().ok()?;
+    Some(Status { own_pid: field(b"NSpid:")?.next_back()?.parse().ok()?, user })
+}
+
 /// The ids of all processes that there are, ascending.
 #[must_use]
 pub fn all_processes() -> Vec<u32> {
@@ -135,6 +163,15 @@ mod tests {
         assert!(super::stat(u32::MAX).is_err());
         let all = all_processes();
         assert!(all.is_sorted() && all.contains(&own));
+    }
+
+    #[test]
+    fn ids_of_inner_namespaces_are_known() {
+        let own = status(std::process::id()).unwrap();
+        assert_eq!(own.user, rustix::process::geteuid().as_raw());
+        let text = b"Name:\tNSpid:\nUid:\t1\t2\t3\t4\nNSpid:\t900\t17\n";
+        assert_eq!(parse_status(text), Some(Status { own_pid: 17, user: 2 }));
+        assert_eq!(parse_status(b"Uid:\t1\nNSpid:\t2\n"), None);
     }
 
     #[test]

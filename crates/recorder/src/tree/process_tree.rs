@@ -275,7 +275,7 @@ impl ProcessTree {
         let mut left = if all { u32::MAX } else { NAMES_AT_ONCE };
         for member in &mut self.living {
             if all || left > 0 && member.names_due <= now {
-                left -= member.names.poll(&member.arena, left.min(NAMES_AT_ONCE_OF_ONE)).min(left);
+                left -= member.look_at_names(left.min(NAMES_AT_ONCE_OF_ONE)).min(left);
                 member.names_due = now + member.names.pause();
             }
         }

@@ -11,7 +11,7 @@ use crate::features::{control, counted, fork, frames, keeper, live};
 use crate::state::local::{self, AtWork};
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
-use crate::state::{dropped, recording};
+use crate::state::{dropped, recording, selection};
 use crate::threads::contexts::{self, Found};
 use crate::threads::events::EVENT_WORDS_MAX;
 use crate::threads::open_calls::Frame;
@@ -21,6 +21,7 @@ use crate::threads::thread::Thread;
 use crate::threads::{begin, short_calls, stacks};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::event::unwound;
+use everycall_format::frame::{IDS, STEP};
 use everycall_hooks::arch::frame;
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Control, state};
@@ -87,7 +88,21 @@ impl Event<'_> {
         unsafe { frame::call_site(self.stack_pointer) == frame::hook_returns_to(self.stack_pointer) }
     }
 
+    /// The address of code that a frame by id has in place of an id.
+    fn frame_address(&self) -> Option<u64> {
+        let number = self.address / u64::from(STEP);
+        (self.what & slow::FRAME != 0 && number >= u64::from(IDS)).then_some(number)
+    }
+
+    /// Whether it is left out where not everything is selected: names of addresses aren't known here.
+    fn is_left_out(&self) -> bool {
+        self.reserved.is_none() && self.frame_address().is_some() && !selection::is_everything()
+    }
+
     fn place(&self, process: &Process) -> Place {
+        if let Some(address) = self.frame_address() {
+            return places::of(process, address);
+        }
         places::of_hook(process, self.module, self.address, self.is_body())
     }
 
@@ -148,6 +163,7 @@ pub(crate) unsafe extern "C" fn slow_path(
         match event.is_counted() || event.is_first_counted() {
             true if dropped::is_counting() => count(process, &event),
             true => count_recorded(process, &Owner::of(control, stack_pointer), &event),
+            false if event.is_left_out() => {}
             false => record(process, Owner::of(control, stack_pointer), event),
         }
         keeper::start_if_due(process);

@@ -10,7 +10,7 @@ use crate::state::hub::{self, Spare};
 use crate::state::process::{self, process_state};
 use crate::state::{beginning, recording, selection, thresholds};
 use crate::sys::disk::NotMemory;
-use crate::sys::{clock, own_memory, system};
+use crate::sys::{clock, own_memory, processes, system};
 use crate::threads::stacks;
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{
@@ -28,6 +28,17 @@ use everycall_format::trigger::{SITES, TriggerSite};
 /// Trigger sites that fit into a page.
 const SITES_PER_PAGE: u32 = (PAGE as usize / size_of::<TriggerSite>()) as u32;
 
+/// An address at the top of the first thread's stack. The kernel puts the environment there, but a
+/// program that has changed it before it loaded the runtime has it elsewhere.
+fn top_of_first_stack(variables: u64) -> u64 {
+    let own = everycall_hooks::stack_pointer();
+    let is_first = system::thread_id() == Some(system::process_id());
+    if is_first && own < variables && variables - own <= stacks::MAIN_REACH {
+        return variables;
+    }
+    processes::top_of_first_stack().unwrap_or(own.max(variables))
+}
+
 /// Starts the runtime. `thread_slot`: offset of the thread-local slot from the thread pointer.
 ///
 /// # Safety
@@ -37,8 +48,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         process.arena().count(everycall_format::arena::counter::SECOND_RUNTIMES, 1);
         return;
     }
-    // The kernel puts the environment at the top of the stack.
-    stacks::begin(if variables.is_null() { everycall_hooks::stack_pointer() } else { variables as u64 });
+    stacks::begin(top_of_first_stack(variables as u64));
     let environment = Environment { variables };
     let trusted = !environment.is_secure();
     let variable = |name: &str| environment.get(name).filter(|_| trusted);

@@ -15,13 +15,59 @@ const WORDS: usize = IDS as usize / u64::BITS as usize;
 /// parent's.
 static FIRST: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 
+/// Likewise, those that are off for the budget; null as long as none ever was.
+static OVER_BUDGET: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+
 fn words() -> &'static [AtomicU64] {
-    let first = FIRST.load(Acquire);
+    words_of(&FIRST)
+}
+
+fn words_of(place: &AtomicPtr<AtomicU64>) -> &'static [AtomicU64] {
+    let first = place.load(Acquire);
     if first.is_null() {
         return &[];
     }
-    // SAFETY: mapped by `set` with this size, and never unmapped.
+    // SAFETY: mapped by `map` with this size, and never unmapped.
     unsafe { core::slice::from_raw_parts(first, WORDS) }
+}
+
+/// Maps the words if they aren't there. Returns false without memory.
+fn map(place: &AtomicPtr<AtomicU64>) -> bool {
+    if place.load(Relaxed).is_null() {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        let Some(base) = system::map(WORDS as u64 * 8, PROT_READ | PROT_WRITE, flags, -1) else {
+            return false;
+        };
+        place.store(base.cast(), Release);
+    }
+    true
+}
+
+/// Takes a frame off for the budget, or back. Returns false without memory. The caller holds the
+/// module lock.
+pub(crate) fn set_over_budget(id: u32, is_off: bool) -> bool {
+    if is_off && !map(&OVER_BUDGET) {
+        return false;
+    }
+    let (index, bit) = place(id);
+    if let Some(word) = words_of(&OVER_BUDGET).get(index) {
+        match is_off {
+            true => word.fetch_or(bit, Relaxed),
+            false => word.fetch_and(!bit, Relaxed),
+        };
+    }
+    true
+}
+
+/// Whether frames may be off for the budget.
+pub(crate) fn has_budget() -> bool {
+    !OVER_BUDGET.load(Relaxed).is_null()
+}
+
+/// Whether a frame is off for the budget.
+fn is_over_budget(id: u32) -> bool {
+    let (index, bit) = place(id);
+    words_of(&OVER_BUDGET).get(index).is_some_and(|word| word.load(Relaxed) & bit != 0)
 }
 
 fn place(id: u32) -> (usize, u64) {
@@ -31,10 +77,8 @@ fn place(id: u32) -> (usize, u64) {
 /// Sets the bits of all frames by what is selected. Returns their address; `None` if there is no
 /// memory. The caller holds the module lock.
 pub(crate) fn set(arena: &Arena) -> Option<u64> {
-    if FIRST.load(Relaxed).is_null() {
-        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        let base = system::map(WORDS as u64 * 8, PROT_READ | PROT_WRITE, flags, -1)?;
-        FIRST.store(base.cast(), Release);
+    if !map(&FIRST) {
+        return None;
     }
     let mut wanted = Block::new(WORDS as u64 * 8)?;
     if selection::wants_frame(&[], &[]) {
@@ -47,8 +91,10 @@ pub(crate) fn set(arena: &Arena) -> Option<u64> {
         }
     });
     // Word by word, so what stays selected is selected at any time.
+    let mut over_budget = words_of(&OVER_BUDGET).iter();
     for (word, wanted) in words().iter().zip(wanted.bytes().as_chunks().0) {
-        let wanted = u64::from_le_bytes(*wanted);
+        let over_budget = over_budget.next().map_or(0, |word| word.load(Relaxed));
+        let wanted = u64::from_le_bytes(*wanted) & !over_budget;
         if word.load(Relaxed) != wanted {
             word.store(wanted, Relaxed);
         }
@@ -60,7 +106,7 @@ pub(crate) fn set(arena: &Arena) -> Option<u64> {
 pub(crate) fn look_at(name: &Name<'_>) {
     let (index, bit) = place(name.id);
     if let Some(word) = words().get(index) {
-        match selection::wants_frame(name.name, name.file) {
+        match selection::wants_frame(name.name, name.file) && !is_over_budget(name.id) {
             true => word.fetch_or(bit, Relaxed),
             false => word.fetch_and(!bit, Relaxed),
         };

@@ -55,15 +55,21 @@ fn begin(process: &Process, module: &ModuleDescriptor) {
 
 fn follow_locked(process: &Process, module: &ModuleDescriptor) {
     // Whoever selects holds the lock; signals are blocked here.
-    let _lock = selection::may_have_left_out_entries().then(|| Lock::take(&process.module_lock));
+    let _lock = may_have_bits().then(|| Lock::take(&process.module_lock));
     follow(process.arena(), module);
 }
 
-/// The caller holds the module lock if there was ever a selection.
+/// Whether frames may have been left out one by one.
+fn may_have_bits() -> bool {
+    selection::may_have_left_out_entries() || frame_bits::has_budget()
+}
+
+/// The caller holds the module lock if frames may have been left out one by one.
 fn follow(arena: &Arena, module: &ModuleDescriptor) {
     let counts = if dropped::is_counting() { COUNTS } else { 0 };
     // Without memory for bits, more is recorded than is wanted, which can be seen.
-    let bits = || if selection::is_everything() { None } else { frame_bits::set(arena) };
+    let are_all = || selection::is_everything() && !frame_bits::has_budget();
+    let bits = || if are_all() { None } else { frame_bits::set(arena) };
     let on = match recording::are_sites_on() {
         false => 0,
         true => bits().unwrap_or(ALL) | counts,
@@ -104,7 +110,7 @@ pub(crate) fn name(process: &'static Process, name: Name<'_>) -> bool {
         frames::lose(arena);
     }
     fence(SeqCst);
-    if selection::may_have_left_out_entries() {
+    if may_have_bits() {
         let _lock = Lock::take(&process.module_lock);
         frame_bits::look_at(&name);
     }

@@ -10,11 +10,11 @@
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
 use crate::features::bits::Bits;
-use crate::features::frames;
 use crate::features::marks::{self, Change, Marks, Whole};
 use crate::features::plain_exits::PlainExits;
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages, SiteList};
+use crate::features::{frame_bits, frames};
 use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::state::live_areas;
@@ -32,6 +32,7 @@ use core::sync::atomic::{
     Ordering::SeqCst, fence,
 };
 use everycall_format::arena::{MODULE_CAPACITY, counter};
+use everycall_format::frame::{FIRST, STEP, is_frame};
 use everycall_hooks::{COUNT_ALL, COUNTS, ModuleDescriptor};
 use everycall_patch::Switch;
 
@@ -600,7 +601,7 @@ pub(crate) const COSTLY_MAX: usize = 32;
 
 /// Switches functions off or on for the budget, by the code offsets of their entries.
 pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Result<(), Refused> {
-    let mut is_plain = false;
+    let mut is_plain = mark_costly_frames(process, all)?;
     change(process, |known, module, sites, whole, _| {
         let (start, size) = (module.start.load(Relaxed), module.size.load(Relaxed));
         let bias = module.bias_entry.load(Relaxed);
@@ -685,6 +686,23 @@ pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Resu
         follow(process);
     }
     Ok(())
+}
+
+/// The same for those that are frames by id. Returns whether there are any.
+fn mark_costly_frames(process: &'static Process, all: &mut [Costly]) -> Result<bool, Refused> {
+    if !all.iter().any(|costly| is_frame(costly.code)) {
+        return Ok(false);
+    }
+    let mask = system::block_signals();
+    let result = lock_patiently(process).map(|_lock| {
+        for costly in all.iter_mut().filter(|costly| is_frame(costly.code)) {
+            costly.done = frame_bits::set_over_budget((costly.code - FIRST) / STEP, costly.is_off);
+            costly.is_always_called = true;
+        }
+        true
+    });
+    system::set_signal_mask(mask);
+    result
 }
 
 /// Switches the sites that are marked as being switched, as their other marks say, and removes that

@@ -100,3 +100,14 @@ pub(crate) fn file_name() -> Name {
     name.put_number(system::process_id());
     name
 }
+
+/// The address of the program's name, which the kernel puts at the top of the first thread's stack.
+pub(crate) fn top_of_first_stack() -> Option<u64> {
+    const AT_EXECFN: u64 = 31;
+    let mut bytes = [0; 1024];
+    let length = File::open(b"/proc/self/auxv\0", false)?.read(&mut bytes);
+    let (values, _) = bytes.get(..length)?.as_chunks::<8>();
+    let (pairs, _) = values.as_chunks::<2>();
+    let found = pairs.iter().find(|[kind, _]| u64::from_le_bytes(*kind) == AT_EXECFN);
+    found.map(|[_, value]| u64::from_le_bytes(*value))
+}

@@ -48,7 +48,7 @@ const NEAR_TOP: u64 = 64 << 10;
 /// Limit on the distance of a thread's stack pointer from its stack's known bounds.
 const THREAD_REACH: u64 = 8 << 20;
 /// As [`THREAD_REACH`], for the first thread, below whose stack the kernel leaves space.
-const MAIN_REACH: u64 = 64 << 20;
+pub(crate) const MAIN_REACH: u64 = 64 << 20;
 /// How far below its innermost call a stack with guessed bounds may continue: the size of a large
 /// frame. Calls on an adjacent stack below are farther away.
 const GUESSED_REACH: u64 = 6 << 10;

@@ -1,0 +1,302 @@
+//! The files by which just-in-time compilers tell perf the names of their code: `perf-PID.map` in
+//! the process's `/tmp`, and the jitdump file, which the process has mapped with the right to
+//! execute.
+//!
+//! A map is opened when names are wanted, a jitdump file as soon as it is found, because nothing
+//! tells where it is once the process has ended. Whoever may write to `/tmp` can leave files there
+//! for others: like perf, this reads regular files of the process's user, of root, and its own.
+
+use std::fs::{File, Metadata};
+use std::io::{BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use everycall_format::arena::ClockReading;
+use everycall_format::frame::IDS;
+use everycall_jit::{Code, Table, jitdump, perf_map};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use crate::sys::{clock, proc_files};
+
+/// Where maps are.
+const FOLDER: &str = "/tmp";
+/// Bytes of a process's `maps` that are looked at.
+const MAPS_MAX: u64 = 16 << 20;
+/// Time between the first two searches for a jitdump file.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// The longest time between two searches.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The pause after a search is at least this multiple of its duration.
+const PAUSE_SHARE: u32 = 50;
+/// Forefathers whose code a forked process may have.
+const FOREFATHERS_MAX: usize = 8;
+
+/// Which names are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// All.
+    All,
+    /// Those of frames by id: the ids are what the map has in place of addresses.
+    Ids,
+}
+
+/// The names of a process's code.
+#[derive(Clone, Debug, Default)]
+pub struct CodeNames {
+    /// Ranges of code with their names and times.
+    pub codes: Vec<Code>,
+    /// Lines and records that made no sense or for which there was no room.
+    pub lost: u64,
+    /// Sentences about files that were not read.
+    pub warnings: Vec<String>,
+}
+
+/// The files of one process, and of those that it was forked from.
+#[derive(Clone, Debug)]
+pub struct CodeFiles {
+    /// Those that it was forked from first, itself last.
+    processes: Vec<ProcessFiles>,
+}
+
+#[derive(Clone, Debug)]
+struct ProcessFiles {
+    pid: u32,
+    /// Its number in its own namespace.
+    own_pid: u32,
+    /// Its effective user.
+    user: u32,
+    /// Its `/tmp`, if that isn't ours.
+    folder: Option<std::sync::Arc<OwnedFd>>,
+    /// Its jitdump file.
+    dump: Option<(PathBuf, std::sync::Arc<File>)>,
+    search_due: Instant,
+    pause: Duration,
+}
+
+impl CodeFiles {
+    /// The files of process `pid`, which was forked from one with the files `parent`, if any.
+    #[must_use]
+    pub fn new(pid: u32, parent: Option<&CodeFiles>) -> CodeFiles {
+        let mut processes = parent.map_or_else(Vec::new, |parent| parent.processes.clone());
+        processes.drain(..processes.len().saturating_sub(FOREFATHERS_MAX));
+        processes.push(ProcessFiles::new(pid));
+        CodeFiles { processes }
+    }
+
+    /// Searches for the jitdump file, if it is time. The process still lives.
+    pub fn look(&mut self) {
+        if let Some(own) = self.processes.last_mut()
+            && own.dump.is_none()
+            && own.search_due <= Instant::now()
+        {
+            own.search();
+        }
+    }
+
+    /// Reads the names. `None` if there are none, nor files that could not be read. `readings`
+    /// convert times.
+    #[must_use]
+    pub fn read(&self, wanted: Wanted, readings: &[ClockReading]) -> Option<CodeNames> {
+        let mut table = Table::default();
+        let mut warnings = Vec::new();
+        let mut seen: Vec<(u64, u64)> = Vec::new();
+        for process in &self.processes {
+            process.read_map(&mut table, &mut warnings);
+            if wanted == Wanted::All {
+                process.read_dump(&mut table, readings, &mut seen, &mut warnings);
+            }
+        }
+        let (mut codes, lost) = table.finish();
+        if wanted == Wanted::Ids {
+            codes.retain(|code| code.start < u64::from(IDS));
+        }
+        let is_any = !codes.is_empty() || !warnings.is_empty() || lost > 0 && wanted == Wanted::All;
+        is_any.then_some(CodeNames { codes, lost, warnings })
+    }
+}
+
+impl ProcessFiles {
+    fn new(pid: u32) -> ProcessFiles {
+        let status = proc_files::status(pid);
+        let theirs = open_folder(&format!("/proc/{pid}/root{FOLDER}"));
+        let is_ours = || {
+            let stat = |folder: &OwnedFd| rustix::fs::fstat(folder).map(|stat| (stat.st_dev, stat.st_ino));
+            let ours = open_folder(FOLDER)?;
+            Some(stat(theirs.as_ref()?).ok()? == stat(&ours).ok()?)
+        };
+        let is_ours = is_ours() != Some(false);
+        ProcessFiles {
+            pid,
+            own_pid: status.map_or(pid, |status| status.own_pid),
+            user: status.map_or_else(own_user, |status| status.user),
+            folder: theirs.filter(|_| !is_ours).map(std::sync::Arc::new),
+            dump: None,
+            search_due: Instant::now(),
+            pause: PAUSE_MIN,
+        }
+    }
+
+    /// Searches its mappings for a jitdump file.
+    fn search(&mut self) {
+        let begin = Instant::now();
+        if let Ok(mut maps) = File::open(format!("/proc/{}/maps", self.pid)) {
+            let mut bytes = Vec::new();
+            let _ = maps.by_ref().take(MAPS_MAX).read_to_end(&mut bytes);
+            if let Some(path) = bytes.split(|byte| *byte == b'\n').find_map(mapped_dump) {
+                let there = PathBuf::from(format!("/proc/{}/root{}", self.pid, path.display()));
+                if let Ok(Some(file)) = self.open(None, &there) {
+                    self.dump = Some((path, std::sync::Arc::new(file)));
+                }
+            }
+        }
+        self.pause = (self.pause * 2).max(begin.elapsed() * PAUSE_SHARE).clamp(PAUSE_MIN, PAUSE_MAX);
+        self.search_due = Instant::now() + self.pause;
+    }
+
+    fn read_map(&self, table: &mut Table, warnings: &mut Vec<String>) {
+        let name = format!("perf-{}.map", self.own_pid);
+        let (folder, path) = match &self.folder {
+            Some(folder) => (Some(&**folder), PathBuf::from(&name)),
+            None => (None, Path::new(FOLDER).join(&name)),
+        };
+        let read = |file| perf_map::read(BufReader::new(file), table).map_err(|error| error.to_string());
+        if let Err(why) = self.open(folder, &path).and_then(|file| file.map_or(Ok(()), read)) {
+            warnings.push(not_read(&Path::new(FOLDER).join(name), &why));
+        }
+    }
+
+    fn read_dump(
+        &self,
+        table: &mut Table,
+        readings: &[ClockReading],
+        seen: &mut Vec<(u64, u64)>,
+        warnings: &mut Vec<String>,
+    ) {
+        let Some((path, file)) = self.dump.clone().or_else(|| self.dump_left()) else { return };
+        let identity = file.metadata().map_or((0, 0), |data| (data.dev(), data.ino()));
+        if seen.contains(&identity) {
+            return;
+        }
+        seen.push(identity);
+        let ticks = |of, time| match of {
+            jitdump::Clock::Ticks => time,
+            jitdump::Clock::Monotonic => clock::ticks_of_monotonic(readings, time),
+        };
+        // Threads may have the file open at another place.
+        let again = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&*file)));
+        let done = again.map_err(jitdump::Error::from).and_then(|file| jitdump::read(file, table, &ticks));
+        if let Err(error) = done {
+            warnings.push(not_read(&path, &error.to_string()));
+        }
+    }
+
+    /// The jitdump file of a process that has ended, where compilers put it by default: in the folder
+    /// in which the process began, or where maps are.
+    fn dump_left(&self) -> Option<(PathBuf, std::sync::Arc<File>)> {
+        let name = format!("jit-{}.dump", self.own_pid);
+        [Path::new("."), Path::new(FOLDER)].iter().find_map(|folder| {
+            let path = folder.join(&name);
+            let file = self.open(None, &path).ok()??;
+            Some((path, std::sync::Arc::new(file)))
+        })
+    }
+
+    /// Opens a file that may be someone else's trap. `None` if there is none; `Err` says what is
+    /// wrong with it.
+    fn open(&self, folder: Option<&OwnedFd>, path: &Path) -> Result<Option<File>, String> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = match folder {
+            Some(folder) => openat(folder, path, flags, Mode::empty()),
+            None => openat(CWD, path, flags, Mode::empty()),
+        };
+        let file = match opened {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::LOOP) => return Err("it is a symbolic link".to_owned()),
+            Err(error) => return Err(error.to_string()),
+        };
+        let data = file.metadata().map_err(|error| error.to_string())?;
+        self.check(&data).map(|()| Some(file))
+    }
+
+    fn check(&self, data: &Metadata) -> Result<(), String> {
+        if !data.is_file() {
+            return Err("it is no regular file".to_owned());
+        }
+        match data.uid() {
+            user if user == self.user || user == 0 || user == own_user() => Ok(()),
+            other => Err(format!("it belongs to user {other}, and the program to user {}", self.user)),
+        }
+    }
+}
+
+fn not_read(path: &Path, why: &str) -> String {
+    format!("the names of code in {} were not read: {why}", path.display())
+}
+
+fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn open_folder(path: &str) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty()).ok()
+}
+
+/// The path in a line of `maps`, if it is that of a jitdump file which was mapped with the right to
+/// execute: that is how compilers tell perf of it.
+fn mapped_dump(line: &[u8]) -> Option<PathBuf> {
+    let line = str::from_utf8(line).ok()?;
+    let mut fields = line.splitn(6, ' ');
+    let may_execute = fields.nth(1)?.as_bytes().get(2) == Some(&b'x');
+    let path = Path::new(fields.nth(3)?.trim_start());
+    let digits = path.file_name()?.to_str()?.strip_prefix("jit-")?.strip_suffix(".dump")?;
+    let is_dump = may_execute && !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    (is_dump && path.is_absolute()).then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mapped_dumps_are_found() {
+        let dump = |line: &str| mapped_dump(line.as_bytes());
+        let line = "7f0000000000-7f0000001000 r-xp 00000000 00:2f 1234                     /a b/jit-77.dump";
+        assert_eq!(dump(line), Some("/a b/jit-77.dump".into()));
+        for other in [
+            line.replace("r-xp", "r--p"),
+            line.replace("jit-77", "jit-"),
+            line.replace("jit-77", "jit-7x"),
+            line.replace(".dump", ".dump (deleted)"),
+            line.replace("/a b/", ""),
+            "7f0000000000-7f0000001000 r-xp 00000000 00:00 0 ".to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(dump(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn traps_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ProcessFiles::new(std::process::id());
+        let open = |name: &str| files.open(None, &folder.path().join(name)).map(|file| file.is_some());
+        assert_eq!(open("none"), Ok(false));
+        std::fs::write(folder.path().join("map"), "").unwrap();
+        assert_eq!(open("map"), Ok(true));
+        std::os::unix::fs::symlink(folder.path().join("map"), folder.path().join("link")).unwrap();
+        assert_eq!(open("link"), Err("it is a symbolic link".to_owned()));
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        assert_eq!(open("fifo"), Err("it is no regular file".to_owned()));
+        assert!(open(".").is_err());
+        if own_user() == 0 {
+            std::os::unix::fs::chown(folder.path().join("map"), Some(12_345), None).unwrap();
+            assert_eq!(open("map"), Err("it belongs to user 12345, and the program to user 0".to_owned()));
+        }
+    }
+}
