@@ -1,5 +1,6 @@
 //! The pass that reads a whole file once, and makes the summary levels.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView, WholeCalls};
@@ -14,12 +15,15 @@ use crate::counted;
 use crate::file::{DENSITY, File, Open, SharedFunctions, Track, lock};
 use crate::levels::{Cell, bits};
 use crate::marks::{Item, Kind, Text};
+use crate::spill::Spill;
 use crate::stretches::Limit;
 
 /// Events that are read before they are added together.
 const BATCH: usize = 8192;
-/// Bytes of the summary levels of all tracks of a file.
+/// Bytes of the summary levels of all tracks of a file in memory.
 const LEVELS_MAX: usize = 256 << 20;
+/// Bytes of those in temporary files.
+const SPILLED_MAX: u64 = 1 << 30;
 
 /// The numbers that all files share, for the functions of one trace.
 pub(crate) struct Numbers<'v> {
@@ -98,8 +102,8 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
     let view = TraceView::new(&file.trace, &names);
     let mut numbers = Numbers::new(&view, functions);
-    let mut lowest = 0;
     let mut stops = Limit::new();
+    let mut spilled = Vec::new();
     for thread in 0..file.threads.len() {
         let calls = WholeCalls::new(file.states(thread));
         let mut reading = Reading { file, thread, spans: FxHashMap::default(), scale: scale(file), calls };
@@ -107,11 +111,6 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
         events.make_checkpoints();
         let mut batch: Vec<(TimelineEvent, u32)> = Vec::with_capacity(BATCH);
         let mut checkpoints = Vec::new();
-        if let Some(mut track) = file.track_mut(thread) {
-            while track.levels.lowest() < lowest && track.levels.can_drop() {
-                track.levels.drop_lowest();
-            }
-        }
         loop {
             batch.clear();
             checkpoints.clear();
@@ -136,9 +135,7 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             reading.add(&batch, &mut checkpoints, is_last, &mut stops);
             stops.keep(file);
             file.read_events.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            while bytes(file) > LEVELS_MAX && drop_lowest(file) {
-                lowest += 1;
-            }
+            while bytes(file) > LEVELS_MAX && relieve(file, &mut spilled) {}
             if is_last {
                 if let Some(mut track) = file.track_mut(thread) {
                     track.is_in_order = events.is_in_order();
@@ -157,18 +154,33 @@ fn bytes(file: &File) -> usize {
     (0..file.tracks.len()).filter_map(|thread| file.track(thread)).map(|track| track.levels.bytes()).sum()
 }
 
-/// Drops the lowest level of all tracks; false if there is none to drop.
-fn drop_lowest(file: &File) -> bool {
-    let mut dropped = false;
-    for thread in 0..file.tracks.len() {
-        if let Some(mut track) = file.track_mut(thread)
-            && track.levels.can_drop()
-        {
-            track.levels.drop_lowest();
-            dropped = true;
+/// Makes room in memory: moves the lowest level that lies there to a file, if it will have room
+/// there once all was read, or drops the lowest level. False if neither is possible. All tracks
+/// have the same levels.
+fn relieve(file: &File, spilled: &mut Vec<u64>) -> bool {
+    let tracks = || (0..file.tracks.len()).filter_map(|thread| file.track(thread));
+    let levels = tracks().filter_map(|track| track.levels.lowest_in_memory());
+    let bytes: usize = levels.map(|(_, bytes)| bytes).sum();
+    let events: u64 = file.trace.threads().iter().map(|thread| thread.events).sum();
+    let read = file.read_events.load(Ordering::Relaxed).max(1);
+    // A quarter more, as threads differ.
+    let most = (bytes as f64 * (events.max(read) as f64 / read as f64) * 1.25) as u64;
+    let fits = bytes > 0 && spilled.iter().sum::<u64>() + most <= SPILLED_MAX;
+    let spill = if fits { Spill::new(most).map(Arc::new) } else { None };
+    let is_possible = spill.is_some() || tracks().all(|track| track.levels.can_drop());
+    let all = (0..file.tracks.len()).filter_map(|thread| file.track_mut(thread));
+    match spill {
+        Some(spill) => {
+            all.for_each(|mut track| track.levels.spill(&spill));
+            spilled.push(most);
         }
+        None if is_possible => {
+            all.for_each(|mut track| track.levels.drop_lowest());
+            spilled.drain(..spilled.len().min(1));
+        }
+        None => {}
     }
-    dropped
+    is_possible
 }
 
 /// Parts of the density per nanosecond.

@@ -1,6 +1,7 @@
 //! What lies in a window of time.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everycall_export::{Source as _, type_name};
 use everycall_timeline::{StateTimes, ThreadState, system_call_name};
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::context::Context;
 use crate::file::{DENSITY, File, lock, place_of_track};
 use crate::levels::{Cell, Merger, SEVERAL, bits};
-use crate::library::{Library, OpenFile};
+use crate::library::{Library, OpenFile, quick_threads};
 use crate::marks::{Item, Kind, Text};
 use crate::query::{Answered, Query};
 use crate::series::Series;
@@ -52,12 +53,37 @@ pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
     let mut body = Vec::new();
     body.extend_from_slice(b"EVS1");
     body.extend_from_slice(&(tracks.len() as u32).to_le_bytes());
-    for id in tracks {
+    let drawn = |id: u32| {
         let (open, thread) = library.drawn_track(id)?;
-        let drawn = drawn(&open, thread, (from, to, pixels), depths.clone())?;
+        drawn(&open, thread, (from, to, pixels), depths.clone())
+    };
+    for (id, drawn) in each(&tracks, drawn)? {
         encode(&mut body, id, &drawn, depths.start);
     }
     Ok(body)
+}
+
+/// What is drawn of each track, by as many threads as answer.
+fn each(tracks: &[u32], drawn: impl Fn(u32) -> Answered<Drawn> + Sync) -> Answered<Vec<(u32, Drawn)>> {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let one = || {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            Some((index, *tracks.get(index)?))
+        };
+        std::iter::from_fn(one).map(|(index, id)| Ok((index, id, drawn(id)?))).collect::<Answered<Vec<_>>>()
+    };
+    let mut all = std::thread::scope(|scope| {
+        let others = quick_threads().min(tracks.len()).saturating_sub(1);
+        let others: Vec<_> = (0..others).map(|_| scope.spawn(some)).collect();
+        let mut all = some()?;
+        for other in others {
+            all.extend(other.join().map_err(|_| "a thread has failed")??);
+        }
+        Ok::<_, String>(all)
+    })?;
+    all.sort_by_key(|(index, ..)| *index);
+    Ok(all.into_iter().map(|(_, id, drawn)| (id, drawn)).collect())
 }
 
 /// A call, or several that are narrower than a pixel, in a window.
