@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 
 use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView, WholeCalls};
 use everycall_timeline::{
-    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, PairingStats,
+    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, MarkName, PairingStats,
     TimelineEvent, Untraced,
 };
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::counted;
 use crate::file::{DENSITY, File, Open, SharedFunctions, Track, lock};
@@ -20,6 +20,8 @@ use crate::stretches::Limit;
 
 /// Events that are read before they are added together.
 const BATCH: usize = 8192;
+/// Names of labels that can be chosen.
+const LABELS_MAX: usize = 1000;
 /// Bytes of the summary levels of all tracks of a file in memory.
 const LEVELS_MAX: usize = 256 << 20;
 /// Bytes of those in temporary files.
@@ -106,7 +108,8 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
     let mut spilled = Vec::new();
     for thread in 0..file.threads.len() {
         let calls = WholeCalls::new(file.states(thread));
-        let mut reading = Reading { file, thread, spans: FxHashMap::default(), scale: scale(file), calls };
+        let (spans, labels) = (FxHashMap::default(), FxHashSet::default());
+        let mut reading = Reading { file, thread, spans, labels, scale: scale(file), calls };
         let mut events = view.events_with_labels(thread);
         events.make_checkpoints();
         let mut batch: Vec<(TimelineEvent, u32)> = Vec::with_capacity(BATCH);
@@ -202,6 +205,8 @@ struct Reading<'f> {
     thread: usize,
     /// Open spans by number: begin and text.
     spans: FxHashMap<u32, (u64, Text)>,
+    /// Names of labels so far.
+    labels: FxHashSet<MarkName>,
     scale: f64,
     calls: WholeCalls<'f>,
 }
@@ -289,12 +294,26 @@ impl Reading<'_> {
         }
     }
 
+    #[cold]
+    fn add_label(&self, name: MarkName) {
+        let name = self.file.trace.mark_names().text(name);
+        let mut labels = lock(&self.file.labels);
+        if !name.is_empty() && labels.len() < LABELS_MAX {
+            labels.insert(name.to_owned());
+        }
+    }
+
     fn mark(&mut self, track: &mut Track, mark: &Mark) {
         let at = mark.at_ns;
         let value = mark.task_step().map(|(_, step)| step.into()).or(mark.value);
         let text = Text::Name(mark.name, value);
         let kind = match mark.kind {
-            MarkKind::Label => Kind::Label,
+            MarkKind::Label => {
+                if self.labels.insert(mark.name) {
+                    self.add_label(mark.name);
+                }
+                Kind::Label
+            }
             MarkKind::Wake | MarkKind::Step => Kind::Instant,
             MarkKind::Instant | MarkKind::OrphanSpanEnd => {
                 let name = self.file.trace.mark_names().text(mark.name);
