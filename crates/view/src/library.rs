@@ -90,13 +90,35 @@ impl Worker {
         &self,
         what: impl FnOnce(&Context<'_>) -> T + Send + 'static,
     ) -> Result<T, String> {
+        self.begin(what)?.answer()
+    }
+
+    /// Lets the worker do something.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Context<'_>) -> T + Send + 'static,
+    ) -> Result<Begun<'_, T>, String> {
         let (put, get) = sync_channel(1);
         let job: Job = Box::new(move |context| {
             let _ = put.send(what(context));
         });
-        let gone = || "the trace can't be read any more".to_owned();
-        lock(&self.jobs).send(job).map_err(|_| gone())?;
-        let answer = get.recv().map_err(|_| gone())?;
+        lock(&self.jobs).send(job).map_err(|_| GONE)?;
+        Ok(Begun { answer: get, stop: &self.stop })
+    }
+}
+
+const GONE: &str = "the trace can't be read any more";
+
+/// What a worker does.
+pub(crate) struct Begun<'w, T> {
+    answer: Receiver<T>,
+    stop: &'w AtomicBool,
+}
+
+impl<T> Begun<'_, T> {
+    /// Waits for it.
+    pub fn answer(self) -> Result<T, String> {
+        let answer = self.answer.recv().map_err(|_| GONE)?;
         // Events may be missing in it.
         if self.stop.load(Ordering::Relaxed) { Err(STOPPED.to_owned()) } else { Ok(answer) }
     }

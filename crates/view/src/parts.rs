@@ -107,7 +107,10 @@ pub(crate) fn draw(file: &File, functions: &SharedFunctions) {
     let mut first = order(false).take(sketch.parts().len());
     let mut order = order(false).chain(order(true));
     while !sketch.is_over() && !sketch.is_full() {
-        let next = first.next().or_else(|| asked(sketch)).or_else(|| order.next());
+        let next = first.next().or_else(|| asked(sketch)).or_else(|| {
+            sketch.put_off();
+            order.next()
+        });
         let Some((thread, part, is_whole)) = next else {
             std::thread::sleep(std::time::Duration::from_millis(20));
             continue;
@@ -161,7 +164,7 @@ pub(crate) fn window(
     let Some(sketch) = &context.file.sketch else { return };
     let mut parts = sketch.parts_in(thread, from, to);
     if parts.len() > FINE_MAX {
-        parts = narrowed(context, thread, parts, (from, to));
+        parts = narrowed(context, sketch, thread, parts, (from, to));
     }
     if parts.len() > FINE_MAX {
         sketch.ask(thread, parts);
@@ -179,12 +182,13 @@ pub(crate) fn window(
 /// The parts of a window, found by looking when some of them begin.
 fn narrowed(
     context: &Context<'_>,
+    sketch: &Sketch,
     thread: usize,
     parts: Range<usize>,
     (from, to): (u64, u64),
 ) -> Range<usize> {
-    let begins_behind =
-        |part: usize, at: u64| context.view.part_begin(thread, part).is_none_or(|begin| begin > at);
+    let begin = |part| sketch.begin(thread, part, || context.view.part_begin(thread, part));
+    let begins_behind = |part: usize, at: u64| begin(part).is_none_or(|begin| begin > at);
     let search = |mut low: usize, mut high: usize, at: u64| {
         while low < high {
             let middle = low.midpoint(high);

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView, WholeCalls};
 use everycall_timeline::{
-    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, MarkName, PairingStats,
-    TimelineEvent, Untraced,
+    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, MarkName,
+    PairingStats, TimelineEvent, Untraced,
 };
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -115,6 +115,9 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
         let mut batch: Vec<(TimelineEvent, u32)> = Vec::with_capacity(BATCH);
         let mut checkpoints = Vec::new();
         loop {
+            if let Some(sketch) = &file.sketch {
+                sketch.put_off();
+            }
             batch.clear();
             checkpoints.clear();
             while let Some(event) = events.next() {
