@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use everycall_export::{Source as _, type_name};
 use everycall_timeline::{StateTimes, ThreadState, system_call_name};
@@ -70,11 +69,12 @@ fn all_drawn(
 ) -> Answered<Vec<Drawn>> {
     let mut all: Vec<Drawn> = tracks.iter().map(|_| Drawn::default()).collect();
     // By file: places among the tracks, and threads.
-    let mut need_events: BTreeMap<usize, (Arc<OpenFile>, Vec<(usize, usize)>)> = BTreeMap::new();
+    let mut need_events = BTreeMap::new();
     for ((place, id), drawn) in tracks.iter().enumerate().zip(&mut all) {
         let (open, thread) = library.drawn_track(*id)?;
         if needs_events(&open.file, thread, window) {
-            let of_file = need_events.entry(open.file.index).or_insert_with(|| (open, Vec::new()));
+            let of_file =
+                need_events.entry(open.file.index).or_insert_with(|| (open, Vec::<(usize, usize)>::new()));
             of_file.1.push((place, thread));
         } else {
             *drawn = of_levels(&open.file, thread, window, depths.clone());
