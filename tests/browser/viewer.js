@@ -5,7 +5,7 @@
 //
 // LIST.json: {"chromium": the browser, "screenshots": a folder,
 //             "pages": [{"name": of its screenshots, "address": http: or file:, "report": file with the output of `report -f json`,
-//                        "find": part of names of functions that are in no label or line, "hostile": [names that must be shown literally],
+//                        "find": part of names of functions, "hostile": [names that must be shown literally],
 //                        "files": 2 if two files are compared, "not": [checks to leave out]}]}
 //
 // Prints one JSON line per page; `problems` is empty where all is well. Ends with 0 if all pages were looked at.
@@ -192,8 +192,11 @@ class Visit {
   async search() {
     const { page, wish, report } = this;
     const named = report.rows.filter(({ name }) => name.toLowerCase().includes(wish.find.toLowerCase()));
-    const calls = named.reduce((sum, row) => sum + row.calls, 0);
-    this.check(calls > 0, `report has no function with ${wish.find}`);
+    const called = named.reduce((sum, row) => sum + row.calls, 0);
+    this.check(called > 0, `report has no function with ${wish.find}`);
+    // Labels, lines and thrown types are hits, too.
+    const marks = await page.evaluate(async (q) => (await window.everycall.store.source.search(q, 100000)).hits.filter(({ depth }) => depth === null).length, wish.find);
+    const calls = called + marks;
     await page.keyboard.press('Escape');
     await page.keyboard.press('/');
     await page.keyboard.type(wish.find);

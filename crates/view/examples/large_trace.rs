@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let process = Process {
         modules: vec![module],
         threads: (0..THREADS).map(thread).collect(),
-        end_ticks: START + events / THREADS * 60,
+        end_ticks: START + events / THREADS * 40,
         ..Process::default()
     };
     let mut file = File::begun(&process);

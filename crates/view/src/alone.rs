@@ -18,6 +18,7 @@ use crate::counted;
 use crate::file::{File, Input, lock};
 use crate::levels::bits;
 use crate::library::Library;
+use crate::packed::put;
 use crate::read::{Numbers, kind_bits};
 
 /// Marks of a track in the page.
@@ -221,29 +222,20 @@ fn streams(slices: &[Slice]) -> [Vec<u8>; 5] {
     let [froms, durations, functions, depths, exceptions] = &mut streams;
     let (mut from, mut depth, mut exception) = (0, 0_i64, 0);
     for (index, slice) in slices.iter().enumerate() {
-        unsigned(froms, slice.from.saturating_sub(from));
+        put(froms, slice.from.saturating_sub(from));
         from = from.max(slice.from);
-        unsigned(durations, slice.duration);
-        unsigned(functions, slice.function.into());
+        put(durations, slice.duration);
+        put(functions, slice.function.into());
         let difference = i64::from(slice.depth) - depth;
-        unsigned(depths, (difference << 1 ^ difference >> 63).cast_unsigned());
+        put(depths, (difference << 1 ^ difference >> 63).cast_unsigned());
         depth = slice.depth.into();
         if slice.bits != 0 {
-            unsigned(exceptions, (index - exception) as u64);
-            unsigned(exceptions, slice.bits.into());
+            put(exceptions, (index - exception) as u64);
+            put(exceptions, slice.bits.into());
             exception = index;
         }
     }
     streams
-}
-
-/// LEB128.
-fn unsigned(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
 }
 
 /// Counts bytes.
@@ -335,7 +327,7 @@ mod tests {
     fn numbers_are_leb128() {
         let mut out = Vec::new();
         for number in [0, 127, 128, 300, u64::MAX] {
-            unsigned(&mut out, number);
+            put(&mut out, number);
         }
         let last = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
         assert_eq!(out, [&[0, 0x7f, 0x80, 1, 0xac, 2][..], &last].concat());

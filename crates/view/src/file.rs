@@ -1,5 +1,6 @@
 //! An opened file, and what was read of it so far.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -67,6 +68,8 @@ pub(crate) struct File {
     pub tracks: Vec<RwLock<Track>>,
     /// By process id and name.
     pub series: Mutex<FxHashMap<(u32, String), Series>>,
+    /// Names of labels, as far as the file was read.
+    pub labels: Mutex<BTreeSet<String>>,
     /// Calls of functions that were counted beside the rings, once they are known.
     pub all_calls: OnceLock<AllCalls>,
     /// Events that were read.
@@ -177,6 +180,7 @@ impl File {
             options: input.names.clone(),
             filter,
             series: Mutex::default(),
+            labels: Mutex::default(),
             all_calls: OnceLock::new(),
             read_events: AtomicU64::new(0),
             is_complete: AtomicBool::new(false),

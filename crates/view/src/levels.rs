@@ -4,10 +4,15 @@
 //! calls that took at least `4^k` ns, as they are; shorter ones are merged with their neighbours
 //! into cells that span at most `4^k` ns. Level 0 holds every call as it is. A level has at most
 //! four times as many cells per depth as there are pixels of its width, and each level is made from
-//! the one below it while events are read. So if memory is short, the lowest level is dropped, and
-//! all others stay as they are.
+//! the one below it while events are read. So if memory is short, the lowest level goes to a file
+//! or is dropped, and all others stay as they are.
 
+use std::collections::VecDeque;
 use std::mem::size_of;
+use std::sync::Arc;
+
+use crate::packed::Packed;
+use crate::spill::Spill;
 
 /// Deeper calls aren't drawn. The timeline has none.
 pub(crate) const DEPTH_MAX: usize = 1 << 19;
@@ -51,6 +56,11 @@ impl Cell {
     pub fn call(from: u64, to: u64, function: u32, bits: u8) -> Cell {
         let (from, to) = (from.min(TIME_MAX), to.min(TIME_MAX).max(from.min(TIME_MAX)));
         Cell { from, to_and_bits: to | u64::from(bits) << 56, function, count: 1 }
+    }
+
+    /// The same cell, for so many calls.
+    pub fn times(self, count: u32) -> Cell {
+        Cell { count, ..self }
     }
 
     /// When the last call ends.
@@ -130,38 +140,42 @@ impl Growing {
 }
 
 /// One level of one depth.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Level {
-    cells: Vec<Cell>,
+    cells: Packed,
     merger: Merger,
 }
 
-impl Level {
-    #[inline]
-    fn push(&mut self, cell: Cell) {
-        if self.cells.capacity() == 0 {
-            // Deep recursion has many levels of one cell.
-            self.cells.reserve_exact(1);
-        }
-        self.cells.push(cell);
-    }
-}
-
 /// The levels of one depth, from the lowest one that is kept.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Depth {
     levels: Vec<Level>,
 }
 
-/// The levels of a track.
-#[derive(Clone, Debug)]
-pub(crate) struct Levels {
-    depths: Vec<Depth>,
+/// Which levels there are, and where.
+#[derive(Debug)]
+struct Kept {
     /// The lowest level that is kept.
     lowest: usize,
     /// No level above is made: nobody looks from so far.
     highest: usize,
-    cells: usize,
+    /// The files of the lowest levels.
+    spills: VecDeque<Arc<Spill>>,
+    /// Bytes of all cells in memory.
+    bytes: usize,
+}
+
+impl Kept {
+    fn spill(&self, level: usize) -> Option<&Spill> {
+        self.spills.get(level.checked_sub(self.lowest)?).map(Arc::as_ref)
+    }
+}
+
+/// The levels of a track.
+#[derive(Debug)]
+pub(crate) struct Levels {
+    depths: Vec<Depth>,
+    kept: Kept,
     /// Calls that are too deep to be drawn.
     pub too_deep: u64,
 }
@@ -176,22 +190,40 @@ impl Levels {
     pub fn new(duration_ns: u64, lowest: usize) -> Levels {
         // Wider pixels would show the whole trace on a stamp.
         let highest = (0..28).find(|level| width(*level) >= duration_ns / 64).unwrap_or(28);
-        Levels { depths: Vec::new(), lowest: lowest.min(highest), highest, cells: 0, too_deep: 0 }
+        let kept = Kept { lowest: lowest.min(highest), highest, spills: VecDeque::new(), bytes: 0 };
+        Levels { depths: Vec::new(), kept, too_deep: 0 }
     }
 
-    /// Bytes that the cells and the depths occupy.
+    /// Bytes of memory that the cells and the depths occupy.
     pub fn bytes(&self) -> usize {
-        self.cells * size_of::<Cell>() + self.depths.len() * (self.highest + 1) * size_of::<Level>()
+        self.kept.bytes + self.depths.len() * (self.kept.highest + 1) * size_of::<Level>()
+    }
+
+    /// The lowest level that lies in memory, with the bytes of its cells; `None` if there is no
+    /// higher one.
+    pub fn lowest_in_memory(&self) -> Option<(usize, usize)> {
+        let level = self.kept.lowest + self.kept.spills.len();
+        let of_depth =
+            |depth: &Depth| depth.levels.get(self.kept.spills.len()).map(|level| level.cells.bytes());
+        (level < self.kept.highest).then(|| (level, self.depths.iter().filter_map(of_depth).sum()))
+    }
+
+    /// Moves the lowest level that lies in memory to a file, and all that comes to it.
+    pub fn spill(&mut self, spill: &Arc<Spill>) {
+        let index = self.kept.spills.len();
+        let levels = self.depths.iter_mut().filter_map(|depth| depth.levels.get_mut(index));
+        levels.for_each(|level| level.cells.spill(spill, &mut self.kept.bytes));
+        self.kept.spills.push_back(Arc::clone(spill));
     }
 
     /// The lowest level that is kept.
     pub fn lowest(&self) -> usize {
-        self.lowest
+        self.kept.lowest
     }
 
     /// Whether there is a lower level that can be dropped.
     pub fn can_drop(&self) -> bool {
-        self.lowest < self.highest
+        self.kept.lowest < self.kept.highest
     }
 
     /// How many depths have calls.
@@ -210,7 +242,7 @@ impl Levels {
             self.depths.resize_with(depth + 1, Depth::default);
         }
         let Some(of) = self.depths.get_mut(depth) else { return };
-        of.add(self.lowest, self.lowest, self.highest, call, &mut self.cells);
+        of.add(self.kept.lowest, call, &mut self.kept);
     }
 
     /// Drops the lowest level.
@@ -218,27 +250,28 @@ impl Levels {
         if !self.can_drop() {
             return;
         }
-        let (lowest, highest) = (self.lowest, self.highest);
+        self.kept.lowest += 1;
+        self.kept.spills.pop_front();
         for depth in &mut self.depths {
             if depth.levels.is_empty() {
                 continue;
             }
             let Level { cells, mut merger } = depth.levels.remove(0);
-            self.cells -= cells.len();
+            self.kept.bytes -= cells.bytes();
             drop(cells);
             let mut last = None;
             merger.finish(&mut |cell| last = Some(cell));
             if let Some(cell) = last {
-                depth.add(lowest + 1, lowest + 1, highest, cell, &mut self.cells);
+                depth.add(self.kept.lowest, cell, &mut self.kept);
             }
         }
-        self.lowest += 1;
     }
 
     /// The level for pixels of `pixel_ns`; a lower one isn't kept if the second value is false.
     pub fn level_for(&self, pixel_ns: u64) -> (usize, bool) {
-        let wanted = (0..=self.highest).rev().find(|level| width(*level) <= pixel_ns.max(1)).unwrap_or(0);
-        (wanted.max(self.lowest), wanted >= self.lowest)
+        let Kept { lowest, highest, .. } = self.kept;
+        let wanted = (0..=highest).rev().find(|level| width(*level) <= pixel_ns.max(1)).unwrap_or(0);
+        (wanted.max(lowest), wanted >= lowest)
     }
 
     /// The cells of a level that lie in a window, for each depth in the order of time.
@@ -257,11 +290,9 @@ impl Levels {
     ) {
         let some = self.depths.iter().enumerate().take(depths.end).skip(depths.start);
         for (at, depth) in some {
-            let Some(index) = level.checked_sub(self.lowest) else { return };
-            if let Some(level) = depth.levels.get(index) {
-                let first = level.cells.partition_point(|cell| cell.to() < from);
-                let cells = level.cells.get(first..).unwrap_or_default();
-                cells.iter().take_while(|cell| cell.from <= to).for_each(|cell| out(at, *cell));
+            let Some(index) = level.checked_sub(self.kept.lowest) else { return };
+            if let Some(of) = depth.levels.get(index) {
+                of.cells.within(from, to, self.kept.spill(level), &mut |cell| out(at, cell));
             }
             // What has not reached the level yet comes later, the part of the lowest level last.
             for level in depth.levels.iter().take(index + 1).rev() {
@@ -277,26 +308,30 @@ impl Levels {
     /// there, the later one.
     pub fn find(&self, depth: usize, at_ns: u64) -> Option<Cell> {
         let cells = &self.depths.get(depth)?.levels.first()?.cells;
-        let index = cells.partition_point(|cell| cell.to() <= at_ns);
-        let is_open = |cell: &Cell| cell.from <= at_ns && cell.to() >= at_ns;
-        let later = cells.get(index).copied().filter(is_open);
-        later.or_else(|| cells.get(index.checked_sub(1)?).copied().filter(is_open))
+        let (mut earlier, mut later) = (None, None);
+        cells.within(at_ns, at_ns, self.kept.spill(self.kept.lowest), &mut |cell| {
+            if cell.to() == at_ns {
+                earlier = Some(cell);
+            } else if later.is_none() {
+                later = Some(cell);
+            }
+        });
+        later.or(earlier)
     }
 }
 
 impl Depth {
     #[inline]
-    fn add(&mut self, lowest: usize, at: usize, highest: usize, cell: Cell, count: &mut usize) {
-        let index = at - lowest;
+    fn add(&mut self, at: usize, cell: Cell, kept: &mut Kept) {
+        let index = at - kept.lowest;
         if index >= self.levels.len() {
             self.levels.push(Level::default());
         }
         let Some(level) = self.levels.get_mut(index) else { return };
         if at == 0 {
-            level.push(cell);
-            *count += 1;
-            return if highest > 0 {
-                self.add(lowest, 1, highest, cell, count)
+            level.cells.push(cell, kept.spills.front().map(Arc::as_ref), &mut kept.bytes);
+            return if kept.highest > 0 {
+                self.add(1, cell, kept)
             };
         }
         let mut done = [None; 2];
@@ -309,11 +344,11 @@ impl Depth {
         });
         for cell in done.into_iter().flatten() {
             if let Some(level) = self.levels.get_mut(index) {
-                level.push(cell);
-                *count += 1;
+                let spill = kept.spills.get(index).map(Arc::as_ref);
+                level.cells.push(cell, spill, &mut kept.bytes);
             }
-            if at < highest {
-                self.add(lowest, at + 1, highest, cell, count);
+            if at < kept.highest {
+                self.add(at + 1, cell, kept);
             }
         }
     }
@@ -369,7 +404,7 @@ mod tests {
         for seed in 0..20 {
             let calls = calls(seed, 2000);
             let levels = levels(&calls, 0);
-            for level in 0..=levels.highest {
+            for level in 0..=levels.kept.highest {
                 for (depth, calls) in calls.iter().enumerate() {
                     let cells = all(&levels, level, depth);
                     let mut rest = calls.as_slice();
@@ -410,11 +445,16 @@ mod tests {
             if at % 900 == 899 {
                 dropped.drop_lowest();
             }
+            if at == 2000 {
+                let spill = Arc::new(Spill::new(1 << 20).unwrap());
+                dropped.spill(&spill);
+                assert!(spill.bytes() > 0);
+            }
         }
         assert_eq!(dropped.lowest(), 3);
         assert!(dropped.bytes() < whole.bytes());
         let count = |cells: &[Cell]| cells.iter().map(|cell| u64::from(cell.count)).sum::<u64>();
-        for level in 3..=whole.highest {
+        for level in 3..=whole.kept.highest {
             for depth in 0..calls.len() {
                 let (one, other) = (all(&whole, level, depth), all(&dropped, level, depth));
                 assert_eq!(count(&one), count(&other));

@@ -7,6 +7,7 @@
 //! sketch           parts of a large file, before it was read in order
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
 //! levels           what is drawn at each width of a pixel
+//! packed, spill    its cells in little memory, or in a temporary file
 //! window           calls from the file, where levels are too coarse
 //! counted          calls that were counted beside the rings
 //! answers          requests of the page -> JSON, or columns
@@ -36,12 +37,14 @@ mod http;
 mod levels;
 mod library;
 mod marks;
+mod packed;
 mod parts;
 mod query;
 mod read;
 mod series;
 mod server;
 mod sketch;
+mod spill;
 mod stops;
 mod stretches;
 mod threads;

@@ -3,7 +3,8 @@
 //! ```text
 //! open      Input -> File        in a thread, as all that follows; of a large file a sketch before
 //! read      File -> its summary levels
-//! workers   File -> answers that need events: `quick` ones of a frame, and `long` ones of a range
+//! workers   File -> answers that need events: `quick` ones of a frame, by several threads, and
+//!           `long` ones of a range
 //! ```
 
 use std::cell::RefCell;
@@ -23,7 +24,7 @@ use crate::file::{File, Input, SharedFunctions, SharedInput, lock, place_of_trac
 use crate::glance::glance;
 use crate::parts;
 use crate::read::{Numbers, read};
-use crate::threads::thread;
+use crate::threads::{give_way, thread};
 
 /// All files that are viewed.
 pub struct Library {
@@ -60,22 +61,28 @@ pub(crate) struct OpenFile {
     pub whole: Mutex<Option<Arc<Profile>>>,
 }
 
+/// Each has symbols of its own.
+const QUICK_MAX: usize = 4;
+
 /// Why an answer that was stopped isn't there.
 pub const STOPPED: &str = "stopped";
 
 type Job = Box<dyn FnOnce(&Context<'_>) + Send>;
 
-/// A thread with a view of the trace of its own.
+/// One thread or several, each with a view of the trace of its own.
 pub(crate) struct Worker {
     jobs: Mutex<Sender<Job>>,
     /// Ends what it does.
     stop: Arc<AtomicBool>,
 }
 
+/// What the threads of a worker take their jobs from.
+type Jobs = Arc<Mutex<Receiver<Job>>>;
+
 impl Worker {
-    fn new(stop: Arc<AtomicBool>) -> (Worker, Receiver<Job>) {
+    fn new(stop: Arc<AtomicBool>) -> (Worker, Jobs) {
         let (jobs, receiver) = channel();
-        (Worker { jobs: Mutex::new(jobs), stop }, receiver)
+        (Worker { jobs: Mutex::new(jobs), stop }, Arc::new(Mutex::new(receiver)))
     }
 
     /// Lets the worker do something, and waits for it.
@@ -83,30 +90,58 @@ impl Worker {
         &self,
         what: impl FnOnce(&Context<'_>) -> T + Send + 'static,
     ) -> Result<T, String> {
+        self.begin(what)?.answer()
+    }
+
+    /// Lets the worker do something.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Context<'_>) -> T + Send + 'static,
+    ) -> Result<Begun<'_, T>, String> {
         let (put, get) = sync_channel(1);
         let job: Job = Box::new(move |context| {
             let _ = put.send(what(context));
         });
-        let gone = || "the trace can't be read any more".to_owned();
-        lock(&self.jobs).send(job).map_err(|_| gone())?;
-        let answer = get.recv().map_err(|_| gone())?;
+        lock(&self.jobs).send(job).map_err(|_| GONE)?;
+        Ok(Begun { answer: get, stop: &self.stop })
+    }
+}
+
+const GONE: &str = "the trace can't be read any more";
+
+/// What a worker does.
+pub(crate) struct Begun<'w, T> {
+    answer: Receiver<T>,
+    stop: &'w AtomicBool,
+}
+
+impl<T> Begun<'_, T> {
+    /// Waits for it.
+    pub fn answer(self) -> Result<T, String> {
+        let answer = self.answer.recv().map_err(|_| GONE)?;
         // Events may be missing in it.
         if self.stop.load(Ordering::Relaxed) { Err(STOPPED.to_owned()) } else { Ok(answer) }
     }
 }
 
 /// Answers until nobody asks any more.
-fn work(file: &File, functions: &SharedFunctions, jobs: &Receiver<Job>, stop: Arc<AtomicBool>) {
+fn work(file: &File, functions: &SharedFunctions, jobs: &Jobs, stop: Arc<AtomicBool>) {
+    let next = || lock(jobs).recv();
     // Nothing is needed before the first request.
-    let Ok(first) = jobs.recv() else { return };
+    let Ok(first) = next() else { return };
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
     let view = TraceView::new(&file.trace, &names).with_stop(stop).with_stretches(file);
     let numbers = RefCell::new(Numbers::new(&view, functions));
     let context = Context { file, view: &view, names: &names, numbers };
     first(&context);
-    while let Ok(job) = jobs.recv() {
+    while let Ok(job) = next() {
         job(&context);
     }
+}
+
+/// Threads that answer what a frame needs: a frame has several tracks.
+pub(crate) fn quick_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |all| all.get().min(QUICK_MAX))
 }
 
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
@@ -150,6 +185,7 @@ impl Library {
     }
 
     fn run(&self, index: usize, input: Input) {
+        give_way();
         let path = input.path.clone();
         if let Err(why) = self.try_run(index, &SharedInput::new(input, self.filter.clone())) {
             self.put(index, Slot::Failed(format!("{path}: {why}")));
@@ -161,7 +197,10 @@ impl Library {
         let sketched = sketched.map(|file| self.with_workers(file)).transpose()?;
         if let Some(open) = &sketched {
             let (file, functions) = (Arc::clone(&open.file), self.functions.clone());
-            start("sketch", move || parts::draw(&file, &functions))?;
+            start("sketch", move || {
+                give_way();
+                parts::draw(&file, &functions);
+            })?;
             self.put(index, Slot::Sketched(Arc::clone(open)));
         }
         let before = sketched.as_ref().map(|open| open.file.as_ref());
@@ -186,7 +225,8 @@ impl Library {
         let ((quick, quick_jobs), (long, long_jobs)) =
             (Worker::new(Arc::clone(&of_quick)), Worker::new(Arc::clone(&of_long)));
         let file = Arc::new(file);
-        for (name, jobs, stop) in [("quick", quick_jobs, of_quick), ("long", long_jobs, of_long)] {
+        let of_quick = std::iter::repeat_n(("quick", quick_jobs, of_quick), quick_threads());
+        for (name, jobs, stop) in of_quick.chain([("long", long_jobs, of_long)]) {
             let (of_worker, functions) = (Arc::clone(&file), self.functions.clone());
             start(name, move || work(&of_worker, &functions, &jobs, stop))?;
         }

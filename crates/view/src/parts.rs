@@ -55,6 +55,16 @@ impl Reader<'_, '_> {
         let mut piece =
             Piece { from: u64::MAX, to: 0, events: 0, open: depth, is_whole: true, cells: Vec::new() };
         let mut open: Vec<Open> = Vec::new();
+        // In each depth, calls end in the order of time.
+        let mut by_depth: Vec<Vec<(usize, Cell)>> = Vec::new();
+        let mut add = |level: usize, cell: Cell| {
+            if by_depth.len() <= level {
+                by_depth.resize_with(level + 1, Vec::new);
+            }
+            if let Some(cells) = by_depth.get_mut(level) {
+                cells.push((depth + level, cell));
+            }
+        };
         for event in events {
             piece.from = piece.from.min(event.at_ns());
             piece.to = piece.to.max(event.at_ns());
@@ -69,17 +79,17 @@ impl Reader<'_, '_> {
                     let bits = call.bits | end_bits(&end);
                     piece.events += u64::from(bits & bits::CUT_END == 0);
                     let cell = Cell::call(call.from, end.end_ns, call.function, bits);
-                    piece.cells.push((depth + open.len(), cell));
+                    add(open.len(), cell);
                 }
                 TimelineEvent::Untraced(untraced) => {
                     let function = self.numbers.untraced(self.names, untraced.exit);
                     let cell = Cell::call(untraced.at_ns, untraced.until_ns, function, bits::AT_MOST);
-                    piece.cells.push((depth + open.len(), cell));
+                    add(open.len(), cell);
                 }
                 _ => {}
             }
         }
-        piece.cells.sort_by_key(|(depth, cell)| (*depth, cell.from));
+        piece.cells = by_depth.concat();
         (piece.from <= piece.to).then_some(piece)
     }
 }
@@ -97,7 +107,10 @@ pub(crate) fn draw(file: &File, functions: &SharedFunctions) {
     let mut first = order(false).take(sketch.parts().len());
     let mut order = order(false).chain(order(true));
     while !sketch.is_over() && !sketch.is_full() {
-        let next = first.next().or_else(|| asked(sketch)).or_else(|| order.next());
+        let next = first.next().or_else(|| asked(sketch)).or_else(|| {
+            sketch.put_off();
+            order.next()
+        });
         let Some((thread, part, is_whole)) = next else {
             std::thread::sleep(std::time::Duration::from_millis(20));
             continue;
@@ -151,7 +164,7 @@ pub(crate) fn window(
     let Some(sketch) = &context.file.sketch else { return };
     let mut parts = sketch.parts_in(thread, from, to);
     if parts.len() > FINE_MAX {
-        parts = narrowed(context, thread, parts, (from, to));
+        parts = narrowed(context, sketch, thread, parts, (from, to));
     }
     if parts.len() > FINE_MAX {
         sketch.ask(thread, parts);
@@ -163,19 +176,19 @@ pub(crate) fn window(
     if let Some(piece) = reader.within(thread, parts, (from, to)) {
         piece.cells_in(depths, from, to, &mut all);
     }
-    all.sort_by_key(|(depth, cell)| (*depth, cell.from));
     all.into_iter().for_each(|(depth, cell)| out(depth, cell));
 }
 
 /// The parts of a window, found by looking when some of them begin.
 fn narrowed(
     context: &Context<'_>,
+    sketch: &Sketch,
     thread: usize,
     parts: Range<usize>,
     (from, to): (u64, u64),
 ) -> Range<usize> {
-    let begins_behind =
-        |part: usize, at: u64| context.view.part_begin(thread, part).is_none_or(|begin| begin > at);
+    let begin = |part| sketch.begin(thread, part, || context.view.part_begin(thread, part));
+    let begins_behind = |part: usize, at: u64| begin(part).is_none_or(|begin| begin > at);
     let search = |mut low: usize, mut high: usize, at: u64| {
         while low < high {
             let middle = low.midpoint(high);

@@ -1,25 +1,31 @@
 //! The pass that reads a whole file once, and makes the summary levels.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView, WholeCalls};
 use everycall_timeline::{
-    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, PairingStats,
-    TimelineEvent, Untraced,
+    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, MarkName,
+    PairingStats, TimelineEvent, Untraced,
 };
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::counted;
 use crate::file::{DENSITY, File, Open, SharedFunctions, Track, lock};
 use crate::levels::{Cell, bits};
 use crate::marks::{Item, Kind, Text};
+use crate::spill::Spill;
 use crate::stretches::Limit;
 
 /// Events that are read before they are added together.
 const BATCH: usize = 8192;
-/// Bytes of the summary levels of all tracks of a file.
+/// Names of labels that can be chosen.
+const LABELS_MAX: usize = 1000;
+/// Bytes of the summary levels of all tracks of a file in memory.
 const LEVELS_MAX: usize = 256 << 20;
+/// Bytes of those in temporary files.
+const SPILLED_MAX: u64 = 1 << 30;
 
 /// The numbers that all files share, for the functions of one trace.
 pub(crate) struct Numbers<'v> {
@@ -98,21 +104,20 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
     let view = TraceView::new(&file.trace, &names);
     let mut numbers = Numbers::new(&view, functions);
-    let mut lowest = 0;
     let mut stops = Limit::new();
+    let mut spilled = Vec::new();
     for thread in 0..file.threads.len() {
         let calls = WholeCalls::new(file.states(thread));
-        let mut reading = Reading { file, thread, spans: FxHashMap::default(), scale: scale(file), calls };
+        let (spans, labels) = (FxHashMap::default(), FxHashSet::default());
+        let mut reading = Reading { file, thread, spans, labels, scale: scale(file), calls };
         let mut events = view.events_with_labels(thread);
         events.make_checkpoints();
         let mut batch: Vec<(TimelineEvent, u32)> = Vec::with_capacity(BATCH);
         let mut checkpoints = Vec::new();
-        if let Some(mut track) = file.track_mut(thread) {
-            while track.levels.lowest() < lowest && track.levels.can_drop() {
-                track.levels.drop_lowest();
-            }
-        }
         loop {
+            if let Some(sketch) = &file.sketch {
+                sketch.put_off();
+            }
             batch.clear();
             checkpoints.clear();
             while let Some(event) = events.next() {
@@ -136,9 +141,7 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             reading.add(&batch, &mut checkpoints, is_last, &mut stops);
             stops.keep(file);
             file.read_events.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            while bytes(file) > LEVELS_MAX && drop_lowest(file) {
-                lowest += 1;
-            }
+            while bytes(file) > LEVELS_MAX && relieve(file, &mut spilled) {}
             if is_last {
                 if let Some(mut track) = file.track_mut(thread) {
                     track.is_in_order = events.is_in_order();
@@ -157,18 +160,33 @@ fn bytes(file: &File) -> usize {
     (0..file.tracks.len()).filter_map(|thread| file.track(thread)).map(|track| track.levels.bytes()).sum()
 }
 
-/// Drops the lowest level of all tracks; false if there is none to drop.
-fn drop_lowest(file: &File) -> bool {
-    let mut dropped = false;
-    for thread in 0..file.tracks.len() {
-        if let Some(mut track) = file.track_mut(thread)
-            && track.levels.can_drop()
-        {
-            track.levels.drop_lowest();
-            dropped = true;
+/// Makes room in memory: moves the lowest level that lies there to a file, if it will have room
+/// there once all was read, or drops the lowest level. False if neither is possible. All tracks
+/// have the same levels.
+fn relieve(file: &File, spilled: &mut Vec<u64>) -> bool {
+    let tracks = || (0..file.tracks.len()).filter_map(|thread| file.track(thread));
+    let levels = tracks().filter_map(|track| track.levels.lowest_in_memory());
+    let bytes: usize = levels.map(|(_, bytes)| bytes).sum();
+    let events: u64 = file.trace.threads().iter().map(|thread| thread.events).sum();
+    let read = file.read_events.load(Ordering::Relaxed).max(1);
+    // A quarter more, as threads differ.
+    let most = (bytes as f64 * (events.max(read) as f64 / read as f64) * 1.25) as u64;
+    let fits = bytes > 0 && spilled.iter().sum::<u64>() + most <= SPILLED_MAX;
+    let spill = if fits { Spill::new(most).map(Arc::new) } else { None };
+    let is_possible = spill.is_some() || tracks().all(|track| track.levels.can_drop());
+    let all = (0..file.tracks.len()).filter_map(|thread| file.track_mut(thread));
+    match spill {
+        Some(spill) => {
+            all.for_each(|mut track| track.levels.spill(&spill));
+            spilled.push(most);
         }
+        None if is_possible => {
+            all.for_each(|mut track| track.levels.drop_lowest());
+            spilled.drain(..spilled.len().min(1));
+        }
+        None => {}
     }
-    dropped
+    is_possible
 }
 
 /// Parts of the density per nanosecond.
@@ -190,6 +208,8 @@ struct Reading<'f> {
     thread: usize,
     /// Open spans by number: begin and text.
     spans: FxHashMap<u32, (u64, Text)>,
+    /// Names of labels so far.
+    labels: FxHashSet<MarkName>,
     scale: f64,
     calls: WholeCalls<'f>,
 }
@@ -277,12 +297,26 @@ impl Reading<'_> {
         }
     }
 
+    #[cold]
+    fn add_label(&self, name: MarkName) {
+        let name = self.file.trace.mark_names().text(name);
+        let mut labels = lock(&self.file.labels);
+        if !name.is_empty() && labels.len() < LABELS_MAX {
+            labels.insert(name.to_owned());
+        }
+    }
+
     fn mark(&mut self, track: &mut Track, mark: &Mark) {
         let at = mark.at_ns;
         let value = mark.task_step().map(|(_, step)| step.into()).or(mark.value);
         let text = Text::Name(mark.name, value);
         let kind = match mark.kind {
-            MarkKind::Label => Kind::Label,
+            MarkKind::Label => {
+                if self.labels.insert(mark.name) {
+                    self.add_label(mark.name);
+                }
+                Kind::Label
+            }
             MarkKind::Wake | MarkKind::Step => Kind::Instant,
             MarkKind::Instant | MarkKind::OrphanSpanEnd => {
                 let name = self.file.trace.mark_names().text(mark.name);

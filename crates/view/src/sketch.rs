@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
+
+use crate::file::lock;
 use crate::levels::{Cell, Merger, SEVERAL, bits};
 
 /// Files with fewer parts are read in order as fast.
@@ -17,6 +21,8 @@ const BYTES_MAX: usize = 64 << 20;
 /// Parts that a window asks for at once, and those of all windows.
 const ASKED: usize = 64;
 const ASKED_MAX: usize = 1024;
+/// The longest time for which a step of reading is put off.
+const PUT_OFF: Duration = Duration::from_millis(10);
 
 /// The parts of a file that were read here and there.
 pub(crate) struct Sketch {
@@ -25,9 +31,22 @@ pub(crate) struct Sketch {
     /// How many parts each thread has.
     parts: Vec<usize>,
     bytes: AtomicUsize,
+    /// When threads' parts begin, as far as that was looked up.
+    begins: Mutex<FxHashMap<(usize, usize), u64>>,
     /// Threads and parts that somebody looks at.
     asked: Mutex<VecDeque<(usize, usize)>>,
+    /// Frames that are being answered.
+    frames: AtomicUsize,
     is_over: AtomicBool,
+}
+
+/// A frame that is being answered.
+pub(crate) struct Frame<'s>(&'s AtomicUsize);
+
+impl Drop for Frame<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A part that was read.
@@ -51,7 +70,9 @@ impl Sketch {
             threads: parts.iter().map(|_| RwLock::default()).collect(),
             parts,
             bytes: AtomicUsize::new(0),
+            begins: Mutex::default(),
             asked: Mutex::default(),
+            frames: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
         })
     }
@@ -64,8 +85,32 @@ impl Sketch {
         }
     }
 
+    /// Until the result is dropped, a frame is being answered.
+    pub fn frame(&self) -> Frame<'_> {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        Frame(&self.frames)
+    }
+
+    /// Waits while frames are being answered, for a short time: before a step that nobody waits for.
+    pub fn put_off(&self) {
+        let begun = Instant::now();
+        while self.frames.load(Ordering::Relaxed) > 0 && begun.elapsed() < PUT_OFF {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn pieces(&self, thread: usize) -> Option<RwLockReadGuard<'_, BTreeMap<usize, Piece>>> {
         Some(self.threads.get(thread)?.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// When a part begins; `look` looks it up.
+    pub fn begin(&self, thread: usize, part: usize, look: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        if let Some(begin) = lock(&self.begins).get(&(thread, part)) {
+            return Some(*begin);
+        }
+        let begin = look()?;
+        lock(&self.begins).insert((thread, part), begin);
+        Some(begin)
     }
 
     /// How many events the file has, about.

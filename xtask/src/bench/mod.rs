@@ -143,8 +143,8 @@ impl Options {
             match word.as_str() {
                 "--quick" => options.is_quick = true,
                 "--events" => {
-                    let count = words.next().and_then(|word| word.parse().ok());
-                    let wrong = || format!("--events wants a number\n{USAGE}");
+                    let count = words.next().and_then(|word| count(&word));
+                    let wrong = || format!("--events wants a number, such as 1000M\n{USAGE}");
                     options.events = Some(count.ok_or_else(wrong)?);
                 }
                 "--format" => match words.next().as_deref() {
@@ -162,6 +162,14 @@ impl Options {
             options.parts = Part::ALL.map(|(_, part)| part).to_vec();
         }
         Ok(options)
+    }
+}
+
+/// A number, in millions with an `M`.
+fn count(word: &str) -> Option<u64> {
+    match word.strip_suffix('M') {
+        Some(millions) => millions.parse::<u64>().ok()?.checked_mul(1_000_000),
+        None => word.parse().ok(),
     }
 }
 
@@ -215,6 +223,7 @@ mod tests {
         let some = parse(&["off", "--quick", "--format", "json", "cost", "--events", "7"]).unwrap();
         let parts = vec![Part::Off, Part::Cost];
         assert_eq!(some, Options { parts, is_quick: true, events: Some(7), is_json: true });
+        assert_eq!(parse(&["--events", "1000M"]).unwrap().events, Some(1_000_000_000));
         assert!(parse(&["--events", "many"]).unwrap_err().contains("number"));
         assert!(parse(&["--format", "xml"]).unwrap_err().contains("text"));
         assert!(parse(&["of"]).unwrap_err().contains("`of`"));

@@ -16,6 +16,8 @@ use crate::viewer::Viewer;
 /// Events of the trace where nothing else is said.
 const EVENTS: u64 = 50_000_000;
 const EVENTS_QUICK: u64 = 10_000_000;
+/// Nothing takes longer.
+const LONGEST: Duration = Duration::from_secs(40 * 60);
 /// Windows of each kind.
 const WINDOWS: usize = 200;
 /// Width of the picture, as the page asks for it.
@@ -61,21 +63,33 @@ fn measure(lab: &Lab, trace: &Path, events: u64) -> Result<Table, String> {
         (tracks, end) = shown(&state);
     }
     row("first picture, s", seconds(begun), 2, Some(3.0));
-    row("windows while it is read, p95 of ms", p95(viewer.windows(&tracks, end)?), 1, Some(50.0));
-    let counting = |state: &Value| state["counting"] == true;
-    while counting(&viewer.json("trace")?) {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    row("events counted, s", seconds(begun), 1, None);
-    while viewer.json("trace")?["complete"] != true {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    row("all events read, s", seconds(begun), 1, None);
-    let cpu = viewer.cpu_ms()?;
-    let windows = viewer.windows(&tracks, end)?;
-    row("windows, CPU time of each in ms", (viewer.cpu_ms()? - cpu) / windows.len() as f64, 1, None);
-    row("windows, median of ms", Spread::of(windows.clone())?.median, 1, None);
-    row("windows, p95 of ms", p95(windows), 1, Some(50.0));
+    let mut windows = |when: &str, has_cpu: bool| {
+        let cpu = viewer.cpu_ms()?;
+        let windows = viewer.windows(&tracks, end)?;
+        if has_cpu {
+            let cpu = (viewer.cpu_ms()? - cpu) / windows.len() as f64;
+            row(&format!("{when}: a window's CPU time, ms"), cpu, 1, None);
+        }
+        row(&format!("{when}: windows, median of ms"), Spread::of(windows.clone())?.median, 1, None);
+        row(&format!("{when}: windows, p95 of ms"), p95(windows), 1, Some(50.0));
+        Ok::<_, String>(())
+    };
+    let wait = |is_over: fn(&Value) -> bool| {
+        while !is_over(&viewer.json("trace")?) {
+            if begun.elapsed() > LONGEST {
+                return Err("the trace isn't read after so long".to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(seconds(begun))
+    };
+    windows("counting", false)?;
+    let counted = wait(|state| state["counting"] != true)?;
+    windows("reading", false)?;
+    let read = wait(|state| state["complete"] == true)?;
+    windows("read", true)?;
+    row("events counted, s", counted, 1, None);
+    row("all events read, s", read, 1, None);
     let mut tables = Vec::new();
     for number in 1..=5 {
         let at = Instant::now();

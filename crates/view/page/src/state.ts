@@ -104,6 +104,8 @@ export function fromFragment(fragment: string, duration: number): State {
   pick('colour', ['function', 'module']);
   pick('scope', ['trace', 'window', 'range', 'call']);
   pick('by', ['function', 'module', 'thread', 'process', 'file', 'path']);
+  const by = fields.get('by');
+  if (by?.startsWith('label:')) state.by = by;
   for (const key of ['a', 'b'] as const) {
     const value = fields.get(key);
     if (value !== null && /^(range:\d+:[-\d.]+:[-\d.]+:[\d,]*|call:\d+:[-\d.]+:\d+)$/.test(value)) state[key] = value;

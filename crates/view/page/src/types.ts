@@ -69,6 +69,8 @@ export interface Trace {
   processes: Process[];
   /** Number of functions; ids are below. */
   functions: number;
+  /** Names of labels, to group calls by. */
+  labels?: string[];
   kept: Kept[];
   losses: Loss[];
   modules: { name?: string; path?: string; build_id?: string; from?: number; to?: number }[];

@@ -1,5 +1,6 @@
 //! What lies in a window of time.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use everycall_export::{Source as _, type_name};
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::context::Context;
 use crate::file::{DENSITY, File, lock, place_of_track};
 use crate::levels::{Cell, Merger, SEVERAL, bits};
-use crate::library::{Library, OpenFile};
+use crate::library::{Library, OpenFile, quick_threads};
 use crate::marks::{Item, Kind, Text};
 use crate::query::{Answered, Query};
 use crate::series::Series;
@@ -52,12 +53,56 @@ pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
     let mut body = Vec::new();
     body.extend_from_slice(b"EVS1");
     body.extend_from_slice(&(tracks.len() as u32).to_le_bytes());
-    for id in tracks {
-        let (open, thread) = library.drawn_track(id)?;
-        let drawn = drawn(&open, thread, (from, to, pixels), depths.clone())?;
-        encode(&mut body, id, &drawn, depths.start);
+    for (id, drawn) in tracks.iter().zip(all_drawn(library, &tracks, (from, to, pixels), &depths)?) {
+        encode(&mut body, *id, &drawn, depths.start);
     }
     Ok(body)
+}
+
+/// What is drawn of each track. Those that need events are shared out among the threads that answer
+/// frames.
+fn all_drawn(
+    library: &Library,
+    tracks: &[u32],
+    window: (u64, u64, u64),
+    depths: &Range<usize>,
+) -> Answered<Vec<Drawn>> {
+    let mut all: Vec<Drawn> = tracks.iter().map(|_| Drawn::default()).collect();
+    // By file: places among the tracks, and threads.
+    let mut need_events = BTreeMap::new();
+    for ((place, id), drawn) in tracks.iter().enumerate().zip(&mut all) {
+        let (open, thread) = library.drawn_track(*id)?;
+        if needs_events(&open.file, thread, window) {
+            let of_file =
+                need_events.entry(open.file.index).or_insert_with(|| (open, Vec::<(usize, usize)>::new()));
+            of_file.1.push((place, thread));
+        } else {
+            *drawn = of_levels(&open.file, thread, window, depths.clone());
+        }
+    }
+    let mut asked = Vec::new();
+    for (open, threads) in need_events.values() {
+        let some = threads.len().div_ceil(quick_threads());
+        for some in threads.chunks(some) {
+            let (threads, depths) = (some.to_vec(), depths.clone());
+            asked.push(open.quick.begin(move |context| {
+                let drawn =
+                    |(place, thread): (usize, usize)| (place, of_events(context, thread, window, &depths));
+                threads.into_iter().map(drawn).collect::<Vec<_>>()
+            })?);
+        }
+    }
+    // Dropped once all of them are there.
+    let _frames: Vec<_> =
+        need_events.values().filter_map(|(open, _)| Some(open.file.sketch.as_ref()?.frame())).collect();
+    for some in asked {
+        for (place, drawn) in some.answer()? {
+            if let Some(of_track) = all.get_mut(place) {
+                *of_track = drawn;
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// A call, or several that are narrower than a pixel, in a window.
@@ -96,39 +141,57 @@ pub(crate) fn slices_of(
     Ok(drawn(&open, thread, window, depths)?.cells.iter().map(slice).collect())
 }
 
-/// The cells of a window: those that were read in order, and what is known of the rest.
+/// The cells of a window.
 fn drawn(open: &OpenFile, thread: usize, window: (u64, u64, u64), depths: Range<usize>) -> Answered<Drawn> {
-    let (from, to, pixels) = window;
-    let pixel = (to.saturating_sub(from) / pixels).max(1);
-    let Some((is_kept, read_ns)) = open.file.track(thread).map(|track| {
-        let read_ns = if track.is_complete { u64::MAX } else { track.read_ns };
-        (track.levels.level_for(pixel).1, read_ns)
-    }) else {
-        return Ok(Drawn::default());
+    if needs_events(&open.file, thread, window) {
+        return open.quick.ask(move |context| of_events(context, thread, window, &depths));
+    }
+    Ok(of_levels(&open.file, thread, window, depths))
+}
+
+fn pixel((from, to, pixels): (u64, u64, u64)) -> u64 {
+    (to.saturating_sub(from) / pixels).max(1)
+}
+
+/// Whether the levels for a window's pixels are kept, and up to when the thread was read.
+fn known(file: &File, thread: usize, window: (u64, u64, u64)) -> Option<(bool, u64)> {
+    let track = file.track(thread)?;
+    let read_ns = if track.is_complete { u64::MAX } else { track.read_ns };
+    Some((track.levels.level_for(pixel(window)).1, read_ns))
+}
+
+/// Whether the summary levels don't have all of a window.
+fn needs_events(file: &File, thread: usize, window: (u64, u64, u64)) -> bool {
+    let is_lacking = |(is_kept, read_ns): (bool, u64)| {
+        !is_kept && read_ns > window.0 || read_ns < window.1 && file.sketch.is_some()
     };
+    known(file, thread, window).is_some_and(is_lacking)
+}
+
+/// The cells of a window: those that were read in order, and what is known of the rest.
+fn of_events(context: &Context<'_>, thread: usize, window: (u64, u64, u64), depths: &Range<usize>) -> Drawn {
+    let ((from, to, _), pixel) = (window, pixel(window));
+    let Some((is_kept, read_ns)) = known(context.file, thread, window) else { return Drawn::default() };
     let mut drawn = if is_kept || read_ns <= from {
-        of_levels(&open.file, thread, window, depths.clone())
+        of_levels(context.file, thread, window, depths.clone())
     } else {
-        let depths = depths.clone();
-        open.quick.ask(move |context| exact(context, thread, (from, to, pixel), &depths))?
+        exact(context, thread, (from, to, pixel), depths)
     };
-    if read_ns < to && open.file.sketch.is_some() {
+    if read_ns < to && context.file.sketch.is_some() {
         let from = from.max(read_ns);
-        let sketched = open.quick.ask(move |context| {
-            let mut merging = Merging::new(pixel);
-            parts::window(context, thread, &depths, (from, to), |depth, cell| {
-                // What began before was read, as far as it was.
-                if cell.from >= from || from == window.0 && read_ns < from {
-                    merging.add(depth, cell);
-                }
-            });
-            merging.finish()
-        })?;
+        let mut merging = Merging::new(pixel);
+        parts::window(context, thread, depths, (from, to), |depth, cell| {
+            // What began before was read, as far as it was.
+            if cell.from >= from || from == window.0 && read_ns < from {
+                merging.add(depth, cell);
+            }
+        });
+        let sketched = merging.finish();
         drawn.flags |= sketched.flags | INCOMPLETE;
         drawn.cells.extend(sketched.cells);
         drawn.cells.sort_by_key(|(depth, cell)| (*depth, cell.from));
     }
-    Ok(drawn)
+    drawn
 }
 
 /// The cells of a window, read from the file.
@@ -169,7 +232,7 @@ pub(crate) fn of_levels(
     depths: Range<usize>,
 ) -> Drawn {
     let Some(track) = file.track(thread) else { return Drawn::default() };
-    let pixel = (to.saturating_sub(from) / pixels).max(1);
+    let pixel = pixel((from, to, pixels));
     let (level, _) = track.levels.level_for(pixel);
     let mut merging = Merging::new(pixel);
     track.levels.cells_of(depths.clone(), level, from, to, &mut |depth, cell| merging.add(depth, cell));

@@ -1,5 +1,6 @@
 //! What the files hold.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use everycall_analysis::kept_calls;
@@ -33,8 +34,10 @@ pub(crate) fn trace(library: &Library) -> Answered<Value> {
     });
     let is_complete = files.iter().all(|open| open.file.is_complete());
     let read = sum(|file| file.read_events.load(Ordering::Relaxed));
+    let mut labels = BTreeSet::new();
     let mut kept = Vec::new();
     for open in &files {
+        labels.extend(lock(&open.file.labels).iter().cloned());
         kept.extend(kept_of(open)?);
     }
     Ok(json!({
@@ -51,6 +54,7 @@ pub(crate) fn trace(library: &Library) -> Answered<Value> {
         "read_bytes": if events == 0 { 0.0 } else { sum(|file| file.file.size()) as f64 * read.min(events) as f64 / events as f64 }.floor(),
         "processes": files.iter().flat_map(|open| processes(&open.file)).collect::<Vec<_>>(),
         "functions": lock(&library.functions).len(),
+        "labels": labels,
         "kept": kept,
         "losses": files.iter().flat_map(|open| losses(&open.file)).take(LOSSES_MAX).collect::<Vec<_>>(),
         "modules": files.iter().flat_map(|open| modules(&open.file)).collect::<Vec<_>>(),

@@ -14,16 +14,18 @@ import type { Column } from './pieces';
 const GROUPS = ['function', 'module', 'file', 'thread', 'process', 'path'];
 
 export function TablePanel({ store }: { store: Store }): JSX.Element {
-  useStore(store, ({ state, names, theme }) => [state.by, state.func, state.colour, names.version, theme]);
-  const { by } = store.state;
+  useStore(store, ({ state, names, theme, trace }) => [trace.labels?.length, state.by, state.func, state.colour, names.version, theme]);
+  const { trace, state: { by } } = store;
   const [scope, key] = useScope(store);
   const [filter, setFilter] = useState('');
   const answer = useAnswer(`${key} ${by}`, async () => ({ by, report: await store.source.report(scope, by) }));
   const part = filter.toLowerCase();
+  // A page of its own has no such numbers.
+  const groups = [...GROUPS, ...(store.source.isLocal ? [] : trace.labels ?? []).map((name) => `label:${name}`)];
   return (
     <div class="column">
       <div class="toolbar">
-        <label>by <select value={by} onChange={(event) => store.set({ by: event.currentTarget.value }, true)}>{GROUPS.map((name) => <option key={name}>{name}</option>)}</select></label>
+        <label>by <select value={by} onChange={(event) => store.set({ by: event.currentTarget.value }, true)}>{groups.map((name) => <option key={name} value={name}>{visible(shortened(name, 60))}</option>)}</select></label>
         <input type="search" placeholder="Filter" aria-label="Filter rows" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} spellcheck={false} />
         {answer.value && <span class="faint">{plural(answer.value.report.rows.length, 'row')}, {plural(answer.value.report.calls, 'call')}{scope.call || Number.isFinite(scope.from) ? '; calls that begin or end outside count with their whole duration' : ''}</span>}
       </div>
