@@ -35,7 +35,8 @@ fn every_instruction_of_hooks_and_epilogues_can_be_walked_from() {
     let place = Place::new("walks");
     for (index, mode) in Mode::ALL.into_iter().enumerate() {
         // Without `EVERYCALL_FULL`, each mode has one level, and each level several modes.
-        let levels = FLAGS.iter().enumerate().filter(|(number, _)| is_full() || *number == index % FLAGS.len());
+        let levels =
+            FLAGS.iter().enumerate().filter(|(number, _)| is_full() || *number == index % FLAGS.len());
         for (number, flags) in levels {
             let arguments = [&["-g", "walks.cpp", "-ldl"], *flags].concat();
             let program = place.build(mode, &arguments, &format!("{}-{number}", mode.label()));
