@@ -30,6 +30,8 @@ const STEADY_MIN: u64 = 20_000_000;
 const STEADY_PARTS: u64 = 10;
 /// For so long, a thread that could run is taken for one that is preempted, in nanoseconds.
 const PREEMPTED_MAX: u64 = 10_000_000;
+/// For about so long at least, others run when they preempt a thread, in nanoseconds.
+const SLICE: u64 = 1_000_000;
 /// Part of a CPU that sampling may take: with very many threads, samples come less often.
 const SHARE: u32 = 20;
 /// Longest time that a thread may wait without a sample in the trace, in nanoseconds.
@@ -362,10 +364,12 @@ impl Thread {
         let others_ran = could_run.saturating_sub(could_run_before);
         let passed = now.saturating_sub(since);
         let most = passed / 10 * 9;
+        // Who waits for others is put on a CPU more often than they would preempt it.
+        let are_few = counts.put_on.saturating_sub(before.put_on) <= 1 + passed / SLICE;
         let course = match (ran >= most, ran.saturating_add(others_ran) >= most) {
             (true, _) => Course::GoesOn,
             (false, true) => Course::Preempted,
-            (false, false) if passed < PREEMPTED_MAX && is_ready() => return Course::Preempted,
+            (false, false) if passed < PREEMPTED_MAX && are_few && is_ready() => return Course::Preempted,
             (false, false) => Course::Changes,
         };
         self.changed = (counts, could_run, now);
@@ -451,7 +455,9 @@ mod tests {
         // Others run now: for how long is known when it runs again.
         assert_eq!(thread.course(counts(6700), 700, 22_000, || true), Course::Preempted);
         assert_eq!(thread.course(counts(6800), 1600, 22_100, || false), Course::Preempted);
-        let late = 22_100 + PREEMPTED_MAX;
+        let often = Counts { put_on: 9, ..counts(6900) };
+        assert_eq!(thread.course(often, 1600, 22_500, || true), Course::Changes, "it waits for others");
+        let late = 22_500 + PREEMPTED_MAX;
         assert_eq!(thread.course(counts(7000), 1600, late, || true), Course::Changes, "it hardly ran");
     }
 
