@@ -12,8 +12,8 @@ pub mod source {
     /// An instance of tracefs: also the state in which a thread was taken off, and which thread
     /// woke it when.
     pub const TRACEFS: u32 = 2;
-    /// Both: switches are those of `perf_event_open`; who woke a thread, and the way of waiting,
-    /// those of tracefs. Since version 2.9.
+    /// Both: switches are those of `perf_event_open`; who woke a thread is told by tracefs. Since
+    /// version 2.9.
     pub const PERF_AND_TRACEFS: u32 = 3;
     /// Samples of `/proc/PID/task/TID/schedstat`. Since version 2.9.
     pub const SCHEDSTAT: u32 = 4;
@@ -33,7 +33,8 @@ pub mod kind {
     pub const ON: u8 = 1;
     /// The thread was taken off the CPU; `state` is one of [`super::state`]. Since version 2.10,
     /// `other` is one more than the number of the system call in which it then waited; 0 if that
-    /// isn't known. Where it is known, the event comes twice, first without it. With
+    /// isn't known. Where it is known, the event comes twice, first without it; so does one whose
+    /// `state` is [`super::state::BLOCKED`] at first, if it is found out later. With
     /// [`super::source::SCHEDSTAT`]: the thread waited in that call at `time`, and at the next
     /// sample.
     pub const OFF: u8 = 2;
@@ -44,8 +45,7 @@ pub mod kind {
     pub const ENDED: u8 = 4;
     /// `other` events of this CPU were lost between its previous event and this one.
     pub const LOST: u8 = 5;
-    /// `other` wake-ups and ways of waiting of this CPU were lost: threads count as blocked until
-    /// they ran again. Since version 2.9.
+    /// `other` wake-ups of this CPU were lost: threads count as blocked until they ran again. Since version 2.9.
     pub const WAKEUPS_LOST: u8 = 6;
     /// The thread's CPU time was read, between `cpu` microseconds before `time` and `time`. It had
     /// run `other` nanoseconds since the sample before, by the kernel's count, which

@@ -18,11 +18,13 @@ macro_rules! integer_field {
     ($($t:ty),*) => {$(
         impl Field for $t {
             const SIZE: usize = size_of::<$t>();
+            #[inline]
             fn get(bytes: &[u8]) -> Self {
                 let mut raw = [0; size_of::<$t>()];
                 raw.copy_from_slice(bytes);
                 <$t>::from_le_bytes(raw)
             }
+            #[inline]
             fn put(self, bytes: &mut [u8]) {
                 bytes.copy_from_slice(&self.to_le_bytes());
             }
@@ -71,6 +73,7 @@ macro_rules! wire_struct {
 
         impl $crate::Wire for $name {
             const SIZE: usize = $size;
+            #[inline]
             fn read(bytes: &[u8]) -> Option<Self> {
                 let mut rest = bytes.get(..$size)?;
                 $(
@@ -81,6 +84,7 @@ macro_rules! wire_struct {
                 let _ = rest;
                 Some($name { $($field),* })
             }
+            #[inline]
             fn write(&self, bytes: &mut [u8]) {
                 let mut rest = &mut bytes[..$size];
                 $(

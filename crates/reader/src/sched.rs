@@ -49,7 +49,9 @@ pub(crate) fn read_sched(bytes: &[u8], recording: &mut Recording) -> Result<(), 
     let there = entries.chunks_exact(event_size);
     let is_cut = (there.len() as u64) < record.events;
     let wanted = usize::try_from(record.events).unwrap_or(usize::MAX);
-    sched.events.extend(there.take(wanted).filter_map(SchedEvent::read));
+    let there = there.take(wanted);
+    sched.events.reserve(there.len());
+    sched.events.extend(there.filter_map(SchedEvent::read));
     if is_cut { Err("it has fewer events than it says") } else { Ok(()) }
 }
 

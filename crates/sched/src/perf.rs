@@ -39,8 +39,8 @@ mod record {
     pub const SWITCH: u32 = 14;
     pub const SWITCH_OUT: u16 = 1 << 13;
     pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-    /// Bytes of what stands at the end of each: pid, tid, time, CPU.
-    pub const SAMPLE_ID: usize = 24;
+    /// Bytes of what stands at the end of each: pid, tid, time. A buffer's CPU is known.
+    pub const SAMPLE_ID: usize = 16;
 }
 
 /// The events.
@@ -95,8 +95,8 @@ impl Perf {
             for _ in 0..self.buffer / record::SAMPLE_ID {
                 let Some(found) = cpu.sampler.next_record() else { break };
                 let data = found.to_contiguous();
-                changes.extend(change(found.ty(), &data));
-                let event = event(found.ty(), found.misc(), &data);
+                changes.extend(change(cpu.number, found.ty(), &data));
+                let event = event(cpu.number, found.ty(), found.misc(), &data);
                 let event = match event {
                     Some(event) if event.kind == kind::LOST => cpu.losses.in_record(event),
                     event => event.filter(|event| event.pid != self.own),
@@ -174,7 +174,7 @@ fn sampler(cpu: usize, buffer: usize, read: ReadFormat) -> io::Result<Sampler> {
         .context_switch(true)
         .task(true)
         .comm(true)
-        .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU)
+        .sample(SampleFlag::TID | SampleFlag::TIME)
         .sample_id_all(true)
         .read_format(read)
         .clockid(Clock::MONOTONIC_RAW)
@@ -185,7 +185,7 @@ fn sampler(cpu: usize, buffer: usize, read: ReadFormat) -> io::Result<Sampler> {
 
 /// What a record says of a thread's name: COMM has a process, a thread and the name, FORK the
 /// process, that of the parent, the thread, and the parent.
-fn change(record: u32, data: &[u8]) -> Option<(SchedEvent, Change)> {
+fn change(cpu: u16, record: u32, data: &[u8]) -> Option<(SchedEvent, Change)> {
     let word = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let (tid, change) = match record {
         record::COMM => {
@@ -196,12 +196,12 @@ fn change(record: u32, data: &[u8]) -> Option<(SchedEvent, Change)> {
         record::EXIT => (word(8)?, Change::Ended),
         _ => return None,
     };
-    Some((SchedEvent { pid: word(0)?, tid, ..of_sample_id(data)? }, change))
+    Some((SchedEvent { pid: word(0)?, tid, ..of_sample_id(cpu, data)? }, change))
 }
 
 /// What a record says, if it is one of those that are of interest.
-fn event(record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
-    let event = of_sample_id(data)?;
+fn event(cpu: u16, record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
+    let event = of_sample_id(cpu, data)?;
     match record {
         record::SWITCH if misc & record::SWITCH_OUT == 0 => Some(SchedEvent { kind: kind::ON, ..event }),
         record::SWITCH => {
@@ -219,15 +219,15 @@ fn event(record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
     }
 }
 
-/// What stands at the end of each record: the thread that ran, when, and where.
-fn of_sample_id(data: &[u8]) -> Option<SchedEvent> {
+/// What stands at the end of each record: the thread that ran, and when.
+fn of_sample_id(cpu: u16, data: &[u8]) -> Option<SchedEvent> {
     let id = data.len().checked_sub(record::SAMPLE_ID).and_then(|at| data.get(at..))?;
     let word = |at: usize| id.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     Some(SchedEvent {
         time: id.get(8..16)?.try_into().ok().map(u64::from_le_bytes)?,
         pid: word(0)?,
         tid: word(4)?,
-        cpu: u16::try_from(word(16)?).ok()?,
+        cpu,
         ..SchedEvent::default()
     })
 }
@@ -282,19 +282,18 @@ mod tests {
         let mut data = Vec::new();
         data.extend([7_u32, 8].map(u32::to_le_bytes).concat());
         data.extend(99_u64.to_le_bytes());
-        data.extend([3_u32, 0].map(u32::to_le_bytes).concat());
         let on = SchedEvent { time: 99, pid: 7, tid: 8, cpu: 3, kind: kind::ON, ..SchedEvent::default() };
-        assert_eq!(event(record::SWITCH, 0, &data), Some(on));
+        assert_eq!(event(3, record::SWITCH, 0, &data), Some(on));
         let off = SchedEvent { kind: kind::OFF, state: state::BLOCKED, ..on };
-        assert_eq!(event(record::SWITCH, record::SWITCH_OUT, &data), Some(off));
+        assert_eq!(event(3, record::SWITCH, record::SWITCH_OUT, &data), Some(off));
         let preempted = SchedEvent { state: state::RUNNABLE, ..off };
         let misc = record::SWITCH_OUT | record::SWITCH_OUT_PREEMPT;
-        assert_eq!(event(record::SWITCH, misc, &data), Some(preempted));
-        assert_eq!(event(record::SWITCH, 0, &data[1..]), None, "cut");
+        assert_eq!(event(3, record::SWITCH, misc, &data), Some(preempted));
+        assert_eq!(event(3, record::SWITCH, 0, &data[1..]), None, "cut");
         let lost = [&[0; 8], &5_u64.to_le_bytes()[..], &data].concat();
-        let lost = event(record::LOST, 0, &lost);
+        let lost = event(3, record::LOST, 0, &lost);
         assert_eq!(lost, Some(SchedEvent { kind: kind::LOST, other: 5, ..on }));
-        assert_eq!(event(9, 0, &data), None);
+        assert_eq!(event(3, 9, 0, &data), None);
     }
 
     #[test]

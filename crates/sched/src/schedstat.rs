@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -17,14 +18,20 @@ use std::time::{Duration, Instant};
 use everycall_format::sched::{SchedEvent, kind, sample, state};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::waits::call_of;
+use crate::waits::{call_of, letter};
 
 /// Time between two samples of a thread.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// The same while all threads go on as they did.
-const INTERVAL_STEADY: Duration = Duration::from_millis(4);
+/// The same while all threads go on as they did: the longer they did so, the longer it is.
+const INTERVAL_STEADY: RangeInclusive<Duration> = Duration::from_millis(4)..=Duration::from_millis(16);
 /// They have done so for this long, in nanoseconds.
 const STEADY_MIN: u64 = 20_000_000;
+/// So when they do something else is known to a part of the time before it.
+const STEADY_PARTS: u64 = 10;
+/// For so long, a thread that could run is taken for one that is preempted, in nanoseconds.
+const PREEMPTED_MAX: u64 = 10_000_000;
+/// For about so long at least, others run when they preempt a thread, in nanoseconds.
+const SLICE: u64 = 1_000_000;
 /// Part of a CPU that sampling may take: with very many threads, samples come less often.
 const SHARE: u32 = 20;
 /// Longest time that a thread may wait without a sample in the trace, in nanoseconds.
@@ -32,7 +39,7 @@ const QUIET_MAX: u64 = 50_000_000;
 /// A reading that takes so long says little, in microseconds.
 const READING_MAX: u64 = 10_000;
 /// What this source can't tell.
-pub const TEXT: &str = "read from /proc every millisecond, and every 4 ms while all threads go on as they did: only waiting for longer is seen; what a thread did between two \
+pub const TEXT: &str = "read from /proc every millisecond, and every 4 to 16 ms while all threads go on as they did: only waiting for longer is seen; what a thread did between two \
     readings is unknown where it was switched, and known in total. Not told is which CPU it was on, when it was \
     woken, and by whom";
 
@@ -65,6 +72,20 @@ struct Seen {
     events: Vec<SchedEvent>,
     /// When a thread last did something else than before.
     changed: u64,
+    /// When one that would have gone on was last preempted.
+    preempted: u64,
+}
+
+impl Seen {
+    /// The time until the next sample.
+    fn interval(&self, now: u64) -> Duration {
+        if now.saturating_sub(self.changed) <= STEADY_MIN {
+            return INTERVAL;
+        }
+        let steady = now.saturating_sub(self.changed.max(self.preempted));
+        let part = Duration::from_nanos(steady / STEADY_PARTS);
+        part.clamp(*INTERVAL_STEADY.start(), *INTERVAL_STEADY.end())
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -75,7 +96,7 @@ impl Schedstat {
     /// `Err` says why it can't be used.
     pub fn open() -> Result<Schedstat, String> {
         let counts = fs::read("/proc/thread-self/schedstat").ok();
-        if counts.as_deref().and_then(Counts::parse).is_none_or(|counts| counts.put_on == 0) {
+        if counts.as_deref().and_then(Counts::parse).is_none_or(|(counts, _)| counts.put_on == 0) {
             return Err("/proc has no schedstat of threads, which would tell when they waited".to_owned());
         }
         Ok(Schedstat { shared: Arc::default(), thread: None })
@@ -151,8 +172,7 @@ impl Sampled {
         for pid in pids {
             processes.entry(*pid).or_default().sample(*pid, seen);
         }
-        let is_steady = raw_now().saturating_sub(seen.changed) > STEADY_MIN;
-        if is_steady { INTERVAL_STEADY } else { INTERVAL }
+        seen.interval(raw_now())
     }
 }
 
@@ -202,7 +222,7 @@ impl Process {
                     lives: true,
                     waits: false,
                     same: 0,
-                    changed: (Counts::default(), 0),
+                    changed: (Counts::default(), 0, 0),
                     last: None,
                     held: None,
                     asked: Asked::NotYet,
@@ -220,8 +240,9 @@ struct Thread {
     waits: bool,
     /// How often the same counts were read.
     same: u32,
-    /// The counts that it has now, and when they were new.
-    changed: (Counts, u64),
+    /// The counts that it has now, for how long it could have run so far, in nanoseconds, and when
+    /// that was read.
+    changed: (Counts, u64, u64),
     /// The counts of the last sample that is among the events, and when it was taken.
     last: Option<(Counts, u64)>,
     /// The last sample, if nothing has changed since the one before.
@@ -247,30 +268,54 @@ struct Counts {
     put_on: u64,
 }
 
+/// What a thread does, of what it did before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// The same: it waits, or has run nearly all the time.
+    GoesOn,
+    /// It would have run all the time if others hadn't.
+    Preempted,
+    /// Something else.
+    Changes,
+}
+
+/// Counts of a thread, read between two moments.
+struct Reading {
+    before: u64,
+    counts: Counts,
+    /// For how long it could have run so far, in nanoseconds.
+    could_run: u64,
+    after: u64,
+}
+
 impl Counts {
-    fn parse(text: &[u8]) -> Option<Counts> {
-        let mut numbers = str::from_utf8(text).ok()?.split_ascii_whitespace();
-        let ran = numbers.next()?.parse().ok()?;
-        Some(Counts { ran, put_on: numbers.nth(1)?.parse().ok()? })
+    /// With the nanoseconds for which the thread could have run so far, and others did.
+    fn parse(text: &[u8]) -> Option<(Counts, u64)> {
+        let mut numbers = str::from_utf8(text).ok()?.split_ascii_whitespace().map(|word| word.parse().ok());
+        let (ran, could_run, put_on) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        Some((Counts { ran, put_on }, could_run))
     }
 }
 
 impl Thread {
     /// `None` if the thread has ended.
     fn sample(&mut self, (pid, tid): (u32, u32), folder: &str, seen: &mut Seen) -> Option<()> {
-        let Some((mut before, mut counts, mut after)) = self.read() else {
+        let Some(Reading { mut before, mut counts, could_run, mut after }) = self.read() else {
             self.lives = false;
             return None;
         };
-        if !self.goes_on(counts, after) {
-            seen.changed = after;
+        let is_ready = || letter(&format!("{folder}/{tid}/stat")) == Some(b'R');
+        match self.course(counts, could_run, after, is_ready) {
+            Course::GoesOn => {}
+            Course::Preempted => seen.preempted = after,
+            Course::Changes => seen.changed = after,
         }
         self.same = if self.has(counts) { self.same.saturating_add(1) } else { 0 };
         // A thread that runs has the same counts for a while, too.
         let is_due = self.same.is_power_of_two();
         if is_due && !self.waits && waits(&format!("{folder}/{tid}/stat")) {
             // It may have run until that moment.
-            (before, counts, after) = self.read()?;
+            Reading { before, counts, after, .. } = self.read()?;
             self.waits = true;
         }
         let is_same = self.has(counts);
@@ -303,15 +348,32 @@ impl Thread {
         Some(())
     }
 
-    /// Whether it does what it did before: it waits, or has run nearly all the time.
-    fn goes_on(&mut self, counts: Counts, now: u64) -> bool {
-        let (before, since) = self.changed;
+    /// Whether it does what it did before. How long others ran instead is counted when that is over.
+    fn course(
+        &mut self,
+        counts: Counts,
+        could_run: u64,
+        now: u64,
+        is_ready: impl FnOnce() -> bool,
+    ) -> Course {
+        let (before, could_run_before, since) = self.changed;
         if counts == before {
-            return true;
+            return Course::GoesOn;
         }
-        self.changed = (counts, now);
         let ran = counts.ran.saturating_sub(before.ran);
-        ran >= now.saturating_sub(since) / 10 * 9
+        let others_ran = could_run.saturating_sub(could_run_before);
+        let passed = now.saturating_sub(since);
+        let most = passed / 10 * 9;
+        // Who waits for others is put on a CPU more often than they would preempt it.
+        let are_few = counts.put_on.saturating_sub(before.put_on) <= 1 + passed / SLICE;
+        let course = match (ran >= most, ran.saturating_add(others_ran) >= most) {
+            (true, _) => Course::GoesOn,
+            (false, true) => Course::Preempted,
+            (false, false) if passed < PREEMPTED_MAX && are_few && is_ready() => return Course::Preempted,
+            (false, false) => Course::Changes,
+        };
+        self.changed = (counts, could_run, now);
+        course
     }
 
     /// Asks once in each wait in which system call the thread is, behind a sample of it.
@@ -337,12 +399,13 @@ impl Thread {
     }
 
     /// Its counts, with moments before and after.
-    fn read(&self) -> Option<(u64, Counts, u64)> {
+    fn read(&self) -> Option<Reading> {
         let mut text = [0; 96];
         let before = raw_now();
         let length = self.file.read_at(&mut text, 0).ok()?;
         let after = raw_now();
-        Some((before, Counts::parse(text.get(..length)?)?, after))
+        let (counts, could_run) = Counts::parse(text.get(..length)?)?;
+        Some(Reading { before, counts, could_run, after })
     }
 }
 
@@ -353,9 +416,7 @@ fn raw_now() -> u64 {
 
 /// Whether a thread waits, by its `stat`: it neither runs nor could run, nor has it ended.
 fn waits(path: &str) -> bool {
-    let text = fs::read(path).unwrap_or_default();
-    let state = text.iter().rposition(|byte| *byte == b')').and_then(|name| text.get(name + 2));
-    state.is_some_and(|state| !b"RZXx".contains(state))
+    letter(path).is_some_and(|state| !b"RZXx".contains(&state))
 }
 
 #[cfg(test)]
@@ -365,14 +426,14 @@ mod tests {
 
     #[test]
     fn counts_of_the_kernel() {
-        assert_eq!(Counts::parse(b"123 45 6\n"), Some(Counts { ran: 123, put_on: 6 }));
+        assert_eq!(Counts::parse(b"123 45 6\n"), Some((Counts { ran: 123, put_on: 6 }, 45)));
         assert!(Counts::parse(b"123 45").is_none() && Counts::parse(b"").is_none());
     }
 
     #[test]
     fn a_thread_goes_on_that_waits_or_runs_all_the_time() {
         let file = File::open("/proc/self/schedstat").unwrap();
-        let changed = (Counts { ran: 1000, put_on: 5 }, 5000);
+        let changed = (Counts { ran: 1000, put_on: 5 }, 200, 5000);
         let mut thread = Thread {
             file,
             lives: true,
@@ -383,13 +444,31 @@ mod tests {
             held: None,
             asked: Asked::NotYet,
         };
-        let mut goes_on = |ran, put_on, now| thread.goes_on(Counts { ran, put_on }, now);
-        assert!(goes_on(1000, 5, 9000));
+        let counts = |ran| Counts { ran, put_on: 6 };
+        let mut course = |ran, could_run, now| thread.course(counts(ran), could_run, now, || false);
         // The kernel counts at its tick, and whoever samples may take the CPU for a moment.
-        assert!(goes_on(5950, 6, 10_000));
-        assert!(goes_on(5950, 6, 11_000));
-        assert!(!goes_on(6000, 6, 12_000), "it waits since");
-        assert!(!goes_on(6100, 7, 20_000), "it has waited");
+        assert_eq!(course(5950, 200, 10_000), Course::GoesOn);
+        assert_eq!(course(5950, 200, 11_000), Course::GoesOn);
+        assert_eq!(course(6000, 200, 12_000), Course::Changes, "it waits since");
+        assert_eq!(course(6100, 200, 20_000), Course::Changes, "it has waited");
+        assert_eq!(course(6600, 700, 21_000), Course::Preempted);
+        // Others run now: for how long is known when it runs again.
+        assert_eq!(thread.course(counts(6700), 700, 22_000, || true), Course::Preempted);
+        assert_eq!(thread.course(counts(6800), 1600, 22_100, || false), Course::Preempted);
+        let often = Counts { put_on: 9, ..counts(6900) };
+        assert_eq!(thread.course(often, 1600, 22_500, || true), Course::Changes, "it waits for others");
+        let late = 22_500 + PREEMPTED_MAX;
+        assert_eq!(thread.course(counts(7000), 1600, late, || true), Course::Changes, "it hardly ran");
+    }
+
+    #[test]
+    fn samples_come_less_often_the_longer_all_goes_on() {
+        let ms = |ns: Duration| ns.as_millis();
+        let seen = Seen { changed: 1_000_000_000, ..Seen::default() };
+        let after = |seen: &Seen, since_ms: u64| ms(seen.interval(1_000_000_000 + since_ms * 1_000_000));
+        assert_eq!([5, 21, 40, 100, 900].map(|since| after(&seen, since)), [1, 4, 4, 10, 16]);
+        let preempted = Seen { preempted: 1_890_000_000, ..seen };
+        assert_eq!([895, 990].map(|since| after(&preempted, since)), [4, 10]);
     }
 
     /// A thread that waits until it is told to end, and is seen to wait meanwhile.

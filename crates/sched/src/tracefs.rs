@@ -54,20 +54,15 @@ const SWITCH: &str = "sched/sched_switch";
 const EXIT: &str = "sched/sched_process_exit";
 const NEW: &str = "task/task_newtask";
 const RENAME: &str = "task/task_rename";
-/// What perf events tell, too.
-const ALSO_OF_PERF: [&str; 2] = [EXIT, RENAME];
+/// What perf events tell, too. Of ends, the processes of threads are known here.
+const ALSO_OF_PERF: [&str; 2] = [SWITCH, RENAME];
 /// No filter.
 const EVERYTHING: &str = "0";
 
 /// The filter of an event that leaves out threads with numbers below `from`, which were there
 /// before.
-///
-/// Beside perf events, which have the switches, only unusual ones are among those here: neither of
-/// a thread that was preempted, which has a bit of its own in some kernels, nor of one that waits
-/// for what a signal would end, too.
-fn filter(event: &str, from: u32, is_beside: bool) -> String {
+fn filter(event: &str, from: u32) -> String {
     match event {
-        SWITCH if is_beside => format!("prev_state & 254 && prev_pid >= {from}"),
         SWITCH => format!("prev_pid >= {from} || next_pid >= {from}"),
         NEW => format!("common_pid >= {from}"),
         _ => format!("pid >= {from}"),
@@ -95,8 +90,6 @@ pub struct Tracefs {
     /// Threads with lower numbers are left out, as they were there before.
     from: u32,
     is_beside: bool,
-    /// Whether usual switches are left out: see [`filter`].
-    pub is_filtered: bool,
     page: Vec<u8>,
     /// Memory for what is read at a time.
     raw: Vec<(u64, u16, Found)>,
@@ -128,12 +121,16 @@ impl Tracefs {
         let thread = gettid().as_raw_nonzero().get().unsigned_abs();
         let max = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
         let from = first_number(thread, max.trim().parse().unwrap_or(0));
-        let mut is_filtered = false;
-        for event in EVENTS.into_iter().filter(|event| !(is_beside && ALSO_OF_PERF.contains(event))) {
-            // It only saves work.
-            let is_set = set(&format!("events/{event}/filter"), &filter(event, from, is_beside)).is_ok();
-            is_filtered |= is_beside && is_set && event == SWITCH;
-            set(&format!("events/{event}/enable"), "1")?;
+        for event in EVENTS {
+            let is_wanted = !(is_beside && ALSO_OF_PERF.contains(&event));
+            if is_wanted {
+                // It only saves work.
+                let _ = set(&format!("events/{event}/filter"), &filter(event, from));
+            }
+            // Switches were looked at already.
+            if is_wanted || event == SWITCH {
+                set(&format!("events/{event}/enable"), if is_wanted { "1" } else { "0" })?;
+            }
         }
         let cpus = instance.pipes()?;
         let own = own_pid();
@@ -141,7 +138,7 @@ impl Tracefs {
         set("tracing_on", "1")?;
         let page = vec![0; PAGE];
         let raw = Vec::new();
-        Ok(Tracefs { cpus, instance, formats, tasks, own, clock, from, is_beside, is_filtered, page, raw })
+        Ok(Tracefs { cpus, instance, formats, tasks, own, clock, from, is_beside, page, raw })
     }
 
     /// Readable when half a buffer waits.
@@ -215,8 +212,7 @@ impl Tracefs {
                 if is_left_out {
                     self.from = 0;
                     EVENTS.iter().for_each(|event| {
-                        let filter = filter(event, 0, self.is_beside);
-                        let _ = self.instance.set(&format!("events/{event}/filter"), &filter);
+                        let _ = self.instance.set(&format!("events/{event}/filter"), &filter(event, 0));
                     });
                 }
                 [is_left_out.then(|| lost(1)), None]
@@ -228,7 +224,14 @@ impl Tracefs {
                 [None, None]
             }
             Found::Renamed(_) => [None, None],
-            Found::Ended(tid) => [event(self, tid, kind::ENDED), None],
+            Found::Ended(tid) => {
+                let ended = event(self, tid, kind::ENDED);
+                if self.is_beside {
+                    // There is no last switch that would say it.
+                    self.tasks.remove(&tid);
+                }
+                [ended, None]
+            }
         }
     }
 }
@@ -619,8 +622,7 @@ mod tests {
     fn threads_that_are_left_out() {
         assert_eq!([1000, 28_672, 32_000].map(|thread| first_number(thread, 32_768)), [1000, 0, 0]);
         assert_eq!(first_number(1000, 0), 0, "not known");
-        assert_eq!(filter(super::SWITCH, 7, false), "prev_pid >= 7 || next_pid >= 7");
-        assert_eq!(filter(super::SWITCH, 7, true), "prev_state & 254 && prev_pid >= 7");
+        assert_eq!(filter(super::SWITCH, 7), "prev_pid >= 7 || next_pid >= 7");
     }
 
     #[test]

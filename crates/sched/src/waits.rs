@@ -1,6 +1,6 @@
-//! In which system call threads wait: `/proc/PID/task/TID/syscall`, read once for each wait that
-//! goes on when the kernel's events are read. It needs no privileges beyond those of a program's
-//! parent.
+//! How threads wait, asked once for each wait that goes on when the kernel's events are read: in which
+//! system call (`/proc/PID/task/TID/syscall`), and in which way, where the events don't say it
+//! (`stat` beside it). It needs no privileges beyond those of a program's parent.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,40 +11,57 @@ use rustc_hash::FxHashMap;
 /// Threads that are looked at in one turn: it takes some 10 us for each.
 const MOST: usize = 64;
 
-/// The threads that wait, as far as it isn't known in which call.
+/// The threads that wait, as far as they weren't asked about.
 #[derive(Debug, Default)]
 pub struct Waits {
-    /// By thread id: the event with which it began to wait, and, while they are checked, the number
-    /// of its call.
-    threads: FxHashMap<u32, (SchedEvent, Option<u32>)>,
+    /// By thread id: the event with which it began to wait, and, while they are checked, the same
+    /// with the answers.
+    threads: FxHashMap<u32, (SchedEvent, Option<SchedEvent>)>,
+    /// By thread id: the newest event of which the others don't know yet.
+    newest: FxHashMap<u32, SchedEvent>,
 }
 
 impl Waits {
-    /// Takes note of an event.
+    /// Takes note of an event. Those of a thread needn't come in order: it was on several CPUs.
     pub fn note(&mut self, event: &SchedEvent) {
-        match (event.kind, event.state) {
-            (kind::OFF, state::BLOCKED | state::SLEEPING | state::UNINTERRUPTIBLE) => {
-                self.threads.insert(event.tid, (*event, None));
-            }
-            // An event that ended a wait may be among those that were lost.
-            (kind::LOST | kind::WAKEUPS_LOST, _) => self.threads.clear(),
-            _ => {
-                self.threads.remove(&event.tid);
+        if matches!(event.kind, kind::LOST | kind::WAKEUPS_LOST) {
+            // An event that ended a wait may be among those.
+            self.threads.clear();
+            self.newest.clear();
+            return;
+        }
+        let newest = self.newest.entry(event.tid).or_insert(*event);
+        if event.time >= newest.time {
+            *newest = *event;
+        }
+    }
+
+    /// Which threads wait now. There are many events of a thread for each time that this is asked.
+    fn settle(&mut self) {
+        for (tid, event) in self.newest.drain() {
+            match (event.kind, event.state) {
+                (kind::OFF, state::BLOCKED | state::SLEEPING | state::UNINTERRUPTIBLE) => {
+                    self.threads.insert(tid, (event, None));
+                }
+                _ => {
+                    self.threads.remove(&tid);
+                }
             }
         }
     }
 
-    /// Asks the kernel in which calls threads wait. Returns whether there are answers. They count
-    /// for threads of which no event comes that was before them.
+    /// Asks the kernel how threads wait. Returns whether there are answers. They count for threads of
+    /// which no event comes that was before them.
     pub fn ask(&mut self) -> bool {
+        self.settle();
         let first: Vec<(u32, SchedEvent)> =
             self.threads.iter().take(MOST).map(|(tid, (event, _))| (*tid, *event)).collect();
         let mut is_answered = false;
         for (tid, event) in first {
             // Of each wait, once.
-            match call_of(event.pid, tid) {
-                Some(number) => {
-                    self.threads.insert(tid, (event, Some(number)));
+            match answer(event) {
+                Some(answer) => {
+                    self.threads.insert(tid, (event, Some(answer)));
                     is_answered = true;
                 }
                 None => {
@@ -55,16 +72,45 @@ impl Waits {
         is_answered
     }
 
-    /// The events of those that still wait, with the call.
+    /// The events of those that still wait, with the answers.
     pub fn answered(&mut self) -> Vec<SchedEvent> {
+        self.settle();
         let mut answered = Vec::new();
-        self.threads.retain(|_, (event, number)| {
-            let other = number.and_then(|number| number.checked_add(1));
-            answered.extend(other.map(|other| SchedEvent { other, ..*event }));
-            number.is_none()
+        self.threads.retain(|_, (_, answer)| {
+            answered.extend(*answer);
+            answer.is_none()
         });
         answered
     }
+}
+
+/// The event with what the kernel says of the thread now; `None` if that is no more.
+fn answer(event: SchedEvent) -> Option<SchedEvent> {
+    let call = call_of(event.pid, event.tid).and_then(|number| number.checked_add(1));
+    let is_asked = event.state == state::BLOCKED;
+    let way = is_asked.then(|| way_of(event.pid, event.tid)).flatten();
+    let answer = SchedEvent { other: call.unwrap_or(0), state: way.unwrap_or(event.state), ..event };
+    (answer != event).then_some(answer)
+}
+
+/// In which way a thread waits; `None` if it doesn't.
+fn way_of(pid: u32, tid: u32) -> Option<u8> {
+    match letter(&format!("/proc/{pid}/task/{tid}/stat"))? {
+        b'S' => Some(state::SLEEPING),
+        b'D' => Some(state::UNINTERRUPTIBLE),
+        b'T' | b't' => Some(state::STOPPED),
+        _ => None,
+    }
+}
+
+/// The state of a thread, by its `stat`.
+pub fn letter(stat: &str) -> Option<u8> {
+    // The name before it may have any characters, 15 at most.
+    let mut text = [0; 64];
+    let length = File::open(stat).ok()?.read(&mut text).ok()?;
+    let text = text.get(..length)?;
+    let name_end = text.iter().rposition(|byte| *byte == b')')?;
+    text.get(name_end + 2).copied()
 }
 
 /// The number of the system call in which a thread waits; `None` if it doesn't wait in one, or the
@@ -114,6 +160,10 @@ mod tests {
         assert!(waits.ask());
         let futex = SchedEvent { other: 202 + 1, ..off };
         assert_eq!(waits.answered(), [futex]);
+        // Where nobody has said in which way it waits, that is found out as well.
+        waits.note(&SchedEvent { state: state::BLOCKED, ..off });
+        assert!(waits.ask());
+        assert_eq!(waits.answered(), [futex]);
         assert!(!waits.ask() && waits.answered().is_empty(), "each wait once");
         // Meanwhile, it was woken, or that may have been lost.
         for meanwhile in [kind::WOKEN, kind::ON, kind::ENDED, kind::LOST] {
@@ -122,6 +172,10 @@ mod tests {
             waits.note(&SchedEvent { kind: meanwhile, state: 0, ..off });
             assert!(waits.answered().is_empty(), "{meanwhile}");
         }
+        // Another CPU's events are read behind those of the one on which it runs now.
+        waits.note(&SchedEvent { time: 6, kind: kind::ON, state: 0, ..off });
+        waits.note(&off);
+        assert!(!waits.ask());
         // It waits again: that is another wait.
         waits.note(&off);
         assert!(waits.ask());
@@ -133,7 +187,10 @@ mod tests {
         waits.note(&SchedEvent { state: state::RUNNABLE, ..off });
         assert!(!waits.ask());
         thread.end();
-        waits.note(&off);
+        let (own, any) = (std::process::id(), SchedEvent { time: 10, state: state::BLOCKED, ..off });
+        waits.note(&any);
         assert!(!waits.ask() && waits.threads.is_empty());
+        assert_eq!(letter(&format!("/proc/{own}/task/{own}/statm")), None);
+        assert_eq!(letter("/proc/thread-self/stat"), Some(b'R'));
     }
 }

@@ -6,7 +6,7 @@ use everycall_format::sched::{SchedEvent, kind, state};
 use everycall_reader::{Sched, SchedClock, SchedSource};
 
 use crate::clock::{Clock, ClockQuality};
-use crate::renames::{Rename, Renames};
+use crate::renames::Renames;
 use crate::sampled_states;
 use crate::thread_states::{StateSpan, ThreadState, ThreadStates, Wait};
 
@@ -20,20 +20,14 @@ pub struct States {
     missing: u64,
     wake_ups_lost: u64,
     until: Option<u64>,
-    renames: Renames,
 }
 
 impl States {
     /// The states that these events tell.
     #[must_use]
     pub fn new(sched: &Sched, clock: &Clock) -> States {
-        let at = |time: u64| match sched.clock {
-            SchedClock::Ticks => clock.ns(time),
-            SchedClock::MonotonicRaw => clock.at_monotonic_raw(time),
-        };
-        // Calls are then shown in ticks, among which these moments have no place.
-        let has_no_rate = matches!(clock.quality(), ClockQuality::AssumedRate { .. });
-        if has_no_rate && sched.clock == SchedClock::MonotonicRaw {
+        let at = |time| at(sched, clock, time);
+        if !has_place(sched, clock) {
             return States::default();
         }
         let mut events = sched.events.clone();
@@ -43,9 +37,8 @@ impl States {
             return States { threads, until: sched.until.map(at), ..States::default() };
         }
         let mut open: HashMap<(u32, u32), StateSpan> = HashMap::new();
-        let renames = Renames::new(&events, at);
         events.retain(|event| event.kind != kind::RENAMED);
-        let mut states = States { until: sched.until.map(at), renames, ..States::default() };
+        let mut states = States { until: sched.until.map(at), ..States::default() };
         let mut threads: HashMap<(u32, u32), Vec<StateSpan>> = HashMap::new();
         let mut gaps = Vec::new();
         let mut newest = HashMap::new();
@@ -103,11 +96,6 @@ impl States {
         self.threads.get(&(pid, tid))
     }
 
-    /// When a thread got other names after `from`, from when on it has its id.
-    pub(crate) fn renames(&self, pid: u32, tid: u32, from: u64) -> Vec<Rename> {
-        self.renames.of(pid, tid, from)
-    }
-
     /// Nothing is known of the time behind this moment, if the events end early.
     #[must_use]
     pub fn until(&self) -> Option<u64> {
@@ -136,6 +124,28 @@ impl States {
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+/// When threads were renamed, which doesn't take the states of all.
+pub(crate) fn renames(sched: &Sched, clock: &Clock) -> Renames {
+    let are_told = sched.source != SchedSource::Schedstat && has_place(sched, clock);
+    let is_one = |event: &&SchedEvent| are_told && matches!(event.kind, kind::RENAMED | kind::ENDED);
+    let mut events: Vec<SchedEvent> = sched.events.iter().filter(is_one).copied().collect();
+    events.sort_by_key(|event| event.time);
+    Renames::new(&events, |time| at(sched, clock, time))
+}
+
+/// Whether the events have a place among calls: those are shown in ticks if the clock has no rate.
+fn has_place(sched: &Sched, clock: &Clock) -> bool {
+    let has_no_rate = matches!(clock.quality(), ClockQuality::AssumedRate { .. });
+    !(has_no_rate && sched.clock == SchedClock::MonotonicRaw)
+}
+
+fn at(sched: &Sched, clock: &Clock, time: u64) -> u64 {
+    match sched.clock {
+        SchedClock::Ticks => clock.ns(time),
+        SchedClock::MonotonicRaw => clock.at_monotonic_raw(time),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use everycall_reader::{
     Child, CodeRange, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process, ProcessEnd,
@@ -17,7 +18,7 @@ use crate::narrowing::Narrowing;
 use crate::part::Part;
 use crate::process_tree::{Relative, process_tree};
 use crate::scan::{ThreadScan, scan_ends, scan_thread};
-use crate::states::States;
+use crate::states::{self, States};
 use crate::task_list::TASKS_MAX;
 use crate::tasks::Divided;
 use crate::thread::{Checkpoint, ThreadEvents};
@@ -34,7 +35,8 @@ pub struct Trace<'a> {
     threads: Vec<ThreadInfo>,
     names: MarkNames,
     narrowing: Option<Narrowing>,
-    states: Option<States>,
+    /// Made when they are asked for: that takes as long as reading them.
+    states: OnceLock<Option<States>>,
     warnings: Vec<Warning>,
 }
 
@@ -113,15 +115,15 @@ impl<'a> Trace<'a> {
             let raw = clock.raw();
             in_ns = Some(std::mem::replace(&mut clock, raw));
         }
-        let states = recording.sched.as_ref().map(|sched| States::new(sched, &clock));
+        let renames = recording.sched.as_ref().map(|sched| states::renames(sched, &clock));
         let threads = scans
             .into_iter()
             .enumerate()
             .map(|(index, (key, scan))| {
                 let mut thread = thread_info(index, key, recording, &scan, &clock);
-                if let Some(states) = states.as_ref().filter(|_| thread.fiber.is_none()) {
+                if let Some(renames) = renames.as_ref().filter(|_| thread.fiber.is_none()) {
                     let (from, _) = thread.reach.unwrap_or((thread.start_ns, 0));
-                    thread.renames = states.renames(thread.pid, thread.tid, from.max(thread.start_ns));
+                    thread.renames = renames.of(thread.pid, thread.tid, from.max(thread.start_ns));
                 }
                 thread
             })
@@ -136,7 +138,17 @@ impl<'a> Trace<'a> {
         let modules = recording.processes.iter().enumerate().map(map).collect();
         let narrowing =
             recording.session.as_ref().map(|session| Narrowing::new(session, &recording.modules, &clock));
-        Ok(Trace { clock, in_ns, modules, threads, names, narrowing, states, warnings, source })
+        Ok(Trace {
+            clock,
+            in_ns,
+            modules,
+            threads,
+            names,
+            narrowing,
+            states: OnceLock::new(),
+            warnings,
+            source,
+        })
     }
 
     /// Texts about the recording.
@@ -229,7 +241,8 @@ impl<'a> Trace<'a> {
     /// Thread states; `None` if they weren't recorded.
     #[must_use]
     pub fn states(&self) -> Option<&States> {
-        self.states.as_ref()
+        let made = || Some(States::new(self.sched()?, &self.clock));
+        self.states.get_or_init(made).as_ref()
     }
 
     /// Where the thread states came from, and what that can't tell; `None` if they weren't recorded.
