@@ -796,7 +796,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench report", Not(LONG)),
     ("cargo xtask bench real", Not(LONG)),
     ("cargo xtask bench exports", Not(LONG)),
-    ("cargo xtask bench view --events 1000000000", Not(LONG)),
+    ("cargo xtask bench view --events 1000M", Not(LONG)),
     ("cargo run --release -p everycall-view --example large_trace", Not(LONG)),
     ("cargo xtask bench labels", Not(LONG)),
     ("cargo xtask bench states", Not(LONG)),
