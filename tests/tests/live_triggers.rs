@@ -51,10 +51,10 @@ impl Waiting {
         command.arg("trigger").arg(pid.to_string()).args(words);
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("keeping calls") {
-            line.clear();
-            assert_ne!(said.read_line(&mut line).unwrap(), 0, "{words:?} ended");
+        let mut lines = String::new();
+        while !lines.contains("keeping calls") {
+            let count = said.read_line(&mut lines).unwrap();
+            assert_ne!(count, 0, "{words:?} ended: {lines}");
         }
         Waiting { child, said }
     }

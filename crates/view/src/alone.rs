@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::answers;
 use crate::assets;
+use crate::cell::bits;
 use crate::counted;
 use crate::file::{File, Input, lock};
-use crate::levels::bits;
 use crate::library::Library;
 use crate::packed::put;
 use crate::read::{Numbers, kind_bits};

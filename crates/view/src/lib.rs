@@ -6,7 +6,7 @@
 //! glance           what is known of a file before its events are
 //! sketch           parts of a large file, before it was read in order
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
-//! levels           what is drawn at each width of a pixel
+//! levels           what is drawn at each width of a pixel; cell: of a call or several
 //! packed, spill    its cells in little memory, or in a temporary file
 //! window           calls from the file, where levels are too coarse
 //! counted          calls that were counted beside the rings
@@ -28,6 +28,7 @@ mod alone;
 mod answers;
 mod asking;
 mod assets;
+mod cell;
 mod context;
 mod counted;
 mod file;
@@ -52,7 +53,7 @@ mod window;
 
 pub use alone::{Written, write_page};
 pub use answers::{Slice, Tree, TreeNode};
+pub use cell::bits;
 pub use file::Input;
-pub use levels::bits;
 pub use library::{Library, STOPPED};
 pub use server::Server;

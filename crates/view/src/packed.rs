@@ -1,7 +1,7 @@
 //! Cells of one depth in the order of time, packed: about eight bytes each. Blocks of them lie in
 //! memory or in a file.
 
-use crate::levels::Cell;
+use crate::cell::Cell;
 use crate::spill::Spill;
 
 /// Cells that are packed together, and read together.
@@ -184,7 +184,7 @@ mod tests {
     use everycall_synth::Rng;
 
     use super::*;
-    use crate::levels::SEVERAL;
+    use crate::cell::SEVERAL;
 
     fn cells() -> Vec<Cell> {
         let (mut rng, mut now) = (Rng::new(4), 0);

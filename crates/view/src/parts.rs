@@ -8,9 +8,9 @@ use std::ops::Range;
 use everycall_analysis::{SymbolNames, TraceView};
 use everycall_timeline::{Part, PartEvents, TimelineEvent};
 
+use crate::cell::{Cell, bits};
 use crate::context::Context;
 use crate::file::{File, Open, SharedFunctions};
-use crate::levels::{Cell, bits};
 use crate::read::{Numbers, begin_bits, end_bits};
 use crate::sketch::{Piece, Sketch};
 

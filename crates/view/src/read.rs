@@ -11,9 +11,9 @@ use everycall_timeline::{
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::cell::{Cell, bits};
 use crate::counted;
 use crate::file::{DENSITY, File, Open, SharedFunctions, Track, lock};
-use crate::levels::{Cell, bits};
 use crate::marks::{Item, Kind, Text};
 use crate::spill::Spill;
 use crate::stretches::Limit;

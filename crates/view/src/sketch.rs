@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use crate::file::lock;
-use crate::levels::{Cell, Merger, SEVERAL, bits};
+use crate::cell::{Cell, SEVERAL, bits};
+use crate::levels::Merger;
 
 /// Files with fewer parts are read in order as fast.
 pub(crate) const PARTS_MIN: usize = 64;
@@ -103,13 +103,18 @@ impl Sketch {
         Some(self.threads.get(thread)?.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn begins(&self) -> MutexGuard<'_, FxHashMap<(usize, usize), u64>> {
+        self.begins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// When a part begins; `look` looks it up.
     pub fn begin(&self, thread: usize, part: usize, look: impl FnOnce() -> Option<u64>) -> Option<u64> {
-        if let Some(begin) = lock(&self.begins).get(&(thread, part)) {
-            return Some(*begin);
+        let known = self.begins().get(&(thread, part)).copied();
+        if known.is_some() {
+            return known;
         }
         let begin = look()?;
-        lock(&self.begins).insert((thread, part), begin);
+        self.begins().insert((thread, part), begin);
         Some(begin)
     }
 

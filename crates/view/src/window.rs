@@ -6,9 +6,10 @@ use std::sync::Arc;
 use everycall_analysis::LabelledEvents;
 use everycall_timeline::{Checkpoint, ThreadEvents, TimelineEvent};
 
+use crate::cell::{Cell, bits};
 use crate::context::Context;
 use crate::file::Open;
-use crate::levels::{Cell, bits, width};
+use crate::levels::width;
 use crate::read::{Numbers, begin_bits, end_bits};
 
 /// A thread's events from a moment on, and the calls that are open there.

@@ -800,6 +800,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo run --release -p everycall-view --example large_trace", Not(LONG)),
     ("cargo xtask bench labels", Not(LONG)),
     ("cargo xtask bench states", Not(LONG)),
+    ("cargo xtask bench states --quick", Not(LONG)),
     // Rust: tests/tests/rust.rs tests what is in the traces.
     (
         "cargo everycall run --release -- ARGUMENTS",

@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::place::{NO_CALL, call_at, place};
 use super::sums::{Range, whole};
+use crate::cell::{Cell, bits};
 use crate::context::Context;
 use crate::counted;
 use crate::file::{File, Open, lock};
-use crate::levels::{Cell, bits};
 use crate::library::{Library, OpenFile};
 use crate::query::{Answered, Query};
 

@@ -7,9 +7,10 @@ use everycall_export::{Source as _, type_name};
 use everycall_timeline::{StateTimes, ThreadState, system_call_name};
 use serde_json::{Map, Value, json};
 
+use crate::cell::{Cell, SEVERAL, bits};
 use crate::context::Context;
 use crate::file::{DENSITY, File, lock, place_of_track};
-use crate::levels::{Cell, Merger, SEVERAL, bits};
+use crate::levels::Merger;
 use crate::library::{Library, OpenFile, quick_threads};
 use crate::marks::{Item, Kind, Text};
 use crate::query::{Answered, Query};

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::draw::{end_ns, text, tracks};
 use super::sums::{number, whole};
+use crate::cell::{Cell, SEVERAL};
 use crate::file::lock;
-use crate::levels::{Cell, SEVERAL};
 use crate::library::Library;
 use crate::query::{Answered, Query};
 

@@ -6,9 +6,9 @@ use everycall_export::Source as _;
 use everycall_timeline::{GapKind, MarkKind, TimelineEvent};
 use rustc_hash::FxHashMap;
 
+use crate::cell::Cell;
 use crate::context::Context;
 use crate::file::Open;
-use crate::levels::Cell;
 use crate::library::{Library, OpenFile};
 use crate::query::{Answered, Query};
 use crate::read::{begin_bits, end_bits};
