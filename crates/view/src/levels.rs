@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use crate::cell::{Cell, SEVERAL, bits};
+use crate::cell::{Cell, bits};
 use crate::packed::Packed;
 use crate::spill::Spill;
 
