@@ -4,7 +4,8 @@
 #ifndef EVERYCALL_ARGUMENTS_H
 #define EVERYCALL_ARGUMENTS_H
 
-/* A new reference to the argument with a number, and its name (also new); NULL if it isn't there any more. */
+/* A new reference to the argument with a number, and its name (also new); NULL if it isn't there
+ * any more. */
 #if USES_MONITORING
 static PyObject *argument(void *frame, PyCodeObject *code, int number, PyObject **name)
 {

@@ -179,8 +179,8 @@ static Task *known_task(PyObject *task)
             Py_DECREF(weak);
             return known_task(task);
         }
-        /* Without a callback it is in no cycle: the collector needn't look at it, which took it a third longer in
-         * programs that are mostly tasks. */
+        /* Without a callback it is in no cycle: the collector needn't look at it, which took it a third
+         * longer in programs that are mostly tasks. */
         PyObject_GC_UnTrack(weak);
         tasks.used++;
         *known = (Task){.task = task, .weak = weak, .number = ++tasks.last_number};
@@ -237,8 +237,8 @@ static __attribute__((noinline)) void coroutine_enters(PyCodeObject *code, void 
         if (known) {
             name_task(known, task, code);
             own_steps.steps[own_steps.open++] = (Step){task, frame, known->number, 0};
-            /* An exception that is thrown into coroutines in each other enters one after the other: only the
-             * first one is a step that the task was woken for. */
+            /* An exception that is thrown into coroutines in each other enters one after the other: only
+             * the first one is a step that the task was woken for. */
             if (known->woken > known->begun)
                 everycall_task_step(known->number, ++known->begun, known->text);
             else
@@ -282,8 +282,8 @@ static PyCodeObject *code_of_task(PyObject *task)
     return (PyCodeObject *)code;
 }
 
-/* The event loop is to call a callback soon: if that is a task's step, the task is woken here. Of several wakes for
- * a step, the first one counts. */
+/* The event loop is to call a callback soon: if that is a task's step, the task is woken here. Of
+ * several wakes for a step, the first one counts. */
 static __attribute__((noinline)) void task_is_woken(void *frame, PyCodeObject *code)
 {
     PyObject *type, *value, *traceback;

@@ -1,7 +1,7 @@
-// Calls of code that a just-in-time compiler would have made, as frames whose ids are addresses, with the
-// names that compilers tell perf. Arguments say by which files: map, dump (jitdump), fork (a child calls its
-// parent's and its own), ids (the map has ids in place of addresses), hooks (code with hooks of its own),
-// or what is wrong with the map.
+// Calls of code that a just-in-time compiler would have made, as frames whose ids are addresses,
+// with the names that compilers tell perf. Arguments say by which files: map, dump (jitdump), fork
+// (a child calls its parent's and its own), ids (the map has ids in place of addresses), hooks (code
+// with hooks of its own), or what is wrong with the map.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * Counts what Python's allocators are asked for between begin(n) and end(), by itself: blocks, and the bytes that
- * the C library sets apart. Every domain is asked, so nothing is allocated otherwise. A block that is made
- * larger is a new one.
+ * Counts what Python's allocators are asked for between begin(n) and end(), by itself: blocks, and
+ * the bytes that the C library sets apart. Every domain is asked, so nothing is allocated otherwise.
+ * A block that is made larger is a new one.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -43,6 +43,14 @@ fn made(printed: &str, name: &str) -> u64 {
     line.expect(printed).parse().expect("a count")
 }
 
+/// Whether a function was on again after it was off. It may have gone off once more, as it costs much
+/// of the little that the program does.
+fn was_on_again(info: &Value, name: &str) -> bool {
+    said_of(info, name).is_some_and(|said| {
+        said["off_at_end"] == false || said["off_ns"].as_array().is_some_and(|times| times.len() > 1)
+    })
+}
+
 fn is_off(info: &Value, name: &str) -> bool {
     said_of(info, name).is_some_and(|function| function["off_at_end"] == true)
 }
@@ -57,13 +65,7 @@ fn what_costs_too_much_goes_off_and_on_again_when_the_load_falls() {
         let mut standing = Standing::start(command.arg(&program)).find_traced();
         wait_until(&place, &standing, "hot is off", |info| is_off(info, "hot"));
         standing.go_on();
-        // It may go off again, as it costs much of the little that the program does.
-        wait_until(&place, &standing, "hot is on again", |info| {
-            let is_once_on = |hot: Value| {
-                hot["off_at_end"] == false || hot["off_ns"].as_array().is_some_and(|times| times.len() > 1)
-            };
-            said_of(info, "hot").is_some_and(is_once_on)
-        });
+        wait_until(&place, &standing, "hot is on again", |info| was_on_again(info, "hot"));
         let (status, printed) = standing.end();
         assert!(status.success() && printed.ends_with("right\n"), "{}: {printed}", mode.label());
         let file = place.file("recorded.ect");
@@ -106,12 +108,7 @@ fn frames_by_id_go_off_and_on_again() {
     let mut standing = Standing::start(command.arg(&program)).find_traced();
     wait_until(&place, &standing, "hot is off", |info| is_off(info, "hot"));
     standing.go_on();
-    wait_until(&place, &standing, "hot is on again", |info| {
-        let is_once_on = |hot: Value| {
-            hot["off_at_end"] == false || hot["off_ns"].as_array().is_some_and(|times| times.len() > 1)
-        };
-        said_of(info, "hot").is_some_and(is_once_on)
-    });
+    wait_until(&place, &standing, "hot is on again", |info| was_on_again(info, "hot"));
     let (status, printed) = standing.end();
     assert!(status.success() && printed.ends_with("right\n"), "{printed}");
     let file = place.file("recorded.ect");

@@ -45,7 +45,8 @@ pub mod kind {
     pub const ENDED: u8 = 4;
     /// `other` events of this CPU were lost between its previous event and this one.
     pub const LOST: u8 = 5;
-    /// `other` wake-ups of this CPU were lost: threads count as blocked until they ran again. Since version 2.9.
+    /// `other` wake-ups of this CPU were lost: threads count as blocked until they ran again.
+    /// Since version 2.9.
     pub const WAKEUPS_LOST: u8 = 6;
     /// The thread's CPU time was read, between `cpu` microseconds before `time` and `time`. It had
     /// run `other` nanoseconds since the sample before, by the kernel's count, which

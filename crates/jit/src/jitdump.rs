@@ -1,4 +1,5 @@
-//! `jit-PID.dump`: code with its names, lines and times (Linux: `tools/perf/Documentation/jitdump-specification.txt`).
+//! `jit-PID.dump`: code with its names, lines and times (Linux:
+//! `tools/perf/Documentation/jitdump-specification.txt`).
 //!
 //! ```text
 //! 40 bytes: magic u32, version u32, bytes of this header u32, ELF machine u32, 0 u32, pid u32,

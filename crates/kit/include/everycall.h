@@ -344,10 +344,11 @@ EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
  * Triggers and selections know them by the names that everycall_frame_name() has told.
  *
  * Ids are numbers from 0 to 1048575, which the program chooses. Greater ones are addresses of code,
- * such as a just-in-time compiler's: they cost more, and have the names that the compiler tells perf
- * (perf-PID.map, jitdump). So do ids that nobody named, where such a file has them as addresses. Call enter and leave in the
- * function that runs the frame, or in functions that aren't traced: a frame that is still open when
- * the traced function that has reported it returns was left there.
+ * such as a just-in-time compiler's: they cost more, and have the names that the compiler tells
+ * perf (perf-PID.map, jitdump). So do ids that nobody named, where such a file has them as
+ * addresses. Call enter and leave in the function that runs the frame, or in functions that aren't
+ * traced: a frame that is still open when the traced function that has reported it returns was left
+ * there.
  */
 
 /*

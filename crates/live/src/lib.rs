@@ -30,7 +30,6 @@
 
 mod arena;
 mod armed;
-mod code_names;
 mod control;
 mod error;
 mod find;
@@ -38,6 +37,7 @@ mod follow;
 mod images;
 mod list;
 mod mapping;
+mod names;
 mod pinner;
 mod process;
 #[cfg(test)]

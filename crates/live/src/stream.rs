@@ -19,10 +19,10 @@ use everycall_tracefile::{
 };
 
 use crate::arena::LiveArena;
-use crate::code_names;
 use crate::error::LiveError;
 use crate::follow::RingOwner;
 use crate::images;
+use crate::names;
 use crate::pinner::Pinner;
 use crate::process::ThreadNames;
 use crate::take::{PinnedSegment, SessionFacts, nanoseconds_since, session_record, take};
@@ -293,11 +293,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         let is_wanted = |slot| self.arena.thread(slot).is_some_and(|header| (self.is_wanted)(&header));
         let dropped = dropped.since(facts.before.as_ref(), is_wanted);
         dropped.add_to(&mut summary);
-        let names = self.arena.frame_names();
-        if let Some(names) = &names {
-            names.write(&mut self.file)?;
-        }
-        code_names::write(self.arena, names.is_some(), after, &mut self.file, &mut summary)?;
+        names::write(self.arena, after, &mut self.file, &mut summary)?;
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             self.file.chunk(kind, &[&record, &functions])?;
         }

@@ -21,8 +21,8 @@ use everycall_tracefile::{
 };
 
 use crate::arena::LiveArena;
-use crate::code_names;
 use crate::images;
+use crate::names;
 use crate::pinner::Pinner;
 use crate::process::ThreadNames;
 use crate::states;
@@ -147,11 +147,7 @@ pub fn write_kept(
     let modules = arena.modules();
     file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
     kept(&mut |_, kind, payload| file.chunk(kind, &[payload]))?;
-    let names = arena.frame_names();
-    if let Some(names) = &names {
-        names.write(&mut file)?;
-    }
-    code_names::write(arena, names.is_some(), &frame.after, &mut file, &mut summary)?;
+    names::write(arena, &frame.after, &mut file, &mut summary)?;
     images::write_deleted(&mut file, arena.process().pid, &modules, &mut summary.warnings)?;
     (summary.file_size, _) = file.end()?;
     Ok(summary)
@@ -214,11 +210,7 @@ pub fn write_counts(
         let name = text_of(&record.name);
         summary.threads.push(ThreadSummary { tid, name, ..ThreadSummary::default() });
     }
-    let names = arena.frame_names();
-    if let Some(names) = &names {
-        names.write(&mut file)?;
-    }
-    code_names::write(arena, names.is_some(), &frame.after, &mut file, &mut summary)?;
+    names::write(arena, &frame.after, &mut file, &mut summary)?;
     if let Some((kind, [record, functions])) = counts.all_calls().map(|all| all.chunk_alone(SNAPSHOT)) {
         file.chunk(kind, &[&record, &functions])?;
     }
@@ -264,11 +256,7 @@ impl Snapshot<'_> {
         }
         self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
         dropped.add_to(&mut summary);
-        let names = self.arena.frame_names();
-        if let Some(names) = &names {
-            names.write(&mut file)?;
-        }
-        code_names::write(self.arena, names.is_some(), &self.after, &mut file, &mut summary)?;
+        names::write(self.arena, &self.after, &mut file, &mut summary)?;
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;
         }

@@ -45,8 +45,8 @@ fn of_process(process: usize, recording: &mut Recording) -> Option<&mut Frames> 
     all.get_mut(index)
 }
 
-/// Adds the names of code that just-in-time compilers made in the process with index `process`; they
-/// replace earlier ones. `Err` says what is wrong with the payload.
+/// Adds the names of code that just-in-time compilers made in the process with index `process`;
+/// they replace earlier ones. `Err` says what is wrong with the payload.
 pub(crate) fn read_codes(
     bytes: &[u8],
     process: usize,

@@ -1,8 +1,8 @@
 //! Events of `perf_event_open` and of tracefs in one: switches from the first, wake-ups from the
 //! second. Both have the same clock.
 //!
-//! Some kernels' tracefs doesn't have all switches, and perf has no wake-ups. tracefs isn't asked for
-//! switches, which would tell how each thread waits: what both have costs twice.
+//! Some kernels' tracefs doesn't have all switches, and perf has no wake-ups. tracefs isn't asked
+//! for switches, which would tell how each thread waits: what both have costs twice.
 
 use std::os::fd::BorrowedFd;
 

@@ -348,7 +348,8 @@ impl Thread {
         Some(())
     }
 
-    /// Whether it does what it did before. How long others ran instead is counted when that is over.
+    /// Whether it does what it did before. How long others ran instead is counted when that is
+    /// over.
     fn course(
         &mut self,
         counts: Counts,

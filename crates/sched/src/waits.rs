@@ -1,6 +1,6 @@
-//! How threads wait, asked once for each wait that goes on when the kernel's events are read: in which
-//! system call (`/proc/PID/task/TID/syscall`), and in which way, where the events don't say it
-//! (`stat` beside it). It needs no privileges beyond those of a program's parent.
+//! How threads wait, asked once for each wait that goes on when the kernel's events are read: in
+//! which system call (`/proc/PID/task/TID/syscall`), and in which way, where the events don't say
+//! it (`stat` beside it). It needs no privileges beyond those of a program's parent.
 
 use std::fs::File;
 use std::io::Read;
@@ -50,8 +50,8 @@ impl Waits {
         }
     }
 
-    /// Asks the kernel how threads wait. Returns whether there are answers. They count for threads of
-    /// which no event comes that was before them.
+    /// Asks the kernel how threads wait. Returns whether there are answers. They count for threads
+    /// of which no event comes that was before them.
     pub fn ask(&mut self) -> bool {
         self.settle();
         let first: Vec<(u32, SchedEvent)> =

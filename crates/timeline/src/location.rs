@@ -105,15 +105,15 @@ impl ModuleMap {
         }
     }
 
-    /// The place of a process address outside all modules: that of code of a just-in-time compiler, if
-    /// its name is known.
+    /// The place of a process address outside all modules: that of code of a just-in-time compiler,
+    /// if its name is known.
     #[must_use]
     pub fn locate_outside(&self, address: u64, ticks: u64) -> Location {
         let behind = self.codes.partition_point(|code| code.start <= address);
         let before = self.codes.get(..behind).unwrap_or_default().iter().rev().take(CODES_LOOKED_AT);
         let mut holding = before.filter(|code| address - code.start < code.size);
-        // Times of other clocks aren't exact, and code may run before its record is written. So where none
-        // was there at that time, the nearest counts: later code comes first here.
+        // Times of other clocks aren't exact, and code may run before its record is written. So where
+        // none was there at that time, the nearest counts: later code comes first here.
         let mut nearest: Option<(u64, &CodeRange)> = None;
         let found = holding.find(|code| {
             let distance = match () {

@@ -18,7 +18,7 @@ use crate::cell::bits;
 use crate::counted;
 use crate::file::{File, Input, lock};
 use crate::library::Library;
-use crate::packed::put;
+use crate::packed::{put, zigzag};
 use crate::read::{Numbers, kind_bits};
 
 /// Marks of a track in the page.
@@ -227,7 +227,7 @@ fn streams(slices: &[Slice]) -> [Vec<u8>; 5] {
         put(durations, slice.duration);
         put(functions, slice.function.into());
         let difference = i64::from(slice.depth) - depth;
-        put(depths, (difference << 1 ^ difference >> 63).cast_unsigned());
+        put(depths, zigzag(difference.cast_unsigned()));
         depth = slice.depth.into();
         if slice.bits != 0 {
             put(exceptions, (index - exception) as u64);

@@ -57,7 +57,7 @@ impl Packed {
         let (mut before, mut packed) = (from, Vec::with_capacity(BLOCK * 10));
         for cell in &self.tail {
             put(&mut packed, zigzag(cell.from.wrapping_sub(before)));
-            put(&mut packed, cell.to() - cell.from);
+            put(&mut packed, cell.length());
             put(&mut packed, u64::from(cell.function.wrapping_add(1)) << 1 | u64::from(cell.bits() != 0));
             put(&mut packed, u64::from(cell.count));
             if cell.bits() != 0 {
@@ -147,7 +147,7 @@ impl Iterator for Unpacker<'_> {
     }
 }
 
-fn zigzag(difference: u64) -> u64 {
+pub(crate) fn zigzag(difference: u64) -> u64 {
     difference << 1 ^ (difference.cast_signed() >> 63).cast_unsigned()
 }
 

@@ -91,7 +91,8 @@ impl Sketch {
         Frame(&self.frames)
     }
 
-    /// Waits while frames are being answered, for a short time: before a step that nobody waits for.
+    /// Waits while frames are being answered, for a short time: before a step that nobody waits
+    /// for.
     pub fn put_off(&self) {
         let begun = Instant::now();
         while self.frames.load(Ordering::Relaxed) > 0 && begun.elapsed() < PUT_OFF {

@@ -193,8 +193,8 @@ impl ProcessFiles {
         }
     }
 
-    /// The jitdump file of a process that has ended, where compilers put it by default: in the folder
-    /// in which the process began, or where maps are.
+    /// The jitdump file of a process that has ended, where compilers put it by default: in the
+    /// folder in which the process began, or where maps are.
     fn dump_left(&self) -> Option<(PathBuf, std::sync::Arc<File>)> {
         let name = format!("jit-{}.dump", self.own_pid);
         [Path::new("."), Path::new(FOLDER)].iter().find_map(|folder| {

@@ -144,7 +144,8 @@ impl Member {
         self.armed.hear_of(given_up);
     }
 
-    /// Reads the names of its threads, at most `most`, and finds files with names of code. Returns how many were read.
+    /// Reads the names of its threads, at most `most`, and finds files with names of code.
+    /// Returns how many were read.
     pub fn look_at_names(&mut self, most: u32) -> u32 {
         if self.calls_unknown_code() {
             self.code_files.look();

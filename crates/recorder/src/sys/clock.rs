@@ -102,7 +102,8 @@ impl Readings {
     }
 }
 
-/// The ticks at a time of `CLOCK_MONOTONIC`, between the readings around it. 0 without two readings.
+/// The ticks at a time of `CLOCK_MONOTONIC`, between the readings around it. 0 without two
+/// readings.
 #[must_use]
 pub fn ticks_of_monotonic(readings: &[ClockReading], ns: u64) -> u64 {
     let behind = readings.partition_point(|reading| reading.monotonic_ns <= ns);

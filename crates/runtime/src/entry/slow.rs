@@ -94,7 +94,8 @@ impl Event<'_> {
         (self.what & slow::FRAME != 0 && number >= u64::from(IDS)).then_some(number)
     }
 
-    /// Whether it is left out where not everything is selected: names of addresses aren't known here.
+    /// Whether it is left out where not everything is selected: names of addresses aren't known
+    /// here.
     fn is_left_out(&self) -> bool {
         self.reserved.is_none() && self.frame_address().is_some() && !selection::is_everything()
     }

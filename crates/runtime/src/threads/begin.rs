@@ -213,8 +213,8 @@ pub(crate) fn take_back() {
 }
 
 /// Adds the used part of the thread's open-call stack to core dumps. This isn't done in [`begin`],
-/// because it costs as much as the rest of that; nor again for what is there. If a thread has made only a few calls, its ring
-/// has the entries of its open calls.
+/// because it costs as much as the rest of that; nor again for what is there. If a
+/// thread has made only a few calls, its ring has the entries of its open calls.
 pub(crate) fn add_open_calls_to_dumps(arena: &Arena, control: &Control) {
     let base = control.open_base.load(Relaxed);
     let top = control.open_top.load(Relaxed);

@@ -1,4 +1,4 @@
-//! The names of code that a process's just-in-time compilers made.
+//! What a process's frames by id, and the code that its just-in-time compilers made, are called.
 
 use std::io::{self, Write};
 
@@ -8,18 +8,21 @@ use everycall_tracefile::{ChunkWriter, Summary, write_code_names};
 
 use crate::arena::LiveArena;
 
-/// Writes their chunk, if the process has called such code, or, as it `has_frames` by id, if there
-/// are names for ids. `now` is a reading of the clocks.
+/// Writes the chunks of both. Files with names of code are only looked for if the process has called
+/// such code, or has frames by id, which may be named there. `now` is a reading of the clocks.
 pub(crate) fn write<W: Write>(
     arena: &LiveArena,
-    has_frames: bool,
     now: &ClockReading,
     file: &mut ChunkWriter<W>,
     summary: &mut Summary,
 ) -> io::Result<()> {
+    let of_frames = arena.frame_names();
+    if let Some(names) = &of_frames {
+        names.write(file)?;
+    }
     let header = arena.header();
     let wanted = if header.counters[counter::UNKNOWN_CODE] > 0 { Wanted::All } else { Wanted::Ids };
-    if wanted == Wanted::Ids && !has_frames {
+    if wanted == Wanted::Ids && of_frames.is_none() {
         return Ok(());
     }
     let parent = (header.forked_from != 0).then(|| CodeFiles::new(header.forked_from, None));
