@@ -87,7 +87,8 @@ fn kept_and_dropped_calls_are_all_calls_in_every_mode() {
             }
             // Nearly all short ones are gone.
             for name in ["leaf_a", "leaf_b", "leaf_c", "middle"] {
-                assert!(kept[name] * 20 < made[name], "{label}: {} of {} {name}", kept[name], made[name]);
+                let kept = kept.get(name).copied().unwrap_or(0);
+                assert!(kept * 20 < made[name], "{label}: {kept} of {} {name}", made[name]);
             }
         }
     }
