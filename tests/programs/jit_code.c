@@ -1,7 +1,7 @@
 // Calls of code that a just-in-time compiler would have made, as frames whose ids are addresses,
 // with the names that compilers tell perf. Arguments say by which files: map, dump (jitdump), fork
 // (a child calls its parent's and its own), ids (the map has ids in place of addresses), hooks (code
-// with hooks of its own), or what is wrong with the map.
+// with hooks of its own), snapshot, abort, or what is wrong with the map.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -165,6 +165,13 @@ int main(int argc, char **argv) {
             run_hooked(at(30));
         } else if (strcmp(argv[i], "function") == 0) {
             run((uint64_t)&work);  // a frame that is a function of the program
+        } else if (strcmp(argv[i], "snapshot") == 0) {
+            everycall_snapshot snapshot;
+            if (everycall_take_snapshot(&snapshot) != 0 || everycall_write_snapshot(snapshot, "own.ect") != 0)
+                return 1;
+            everycall_free_snapshot(snapshot);
+        } else if (strcmp(argv[i], "abort") == 0) {
+            abort();
         } else if (strcmp(argv[i], "wait") == 0) {
             puts("ready");
             fflush(stdout);

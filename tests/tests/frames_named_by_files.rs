@@ -1,7 +1,11 @@
 //! Frames that have the names which just-in-time compilers tell perf: `perf-PID.map`, jitdump.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
 
 use everycall_tests::{Mode, Place, Recording, Standing, TraceView, everycall, successful, text};
 
@@ -95,6 +99,46 @@ fn a_snapshot_of_a_running_process_has_the_names() {
     let found = called(&TraceView::open(&file));
     assert!(found[0].starts_with("js:fib app.js:1(work), js:add app.js:9(work), "), "{found:?}");
     assert!(found[0].ends_with(", first(work), second(work), second(work), third(work)"), "{found:?}");
+}
+
+#[test]
+fn snapshots_of_its_own_and_crash_files_have_the_names() {
+    let place = Place::new("jit-left");
+    let program = built(&place, Mode::GCC_NOPS);
+    let crashes = place.file("crashes");
+    fs::create_dir(&crashes).unwrap();
+    fs::set_permissions(&crashes, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = place.command(&program);
+    command.args(["map", "dump", "snapshot", "abort"]).env("EVERYCALL_CRASH", &crashes);
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let map = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));
+    let _maps = Maps(vec![child.id()]);
+    assert_eq!(child.wait().unwrap().signal(), Some(6));
+
+    let of_map = "js:fib app.js:1(work), js:add app.js:9(work), ";
+    let crash = fs::read_dir(&crashes).unwrap().next().unwrap().unwrap().path();
+    // The dump isn't where it is searched for: that took a process that still runs.
+    let made = || {
+        let file = place.file("crash.ect");
+        let said = place.command(everycall()).args(["core", "-o"]).arg(&file).arg(&crash).output().unwrap();
+        (called(&TraceView::open(&file)).concat(), String::from_utf8_lossy(&said.stderr).into_owned())
+    };
+    let (calls, said) = made();
+    assert!(calls.starts_with(of_map), "{calls} {said}");
+    let replayed = successful(place.command(everycall()).arg("replay").arg(&crash));
+    assert!(replayed.contains("js:fib app.js:1"), "{replayed}");
+
+    // Another process with its id has written it.
+    fs::write(&map, fs::read_to_string(&map).unwrap().replace("js:", "other:")).unwrap();
+    let later = SystemTime::now() + Duration::from_secs(9);
+    fs::File::options().write(true).open(&map).unwrap().set_modified(later).unwrap();
+    let (calls, said) = made();
+    assert!(calls.starts_with("?0x") && said.contains("written after the process's last call"), "{calls} {said}");
+
+    // The snapshot has its own copy.
+    let found = called(&TraceView::open(&place.file("own.ect"))).concat();
+    assert!(found.starts_with(of_map), "{found}");
+    assert!(found.ends_with(", first(work), second(work), second(work), third(work)"), "{found}");
 }
 
 /// A process in a namespace has another id, by which its map is called, or another `/tmp`.

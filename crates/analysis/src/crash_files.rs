@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use everycall_coredump::{Core, CrashFacts, Snapshot};
@@ -14,6 +14,8 @@ use everycall_format::arena::ARENA_MAGIC;
 use everycall_format::crash::ENDING;
 use everycall_format::ect;
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
+
+use crate::code_names;
 
 /// Bytes that are buffered before they are written.
 const BUFFER: usize = 256 << 10;
@@ -41,7 +43,8 @@ pub(crate) fn trace_of(file: &mut File) -> Result<Option<MadeTrace>, Box<dyn Err
     } else {
         let core = Core::open(file.try_clone()?, None)?;
         let image = core.arena()?;
-        let (snapshot, _) = read(&core, &image)?;
+        let (mut snapshot, _) = read(&core, &image)?;
+        code_names::add(&mut snapshot, image.header(), file.metadata()?.uid());
         snapshot.write(&mut out, version)?
     };
     out.flush()?;
@@ -130,7 +133,7 @@ pub fn left_behind(folder: &Path) -> io::Result<(Vec<LeftBehind>, Vec<String>)> 
             Ok((pid, crash, last_ns, threads)) => {
                 let words = if crash.command.is_empty() { vec![crash.name] } else { crash.command };
                 let command = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-                let disk = std::os::unix::fs::MetadataExt::blocks(&facts) * 512;
+                let disk = facts.blocks() * 512;
                 found.push(LeftBehind { path, pid, command, last_ns, threads, disk });
             }
             Err(error) => odd.push(format!("{}: {error}", path.display())),

@@ -11,6 +11,7 @@
 //! sampled         Trace -> SampledCounters         counters of processes, as the recorder read them
 //! cull            FunctionRow, Budget -> Cull    which functions to leave out of a build
 //! embed           TraceFile -> Embedding        symbols and sources, into the trace
+//! code_names      names of generated code, from the files that a process left
 //! crash_files     the arenas that processes left behind
 //! ```
 //!
@@ -40,6 +41,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod budget;
+pub mod code_names;
 pub mod crash_files;
 mod cull;
 pub mod diff;

@@ -1,11 +1,12 @@
 //! `everycall core`: the trace that a core dump holds.
 
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use everycall_analysis::{crash_files, open_for_reading};
+use everycall_analysis::{code_names, crash_files, open_for_reading};
 use everycall_coredump::{Core, ProcessFacts, Snapshot};
 use everycall_format::arena::ClockReading;
 use everycall_io::say;
@@ -34,6 +35,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     if !file.metadata().is_ok_and(|data| data.is_file()) {
         return Err(failed(&"is not a regular file; name a core dump"));
     }
+    let owner = file.metadata().map_or(0, |data| data.uid());
     let core = Core::open(file, arguments.pid).map_err(|error| failed(&error))?;
     let image = core.arena().map_err(|error| failed(&error))?;
     let crash = core.crash();
@@ -66,6 +68,8 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
         );
     }
     snapshot.add_clock_readings(&readings);
+    let user = core.process().and_then(|process| process.user).unwrap_or(owner);
+    code_names::add(&mut snapshot, image.header(), user);
 
     let summary = Output::create(&output)?.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
     if !arguments.quiet {

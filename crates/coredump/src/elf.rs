@@ -26,7 +26,8 @@ const BATCH: u64 = 1024;
 const NOTES_MAX: u32 = 1 << 20;
 /// Bytes of a list of mapped files.
 const FILES_MAX: u64 = 16 << 20;
-/// `NT_PRPSINFO`: process id, its parent's, command name, the beginning of the command line.
+/// `NT_PRPSINFO`: user, process id, its parent's, command name, the beginning of the command line.
+const PSINFO_USER: usize = 16;
 const PSINFO_PID: usize = 24;
 const PSINFO_PARENT: usize = 28;
 const PSINFO_NAME: std::ops::Range<usize> = 40..56;
@@ -51,6 +52,8 @@ pub(crate) struct Load {
 pub struct ProcessFacts {
     /// Process id.
     pub pid: Option<u32>,
+    /// Its real user.
+    pub user: Option<u32>,
     /// Its parent's; 0 if unknown.
     pub parent: u32,
     /// Command name, of 15 bytes at most.
@@ -253,6 +256,7 @@ impl ProcessFacts {
             let bytes = data.get(range).unwrap_or_default();
             until_nul(bytes).to_vec()
         };
+        self.user = Some(u32_at(data, PSINFO_USER));
         self.pid = Some(u32_at(data, PSINFO_PID)).filter(|pid| *pid != 0);
         self.parent = u32_at(data, PSINFO_PARENT);
         self.name = text(PSINFO_NAME);

@@ -8,11 +8,12 @@ use everycall_format::ect::{
     NO_PROCESS, ProcessEnd, ProcessRecord, SnapshotRecord, chunk, end, image_end, meta, reason,
 };
 use everycall_format::hub::origin;
+use everycall_jit::Code;
 use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, Error, Source, ThreadKey, Warning};
 use everycall_tracefile::{
     Child, ChunkWriter, Dropped, FrameNames, KeptStates, Ring, Runs, Segments, Summary, array, bytes_of,
-    module_table, texts,
+    module_table, texts, write_code_names,
 };
 
 use crate::crash::CrashFacts;
@@ -32,6 +33,8 @@ pub struct Snapshot<'a> {
     facts: Option<&'a ProcessFacts>,
     crash: Option<CrashFacts>,
     states: Option<KeptStates>,
+    /// Names of just-in-time compilers' code, and how many are missing.
+    codes: Option<(Vec<Code>, u64)>,
     reached: Reached,
     is_incomplete: bool,
     warnings: Vec<String>,
@@ -72,6 +75,7 @@ impl<'a> Snapshot<'a> {
             states: KeptStates::read(image.header(), image.header().target_pid, |at, bytes| {
                 image.read_bytes(at, bytes)
             }),
+            codes: None,
             reached: Reached { ticks: image.header().start.ticks },
             is_incomplete: false,
             warnings: recording.warnings.iter().map(Warning::to_string).collect(),
@@ -134,6 +138,28 @@ impl<'a> Snapshot<'a> {
         } else {
             last.realtime_ns.saturating_sub(ns)
         })
+    }
+
+    /// All clock readings, in the order in which they were made.
+    #[must_use]
+    pub fn clock(&self) -> &[ClockReading] {
+        &self.clock
+    }
+
+    /// Whether the process has frames by id.
+    #[must_use]
+    pub fn has_frames(&self) -> bool {
+        self.frame_names().is_some()
+    }
+
+    fn frame_names(&self) -> Option<FrameNames> {
+        FrameNames::read(self.image.header(), |at, bytes| self.image.read_bytes(at, bytes))
+    }
+
+    /// Sets the names of code that the process's just-in-time compilers made. `lost` is how many
+    /// there were beside these.
+    pub fn set_code_names(&mut self, codes: Vec<Code>, lost: u64) {
+        self.codes = Some((codes, lost));
     }
 
     /// Adds a warning to the report.
@@ -313,9 +339,11 @@ impl<'a> Snapshot<'a> {
             summary.threads.push(ring.summary(&record, self.reached.ticks, nanoseconds));
         }
         dropped.add_to(summary);
-        let names = FrameNames::read(header, |at, bytes| self.image.read_bytes(at, bytes));
-        if let Some(names) = names {
+        if let Some(names) = self.frame_names() {
             names.write(file)?;
+        }
+        if let Some((codes, lost)) = &self.codes {
+            write_code_names(file, codes, *lost)?;
         }
         for (kind, [record, functions]) in dropped.chunks(SNAPSHOT) {
             file.chunk(kind, &[&record, &functions])?;

@@ -193,6 +193,10 @@ pub mod chunk {
     /// [`super::CodeNamesRecord`], then records of [`super::CodeName`]: the process's machine code
     /// of just-in-time compilers. Since version 2.13.
     pub const CODE_NAMES: u32 = 30;
+    /// [`super::CodeFileRecord`], then bytes of a file by which a just-in-time compiler told perf
+    /// the names of its code, as it was: in snapshots that the program took of itself, instead of
+    /// CODE_NAMES. Since version 2.13.
+    pub const CODE_FILE: u32 = 31;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
@@ -660,6 +664,28 @@ wire_struct! {
         /// Zero.
         pub reserved_as_well: u64,
     }
+}
+
+wire_struct! {
+    /// Which file of a just-in-time compiler this is; its bytes follow.
+    pub struct CodeFileRecord [16] {
+        /// Bytes of this record.
+        pub record_size: u32,
+        /// See [`code_file`].
+        pub kind: u32,
+        /// Bytes of the file that follow: all, or its beginning.
+        pub length: u64,
+    }
+}
+
+/// Kinds of files in a [`CodeFileRecord`].
+pub mod code_file {
+    /// `perf-PID.map`.
+    pub const PERF_MAP: u32 = 1;
+    /// `jit-PID.dump`.
+    pub const JITDUMP: u32 = 2;
+    /// Most bytes of a file.
+    pub const BYTES_MAX: u64 = 64 << 20;
 }
 
 wire_struct! {

@@ -11,8 +11,10 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod jitdump;
 pub mod perf_map;
 mod table;
 
+pub use clock::ticks_of_monotonic;
 pub use table::{Code, FOREVER, Table};

@@ -375,6 +375,7 @@ struct Indexer {
     /// Files of modules, by the number of the process and the place in its module table.
     images: HashMap<(u32, u32), Chunk>,
     embedded: embedded::Index,
+    code_files: frames::CodeFiles,
     next_number: u32,
     end: Option<ect::EndRecord>,
 }
@@ -435,6 +436,7 @@ impl Indexer {
                     | chunk::ALL_CALLS
                     | chunk::FRAME_NAMES
                     | chunk::CODE_NAMES
+                    | chunk::CODE_FILE
                     | chunk::MEMORY
                     | chunk::END
         ) {
@@ -558,6 +560,10 @@ impl Indexer {
             chunk::CODE_NAMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 frames::read_codes(bytes, process, recording)?;
+            }
+            chunk::CODE_FILE => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                self.code_files.add(bytes, process)?;
             }
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
@@ -684,6 +690,7 @@ impl Indexer {
         }
         file.recording.warnings = warnings;
         file.recording.kept.sort_by_key(|kept| (kept.end_ticks, kept.snapshot));
+        self.code_files.finish(&mut file.recording);
         let places = self.processes.numbers();
         self.processes.finish(&mut file.recording);
         file.embedded = self.embedded.finish(&file.recording.modules);

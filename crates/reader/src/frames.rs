@@ -1,13 +1,19 @@
 //! The names of frames by id, and the module that they make.
 
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
 use everycall_format::Wire;
 use everycall_format::arena::module_flags;
-use everycall_format::ect::{CodeName, CodeNamesRecord, FrameNamesRecord};
+use everycall_format::ect::{CodeFileRecord, CodeName, CodeNamesRecord, FrameNamesRecord, code_file};
 use everycall_format::frame::{FIRST, FRAMES_SIZE, FrameName, IDS, RECORD_ALIGN, STEP};
+use everycall_jit::{Code, Table, jitdump, perf_map, ticks_of_monotonic};
 
 use crate::model::{CodeRange, Frame, Frames, Module, Recording};
 use crate::payload::TABLE_MAX;
 
+/// Most files with names of code in a trace. A snapshot has three at most.
+const CODE_FILES_MAX: usize = 64;
 /// What stands for the path of the module.
 const PATH: &[u8] = b"frames by id";
 
@@ -54,12 +60,8 @@ pub(crate) fn read_codes(
 ) -> Result<(), &'static str> {
     let record = CodeNamesRecord::read(bytes).ok_or("it is too short")?;
     let records = bytes.get(record.record_size as usize..).ok_or("it is too short")?;
-    let Some(frames) = of_process(process, recording) else { return Ok(()) };
-    frames.codes_lost = record.lost;
-    frames.names.truncate(frames.names.partition_point(|frame| frame.id < IDS));
-    frames.codes.clear();
     let mut rest = records.get(..record.length as usize).unwrap_or(records);
-    let mut id = IDS;
+    let mut codes = Vec::new();
     while let Some(code) = CodeName::read(rest) {
         let size = code.size as usize;
         if size < CodeName::SIZE || !u64::from(code.size).is_multiple_of(RECORD_ALIGN) {
@@ -71,15 +73,64 @@ pub(crate) fn read_codes(
         let Some((name, texts)) = texts.split_at_checked(code.name_length as usize) else { continue };
         let Some(file) = texts.get(..code.file_length as usize) else { continue };
         let CodeName { start, length: size, loaded, replaced, line, .. } = code;
-        let line = (line != 0).then_some(line);
+        codes.push(Code { start, size, loaded, replaced, name: name.to_vec(), file: file.to_vec(), line });
+    }
+    let is_whole = rest.is_empty() && records.len() as u64 >= record.length;
+    set_codes(codes, record.lost, process, recording);
+    if is_whole { Ok(()) } else { Err("it has fewer names than it says") }
+}
+
+/// The names of a process's code are these.
+fn set_codes(codes: Vec<Code>, lost: u64, process: usize, recording: &mut Recording) {
+    let Some(frames) = of_process(process, recording) else { return };
+    frames.codes_lost = lost;
+    frames.names.truncate(frames.names.partition_point(|frame| frame.id < IDS));
+    frames.codes.clear();
+    for (code, id) in codes.into_iter().zip(IDS..) {
+        let Code { start, size, loaded, replaced, name, file, line } = code;
         frames.codes.push(CodeRange { start, size, loaded, replaced, id });
-        frames.names.push(Frame { id, name: name.to_vec(), file: file.to_vec(), line });
-        let Some(next) = id.checked_add(1) else { break };
-        id = next;
+        frames.names.push(Frame { id, name, file, line: (line != 0).then_some(line) });
     }
     frames.codes.sort_by_key(|code| (code.start, code.loaded));
-    let is_whole = rest.is_empty() && records.len() as u64 >= record.length;
-    if is_whole { Ok(()) } else { Err("it has fewer names than it says") }
+}
+
+/// Files with names of code that are in a trace as they were, with the indices of their processes.
+#[derive(Default)]
+pub(crate) struct CodeFiles(Vec<(usize, u32, Vec<u8>)>);
+
+impl CodeFiles {
+    /// Adds the file in a chunk. `Err` says what is wrong with the payload.
+    pub fn add(&mut self, bytes: &[u8], process: usize) -> Result<(), &'static str> {
+        let record = CodeFileRecord::read(bytes).ok_or("it is too short")?;
+        let file = bytes.get(record.record_size as usize..).ok_or("it is too short")?;
+        if self.0.len() < CODE_FILES_MAX {
+            let part = file.get(..record.length as usize).unwrap_or(file);
+            self.0.push((process, record.kind, part.to_vec()));
+        }
+        if file.len() as u64 >= record.length { Ok(()) } else { Err("it has less of its file than it says") }
+    }
+
+    /// Adds the names in all of them. Those of later files of a process replace earlier ones.
+    pub fn finish(self, recording: &mut Recording) {
+        let mut tables: BTreeMap<usize, Table> = BTreeMap::new();
+        let ticks = |clock, time| match clock {
+            jitdump::Clock::Ticks => time,
+            jitdump::Clock::Monotonic => ticks_of_monotonic(&recording.clock, time),
+        };
+        for (process, kind, file) in self.0 {
+            let table = tables.entry(process).or_default();
+            let is_read = match kind {
+                code_file::PERF_MAP => perf_map::read(&*file, table).is_ok(),
+                code_file::JITDUMP => jitdump::read(Cursor::new(file), table, &ticks).is_ok(),
+                _ => false,
+            };
+            table.lost += u64::from(!is_read);
+        }
+        for (process, table) in tables {
+            let (codes, lost) = table.finish();
+            set_codes(codes, lost, process, recording);
+        }
+    }
 }
 
 /// Ids that the program didn't name have the names of code at the addresses with these numbers.
@@ -254,6 +305,32 @@ mod tests {
         read_codes(&codes(&code(0, u64::MAX, 0, &name)), 0, &mut recording).unwrap();
         name_ids(&mut recording.frames[0]);
         assert_eq!(recording.frames[0].names.len(), 1 + (16 << 20) / 1024);
+    }
+
+    #[test]
+    fn files_are_read_in_their_order() {
+        let chunk = |kind, file: &[u8]| {
+            let record_size = CodeFileRecord::SIZE as u32;
+            let record = CodeFileRecord { record_size, kind, length: file.len() as u64 };
+            let mut bytes = vec![0; CodeFileRecord::SIZE];
+            record.write(&mut bytes);
+            bytes.extend(file);
+            bytes
+        };
+        let parents = chunk(code_file::PERF_MAP, b"1000 10 parents\n2000 10 theirs\n");
+        let own = chunk(code_file::PERF_MAP, b"2000 10 own\ncut");
+        let mut files = CodeFiles::default();
+        files.add(&parents, 0).unwrap();
+        files.add(&own, 0).unwrap();
+        files.add(&chunk(code_file::JITDUMP, b"none"), 0).unwrap();
+        for end in 0..own.len() {
+            assert!(CodeFiles::default().add(&own[..end], 0).is_err(), "{end}");
+        }
+        let mut recording = Recording::default();
+        files.finish(&mut recording);
+        let frames = &recording.frames[0];
+        let named: Vec<_> = frames.names.iter().map(|frame| &*frame.name).collect();
+        assert_eq!((named, frames.codes_lost), (vec![&b"parents"[..], b"own"], 2));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use output::stream::thread::Thread as StreamedThread;
 pub use output::streams::Progress;
 pub use output::trace_writer::TraceWriter;
 pub use process::build_id::build_id_of;
-pub use process::code_files::{CodeFiles, CodeNames, Wanted};
+pub use process::code_files::{CodeFiles, CodeNames, Left, Wanted};
 pub use process::selector::SelectFunctions;
 pub use process::triggers::{self, FindSites, KeepCalls, TriggeredProcess, Triggers};
 pub use session::{Ended, FirstArena, Options, Recorder, Running, start, start_with};

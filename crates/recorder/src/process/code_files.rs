@@ -11,15 +11,15 @@ use std::io::{BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use everycall_format::arena::ClockReading;
 use everycall_format::frame::IDS;
-use everycall_jit::{Code, Table, jitdump, perf_map};
+use everycall_jit::{Code, Table, jitdump, perf_map, ticks_of_monotonic};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::sys::{clock, proc_files};
+use crate::sys::proc_files;
 
 /// Where maps are.
 const FOLDER: &str = "/tmp";
@@ -31,6 +31,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The pause after a search is at least this multiple of its duration.
 const PAUSE_SHARE: u32 = 50;
+/// How much later than a process's newest event a file that it has left may have been written.
+const LATER_MAX: Duration = Duration::from_secs(1);
+/// How much earlier than the begin of tracing, as clocks of files are coarse.
+const EARLIER_MAX: Duration = Duration::from_millis(20);
 /// Forefathers whose code a forked process may have.
 const FOREFATHERS_MAX: usize = 8;
 
@@ -54,6 +58,21 @@ pub struct CodeNames {
     pub warnings: Vec<String>,
 }
 
+/// A process that has ended, and may have left files.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// Its id, in its own namespace.
+    pub pid: u32,
+    /// The process that it was forked from; 0 for none.
+    pub forked_from: u32,
+    /// Its user.
+    pub user: u32,
+    /// When its tracing began.
+    pub begin: SystemTime,
+    /// Its newest event.
+    pub end: SystemTime,
+}
+
 /// The files of one process, and of those that it was forked from.
 #[derive(Clone, Debug)]
 pub struct CodeFiles {
@@ -72,6 +91,8 @@ struct ProcessFiles {
     folder: Option<std::sync::Arc<OwnedFd>>,
     /// Its jitdump file.
     dump: Option<(PathBuf, std::sync::Arc<File>)>,
+    /// When its files were last written, if it may be known only by that that they are its own.
+    written: Option<(SystemTime, SystemTime)>,
     search_due: Instant,
     pause: Duration,
 }
@@ -84,6 +105,27 @@ impl CodeFiles {
         processes.drain(..processes.len().saturating_sub(FOREFATHERS_MAX));
         processes.push(ProcessFiles::new(pid));
         CodeFiles { processes }
+    }
+
+    /// The files that a process has left. Later processes with its id may have replaced them, so
+    /// only those are read that were last written while it ran.
+    #[must_use]
+    pub fn left(process: &Left) -> CodeFiles {
+        let one = |pid, begin| ProcessFiles {
+            pid,
+            own_pid: pid,
+            user: process.user,
+            folder: None,
+            dump: None,
+            written: Some((begin, process.end + LATER_MAX)),
+            search_due: Instant::now(),
+            pause: PAUSE_MIN,
+        };
+        let parent = Some(process.forked_from).filter(|pid| *pid != 0);
+        // When that one began isn't known.
+        let parent = parent.map(|pid| one(pid, SystemTime::UNIX_EPOCH));
+        let begin = process.begin.checked_sub(EARLIER_MAX).unwrap_or(process.begin);
+        CodeFiles { processes: parent.into_iter().chain([one(process.pid, begin)]).collect() }
     }
 
     /// Searches for the jitdump file, if it is time. The process still lives.
@@ -134,6 +176,7 @@ impl ProcessFiles {
             user: status.map_or_else(own_user, |status| status.user),
             folder: theirs.filter(|_| !is_ours).map(std::sync::Arc::new),
             dump: None,
+            written: None,
             search_due: Instant::now(),
             pause: PAUSE_MIN,
         }
@@ -183,7 +226,7 @@ impl ProcessFiles {
         seen.push(identity);
         let ticks = |of, time| match of {
             jitdump::Clock::Ticks => time,
-            jitdump::Clock::Monotonic => clock::ticks_of_monotonic(readings, time),
+            jitdump::Clock::Monotonic => ticks_of_monotonic(readings, time),
         };
         // Threads may have the file open at another place.
         let again = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&*file)));
@@ -227,8 +270,14 @@ impl ProcessFiles {
             return Err("it is no regular file".to_owned());
         }
         match data.uid() {
-            user if user == self.user || user == 0 || user == own_user() => Ok(()),
-            other => Err(format!("it belongs to user {other}, and the program to user {}", self.user)),
+            user if user == self.user || user == 0 || user == own_user() => {}
+            other => return Err(format!("it belongs to user {other}, and the program to user {}", self.user)),
+        }
+        let written = data.modified().map_err(|error| error.to_string())?;
+        match self.written {
+            Some((from, _)) if written < from => Err("it was written before the process ran".to_owned()),
+            Some((_, to)) if written > to => Err("it was written after the process's last call".to_owned()),
+            _ => Ok(()),
         }
     }
 }
@@ -278,6 +327,27 @@ mod tests {
         ] {
             assert_eq!(dump(&other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn only_what_a_process_has_written_is_read_when_it_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("map");
+        std::fs::write(&path, "").unwrap();
+        let written = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let open = |begin: i64, end: i64| {
+            let at = |seconds: i64| {
+                let by = Duration::from_secs(seconds.unsigned_abs());
+                if seconds < 0 { written - by } else { written + by }
+            };
+            let (pid, user) = (std::process::id(), own_user());
+            let left = Left { pid, forked_from: 0, user, begin: at(begin), end: at(end) };
+            CodeFiles::left(&left).processes[0].open(None, &path).map(|file| file.is_some())
+        };
+        assert_eq!(open(-1, 5), Ok(true));
+        assert_eq!(open(-5, 0), Ok(true));
+        assert_eq!(open(1, 5), Err("it was written before the process ran".to_owned()));
+        assert_eq!(open(-5, -2), Err("it was written after the process's last call".to_owned()));
     }
 
     #[test]

@@ -203,6 +203,11 @@ impl Arena {
         )
     }
 
+    /// The process that this one was forked from; 0 for none.
+    pub(crate) fn forked_from(&self) -> u32 {
+        field!(self.base, ArenaHeader, forked_from, AtomicU32).load(Relaxed)
+    }
+
     /// The values of all counters.
     pub(crate) fn counters(&self) -> [u64; COUNTERS] {
         let first = field!(self.base, ArenaHeader, counters, AtomicU64) as *const AtomicU64;

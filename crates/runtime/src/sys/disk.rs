@@ -110,7 +110,9 @@ pub(crate) fn identity_of(descriptor: usize) -> Option<(u64, u64)> {
 /// Properties of a file that is to be read.
 pub(crate) struct Facts {
     pub(crate) is_regular: bool,
-    /// It belongs to this user or root, and others may not write to it.
+    /// It belongs to this user or root.
+    pub(crate) is_own: bool,
+    /// It is [`Facts::is_own`], and others may not write to it.
     pub(crate) is_trusted: bool,
     pub(crate) size: u64,
 }
@@ -119,9 +121,11 @@ pub(crate) struct Facts {
 pub(crate) fn facts_of(file: &File) -> Option<Facts> {
     let facts = stat(file.number())?;
     let (mode, owner) = mode_and_owner(&facts);
+    let is_own = owner == 0 || owner == user();
     Some(Facts {
         is_regular: mode & TYPE == REGULAR,
-        is_trusted: (owner == 0 || owner == user()) && mode & OTHERS_WRITE == 0,
+        is_own,
+        is_trusted: is_own && mode & OTHERS_WRITE == 0,
         // After the group, padding and device number.
         size: facts[6],
     })

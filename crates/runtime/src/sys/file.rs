@@ -70,6 +70,11 @@ impl File {
         File::open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
     }
 
+    /// As [`File::open_to_read`], but fails if the path's last part is a symbolic link.
+    pub(crate) fn open_no_link(path: &[u8]) -> Result<File, isize> {
+        File::open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW)
+    }
+
     /// Refers to the file or link at a path without opening it. The path ends with NUL.
     pub(crate) fn named(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW)

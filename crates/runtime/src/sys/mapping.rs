@@ -82,6 +82,41 @@ pub(crate) fn each(mut then: impl FnMut(&Mapping)) -> bool {
     are_any
 }
 
+/// The path of the first mapping that may be executed and whose path `is_wanted` accepts, with a NUL.
+/// `line` has room for a line of the text.
+pub(crate) fn executable(line: &mut [u8], is_wanted: impl Fn(&[u8]) -> bool) -> Option<&[u8]> {
+    let maps = File::open(b"/proc/self/maps\0", false)?;
+    let mut buffer = [0; BUFFER];
+    let mut length = 0;
+    'all: loop {
+        let count = maps.read(&mut buffer);
+        for byte in buffer.get(..count).filter(|bytes| !bytes.is_empty())? {
+            // The end of a line that is too long is lost, and so its path isn't wanted.
+            if let Some(place) = line.get_mut(length) {
+                *place = if *byte == b'\n' { 0 } else { *byte };
+                length += 1;
+            }
+            if *byte == b'\n' {
+                let text = line.get(..length).unwrap_or_default();
+                if executable_path(text).is_some_and(|path| is_wanted(path)) {
+                    break 'all;
+                }
+                length = 0;
+            }
+        }
+    }
+    let start = line.iter().position(|byte| *byte == b'/')?;
+    line.get(start..length)
+}
+
+/// The path in a line that ends with NUL, if its mapping may be executed and has one.
+fn executable_path(line: &[u8]) -> Option<&[u8]> {
+    let permissions = line.split(|byte| *byte == b' ').nth(1)?;
+    let start = line.iter().position(|byte| *byte == b'/')?;
+    let path = line.strip_suffix(b"\0")?.get(start..)?;
+    (permissions.get(2) == Some(&b'x')).then_some(path)
+}
+
 /// The first mapping for which `is_wanted` returns true.
 fn find(maps: &File, mut is_wanted: impl FnMut(&Mapping) -> bool) -> Option<Mapping> {
     let mut lines = Lines::default();
@@ -132,6 +167,20 @@ mod tests {
     extern crate std;
     use super::*;
     use crate::sys::system;
+
+    #[test]
+    fn files_of_executable_mappings_are_found() {
+        let mut line = [0; 4200];
+        let me = std::env::current_exe().unwrap();
+        let me = me.to_str().unwrap().as_bytes();
+        let found = executable(&mut line, |path| path == me).unwrap();
+        assert_eq!(found.strip_suffix(b"\0"), Some(me));
+        assert_eq!(executable(&mut line, |_| false), None);
+        assert_eq!(executable(&mut line[..20], |path| path == me), None);
+        let text = b"7f0000000000-7f0000001000 r-xp 00000000 00:2f 1234      /a b/jit-77.dump\0";
+        assert_eq!(executable_path(text), Some(&b"/a b/jit-77.dump"[..]));
+        assert_eq!(executable_path(b"7f0000000000-7f0000001000 r--p 00000000 00:2f 1234 /a\0"), None);
+    }
 
     #[test]
     fn the_text_says_what_the_kernel_does() {

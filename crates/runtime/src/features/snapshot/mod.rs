@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! take       pins the segments of all threads: no thread waits, nothing is copied
+//! code_files what perf would read of just-in-time compilers
 //! write      the trace file, written straight from the pinned segments
 //! new_file   a file that gets its name when it is complete
 //! sink       where its bytes go: a descriptor, a file, a callback of the program
@@ -12,6 +13,7 @@
 //! kernel, and takes no lock. So it may be taken in a signal handler, even in one that interrupts
 //! another snapshot.
 
+mod code_files;
 mod new_file;
 mod sink;
 mod take;

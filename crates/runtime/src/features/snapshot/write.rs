@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // Structures as bytes, lists in memory of its own, a C string.
 
 use crate::features::snapshot::Sink;
+use crate::features::snapshot::code_files::{self, Wanted};
 use crate::features::snapshot::take::{Noted, Pinned, open, successor};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
@@ -14,10 +15,10 @@ use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_R
 use crate::sys::{clock, disk, processes};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
-use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, thread_state};
+use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, counter, thread_state};
 use everycall_format::dropped::{OTHERS, counting};
 use everycall_format::ect::{
-    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CountedCalls, CountsRecord, DroppedCalls,
+    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CodeFileRecord, CountedCalls, CountsRecord, DroppedCalls,
     DroppedRecord, EndRecord, EventsRecord, FileHeader, FrameNamesRecord, KeptCall, MetaField, NO_PROCESS,
     ProcessRecord, SnapshotRecord, ThreadRecord, TimedCalls, TriggerRecord, chunk, encoding, image_end, meta,
     reason,
@@ -177,6 +178,7 @@ impl Output<'_> {
         self.modules(arena, pinned.buffer)?;
         self.threads(process, arena, pinned)?;
         self.frames(arena)?;
+        self.code_files(process, pinned.buffer)?;
         if let Some(moment) = self.moment {
             self.chunk(chunk::KEPT, &[bytes(&kept_call(arena, pinned.threads, moment))])?;
             let count = moment.triggers.len() as u32;
@@ -314,6 +316,34 @@ impl Output<'_> {
             ..FrameNamesRecord::default()
         };
         self.chunk(chunk::FRAME_NAMES, &[bytes(&record), records])
+    }
+
+    /// The files with names of code, if the process has called such code, or has frames by id, which
+    /// may be named there.
+    fn code_files(&mut self, process: &'static Process, buffer: &mut [u8]) -> Result<(), i32> {
+        let arena = process.arena();
+        let wanted = match arena.counters().get(counter::UNKNOWN_CODE) {
+            Some(1..) => Wanted::All,
+            _ if frames::records_told(arena).is_some() => Wanted::Maps,
+            _ => return Ok(()),
+        };
+        let pids = [arena.forked_from(), process.pid.load(Relaxed)];
+        code_files::each(wanted, pids, buffer, |file, kind, size| {
+            let written = aside(size as usize, |place| {
+                let mut length = 0;
+                while let Some(rest) = place.get_mut(length..)
+                    && let count @ 1.. = file.read(rest)
+                {
+                    length += count;
+                }
+                let bytes_of_file = place.get(..length).unwrap_or_default();
+                let record_size = CodeFileRecord::SIZE as u32;
+                let record = CodeFileRecord { record_size, kind, length: length as u64 };
+                self.chunk(chunk::CODE_FILE, &[bytes(&record), bytes_of_file])
+            });
+            // A snapshot without these names is better than none.
+            if written == Err(error::NO_MEMORY) { Ok(()) } else { written }
+        })
     }
 
     /// The calls that were counted so far, by function and thread slot.
