@@ -1,7 +1,7 @@
 // Calls of code that a just-in-time compiler would have made, as frames whose ids are addresses,
 // with the names that compilers tell perf. Arguments say by which files: map, dump (jitdump), fork
 // (a child calls its parent's and its own), ids (the map has ids in place of addresses), hooks (code
-// with hooks of its own), snapshot, abort, or what is wrong with the map.
+// with hooks of its own), slow, late, snapshot, abort, or what is wrong with the map.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -165,6 +165,22 @@ int main(int argc, char **argv) {
             run_hooked(at(30));
         } else if (strcmp(argv[i], "function") == 0) {
             run((uint64_t)&work);  // a frame that is a function of the program
+        } else if (strcmp(argv[i], "slow") == 0) {
+            in_map(at(40), CODE_SIZE, "js:slow app.js:20");
+            for (int call = 0; call < 3; call++) {
+                everycall_frame_enter(at(40) + call);
+                if (call == 1)
+                    usleep(30000);
+                everycall_frame_leave(at(40) + call);
+            }
+            in_map(at(40), CODE_SIZE, "js:next app.js:30");
+            run(at(40));
+        } else if (strcmp(argv[i], "late") == 0) {
+            // The line is there before the call ends.
+            everycall_frame_enter(at(50));
+            in_map(at(50), CODE_SIZE, "js:late app.js:40");
+            run(at(50));
+            everycall_frame_leave(at(50));
         } else if (strcmp(argv[i], "snapshot") == 0) {
             everycall_snapshot snapshot;
             if (everycall_take_snapshot(&snapshot) != 0 || everycall_write_snapshot(snapshot, "own.ect") != 0)

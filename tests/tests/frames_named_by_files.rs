@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use everycall_reader::{Source, TraceFile};
 use everycall_tests::{Mode, Place, Recording, Standing, TraceView, everycall, successful, text};
 
 /// Removes the maps of these processes, which stay in `/tmp` for perf.
@@ -33,6 +34,11 @@ fn called(trace: &TraceView) -> Vec<String> {
         run.map(|call| text(&call.inside)).collect::<Vec<_>>().join(", ")
     };
     trace.threads.iter().map(of).collect()
+}
+
+fn called_by_name(recording: &Recording) -> Vec<(String, u64)> {
+    let tallies = recording.trace().tallies();
+    tallies.into_iter().map(|(name, tally)| (name, tally.entries)).collect()
 }
 
 fn recorded(place: &Place, options: &[&str], arguments: &[&str]) -> (Recording, Maps) {
@@ -133,12 +139,59 @@ fn snapshots_of_its_own_and_crash_files_have_the_names() {
     let later = SystemTime::now() + Duration::from_secs(9);
     fs::File::options().write(true).open(&map).unwrap().set_modified(later).unwrap();
     let (calls, said) = made();
-    assert!(calls.starts_with("?0x") && said.contains("written after the process's last call"), "{calls} {said}");
+    assert!(
+        calls.starts_with("?0x") && said.contains("written after the process's last call"),
+        "{calls} {said}"
+    );
 
     // The snapshot has its own copy.
     let found = called(&TraceView::open(&place.file("own.ect"))).concat();
     assert!(found.starts_with(of_map), "{found}");
     assert!(found.ends_with(", first(work), second(work), second(work), third(work)"), "{found}");
+}
+
+/// What triggers keep, selections choose and counts count, by the names in a map.
+#[test]
+fn triggers_selections_and_counts_know_the_names() {
+    let place = Place::new("jit-chosen");
+    let (recording, _maps) = recorded(&place, &["--trigger", "js:slow* > 20ms"], &["map", "slow"]);
+    let file = TraceFile::open(fs::File::open(&recording.file).unwrap()).unwrap();
+    let kept = &file.recording().kept;
+    assert_eq!(kept.len(), 1, "{recording:?}");
+    assert!(kept[0].end_ticks - kept[0].start_ticks >= kept[0].threshold_ticks, "{kept:?}");
+    // The calls' trace, then the process's.
+    for calls in called(&recording.trace()) {
+        assert!(calls.starts_with("js:fib app.js:1(work), js:add app.js:9(work), ?0x"), "{calls}");
+    }
+
+    let (recording, _maps) = recorded(&place, &["--only", "js:next*", "--only", "js:add*"], &["map", "slow"]);
+    let expected = [("js:add app.js:9", 1), ("js:next app.js:30", 1)];
+    assert_eq!(
+        called_by_name(&recording),
+        expected.map(|(name, calls)| (name.to_owned(), calls)),
+        "{recording:?}"
+    );
+
+    let (recording, _maps) = recorded(&place, &["--only", "js:late*", "--only", "work"], &["late"]);
+    assert_eq!(
+        called_by_name(&recording),
+        [("js:late app.js:40".to_owned(), 1), ("work".to_owned(), 1)],
+        "{recording:?}"
+    );
+
+    let program = built(&place, Mode::GCC_NOPS);
+    let mut count = place.command(everycall());
+    count.args(["count", "-o", "count.ect", "--"]).arg(&program).args(["map", "slow", "fork"]);
+    successful(&mut count);
+    let report = place.command(everycall()).args(["report", "-f", "json", "count.ect"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let calls = |name: &str| {
+        let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["name"] == name);
+        rows.map(|row| row["calls"].as_u64().unwrap()).sum::<u64>()
+    };
+    let names =
+        ["js:fib app.js:1", "js:slow app.js:20", "js:next app.js:30", "of the parent", "of the child"];
+    assert_eq!(names.map(calls), [1, 3, 1, 2, 1], "{report}");
 }
 
 /// A process in a namespace has another id, by which its map is called, or another `/tmp`.

@@ -66,30 +66,45 @@ fn ripgreps_tests_pass_and_its_calls_are_those_that_callgrind_counts() {
     compare_tests(&folder, &["--all"], &[], 440);
 
     // The program that the tests have run, with all its crates.
-    let program = folder.join("target/everycall-all/debug/rg");
+    compare_calls(&place, &folder, &folder.join("target/everycall-all/debug/rg"), 3000);
+    // What ripgrep's releases are built with: optimised at link time as one unit, aborts on panics.
+    let release = ["--all", "build", "--locked", "--profile", "release-lto"];
+    let with_names = ["--config", "profile.release-lto.strip=false"];
+    let built = cargo_everycall(&folder, &[&release[..], &with_names].concat()).output().unwrap();
+    assert!(built.status.success(), "{}", said(&built));
+    compare_calls(&place, &folder, &folder.join("target/everycall-all/release-lto/rg"), 400);
+}
+
+/// Compares the calls of a search, recorded and counted, with those that callgrind counts: of each
+/// of `at_least` functions, and all together, which are the calls of the hook for entries.
+fn compare_calls(place: &Place, folder: &Path, program: &Path, at_least: usize) {
     let fixed = place.file("libfixed.so");
     successful(
-        command("cc", &folder)
+        command("cc", folder)
             .args(["-O1", "-shared", "-fPIC", "-o"])
             .arg(&fixed)
             .arg(programs().join("fixed_random.c")),
     );
     let search = ["-j1", "--no-config", "Searcher", "crates/core/search.rs"];
     let file = place.file("callgrind.out");
-    let mut callgrind = command("valgrind", &folder);
+    let mut callgrind = command("valgrind", folder);
     callgrind.args(["--quiet", "--tool=callgrind", "--demangle=no"]);
-    callgrind.arg(format!("--callgrind-out-file={}", file.display())).arg(&program).args(search);
+    callgrind.arg(format!("--callgrind-out-file={}", file.display())).arg(program).args(search);
     let printed = successful(callgrind.env("LD_PRELOAD", &fixed));
-    let expected = calls_by_callgrind(&fs::read_to_string(&file).unwrap(), &program);
+    let expected = calls_by_callgrind(&fs::read_to_string(&file).unwrap(), program);
     for options in [&["record", "-q", "--ring-size", "1G", "-o", "rg.ect"][..], &["count", "-o", "rg.ect"]] {
-        let mut traced = command(everycall(), &folder);
-        traced.args(options).arg("--").arg(&program).args(search);
+        let mut traced = command(everycall(), folder);
+        traced.args(options).arg("--").arg(program).args(search);
         let its = successful(traced.env("LD_PRELOAD", &fixed));
         assert!(its.starts_with(&printed), "{}: {its}", options[0]);
         let report = ["report", "--limit", "0", "-f", "json", "rg.ect"];
-        let report = successful(command(everycall(), &folder).args(report));
+        let report = successful(command(everycall(), folder).args(report));
         let found = compare_table(&expected, &report, options[0]);
-        assert!(found.len() > 3000, "{}: {} functions", options[0], found.len());
+        assert!(found.len() > at_least, "{}: {} functions", options[0], found.len());
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let rows = report["rows"].as_array().unwrap().iter();
+        let all: u64 = rows.map(|row| row["calls"].as_u64().unwrap()).sum();
+        assert_eq!(Some(&all), expected.get("__cyg_profile_func_enter"), "{}", options[0]);
     }
 }
 

@@ -222,7 +222,7 @@ pub fn traced_objects(program: &OsStr) -> Option<Objects> {
 
 /// Whether an object loads libraries, whether it starts programs, whether it names frames by id.
 fn calls(object: &Path) -> Option<[bool; 3]> {
-    /// `everycall_frame_name()` in everycall.h makes this section.
+    /// `everycall_frame_name()` and `everycall_frame_enter()` in everycall.h make this section.
     const FRAMES: &str = ".everycall.frames";
     const LOADS: [&str; 2] = ["dlopen", "dlmopen"];
     const STARTS: [&str; 5] = ["exec", "fexecve", "posix_spawn", "system", "popen"];

@@ -351,6 +351,10 @@ EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
  * there.
  */
 
+/* By this section `everycall record` knows that the program has names beside its symbols. */
+#define EVERYCALL_HAS_NAMES_() \
+    __asm__(".pushsection .everycall.frames, \"MS\", @progbits, 1\n\t.asciz \"frames\"\n\t.popsection")
+
 /*
  * Names an id, with the file and line of its definition (NULL and 0 if unknown): once, before its
  * first call or later. The strings are copied. If an id is named again, the last name counts, also
@@ -359,8 +363,7 @@ EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
 EVERYCALL_INLINE_ int everycall_frame_name(uint32_t id, const char *name, const char *file, uint32_t line)
 {
 #if EVERYCALL_REACHES_RUNTIME_
-    /* By this section `everycall record` knows that the program has names beside its symbols. */
-    __asm__(".pushsection .everycall.frames, \"MS\", @progbits, 1\n\t.asciz \"frames\"\n\t.popsection");
+    EVERYCALL_HAS_NAMES_();
     return EVERYCALL_REFUSAL_(frame) ? EVERYCALL_REFUSAL_(frame) : everycall_runtime_v1.frame(0, id, name, file, line);
 #else
     (void)id, (void)name, (void)file, (void)line;
@@ -372,6 +375,7 @@ EVERYCALL_INLINE_ int everycall_frame_name(uint32_t id, const char *name, const 
 EVERYCALL_INLINE_ void everycall_frame_enter(uint64_t id)
 {
 #if EVERYCALL_REACHES_RUNTIME_
+    EVERYCALL_HAS_NAMES_();
     if (&everycall_runtime_v1 && EVERYCALL_HAS_(frame))
         everycall_runtime_v1.frame_enter(id);
 #else

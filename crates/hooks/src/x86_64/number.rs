@@ -22,6 +22,8 @@ pub const RT_SIGACTION: usize = 13;
 pub const RT_SIGPROCMASK: usize = 14;
 /// `ioctl`
 pub const IOCTL: usize = 16;
+/// `pread64`
+pub const PREAD64: usize = 17;
 /// `pwrite64`
 pub const PWRITE64: usize = 18;
 /// `sched_yield`
@@ -86,6 +88,8 @@ pub const PRCTL: usize = 157;
 pub const GETTID: usize = 186;
 /// `futex`
 pub const FUTEX: usize = 202;
+/// `newfstatat`
+pub const NEWFSTATAT: usize = 262;
 /// `clock_gettime`
 pub const CLOCK_GETTIME: usize = 228;
 /// `tgkill`

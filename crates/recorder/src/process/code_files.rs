@@ -271,7 +271,9 @@ impl ProcessFiles {
         }
         match data.uid() {
             user if user == self.user || user == 0 || user == own_user() => {}
-            other => return Err(format!("it belongs to user {other}, and the program to user {}", self.user)),
+            other => {
+                return Err(format!("it belongs to user {other}, and the program to user {}", self.user));
+            }
         }
         let written = data.modified().map_err(|error| error.to_string())?;
         match self.written {

@@ -7,20 +7,20 @@
 //! Events of these handlers are counted as lost.
 #![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
-use crate::features::{control, counted, fork, frames, keeper, live};
+use crate::features::{code_frames, control, counted, fork, frames, keeper, live};
 use crate::state::local::{self, AtWork};
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
 use crate::state::{dropped, recording, selection};
 use crate::threads::contexts::{self, Found};
 use crate::threads::events::EVENT_WORDS_MAX;
-use crate::threads::open_calls::Frame;
+use crate::threads::open_calls::{Exit, Frame};
 use crate::threads::shared_frames::Caller;
 use crate::threads::tails::Met;
 use crate::threads::thread::Thread;
 use crate::threads::{begin, short_calls, stacks};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
-use everycall_format::event::unwound;
+use everycall_format::event::{kind, record_word, unwound};
 use everycall_format::frame::{IDS, STEP};
 use everycall_hooks::arch::frame;
 use everycall_hooks::{ModuleDescriptor, slow};
@@ -39,6 +39,8 @@ struct Event<'a> {
     address: u64,
     stack_pointer: u64,
     module: &'a ModuleDescriptor,
+    /// The address of code that a frame had in place of the id that it has got.
+    code: Option<u64>,
 }
 
 impl Event<'_> {
@@ -94,10 +96,38 @@ impl Event<'_> {
         (self.what & slow::FRAME != 0 && number >= u64::from(IDS)).then_some(number)
     }
 
-    /// Whether it is left out where not everything is selected: names of addresses aren't known
-    /// here.
+    /// Gives a frame that has an address an id, if its name is known and something depends on it.
+    fn name_code(&mut self, process: &'static Process) {
+        if let Some(address) = self.frame_address()
+            && let Place::Unknown(_) = places::of(process, address)
+            && let Some(id) = code_frames::id_of(process, address, !self.is_exit())
+        {
+            self.code = Some(address);
+            self.address = u64::from(id) * u64::from(STEP);
+        }
+    }
+
+    /// Whether a frame that has an address is left out where not everything is selected.
     fn is_left_out(&self) -> bool {
-        self.reserved.is_none() && self.frame_address().is_some() && !selection::is_everything()
+        let is_wanted = || match self.code {
+            Some(_) => frames::is_recorded((self.address / u64::from(STEP)) as u32),
+            None => self.frame_address().is_none() || selection::is_everything(),
+        };
+        self.reserved.is_none() && !is_wanted()
+    }
+
+    /// The place at which a call ends. If it began before its code had a name, it is the one that
+    /// it had then; `None` if it wasn't recorded, as only the name is selected.
+    fn exit_place(&self, thread: &Thread<'_>, frame: Frame) -> Option<Place> {
+        let place = self.place(thread.process);
+        let is_open = |low| matches!(thread.open.find_exit(frame, low), Exit::Of(_));
+        match (place, self.code) {
+            (Place::Offset(offset), Some(address)) if !is_open(offset) => {
+                let had_no_name = is_open(record_word(0, kind::UNKNOWN_CODE, 0, 0) as u32);
+                had_no_name.then_some(Place::Unknown(address))
+            }
+            _ => Some(place),
+        }
     }
 
     fn place(&self, process: &Process) -> Place {
@@ -159,12 +189,13 @@ pub(crate) unsafe extern "C" fn slow_path(
     // off.
     let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
     let module = if what & slow::FRAME == 0 { module } else { frames::module(process) };
-    let event = Event { what, reserved, address, stack_pointer, module };
+    let mut event = Event { what, reserved, address, stack_pointer, module, code: None };
     if is_traced(process) {
+        event.name_code(process);
         match event.is_counted() || event.is_first_counted() {
+            _ if event.is_left_out() => {}
             true if dropped::is_counting() => count(process, &event),
             true => count_recorded(process, &Owner::of(control, stack_pointer), &event),
-            false if event.is_left_out() => {}
             false => record(process, Owner::of(control, stack_pointer), event),
         }
         keeper::start_if_due(process);
@@ -328,13 +359,15 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
         // ... or another thread has changed what is recorded.
         thread.adopt_thresholds();
     }
-    let place = event.place(thread.process);
     let is_ending = if event.is_exit() {
-        let ticks = thread.prepare(EVENT_WORDS_MAX);
-        thread.control.handled.store(0, Relaxed);
-        thread.exit(ticks, place, frame, event.behind());
+        if let Some(place) = event.exit_place(thread, frame) {
+            let ticks = thread.prepare(EVENT_WORDS_MAX);
+            thread.control.handled.store(0, Relaxed);
+            thread.exit(ticks, place, frame, event.behind());
+        }
         false
     } else {
+        let place = event.place(thread.process);
         let entry = Entry::new(thread, context, frame, event.address);
         entry.record(thread, place);
         if dropped::is_timing() {

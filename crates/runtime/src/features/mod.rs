@@ -32,6 +32,7 @@ pub(crate) mod bits;
 pub(crate) mod budget;
 pub(crate) mod calling;
 pub(crate) mod choice;
+pub(crate) mod code_frames;
 pub(crate) mod control;
 pub(crate) mod counted;
 pub(crate) mod crash;

@@ -21,6 +21,7 @@
 //! frames           names of frames by id
 //! named_frames     which triggers name which of them
 //! frame_triggers   compares their names with those of triggers
+//! code_log         names of code that a just-in-time compiler made, and the ids that it has
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording
@@ -40,6 +41,7 @@ pub(crate) mod all_calls;
 pub(crate) mod arena;
 pub(crate) mod beginning;
 pub(crate) mod cancelled;
+pub(crate) mod code_log;
 pub(crate) mod crash_file;
 pub(crate) mod dropped;
 pub(crate) mod frame_triggers;

@@ -33,6 +33,22 @@ fn stat(descriptor: usize) -> Option<[u64; 18]> {
     (result == 0).then_some(facts)
 }
 
+/// The size of the file at a path, which ends with NUL; of a link its own.
+pub(crate) fn size_at(path: &[u8]) -> Option<u64> {
+    const AT_FDCWD: usize = -100_isize as usize;
+    const AT_SYMLINK_NOFOLLOW: usize = 0x100;
+    let mut facts = [0_u64; 18];
+    let place = facts.as_mut_ptr() as usize;
+    if path.last() != Some(&0) {
+        return None;
+    }
+    // SAFETY: the path ends with NUL; writes one stat.
+    let result = unsafe {
+        syscall(number::NEWFSTATAT, [AT_FDCWD, path.as_ptr() as usize, place, AT_SYMLINK_NOFOLLOW, 0, 0])
+    };
+    (result == 0).then_some(facts[6])
+}
+
 /// The mode of a file and its owner: 32 bits each, after device, inode and link count with 64 bits
 /// each.
 fn mode_and_owner(facts: &[u64; 18]) -> (u32, u32) {

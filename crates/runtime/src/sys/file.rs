@@ -146,6 +146,14 @@ impl File {
         usize::try_from(count).unwrap_or(0)
     }
 
+    /// Reads up to `buffer.len()` bytes at `offset`. Returns 0 at the end and on errors.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let place = buffer.as_mut_ptr() as usize;
+        // SAFETY: writes into the buffer only.
+        let count = unsafe { syscall(number::PREAD64, [self.0, place, buffer.len(), offset as usize, 0, 0]) };
+        usize::try_from(count).unwrap_or(0)
+    }
+
     /// Writes `bytes` at `offset`. Returns whether all were written.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> bool {
         // SAFETY: only reads the bytes. The caller is responsible for the destination (the text of

@@ -98,7 +98,7 @@ pub(crate) fn executable(line: &mut [u8], is_wanted: impl Fn(&[u8]) -> bool) -> 
             }
             if *byte == b'\n' {
                 let text = line.get(..length).unwrap_or_default();
-                if executable_path(text).is_some_and(|path| is_wanted(path)) {
+                if executable_path(text).is_some_and(&is_wanted) {
                     break 'all;
                 }
                 length = 0;

@@ -15,13 +15,15 @@ use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_R
 use crate::sys::{clock, disk, processes};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
-use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, counter, thread_state};
+use everycall_format::arena::{
+    ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, counter, thread_state,
+};
 use everycall_format::dropped::{OTHERS, counting};
 use everycall_format::ect::{
-    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CodeFileRecord, CountedCalls, CountsRecord, DroppedCalls,
-    DroppedRecord, EndRecord, EventsRecord, FileHeader, FrameNamesRecord, KeptCall, MetaField, NO_PROCESS,
-    ProcessRecord, SnapshotRecord, ThreadRecord, TimedCalls, TriggerRecord, chunk, encoding, image_end, meta,
-    reason,
+    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CodeFileRecord, CountedCalls, CountsRecord,
+    DroppedCalls, DroppedRecord, EndRecord, EventsRecord, FileHeader, FrameNamesRecord, KeptCall, MetaField,
+    NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, TimedCalls, TriggerRecord, chunk, encoding,
+    image_end, meta, reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
