@@ -36,9 +36,20 @@ fn called(trace: &TraceView) -> Vec<String> {
     trace.threads.iter().map(of).collect()
 }
 
+/// The functions that were called, with the number of their calls. All of these have ended.
 fn called_by_name(recording: &Recording) -> Vec<(String, u64)> {
-    let tallies = recording.trace().tallies();
-    tallies.into_iter().map(|(name, tally)| (name, tally.entries)).collect()
+    let trace = recording.trace();
+    for thread in &trace.threads {
+        let [losses, orphans, unwound] = [thread.losses, thread.orphans, thread.info.unwound];
+        assert_eq!((losses, orphans, unwound), (0, 0, 0), "{:?}", thread.info);
+    }
+    let tallies = trace.tallies().into_iter();
+    tallies
+        .map(|(name, tally)| {
+            assert_eq!(tally.entries, tally.exits, "{name}");
+            (name, tally.entries)
+        })
+        .collect()
 }
 
 fn recorded(place: &Place, options: &[&str], arguments: &[&str]) -> (Recording, Maps) {

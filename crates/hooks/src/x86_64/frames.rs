@@ -167,8 +167,10 @@ macro_rules! frames_asm {
         testb   ${COUNTS}, everycall_frames + {ON}(%rip)
         jz      1b
     5:  cmpq    $0, everycall_frames + {TIMES}(%rip)
-        je      4f
-        xorl    %esi, %esi
+        jne     6f
+        testb   ${COUNTS}, everycall_frames + {ON}(%rip)
+        jnz     4f                                  # counts need no exits
+    6:  xorl    %esi, %esi                          # times, or an address
         everycall_save
         everycall_load_control
         jmp     everycall_slow_frame_exit_without_slot

@@ -8,7 +8,7 @@
 //! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{budget, crash, frames, keeper, live, live_triggers, pause};
+use crate::features::{budget, code_frames, crash, frames, keeper, live, live_triggers, pause};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -132,6 +132,7 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     dropped::inherit(&arena, inheritance.shortest);
     memory::begin(&arena);
     frames::begin_child(&arena);
+    code_frames::begin_child();
     arena.thread_count().store(inheritance.slots_barred, Relaxed);
     module_table::take_over(&arena, inheritance.modules);
     begin::begin_child();

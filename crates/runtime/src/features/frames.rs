@@ -1,7 +1,7 @@
 //! Frames by id: their descriptor, which begins with the first name or the first frame, and their
 //! names.
 
-use crate::features::{code_frames, counted, frame_bits};
+use crate::features::{counted, frame_bits};
 use crate::state::arena::Arena;
 use crate::state::frames::{self, Name};
 use crate::state::process::Process;
@@ -134,7 +134,6 @@ fn add_to_dumps(arena: &Arena, first: u64, end: u64) {
 pub(crate) fn begin_child(arena: &Arena) {
     DUMPED.store(0, Relaxed);
     named_frames::begin_child();
-    code_frames::begin_child();
     let has = frames::begin_child(arena);
     if has > 0 {
         let first = arena.layout().frames_offset;
