@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use everycall_tests::workloads::{Build, Linkage, Workload};
-use everycall_tests::{Mode, Place, TraceView, everycall, successful, text};
+use everycall_tests::{Call, Mode, Place, TraceView, everycall, successful, text};
 use serde_json::Value;
 
 fn built(place: &Place, mode: Mode) -> PathBuf {
@@ -206,6 +206,12 @@ fn functions_of_lua_are_counted_as_its_own_hook_counts_them() {
     assert_eq!(counted.keys().map(found).collect::<BTreeMap<_, _>>(), counted);
     // Each round's coroutine ends within the call that has resumed it.
     assert_eq!(trace.threads.iter().map(|thread| thread.orphans).sum::<u64>(), rounds);
+    // A function that ends in a tail call has ended when the other one begins.
+    let all = everycall_tests::all(&trace.threads[0].calls);
+    let through: Vec<_> = all.into_iter().filter(|call| call.name.starts_with("through:")).collect();
+    assert_eq!(through.len() as u64, rounds);
+    let is_last = |call: &&Call| call.name.starts_with("last:");
+    assert_eq!(through.iter().flat_map(|call| everycall_tests::all(&call.inside)).find(is_last), None);
     // A comparator of Lua's, called by a function of C's.
     let calls = &trace.threads[0].calls;
     let sorts = everycall_tests::all(calls).into_iter().filter(|call| call.name == "sort");

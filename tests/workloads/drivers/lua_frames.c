@@ -11,6 +11,7 @@
 // The hook of docs/frames.md begins here.
 enum { SLOTS = 4096 };
 static struct { const void *source; int line; unsigned calls; char name[80]; } functions[SLOTS];
+static struct { size_t place; int id; } running[SLOTS];  // by their places in Lua's stacks
 static lua_CFunction yields;
 
 // The id of the function that `ar` is about: its place in a hash table by source and line.
@@ -48,11 +49,23 @@ EVERYCALL_EXCLUDE static void enter_again(lua_State *lua, int level) {
 EVERYCALL_EXCLUDE static void hook(lua_State *lua, lua_Debug *ar) {
     lua_getinfo(lua, "S", ar);
     int is_return = ar->event == LUA_HOOKRET;
+    size_t place = (size_t)lua * 31 + (size_t)ar->i_ci;
+    unsigned slot = (place ^ place >> 4) % SLOTS;
+#ifdef LUA_HOOKTAILCALL
+    int may_be_tail = ar->event == LUA_HOOKTAILCALL;
+#else
+    int may_be_tail = !is_return;  // LuaJIT doesn't say
+#endif
+    // The end of a function that a tail call replaces isn't reported.
+    if (may_be_tail && running[slot].place == place && running[slot].id)
+        everycall_frame_leave(running[slot].id);
+    running[slot].place = place;
+    running[slot].id = 0;
     if (ar->what[0] != 'C') {
         if (is_return)
             everycall_frame_leave(id_of(lua, ar));
         else
-            enter(id_of(lua, ar));
+            enter(running[slot].id = id_of(lua, ar));
     } else if (is_return) {
         lua_getinfo(lua, "f", ar);
         if (lua_tocfunction(lua, -1) == yields)

@@ -44,3 +44,7 @@ for i = 1, N do
   for value in numbers(20) do yielded = yielded + value end
 end
 print(nodes, failures, yielded)
+local function last(n) return n end
+local function through(n) return last(n) end
+for i = 1, N do yielded = last(i) + through(i) end
+print(yielded)
