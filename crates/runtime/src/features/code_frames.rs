@@ -14,9 +14,8 @@ use crate::state::trigger_table::Triggers;
 use crate::state::{dropped, selection};
 use crate::sys::block::Block;
 use crate::sys::disk;
-use crate::sys::file::File;
 use crate::sys::lock::Lock;
-use crate::sys::name::Name;
+use crate::sys::perf_files::{self, map_path};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::frame::TEXT_MAX;
@@ -61,7 +60,7 @@ pub(crate) fn id_of(process: &'static Process, address: u64, is_entry: bool) -> 
     }
     let pids = [process.arena().forked_from(), process.pid.load(Relaxed)];
     let has_grown = |(map, pid): (&Map, u32)| {
-        pid != 0 && disk::size_at(path(pid).text()).is_some_and(|size| size != map.size.load(Relaxed))
+        pid != 0 && disk::size_at(map_path(pid).text()).is_some_and(|size| size != map.size.load(Relaxed))
     };
     let has_news = is_entry && MAPS.iter().zip(pids).any(has_grown);
     let _lock = Lock::take(&LOCK);
@@ -108,25 +107,9 @@ pub(crate) fn begin_child() {
     unsafe { &mut *LOG.0.get() }.begin_child();
 }
 
-fn path(pid: u32) -> Name {
-    let mut path = Name::empty();
-    path.put(b"/tmp/perf-");
-    path.put_number(pid);
-    path.put(b".map");
-    path
-}
-
-/// Opens a map that may be someone else's trap, as perf does: it has to be a regular file of this
-/// user or of root.
-fn open(pid: u32) -> Option<(File, u64)> {
-    let file = File::open_no_link(path(pid).text()).ok()?;
-    let facts = disk::facts_of(&file)?;
-    (facts.is_regular && facts.is_own).then_some((file, facts.size))
-}
-
 /// Reads what was added to a map.
 fn read_lines(log: &mut CodeLog, map: &Map, pid: u32, number: u32) {
-    let Some((file, size)) = open(pid).filter(|_| pid != 0) else { return };
+    let Some((file, size)) = perf_files::open(map_path(pid).text()).filter(|_| pid != 0) else { return };
     let mut at = map.read.load(Relaxed);
     if size < at {
         // It was begun anew.
@@ -160,7 +143,7 @@ fn read_lines(log: &mut CodeLog, map: &Map, pid: u32, number: u32) {
 
 /// The name that begins at a place, up to the end of its line.
 fn name_at(pid: u32, place: NamePlace, text: &mut [u8; TEXT_MAX]) -> Option<&[u8]> {
-    let (file, _) = open(pid)?;
+    let (file, _) = perf_files::open(map_path(pid).text())?;
     let count = file.read_at(text, place.offset);
     let name = text.get(..count)?.split(|byte| *byte == b'\n').next()?.trim_ascii_end();
     (!name.is_empty()).then_some(name)

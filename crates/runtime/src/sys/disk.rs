@@ -131,6 +131,8 @@ pub(crate) struct Facts {
     /// It is [`Facts::is_own`], and others may not write to it.
     pub(crate) is_trusted: bool,
     pub(crate) size: u64,
+    /// How many names it has.
+    pub(crate) links: u64,
 }
 
 /// See [`Facts`].
@@ -144,6 +146,7 @@ pub(crate) fn facts_of(file: &File) -> Option<Facts> {
         is_trusted: is_own && mode & OTHERS_WRITE == 0,
         // After the group, padding and device number.
         size: facts[6],
+        links: facts[2],
     })
 }
 

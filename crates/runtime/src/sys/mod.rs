@@ -4,6 +4,7 @@
 //! system        system calls that belong to no other file; errors: the kernel's errors
 //! block         private memory for one purpose; socket: Unix sockets
 //! file, disk    files, and those that are mapped; folder, name: paths and names
+//! perf_files    where just-in-time compilers tell the names of their code
 //! processes     facts about processes and threads that the kernel provides
 //! mapping       bounds of a mapping; mapped_file: which file is mapped at an address
 //! unwind_table  where functions begin and end
@@ -26,6 +27,7 @@ pub(crate) mod mapped_file;
 pub(crate) mod mapping;
 pub(crate) mod name;
 pub(crate) mod own_memory;
+pub(crate) mod perf_files;
 pub(crate) mod processes;
 pub(crate) mod socket;
 pub(crate) mod system;

@@ -3,10 +3,9 @@
 //! execute. Snapshots contain them as they are, because they change, and others may have the
 //! process's id later.
 
-use crate::sys::disk;
 use crate::sys::file::File;
 use crate::sys::mapping;
-use crate::sys::name::Name;
+use crate::sys::perf_files;
 use everycall_format::ect::code_file;
 
 /// Which files are of use.
@@ -27,30 +26,17 @@ pub(super) fn each(
     line: &mut [u8],
     mut each: impl FnMut(&File, u32, u64) -> Result<(), i32>,
 ) -> Result<(), i32> {
-    let mut take = |path: &[u8], kind| match open(path) {
-        Some((file, size)) => each(&file, kind, size),
-        None => Ok(()),
+    let mut take = |path: &[u8], kind| match perf_files::open(path) {
+        Some((file, size @ 1..)) => each(&file, kind, size.min(code_file::BYTES_MAX)),
+        _ => Ok(()),
     };
     for pid in pids.into_iter().filter(|pid| *pid != 0) {
-        let mut path = Name::empty();
-        path.put(b"/tmp/perf-");
-        path.put_number(pid);
-        path.put(b".map");
-        take(path.text(), code_file::PERF_MAP)?;
+        take(perf_files::map_path(pid).text(), code_file::PERF_MAP)?;
     }
     match mapping::executable(line, is_dump).filter(|_| wanted == Wanted::All) {
         Some(path) => take(path, code_file::JITDUMP),
         None => Ok(()),
     }
-}
-
-/// Opens a file that may be someone else's trap, as perf does: it has to be a regular file of this
-/// user or of root. Returns how many of its bytes are read, too.
-fn open(path: &[u8]) -> Option<(File, u64)> {
-    let file = File::open_no_link(path).ok()?;
-    let facts = disk::facts_of(&file)?;
-    let is_fit = facts.is_regular && facts.is_own && facts.size > 0;
-    is_fit.then_some((file, facts.size.min(code_file::BYTES_MAX)))
 }
 
 /// Whether a path is that of a jitdump file: `jit-`, digits, `.dump`.
