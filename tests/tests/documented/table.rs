@@ -192,6 +192,12 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall import -q -o import.ect funtrace.raw && everycall info import.ect | grep -q '^imported '",
         ),
     ),
+    (
+        "unshare --mount-proc -p -f everycall record -- ./app",
+        So(
+            "! unshare --mount-proc -p -f true || { unshare --mount-proc -p -f everycall record -q -o in.ect -- ./app && everycall replay in.ect | grep -q handle; }",
+        ),
+    ),
     ("record --states", So("everycall record -q --states -o app.ect -- ./app args")),
     (
         "--sort allocated",
