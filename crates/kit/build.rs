@@ -64,7 +64,7 @@ const VARIABLES: &str = "environ";
 /// The entry that the dynamic linker keeps for debuggers.
 const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
-const WEAK: [&str; 9] = [
+const WEAK: [&str; 11] = [
     "everycall_xray_entry",
     "everycall_xray_exit",
     "everycall_xray_tail_exit",
@@ -74,6 +74,8 @@ const WEAK: [&str; 9] = [
     "__stop_xray_instr_map",
     "__ehdr_start",
     "_GLOBAL_OFFSET_TABLE_",
+    "__rseq_offset",
+    "__rseq_size",
 ];
 
 fn main() {

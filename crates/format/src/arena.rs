@@ -59,7 +59,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 7;
+pub const ARENA_VERSION: u32 = 8;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -83,7 +83,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [584] {
+    pub struct ArenaHeader [592] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -189,6 +189,10 @@ wire_struct! {
         pub frames_offset: u64,
         /// Bytes for these names, with their header.
         pub frames_size: u64,
+        /// Which events have a time of their own: one of [`crate::stamp`].
+        pub stamps: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 

@@ -160,6 +160,16 @@ pub struct ModuleDescriptor {
     /// In processes that record, the same for the [counts of all
     /// calls](everycall_format::all_calls); 0 if the module's calls aren't counted.
     pub recorded_places: AtomicU64,
+
+    /// Where hooks find whether an event may go without a stamp, at the lower half of its event word:
+    /// an `i32`, positive if it may; for entries, then the offset of the function's count. 0: hooks
+    /// read the clock for each event.
+    pub unstamped: AtomicU64,
+    /// Offset, from the thread pointer, of the word that the kernel clears when it stops the thread
+    /// or delivers a signal to it (`rseq_cs`).
+    pub guard_offset: AtomicU64,
+    /// What hooks write there.
+    pub guard: AtomicU64,
 }
 
 /// A callback of the program that takes bytes: `(context, bytes, count)`. Writing stops if it

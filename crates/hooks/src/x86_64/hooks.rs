@@ -3,6 +3,7 @@
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 use super::frames::{frames_asm, frames_ways};
+use super::unstamped::unstamped_asm;
 use crate::descriptor::{
     BLOCKED_SIGNALS, COUNT_ALL, COUNTS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap,
     THREAD_HOME, TRAP_SIGNAL, short_map, slow,
@@ -149,6 +150,12 @@ macro_rules! assemble {
             COUNT_ALL = const COUNT_ALL,
             PLACES = const offset_of!(ModuleDescriptor, places),
             RECORDED_PLACES = const offset_of!(ModuleDescriptor, recorded_places),
+            UNSTAMPED = const offset_of!(ModuleDescriptor, unstamped),
+            STAMP_AFTER = const offset_of!(Control, stamp_after),
+            GUARD_OFFSET = const offset_of!(ModuleDescriptor, guard_offset),
+            GUARD = const offset_of!(ModuleDescriptor, guard),
+            STAMP_DUE = const offset_of!(Control, stamp_due),
+            LAST_STAMP = const offset_of!(Control, last_stamp),
             HOME = const THREAD_HOME,
             PUSHED = const slow::PUSHED,
             FRAME_FIRST = const frame::FIRST,
@@ -305,8 +312,8 @@ hooks_asm! {
     1:  ret
     everycall_function_end __fentry__
 
-    everycall_function everycall_entry
-        everycall_prologue entry
+    # What follows the reservation of an entry's slot.
+    .macro everycall_write_entry
         everycall_push jbe, everycall_slow_entry_pushed
         movl    40(%rsp), %ecx
         subl    everycall_module + {BIAS_ENTRY}(%rip), %ecx
@@ -314,6 +321,13 @@ hooks_asm! {
         movq    %rax, {CALL_WORD}(%rdx)
         movq    %rax, (%rsi)
         everycall_counted_epilogue 32(%rsp), entry
+    .endm
+
+    everycall_function everycall_entry
+        cmpq    $0, everycall_module + {UNSTAMPED}(%rip)
+        jne     everycall_unstamped_entry
+        everycall_prologue entry
+        everycall_write_entry
     everycall_function_end everycall_entry
     ",
 
@@ -330,8 +344,7 @@ hooks_asm! {
     1:  ret
     everycall_function_end __return__
 
-    everycall_function everycall_exit
-        everycall_prologue exit
+    .macro everycall_write_exit keep
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)                       # the ticks first: a word is empty until its low half is written
         cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)   # is it the innermost open call's frame?
@@ -339,15 +352,24 @@ hooks_asm! {
         subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax                     # ticks that the call took
         cmpl    {FLOOR}(%rcx), %eax
         jae     everycall_slow_judge_exit
-    .Leverycall_keep_exit:
+    \\keep:
         movl    32(%rsp), %eax
         subl    everycall_module + {BIAS_EXIT}(%rip), %eax
         movl    %eax, (%rsi)
         movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
         subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
+    .endm
+
+    everycall_function everycall_exit
+        cmpq    $0, everycall_module + {UNSTAMPED}(%rip)
+        jne     everycall_unstamped_exit
+        everycall_prologue exit
+        everycall_write_exit .Leverycall_keep_exit
     everycall_function_end everycall_exit
     ",
+
+    unstamped_asm!(),
 
     // Tail exit of an armed function: always takes the slow path.
     "
@@ -373,6 +395,7 @@ hooks_asm! {
         cmpq    $1, everycall_module + {ON}(%rip)
         jne     1f
     2:  everycall_prologue body_entry
+        movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
         movq    %rdi, %rdx
         subq    everycall_module + {START}(%rip), %rdx
         cmpq    everycall_module + {SIZE}(%rip), %rdx
@@ -403,6 +426,7 @@ hooks_asm! {
         cmpq    $1, everycall_module + {ON}(%rip)
         jne     1f
     4:  everycall_prologue body_exit
+        movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)
         cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)

@@ -41,6 +41,7 @@
 pub mod code;
 pub mod frame;
 mod frames;
+mod guard;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod hooks;
 #[cfg(any(feature = "executable", feature = "module"))]
@@ -55,8 +56,11 @@ pub mod number;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod object;
 mod processor;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod unstamped;
 
 pub use frames::frames;
+pub use guard::{guard, is_guarded};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use frames::{everycall_frame_enter, everycall_frame_leave};
 #[cfg(feature = "module")]

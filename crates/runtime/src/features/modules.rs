@@ -6,7 +6,7 @@ use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind};
 use crate::state::process::{self, Process};
 use crate::state::trigger_table::{self, Triggers};
-use crate::state::{dropped, hub, slow_stacks};
+use crate::state::{dropped, hub, slow_stacks, stamps};
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::mapped_file::MappedFile;
@@ -124,6 +124,7 @@ pub(crate) fn prepare(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.thread_slot.store(process::thread_slot_offset(), Relaxed);
     module.slow_stacks.store(slow_stacks::list(), Relaxed);
     module.slow.store(slow_path as usize as u64, Relaxed);
+    stamps::prepare(module);
 }
 
 /// The code offset after a module's range.
@@ -203,6 +204,9 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
     }
     live::remove(module);
     counted::end(module);
+    if let Some(entry) = &entry {
+        stamps::forget(entry.code_start..end_of(entry));
+    }
     note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED
         && let Some(unloaded_ticks) = arena.module_unloaded(index)

@@ -211,6 +211,9 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             times: zero(),
             places: AtomicU64::new(0),
             recorded_places: AtomicU64::new(0),
+            unstamped: zero(),
+            guard_offset: zero(),
+            guard: zero(),
         }))
     });
     (process::process().unwrap(), module)
