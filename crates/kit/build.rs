@@ -14,7 +14,7 @@ use std::process::Command;
 use std::{env, fs, thread};
 
 /// Symbols that stay visible to the program's link, in the forms that have hooks.
-const HOOKS: [&str; 8] = [
+const HOOKS: [&str; 10] = [
     "__fentry__",
     "__return__",
     "__cyg_profile_func_enter",
@@ -23,6 +23,8 @@ const HOOKS: [&str; 8] = [
     "everycall_entry",
     "everycall_exit",
     "everycall_tail_exit",
+    "everycall_called_entry",
+    "everycall_called_exit",
 ];
 /// Functions that clang names though they exist only inlined: `x86_64/inlined.rs` of the hooks says
 /// why.
@@ -290,8 +292,8 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
                 "__errno_location",
                 "everycall_cleanups_tell_of_exits",
                 "everycall_module",
-                "everycall_entry",
-                "everycall_exit",
+                "everycall_called_entry",
+                "everycall_called_exit",
                 "everycall_tail_exit",
                 "__start_xray_fn_idx",
                 "__stop_xray_fn_idx",

@@ -488,7 +488,7 @@ wire_struct! {
         pub word: u64,
         /// Stack pointer in the hook; comparable only with others of the same stack.
         pub stack_pointer: u64,
-        /// Upper half of its ticks: it began at `ticks_high << 32 | word >> 32`.
+        /// Upper half of its ticks, or [`EXIT_WITHOUT_STAMP`]: see [`OpenCall::ticks`].
         pub ticks_high: u32,
         /// For a call of an [armed function](crate::trigger) that has been open since an earlier
         /// segment: low half of the number of events that its thread wrote before its entry, 1 for
@@ -496,6 +496,23 @@ wire_struct! {
         /// [`crate::trigger::jumped`]. Else 0.
         pub stamp: u32,
     }
+}
+
+impl OpenCall {
+    /// When it began, ticks.
+    #[must_use]
+    pub const fn ticks(&self) -> u64 {
+        ticks_of(self.ticks_high, self.word)
+    }
+}
+
+/// In [`OpenCall::ticks_high`]: the exit may go without a [stamp](crate::stamp).
+pub const EXIT_WITHOUT_STAMP: u32 = 1 << 31;
+
+/// When an open call began, by its upper half of the ticks and its event word.
+#[must_use]
+pub const fn ticks_of(ticks_high: u32, word: u64) -> u64 {
+    ((ticks_high & !EXIT_WITHOUT_STAMP) as u64) << 32 | word >> 32
 }
 
 /// Default number of open-call entries per thread.

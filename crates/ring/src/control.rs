@@ -158,8 +158,8 @@ pub struct Control {
     pub named: AtomicU64,
     /// Address up to which the open-call stack is in core dumps.
     pub dumped: AtomicU64,
-    /// An event whose slot is at this address or behind it gets a stamp; 0: the next one. Only used
-    /// where events may go without.
+    /// An event whose slot is at this address or behind it gets a stamp; 0: the next one. Not beyond
+    /// `end`; who lowers that lowers this. Only used where events may go without.
     pub stamp_due: AtomicU64,
     /// The last stamp, ticks; only its lower half counts, and it is in the upper half of the word.
     pub last_stamp: AtomicU64,

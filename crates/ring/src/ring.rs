@@ -370,6 +370,7 @@ impl<'a> Ring<'a> {
         let end = control.position.load(Relaxed) + (words * WORD_SIZE) as u64;
         if end < control.end.load(Relaxed) {
             control.end.store(end, Relaxed);
+            control.stamp_due.store(0, Relaxed);
         }
     }
 

@@ -6,11 +6,11 @@ use super::frames::{frames_asm, frames_ways};
 use super::unstamped::unstamped_asm;
 use crate::descriptor::{
     BLOCKED_SIGNALS, COUNT_ALL, COUNTS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap,
-    THREAD_HOME, TRAP_SIGNAL, short_map, slow,
+    THREAD_HOME, TRAP_SIGNAL, short_map, site, slow,
 };
 use core::arch::global_asm;
 use core::mem::offset_of;
-use everycall_format::arena::OpenCall;
+use everycall_format::arena::{EXIT_WITHOUT_STAMP, OpenCall};
 use everycall_format::times::{STAMP_OPENED_BIT, STAMP_PLACE, TimeSums};
 use everycall_format::{event, frame};
 use everycall_ring::{Control, left_out, state};
@@ -155,6 +155,10 @@ macro_rules! assemble {
             GUARD_OFFSET = const offset_of!(ModuleDescriptor, guard_offset),
             GUARD = const offset_of!(ModuleDescriptor, guard),
             STAMP_DUE = const offset_of!(Control, stamp_due),
+            SIGNATURE = const super::guard::SIGNATURE,
+            SITE_ENTRY = const site::ENTRY,
+            SITE_EXIT = const EXIT_WITHOUT_STAMP,
+            SITE_COUNT = const site::COUNT,
             LAST_STAMP = const offset_of!(Control, last_stamp),
             HOME = const THREAD_HOME,
             PUSHED = const slow::PUSHED,
@@ -260,6 +264,22 @@ hooks_asm! {
     .cfi_startproc
     .endm
 
+    # What hooks that are always called continue with, right before the hook of sites, which doesn't
+    # test whether events may go without a stamp: sites of such processes lead elsewhere.
+    .macro everycall_called_way what
+    .globl  everycall_called_\\what
+    .hidden everycall_called_\\what
+    .type   everycall_called_\\what, @function
+    .p2align 6
+    .skip   50, 0xcc
+everycall_called_\\what:
+    .cfi_startproc
+        cmpq    $0, everycall_module + {UNSTAMPED}(%rip)
+        jne     everycall_unstamped_\\what
+    .cfi_endproc
+    .size   everycall_called_\\what, . - everycall_called_\\what
+    .endm
+
     .macro everycall_function_end name
     .cfi_endproc
     .size   \\name, . - \\name
@@ -303,12 +323,12 @@ hooks_asm! {
     .text
     everycall_function __fentry__
         cmpq    $1, everycall_module + {ON}(%rip)
-        je      everycall_entry
+        je      everycall_called_entry
         jb      1f
         testb   ${COUNTS}, everycall_module + {ON}(%rip)
         jnz     everycall_count_selected
         everycall_is_selected 16(%rsp), recorded
-        jc      everycall_entry
+        jc      everycall_called_entry
     1:  ret
     everycall_function_end __fentry__
 
@@ -323,9 +343,8 @@ hooks_asm! {
         everycall_counted_epilogue 32(%rsp), entry
     .endm
 
+    everycall_called_way entry
     everycall_function everycall_entry
-        cmpq    $0, everycall_module + {UNSTAMPED}(%rip)
-        jne     everycall_unstamped_entry
         everycall_prologue entry
         everycall_write_entry
     everycall_function_end everycall_entry
@@ -335,12 +354,12 @@ hooks_asm! {
     "
     everycall_function __return__
         cmpq    $1, everycall_module + {ON}(%rip)
-        je      everycall_exit
+        je      everycall_called_exit
         jb      1f
         testb   ${COUNTS}, everycall_module + {ON}(%rip)
         jnz     everycall_counted_exit
         everycall_is_selected 16(%rsp), recorded
-        jc      everycall_exit
+        jc      everycall_called_exit
     1:  ret
     everycall_function_end __return__
 
@@ -361,9 +380,8 @@ hooks_asm! {
         everycall_epilogue
     .endm
 
+    everycall_called_way exit
     everycall_function everycall_exit
-        cmpq    $0, everycall_module + {UNSTAMPED}(%rip)
-        jne     everycall_unstamped_exit
         everycall_prologue exit
         everycall_write_exit .Leverycall_keep_exit
     everycall_function_end everycall_exit

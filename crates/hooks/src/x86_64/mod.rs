@@ -60,7 +60,7 @@ mod processor;
 mod unstamped;
 
 pub use frames::frames;
-pub use guard::{guard, is_guarded};
+pub use guard::{Sequence, guard_offset, is_cleared, is_guarded};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use frames::{everycall_frame_enter, everycall_frame_leave};
 #[cfg(feature = "module")]

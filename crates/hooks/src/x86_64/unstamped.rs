@@ -15,6 +15,13 @@
 /// The guard is written before the clock is read. So a signal handler that ran since then has
 /// cleared it. A handler's events may write it again, and set another last stamp; then this hook's
 /// slot isn't the last one any more, and the next event gets a stamp.
+///
+/// Without a stamp, an event is written within a *restartable sequence*: if the kernel stops the
+/// thread between `everycall_unstamped_start` and `..._end`, the thread goes on at `..._abort`,
+/// after the signal's handler if there is one. So nothing else writes while a hook is there, and no
+/// instruction has to be atomic. The last one moves the position, which makes the event one of the
+/// ring's. What comes before it has no effect, except that an entry is pushed onto the open-call
+/// stack, as handlers that jump away need it; that is taken back.
 macro_rules! unstamped_asm {
     () => {
         "
@@ -37,13 +44,14 @@ macro_rules! unstamped_asm {
         jae     everycall_slow_\\what\\()_without_slot
         cmpl    {TICKS_HIGH}(%rcx), %edx
         jne     everycall_slow_\\what
-        movl    %eax, {LAST_STAMP} + {UPPER_HALF}(%rcx)
+        movq    %rax, %rdx
+        shlq    $32, %rdx
+        movq    %rdx, {LAST_STAMP}(%rcx)
         movq    {STAMP_AFTER}(%rcx), %rdx
         addq    %rsi, %rdx
         cmpq    {END}(%rcx), %rdx
-        jbe     1f
-        movq    {END}(%rcx), %rdx
-    1:  movq    %rdx, {STAMP_DUE}(%rcx)
+        cmovaq  {END}(%rcx), %rdx
+        movq    %rdx, {STAMP_DUE}(%rcx)
         leaq    {WORD_SIZE}(%rsi), %rdx
         cmpq    %rdx, {POSITION}(%rcx)
         je      2f
@@ -51,81 +59,141 @@ macro_rules! unstamped_asm {
     2:
     .endm
 
-    # Jumps if the event needs a stamp. Afterwards: the control block in rcx, the code offset in rsi,
-    # and the site's word in eax. Uses rdx.
-    .macro everycall_unless_stamped bias, stamp
+    # Before a restartable sequence: the control block in rcx, the lower half of the event's word in
+    # rsi, the guard's offset in rax, and its value in rdx.
+    .macro everycall_before bias, stamp
         everycall_save
-        movq    everycall_module + {GUARD_OFFSET}(%rip), %rax
-        movq    everycall_module + {GUARD}(%rip), %rdx
-        cmpq    %rdx, %fs:(%rax)
-        jne     \\stamp
         everycall_load_control
         testq   %rcx, %rcx
         jz      \\stamp
-        cmpq    {STACK_LOW}(%rcx), %rsp
-        jb      \\stamp
-        cmpq    {STACK_HIGH}(%rcx), %rsp
-        jae     \\stamp
         movl    32(%rsp), %esi
         subl    everycall_module + \\bias(%rip), %esi
-        movq    everycall_module + {UNSTAMPED}(%rip), %rax
-        movl    (%rax, %rsi), %eax
-        testl   %eax, %eax
-        jle     \\stamp
-        movq    {POSITION}(%rcx), %rdx
-        cmpq    {STAMP_DUE}(%rcx), %rdx
-        jae     \\stamp
-        movq    {OPEN_TOP}(%rcx), %rdx
-        cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)
+        movq    everycall_module + {GUARD_OFFSET}(%rip), %rax
+        movq    everycall_module + {GUARD}(%rip), %rdx
     .endm
 
-    # The call is counted before its slot is reserved, which frees a register.
-    everycall_function everycall_unstamped_entry
-        everycall_unless_stamped {BIAS_ENTRY}, 1f
-        jbe     1f
-        orq     {LAST_STAMP}(%rcx), %rsi
-        movq    {ALL_CALLS}(%rcx), %rdx
-        addq    $1, (%rdx, %rax)
-        movl    ${WORD_SIZE}, %edx
-        xaddq   %rdx, {POSITION}(%rcx)
-        cmpq    {END}(%rcx), %rdx
-        jae     3f
-        movq    {OPEN_TOP}(%rcx), %rax
-        movq    %rsp, {CALL_POINTER}(%rax)
-        addq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
-        movq    %rsp, {CALL_POINTER}(%rax)
-        movl    {TICKS_HIGH}(%rcx), %ecx
-        movq    %rcx, {CALL_TICKS_HIGH}(%rax)
-        movq    %rsi, {CALL_WORD}(%rax)
-        movq    %rsi, (%rdx)
-        everycall_epilogue
-        # A handler has filled the segment.
-    3:  movq    {ALL_CALLS}(%rcx), %rdx
-        subq    $1, (%rdx, %rax)
-        jmp     everycall_slow_entry_without_slot
-    1:  everycall_stamp entry
-        everycall_write_entry
-    everycall_function_end everycall_unstamped_entry
+    .text
+    .p2align 6
+    .type   everycall_unstamped_exit, @function
+    .globl  everycall_unstamped_exit
+    .hidden everycall_unstamped_exit
+everycall_unstamped_exit:
+    .cfi_startproc
+        everycall_before {BIAS_EXIT}, everycall_stamped_exit
+        jmp     1f
+    .cfi_endproc
+    .size   everycall_unstamped_exit, . - everycall_unstamped_exit
 
-    everycall_function everycall_unstamped_exit
-        everycall_unless_stamped {BIAS_EXIT}, 3f
-        jne     3f
-        movl    {LAST_STAMP} + {UPPER_HALF}(%rcx), %eax
-        subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax
-        cmpl    {FLOOR}(%rcx), %eax
-        jae     3f
+    # The call is counted behind the sequence, where rax is 0 for exits. The stack pointers that the
+    # open calls have tell that this is the block's stack.
+    everycall_function everycall_unstamped_entry
+        everycall_before {BIAS_ENTRY}, everycall_stamped_entry
+    .globl  everycall_unstamped_start
+    .hidden everycall_unstamped_start
+everycall_unstamped_start:
+        cmpq    %rdx, %fs:(%rax)
+        jne     everycall_stamped_entry
+        cmpq    {STACK_LOW}(%rcx), %rsp
+        jb      everycall_stamped_entry
+        movq    everycall_module + {UNSTAMPED}(%rip), %rax
+        movl    (%rax, %rsi, 2), %eax
+        testb   ${SITE_ENTRY}, %al
+        jz      everycall_stamped_entry
+        movq    {OPEN_TOP}(%rcx), %rdx
+        cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)
+        jbe     everycall_stamped_entry
+        movq    {POSITION}(%rcx), %rdx
+        cmpq    {STAMP_DUE}(%rcx), %rdx
+        jae     everycall_stamped_entry
         orq     {LAST_STAMP}(%rcx), %rsi
-        movl    ${WORD_SIZE}, %eax
-        xaddq   %rax, {POSITION}(%rcx)
-        cmpq    {END}(%rcx), %rax
-        jae     everycall_slow_exit_without_slot
-        movq    %rsi, (%rax)
-        movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
+        movq    %rsi, (%rdx)
+        movq    {OPEN_TOP}(%rcx), %rdx
+        movq    %rsi, {CALL_WORD}(%rdx)
+        movq    %rsp, {CALL_POINTER}(%rdx)
+        addq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
+        movl    %eax, %esi
+        andl    ${SITE_COUNT}, %esi
+        andl    ${SITE_EXIT}, %eax
+        orl     {TICKS_HIGH}(%rcx), %eax
+        movq    %rax, {CALL_TICKS_HIGH}(%rdx)
+        movq    {ALL_CALLS}(%rcx), %rax
+        jmp     2f
+    1:  cmpq    %rdx, %fs:(%rax)
+        jne     everycall_stamped_exit
+        movq    {OPEN_TOP}(%rcx), %rax
+        cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rax)
+        jne     everycall_stamped_exit
+        cmpl    $0, {CALL_TICKS_HIGH} - {CALL_SIZE}(%rax)   # SITE_EXIT
+        jge     everycall_stamped_exit
+        movl    {LAST_STAMP} + {UPPER_HALF}(%rcx), %edx
+        subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rax), %edx
+        cmpl    {FLOOR}(%rcx), %edx
+        jae     everycall_stamped_exit
+        movq    {POSITION}(%rcx), %rdx
+        cmpq    {STAMP_DUE}(%rcx), %rdx
+        jae     everycall_stamped_exit
+        orq     {LAST_STAMP}(%rcx), %rsi
+        movq    %rsi, (%rdx)
+        movq    %rax, %rdx
+        xorl    %eax, %eax
+    2:  addq    ${WORD_SIZE}, {POSITION}(%rcx)
+    .globl  everycall_unstamped_end
+    .hidden everycall_unstamped_end
+everycall_unstamped_end:
+        testq   %rax, %rax
+        jz      3f
+        addq    $1, (%rax, %rsi)
+        everycall_epilogue
+    3:  movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
         subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
-    3:  everycall_stamp exit
+
+        # Here the kernel continues what it has stopped. An exit has bit 31 of rsi set all the time, an
+        # entry never. An entry is pushed if rdx is the entry below the top.
+        .p2align 3
+        ud2
+        .p2align 2
+        .long   {SIGNATURE}                             # the kernel compares it
+    .globl  everycall_unstamped_abort
+    .hidden everycall_unstamped_abort
+everycall_unstamped_abort:
+        testl   %esi, %esi
+        js      everycall_stamped_exit
+        leaq    {CALL_SIZE}(%rdx), %rax
+        cmpq    {OPEN_TOP}(%rcx), %rax
+        jne     everycall_stamped_entry
+        movq    %rdx, {OPEN_TOP}(%rcx)
+    .type   everycall_stamped_entry, @function
+everycall_stamped_entry:
+        everycall_stamp entry
+        everycall_push jbe, everycall_slow_entry_pushed
+        movl    40(%rsp), %ecx
+        subl    everycall_module + {BIAS_ENTRY}(%rip), %ecx
+        orq     %rcx, %rax
+        movq    %rax, {CALL_WORD}(%rdx)
+        movq    %rax, (%rsi)
+        movq    everycall_module + {UNSTAMPED}(%rip), %rsi
+        movl    (%rsi, %rcx, 2), %eax
+        movl    %eax, %esi
+        andl    ${SITE_EXIT}, %esi
+        orl     %esi, {CALL_TICKS_HIGH}(%rdx)
+        popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        andl    ${SITE_COUNT}, %eax
+        jz      1f
+        movq    {ALL_CALLS}(%rcx), %rcx
+        addq    $1, (%rcx, %rax)
+        everycall_epilogue
+    1:  cmpq    $0, everycall_module + {RECORDED_PLACES}(%rip)
+        jne     everycall_slow_count_entry_without_slot     # its first call
+        everycall_epilogue
+    .size   everycall_stamped_entry, . - everycall_stamped_entry
+    .type   everycall_stamped_exit, @function
+everycall_stamped_exit:
+        everycall_stamp exit
         everycall_write_exit .Leverycall_keep_stamped_exit
-    everycall_function_end everycall_unstamped_exit
+    .size   everycall_stamped_exit, . - everycall_stamped_exit
+    everycall_function_end everycall_unstamped_entry
     "
     };
 }

@@ -64,6 +64,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.start.store(image.start, Relaxed);
     module.size.store(size, Relaxed);
     prepare(module, slow_path);
+    stamps::prepare(module, claim.as_ref().map(|claim| claim.index));
     if !counted::begin(module) {
         if dropped::is_counting() {
             arena.count(counter::MODULES_UNTRACED, 1);
@@ -124,7 +125,6 @@ pub(crate) fn prepare(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.thread_slot.store(process::thread_slot_offset(), Relaxed);
     module.slow_stacks.store(slow_stacks::list(), Relaxed);
     module.slow.store(slow_path as usize as u64, Relaxed);
-    stamps::prepare(module);
 }
 
 /// The code offset after a module's range.
@@ -205,7 +205,7 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
     live::remove(module);
     counted::end(module);
     if let Some(entry) = &entry {
-        stamps::forget(entry.code_start..end_of(entry));
+        stamps::end(module, entry.code_start..end_of(entry));
     }
     note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED

@@ -1,12 +1,10 @@
 //! Which events have a time of their own: see [`everycall_format::stamp`].
 //!
-//! The hooks' table has a word for each site, at the lower half of its event word:
+//! The hooks' table has a double word for each function, at twice the code offset of its entry: the
+//! lower one is a word of [`site`], the upper one holds what was [`seen`] of its events.
 //!
-//! - 0 or negative: the event gets a stamp. A negative word holds what was seen of the site so far;
-//! - positive: it may go without. For entries, the word is the offset of the function's count.
-//!
-//! Whether a site may go without is learned from the times of its events, so it takes no analysis of
-//! code, and a short loop doesn't count as a long one.
+//! Whether an event may go without is learned from the times of its function's events, so it takes
+//! no analysis of code, and a short loop doesn't count as a long one.
 #![allow(unsafe_code)] // A table that is mapped here, and the C library's area.
 
 use crate::state::arena::Arena;
@@ -15,58 +13,66 @@ use crate::sys::system::{
     self, MADV_DONTDUMP, MADV_DONTNEED, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use everycall_format::arena::ArenaHeader;
+use everycall_format::arena::{ArenaHeader, EXIT_WITHOUT_STAMP};
 use everycall_format::event::{EXIT, WORD_SIZE};
 use everycall_format::stamp::{BOUNDED_EVENTS, EXACT, ORDER};
-use everycall_hooks::{ModuleDescriptor, arch};
+use everycall_hooks::arch::{self, Sequence};
+use everycall_hooks::{ModuleDescriptor, site};
 use everycall_ring::Control;
 
 /// One of [`everycall_format::stamp`]. Forked children inherit it, with the table, which they find
 /// empty.
 static STAMPS: AtomicU32 = AtomicU32::new(EXACT);
-/// The hooks' table, and what modules get.
+/// The hooks' table. Behind it, one that stays empty.
 static TABLE: AtomicU64 = AtomicU64::new(0);
-static GUARD: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static GUARD_OFFSET: AtomicU64 = AtomicU64::new(0);
+/// Those of modules, by their index, and one for the modules that have none.
+static SEQUENCES: [Sequence; MODULES + 1] = [const { Sequence::new() }; MODULES + 1];
+const MODULES: usize = 256;
 
-/// Bytes of the table: a word may begin at each byte.
-const TABLE_SIZE: u64 = (1 << 32) + size_of::<u32>() as u64;
+/// Bytes of the table. Entries are at least five bytes apart, so double words don't overlap.
+const TABLE_SIZE: u64 = (EXIT as u64) * 2 + size_of::<u64>() as u64;
 
-/// A site's word that isn't positive: what was seen of it.
+/// What was seen of a function's entries, and in the next bits of its exits.
 mod seen {
-    /// The sign: there is something.
-    pub const MARK: u32 = 1 << 31;
-    /// The offset of the function's count.
-    pub const OFFSET: u32 = (1 << 17) - 1;
+    pub const BITS: u32 = 14;
     /// How often the stretches beside it were short.
-    pub const SHORT_SHIFT: u32 = 17;
     pub const SHORT_MAX: u32 = (1 << 9) - 1;
     /// How often one of them was long.
-    pub const LONG_SHIFT: u32 = 26;
+    pub const LONG_SHIFT: u32 = 9;
     pub const LONG_MAX: u32 = (1 << 5) - 1;
 }
 
-const _: () = assert!(everycall_format::dropped::FUNCTIONS as usize * size_of::<u64>() <= seen::OFFSET as usize + 1);
+const _: () = assert!(everycall_format::dropped::FUNCTIONS as usize * size_of::<u64>() <= site::COUNT as usize);
 
 /// Begins, when the process does. Without a guard or room for the table, every event gets a stamp.
 pub(crate) fn begin(arena: &Arena, wanted: u32) {
     if wanted == EXACT || dropped::is_counting() {
         return;
     }
-    // SAFETY: no other thread is there yet.
-    let Some((offset, guard)) = (unsafe { arch::guard() }) else { return };
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    let Some(table) = system::map(TABLE_SIZE, PROT_READ | PROT_WRITE, flags, -1) else { return };
-    if system::advise(table, TABLE_SIZE, MADV_WIPEONFORK).is_err() {
-        system::unmap(table, TABLE_SIZE);
+    let Some(offset) = arch::guard_offset() else { return };
+    let [.., none] = &SEQUENCES;
+    // Kernels may leave the guard of a thread that waits alone: it isn't within a sequence. Then it
+    // doesn't tell of waits.
+    // SAFETY: the offset is the guard's, and the sequence is never freed.
+    if !unsafe { arch::is_guarded(offset) && arch::is_cleared(offset, none, || system::wait(&AtomicU32::new(0), 0, WAIT_NS)) } {
         return;
     }
-    let _ = system::advise(table, TABLE_SIZE, MADV_DONTDUMP);
-    GUARD[0].store(offset, Relaxed);
-    GUARD[1].store(guard, Relaxed);
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let Some(table) = system::map(2 * TABLE_SIZE, PROT_READ | PROT_WRITE, flags, -1) else { return };
+    if system::advise(table, 2 * TABLE_SIZE, MADV_WIPEONFORK).is_err() {
+        system::unmap(table, 2 * TABLE_SIZE);
+        return;
+    }
+    let _ = system::advise(table, 2 * TABLE_SIZE, MADV_DONTDUMP);
+    GUARD_OFFSET.store(offset, Relaxed);
     TABLE.store(table as u64, Relaxed);
     STAMPS.store(wanted, Relaxed);
     note(arena);
 }
+
+/// How long the first thread waits once, so that the kernel stops it.
+const WAIT_NS: u64 = 1000;
 
 /// Notes the choice in an arena, for readers.
 pub(crate) fn note(arena: &Arena) {
@@ -75,11 +81,33 @@ pub(crate) fn note(arena: &Arena) {
     unsafe { AtomicU32::from_ptr(arena.base().wrapping_add(place).cast()) }.store(STAMPS.load(Relaxed), Relaxed);
 }
 
-/// Lets a module's hooks know.
-pub(crate) fn prepare(module: &ModuleDescriptor) {
-    module.guard_offset.store(GUARD[0].load(Relaxed), Relaxed);
-    module.guard.store(GUARD[1].load(Relaxed), Relaxed);
-    module.unstamped.store(TABLE.load(Relaxed), Relaxed);
+/// Lets a module's hooks know. Events of modules without an index get stamps.
+pub(crate) fn prepare(module: &ModuleDescriptor, index: Option<u32>) {
+    let table = TABLE.load(Relaxed);
+    if table == 0 {
+        return;
+    }
+    let [modules @ .., none] = &SEQUENCES;
+    let (sequence, table) = match index.and_then(|index| modules.get(index as usize)) {
+        Some(sequence) => (sequence, table),
+        None => (none, table + TABLE_SIZE),
+    };
+    let [start, end, abort] = [0, 1, 2].map(|number| module.sequence[number].load(Relaxed));
+    sequence.begin(start, end, abort);
+    module.guard_offset.store(GUARD_OFFSET.load(Relaxed), Relaxed);
+    module.guard.store(sequence as *const Sequence as u64, Relaxed);
+    module.unstamped.store(table, Relaxed);
+}
+
+/// A module with these code offsets is about to be unloaded.
+pub(crate) fn end(module: &ModuleDescriptor, codes: core::ops::Range<u32>) {
+    let [modules @ .., _] = &SEQUENCES;
+    if TABLE.load(Relaxed) != 0 && let Some(sequence) = modules.get(module.index.load(Relaxed) as usize) {
+        sequence.end();
+    }
+    if let Some(Function(first)) = Function::at(codes.start) {
+        let _ = system::advise(first.cast(), 2 * u64::from(codes.end - codes.start), MADV_DONTNEED);
+    }
 }
 
 /// The calling thread, or a fiber that it makes, begins. Without a guard of its own, all its events
@@ -88,7 +116,7 @@ pub(crate) fn begin_thread(control: &Control) {
     let distance = match STAMPS.load(Relaxed) {
         EXACT => 0,
         // SAFETY: the offset is the guard's.
-        _ if !unsafe { arch::is_guarded(GUARD[0].load(Relaxed)) } => 0,
+        _ if !unsafe { arch::is_guarded(GUARD_OFFSET.load(Relaxed)) } => 0,
         ORDER => u64::from(u32::MAX),
         _ => BOUNDED_EVENTS * WORD_SIZE as u64,
     };
@@ -101,78 +129,68 @@ pub(crate) fn are_left_out() -> bool {
     STAMPS.load(Relaxed) != EXACT
 }
 
-/// The entry at a code offset counts at this offset.
+/// The function whose entry is at a code offset counts at this offset.
 pub(crate) fn counts_at(code: u32, offset: u32) {
-    if let Some(word) = Word::at(code) {
-        word.store(seen::MARK | offset & seen::OFFSET);
+    if let Some(function) = Function::at(code) {
+        let old = function.load();
+        function.store(old & !u64::from(site::COUNT) | u64::from(offset & site::COUNT));
     }
 }
 
-/// A module with these code offsets is about to be unloaded.
-pub(crate) fn forget(codes: core::ops::Range<u32>) {
-    for first in [codes.start, codes.start | EXIT] {
-        if let Some(Word(word)) = Word::at(first) {
-            let _ = system::advise(word.cast(), u64::from(codes.end - codes.start), MADV_DONTNEED);
-        }
-    }
-}
-
-/// What was seen at the site with these lower 32 bits of an event word: the stretches from the event
-/// before it and to the event after it, together.
-pub(crate) fn learn(site: u32, was_long: bool) {
-    let Some(word) = Word::at(site) else { return };
-    let old = word.load();
-    let is_order = STAMPS.load(Relaxed) == ORDER;
-    let may_go_without = old != 0 && old & seen::MARK == 0;
-    if may_go_without && (is_order || !was_long) {
-        return;
-    }
-    let is_exit = site & EXIT != 0;
-    let offset = if is_exit { 0 } else { old & seen::OFFSET };
-    if !is_exit && offset == 0 {
+/// What was seen of an event of the function whose entry is at a code offset: the stretches from the
+/// event before it and to the event after it, together.
+pub(crate) fn learn(code: u32, is_exit: bool, was_long: bool) {
+    let Some(function) = Function::at(code) else { return };
+    let old = function.load();
+    if old & u64::from(site::COUNT) == 0 {
         // The function's first call has not been counted yet.
         return;
     }
-    let (mut short, mut long) = match old & seen::MARK {
-        0 => (0, 0),
-        _ => (old >> seen::SHORT_SHIFT & seen::SHORT_MAX, old >> seen::LONG_SHIFT & seen::LONG_MAX),
-    };
+    let may = u64::from(if is_exit { EXIT_WITHOUT_STAMP } else { site::ENTRY });
+    if old & may != 0 && !was_long {
+        return;
+    }
+    if STAMPS.load(Relaxed) == ORDER {
+        function.store(old | may);
+        return;
+    }
+    let shift = u32::BITS + if is_exit { seen::BITS } else { 0 };
+    let seen = (old >> shift) as u32 & ((1 << seen::BITS) - 1);
+    let (mut short, mut long) = (seen & seen::SHORT_MAX, seen >> seen::LONG_SHIFT);
     match was_long {
         true => long = (long + 1).min(seen::LONG_MAX),
-        false => short += 1,
+        false => short = (short + 1).min(seen::SHORT_MAX),
     }
-    let new = if is_order || short >= SHORT_ENOUGH + SHORT_FOR_LONG * long {
-        if is_exit { 1 } else { offset }
-    } else {
-        if short >= seen::SHORT_MAX {
-            (short, long) = (0, long / 2);
-        }
-        seen::MARK | long << seen::LONG_SHIFT | short << seen::SHORT_SHIFT | offset
-    };
-    word.store(new);
+    let is_short = short >= SHORT_ENOUGH + SHORT_FOR_LONG * long;
+    if !is_short && short == seen::SHORT_MAX {
+        (short, long) = (0, long / 2);
+    }
+    let seen = u64::from(long << seen::LONG_SHIFT | short);
+    let kept = old & !(((1 << seen::BITS) - 1) << shift | may);
+    function.store(kept | seen << shift | if is_short { may } else { 0 });
 }
 
-/// A site may go without a stamp after so many short stretches, and so many more for each long one.
+/// An event may go without a stamp after so many short stretches, and so many more for each long one.
 const SHORT_ENOUGH: u32 = 16;
 const SHORT_FOR_LONG: u32 = 128;
 
-/// A word of the table. Words aren't aligned, but no two sites' words overlap. Threads may write one
-/// at the same time; then one of them has learned in vain.
-struct Word(*mut u32);
+/// A double word of the table. They aren't aligned. Threads may write one at the same time; then
+/// one of them has learned in vain.
+struct Function(*mut u64);
 
-impl Word {
-    /// That of the site with these lower 32 bits of an event word.
-    fn at(site: u32) -> Option<Word> {
+impl Function {
+    /// That of the function whose entry is at a code offset.
+    fn at(code: u32) -> Option<Function> {
         let table = TABLE.load(Relaxed);
-        (table != 0).then(|| Word((table + u64::from(site)) as *mut u32))
+        (table != 0).then(|| Function((table + 2 * u64::from(code)) as *mut u64))
     }
 
-    fn load(&self) -> u32 {
+    fn load(&self) -> u64 {
         // SAFETY: within the table, which is never unmapped.
         unsafe { self.0.read_unaligned() }
     }
 
-    fn store(&self, value: u32) {
+    fn store(&self, value: u64) {
         // SAFETY: as above.
         unsafe { self.0.write_unaligned(value) }
     }

@@ -214,6 +214,10 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             unstamped: zero(),
             guard_offset: zero(),
             guard: zero(),
+            sequence: [zero(), zero(), zero()],
+            unstamped_entry_hook: zero(),
+            unstamped_exit_hook: zero(),
+            called_exit_hook: zero(),
         }))
     });
     (process::process().unwrap(), module)

@@ -11,6 +11,21 @@ const LONG: u32 = 1500;
 const FIRST_SEGMENTS: u64 = 8;
 const LATER_WORDS: usize = 256;
 
+/// Events from one stamp to the next that are looked at.
+const RUN_MAX: usize = 16;
+/// Entries whose exits are known as theirs.
+const OPEN_MAX: usize = 64;
+
+/// An event of the function whose entry is at a code offset.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Event {
+    code: u32,
+    is_exit: bool,
+}
+
+/// An exit of an unknown function. (No entry is at code offset 0.)
+const NONE: Event = Event { code: 0, is_exit: true };
+
 impl Thread<'_> {
     /// Looks at the events of the segment that is full.
     pub(crate) fn learn_stretches(&self) {
@@ -23,25 +38,43 @@ impl Thread<'_> {
             _ => words.len().saturating_sub(LATER_WORDS),
         };
         // The events from one stamp up to the next one, and the stamp.
-        let mut run = 0..0;
-        let mut stamp = 0;
-        let words = words.get(first..).unwrap_or(&[]);
-        for (index, word) in words.iter().enumerate() {
-            let (Word::Entry { ticks_low, .. } | Word::Exit { ticks_low, .. }) = Word::decode(word.load(Relaxed))
-            else {
-                run = index + 1..index + 1;
-                continue;
-            };
-            if run.is_empty() {
-                stamp = ticks_low;
-            } else if ticks_low != stamp {
-                let was_long = ticks_low.wrapping_sub(stamp) > LONG;
-                for word in words.get(run.start..=index).unwrap_or(&[]) {
-                    stamps::learn(word.load(Relaxed) as u32, was_long);
+        let mut run = [NONE; RUN_MAX];
+        let (mut count, mut stamp) = (0, 0);
+        // Code offsets of the entries that are open.
+        let mut open = [0; OPEN_MAX];
+        let mut depth = 0_usize;
+        for word in words.get(first..).unwrap_or(&[]) {
+            let (event, ticks) = match Word::decode(word.load(Relaxed)) {
+                Word::Entry { offset, ticks_low } => {
+                    if let Some(place) = open.get_mut(depth % OPEN_MAX) {
+                        *place = offset;
+                    }
+                    depth += 1;
+                    (Event { code: offset, is_exit: false }, ticks_low)
                 }
-                (run, stamp) = (index..index, ticks_low);
+                Word::Exit { ticks_low, .. } if depth > 0 => {
+                    depth -= 1;
+                    (Event { code: open.get(depth % OPEN_MAX).copied().unwrap_or(0), is_exit: true }, ticks_low)
+                }
+                Word::Exit { ticks_low, .. } => (NONE, ticks_low),
+                _ => {
+                    count = 0;
+                    continue;
+                }
+            };
+            if count == 0 {
+                stamp = ticks;
+            } else if ticks != stamp {
+                let was_long = ticks.wrapping_sub(stamp) > LONG;
+                for event in run.iter().take(count).chain([&event]).filter(|event| **event != NONE) {
+                    stamps::learn(event.code, event.is_exit, was_long);
+                }
+                (count, stamp) = (0, ticks);
             }
-            run.end = index + 1;
+            if let Some(place) = run.get_mut(count) {
+                *place = event;
+                count += 1;
+            }
         }
     }
 }
