@@ -14,7 +14,7 @@ pub const BOUNDED: u32 = 1;
 pub const ORDER: u32 = 2;
 
 /// Events from one stamp to the next, at most, if [`BOUNDED`].
-pub const BOUNDED_EVENTS: u64 = 12;
+pub const BOUNDED_EVENTS: u64 = 16;
 
 /// The spellings, for messages.
 pub const ALLOWED: &str = "exact, bounded or order";

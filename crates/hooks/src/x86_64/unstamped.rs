@@ -16,12 +16,11 @@
 /// cleared it. A handler's events may write it again, and set another last stamp; then this hook's
 /// slot isn't the last one any more, and the next event gets a stamp.
 ///
-/// Without a stamp, an event is written within a *restartable sequence*: if the kernel stops the
-/// thread between `everycall_unstamped_start` and `..._end`, the thread goes on at `..._abort`,
-/// after the signal's handler if there is one. So nothing else writes while a hook is there, and no
-/// instruction has to be atomic. The last one moves the position, which makes the event one of the
-/// ring's. What comes before it has no effect, except that an entry is pushed onto the open-call
-/// stack, as handlers that jump away need it; that is taken back.
+/// Without a stamp, an event's slot is reserved within a *restartable sequence*: if the kernel stops
+/// the thread between `everycall_unstamped_start` and `..._end`, the thread goes on at `..._abort`,
+/// after the signal's handler if there is one. So nothing else is written while a hook is there. The
+/// last instruction moves the position; what comes before it has no effect until then. The rest is
+/// as in the other hooks, and in the same order.
 macro_rules! unstamped_asm {
     () => {
         "
@@ -84,39 +83,35 @@ everycall_unstamped_exit:
     .cfi_endproc
     .size   everycall_unstamped_exit, . - everycall_unstamped_exit
 
-    # The call is counted behind the sequence, where rax is 0 for exits. The stack pointers that the
-    # open calls have tell that this is the block's stack.
+    # The sequence of entries, and that of exits, which have their word in the slot when it becomes one
+    # of the ring's. rdi is saved below the stack pointer, where handlers leave it
+    # alone.
     everycall_function everycall_unstamped_entry
         everycall_before {BIAS_ENTRY}, everycall_stamped_entry
+        movq    %rdi, -8(%rsp)
     .globl  everycall_unstamped_start
     .hidden everycall_unstamped_start
 everycall_unstamped_start:
         cmpq    %rdx, %fs:(%rax)
-        jne     everycall_stamped_entry
+        jne     4f
         cmpq    {STACK_LOW}(%rcx), %rsp
-        jb      everycall_stamped_entry
+        jb      4f
+        cmpq    {STACK_HIGH}(%rcx), %rsp
+        jae     4f
         movq    everycall_module + {UNSTAMPED}(%rip), %rax
         movl    (%rax, %rsi, 2), %eax
         testb   ${SITE_ENTRY}, %al
-        jz      everycall_stamped_entry
+        jz      4f
         movq    {OPEN_TOP}(%rcx), %rdx
         cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)
-        jbe     everycall_stamped_entry
+        jbe     4f
         movq    {POSITION}(%rcx), %rdx
         cmpq    {STAMP_DUE}(%rcx), %rdx
-        jae     everycall_stamped_entry
+        jae     4f
         orq     {LAST_STAMP}(%rcx), %rsi
-        movq    %rsi, (%rdx)
-        movq    {OPEN_TOP}(%rcx), %rdx
-        movq    %rsi, {CALL_WORD}(%rdx)
-        movq    %rsp, {CALL_POINTER}(%rdx)
-        addq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
-        movl    %eax, %esi
-        andl    ${SITE_COUNT}, %esi
-        andl    ${SITE_EXIT}, %eax
-        orl     {TICKS_HIGH}(%rcx), %eax
-        movq    %rax, {CALL_TICKS_HIGH}(%rdx)
-        movq    {ALL_CALLS}(%rcx), %rax
+        movl    %eax, %edi
+        andl    ${SITE_COUNT}, %edi
+        addq    {ALL_CALLS}(%rcx), %rdi
         jmp     2f
     1:  cmpq    %rdx, %fs:(%rax)
         jne     everycall_stamped_exit
@@ -135,21 +130,31 @@ everycall_unstamped_start:
         orq     {LAST_STAMP}(%rcx), %rsi
         movq    %rsi, (%rdx)
         movq    %rax, %rdx
-        xorl    %eax, %eax
     2:  addq    ${WORD_SIZE}, {POSITION}(%rcx)
     .globl  everycall_unstamped_end
     .hidden everycall_unstamped_end
 everycall_unstamped_end:
-        testq   %rax, %rax
-        jz      3f
-        addq    $1, (%rax, %rsi)
+        testl   %esi, %esi
+        js      3f
+        movq    %rdi, -16(%rsp)
+        movq    {OPEN_TOP}(%rcx), %rdi
+        movq    %rsp, {CALL_POINTER}(%rdi)
+        addq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
+        andl    ${SITE_EXIT}, %eax
+        movq    %rsp, {CALL_POINTER}(%rdi)              # a handler in between may have written its own
+        orl     {TICKS_HIGH}(%rcx), %eax
+        movq    %rax, {CALL_TICKS_HIGH}(%rdi)
+        movq    %rsi, {CALL_WORD}(%rdi)
+        movq    %rsi, (%rdx)
+        movq    -16(%rsp), %rdi
+        addq    $1, (%rdi)                              # the call's count
+        movq    -8(%rsp), %rdi
         everycall_epilogue
     3:  movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
         subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
 
-        # Here the kernel continues what it has stopped. An exit has bit 31 of rsi set all the time, an
-        # entry never. An entry is pushed if rdx is the entry below the top.
+        # Here the kernel continues what it has stopped. In exits, bit 31 of rsi is set.
         .p2align 3
         ud2
         .p2align 2
@@ -159,10 +164,7 @@ everycall_unstamped_end:
 everycall_unstamped_abort:
         testl   %esi, %esi
         js      everycall_stamped_exit
-        leaq    {CALL_SIZE}(%rdx), %rax
-        cmpq    {OPEN_TOP}(%rcx), %rax
-        jne     everycall_stamped_entry
-        movq    %rdx, {OPEN_TOP}(%rcx)
+    4:  movq    -8(%rsp), %rdi
     .type   everycall_stamped_entry, @function
 everycall_stamped_entry:
         everycall_stamp entry

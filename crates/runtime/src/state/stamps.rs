@@ -10,7 +10,8 @@
 use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::sys::system::{
-    self, MADV_DONTDUMP, MADV_DONTNEED, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
+    self, MADV_DONTDUMP, MADV_DONTNEED, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE,
+    PROT_READ, PROT_WRITE,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::{ArenaHeader, EXIT_WITHOUT_STAMP};
@@ -43,7 +44,8 @@ mod seen {
     pub const LONG_MAX: u32 = (1 << 5) - 1;
 }
 
-const _: () = assert!(everycall_format::dropped::FUNCTIONS as usize * size_of::<u64>() <= site::COUNT as usize);
+const _: () =
+    assert!(everycall_format::dropped::FUNCTIONS as usize * size_of::<u64>() <= site::COUNT as usize);
 
 /// Begins, when the process does. Without a guard or room for the table, every event gets a stamp.
 pub(crate) fn begin(arena: &Arena, wanted: u32) {
@@ -55,7 +57,10 @@ pub(crate) fn begin(arena: &Arena, wanted: u32) {
     // Kernels may leave the guard of a thread that waits alone: it isn't within a sequence. Then it
     // doesn't tell of waits.
     // SAFETY: the offset is the guard's, and the sequence is never freed.
-    if !unsafe { arch::is_guarded(offset) && arch::is_cleared(offset, none, || system::wait(&AtomicU32::new(0), 0, WAIT_NS)) } {
+    if !unsafe {
+        arch::is_guarded(offset)
+            && arch::is_cleared(offset, none, || system::wait(&AtomicU32::new(0), 0, WAIT_NS))
+    } {
         return;
     }
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -78,7 +83,8 @@ const WAIT_NS: u64 = 1000;
 pub(crate) fn note(arena: &Arena) {
     let place = core::mem::offset_of!(ArenaHeader, stamps);
     // SAFETY: in the arena's header.
-    unsafe { AtomicU32::from_ptr(arena.base().wrapping_add(place).cast()) }.store(STAMPS.load(Relaxed), Relaxed);
+    unsafe { AtomicU32::from_ptr(arena.base().wrapping_add(place).cast()) }
+        .store(STAMPS.load(Relaxed), Relaxed);
 }
 
 /// Lets a module's hooks know. Events of modules without an index get stamps.
@@ -102,7 +108,9 @@ pub(crate) fn prepare(module: &ModuleDescriptor, index: Option<u32>) {
 /// A module with these code offsets is about to be unloaded.
 pub(crate) fn end(module: &ModuleDescriptor, codes: core::ops::Range<u32>) {
     let [modules @ .., _] = &SEQUENCES;
-    if TABLE.load(Relaxed) != 0 && let Some(sequence) = modules.get(module.index.load(Relaxed) as usize) {
+    if TABLE.load(Relaxed) != 0
+        && let Some(sequence) = modules.get(module.index.load(Relaxed) as usize)
+    {
         sequence.end();
     }
     if let Some(Function(first)) = Function::at(codes.start) {
@@ -172,7 +180,7 @@ pub(crate) fn learn(code: u32, is_exit: bool, was_long: bool) {
 
 /// An event may go without a stamp after so many short stretches, and so many more for each long one.
 const SHORT_ENOUGH: u32 = 16;
-const SHORT_FOR_LONG: u32 = 128;
+const SHORT_FOR_LONG: u32 = 48;
 
 /// A double word of the table. They aren't aligned. Threads may write one at the same time; then
 /// one of them has learned in vain.

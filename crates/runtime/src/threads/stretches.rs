@@ -54,7 +54,10 @@ impl Thread<'_> {
                 }
                 Word::Exit { ticks_low, .. } if depth > 0 => {
                     depth -= 1;
-                    (Event { code: open.get(depth % OPEN_MAX).copied().unwrap_or(0), is_exit: true }, ticks_low)
+                    (
+                        Event { code: open.get(depth % OPEN_MAX).copied().unwrap_or(0), is_exit: true },
+                        ticks_low,
+                    )
                 }
                 Word::Exit { ticks_low, .. } => (NONE, ticks_low),
                 _ => {
