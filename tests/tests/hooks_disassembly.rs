@@ -16,18 +16,26 @@ use iced_x86::{
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind};
 
 /// Where hooks begin.
-const HOOKS: [&str; 7] = [
+const HOOKS: [&str; 11] = [
     "__fentry__",
     "__return__",
     "everycall_entry",
     "everycall_exit",
     "everycall_tail_exit",
+    "everycall_called_entry",
+    "everycall_called_exit",
+    "everycall_unstamped_entry",
+    "everycall_unstamped_exit",
     "__cyg_profile_func_enter",
     "__cyg_profile_func_exit",
 ];
 /// What begins like this is the hooks' way into the slow path.
 const SLOW_PREFIX: &str = "everycall_slow_";
-/// The part of it that calls the runtime.
+/// The restartable sequence of the hooks that may leave out stamps: its begin, its end, and where a
+/// thread goes on that was stopped in it.
+const SEQUENCE: [&str; 3] =
+    ["everycall_unstamped_start", "everycall_unstamped_end", "everycall_unstamped_abort"];
+/// The part of the slow path that calls the runtime.
 const SLOW_COMMON: &str = "everycall_slow_common";
 /// Bytes of the thread's own stack that a hook may use, the return address included.
 const STACK_SIZE_MAX: i64 = 256;
@@ -282,16 +290,20 @@ impl State {
 }
 
 /// Follows every path through a hook to its `ret` and asserts that all registers have their old
-/// values. The runtime's Rust function is assumed to preserve what the ABI requires. Returns the
+/// values; also those on which the kernel interrupts the restartable sequence, anywhere. The runtime's Rust function is assumed to preserve what the ABI requires. Returns the
 /// most bytes of the thread's own stack that the hook uses, until it changes to the slow path's
 /// stack. (If all of those stacks are in use, it continues on the current one.)
 fn prove(code: &Code, hook: &str) -> i64 {
+    let [begin, end, abort] = SEQUENCE.map(|name| code.functions[name].0);
     let mut ways = vec![State::new(code.functions[hook].0)];
     let (mut returns, mut lowest, mut calls) = (0, 0, 0);
     while let Some(mut state) = ways.pop() {
         loop {
             state.steps += 1;
             assert!(state.steps < 1000, "{hook}: a loop");
+            if (begin..end).contains(&state.at) {
+                ways.push(State { at: abort, ..state.clone() });
+            }
             let instruction = code.at(state.at);
             let place = || format!("{hook}, at {}: {instruction}", code.name_of(instruction.ip()));
             state.at = instruction.next_ip();

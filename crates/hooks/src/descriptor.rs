@@ -124,6 +124,14 @@ pub struct ModuleDescriptor {
     ///   whose bits are set, or count them if [`COUNTS`] is set in the address. The bits stay as
     ///   long as the object is loaded.
     pub on: AtomicU64,
+    /// Where hooks find, at twice the lower half of an entry's word, what they know of its function:
+    /// a word of [`site`]. 0: hooks read the clock for each event.
+    pub unstamped: AtomicU64,
+    /// Offset, from the thread pointer, of the word that the kernel clears when it stops the thread
+    /// or delivers a signal to it (`rseq_cs`).
+    pub guard_offset: AtomicU64,
+    /// What hooks write there: the address of the object's sequence.
+    pub guard: AtomicU64,
     /// The runtime's slow path.
     pub slow: AtomicU64,
     /// Address of the list of stacks for the slow path: [`SLOW_STACKS`] words, each the highest
@@ -170,14 +178,6 @@ pub struct ModuleDescriptor {
     /// calls](everycall_format::all_calls); 0 if the module's calls aren't counted.
     pub recorded_places: AtomicU64,
 
-    /// Where hooks find, at twice the lower half of an entry's word, what they know of its function:
-    /// a word of [`site`]. 0: hooks read the clock for each event.
-    pub unstamped: AtomicU64,
-    /// Offset, from the thread pointer, of the word that the kernel clears when it stops the thread
-    /// or delivers a signal to it (`rseq_cs`).
-    pub guard_offset: AtomicU64,
-    /// What hooks write there: the address of the object's sequence.
-    pub guard: AtomicU64,
     /// The restartable sequence of the object's hooks: where it begins, where it ends, and where
     /// threads go on that the kernel has stopped in it.
     pub sequence: [AtomicU64; 3],

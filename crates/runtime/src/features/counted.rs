@@ -65,7 +65,7 @@ pub(crate) fn note(module: &ModuleDescriptor, address: u64, place: u32) {
     };
     let entry = table.wrapping_add(address) as *mut u32;
     if !dropped::is_counting() {
-        stamps::counts_at((address as u32).wrapping_sub(module.bias_entry.load(Relaxed)), offset);
+        stamps::counts_at(module, (address as u32).wrapping_sub(module.bias_entry.load(Relaxed)), offset);
     }
     // SAFETY: within the module's table; the module is loaded, as its hook runs. Other threads write
     // the same value.

@@ -64,7 +64,8 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.start.store(image.start, Relaxed);
     module.size.store(size, Relaxed);
     prepare(module, slow_path);
-    stamps::prepare(module, claim.as_ref().map(|claim| claim.index));
+    let codes = code_start..code_start.saturating_add(size as u32);
+    stamps::prepare(process, module, claim.as_ref().map(|claim| claim.index), &codes);
     if !counted::begin(module) {
         if dropped::is_counting() {
             arena.count(counter::MODULES_UNTRACED, 1);
@@ -204,9 +205,7 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
     }
     live::remove(module);
     counted::end(module);
-    if let Some(entry) = &entry {
-        stamps::end(module, entry.code_start..end_of(entry));
-    }
+    stamps::end(module);
     note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED
         && let Some(unloaded_ticks) = arena.module_unloaded(index)

@@ -43,6 +43,7 @@ impl Thread<'_> {
         // Code offsets of the entries that are open.
         let mut open = [0; OPEN_MAX];
         let mut depth = 0_usize;
+        let mut module = 0;
         for word in words.get(first..).unwrap_or(&[]) {
             let (event, ticks) = match Word::decode(word.load(Relaxed)) {
                 Word::Entry { offset, ticks_low } => {
@@ -70,7 +71,7 @@ impl Thread<'_> {
             } else if ticks != stamp {
                 let was_long = ticks.wrapping_sub(stamp) > LONG;
                 for event in run.iter().take(count).chain([&event]).filter(|event| **event != NONE) {
-                    stamps::learn(event.code, event.is_exit, was_long);
+                    stamps::learn(event.code, event.is_exit, was_long, &mut module);
                 }
                 (count, stamp) = (0, ticks);
             }
