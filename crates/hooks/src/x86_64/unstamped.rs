@@ -153,18 +153,23 @@ everycall_unstamped_end:
     3:  movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
         subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
+    everycall_function_end everycall_unstamped_entry
 
-        # Here the kernel continues what it has stopped. In exits, bit 31 of rsi is set.
-        .p2align 3
+    # Here the kernel continues what it has stopped. In exits, bit 31 of rsi is set.
+    .p2align 3
         ud2
-        .p2align 2
-        .long   {SIGNATURE}                             # the kernel compares it
+    .p2align 2
+    .long   {SIGNATURE}                                 # the kernel compares it
     .globl  everycall_unstamped_abort
     .hidden everycall_unstamped_abort
+    .type   everycall_unstamped_abort, @function
 everycall_unstamped_abort:
+    .cfi_startproc
+    .cfi_def_cfa_offset 40
         testl   %esi, %esi
         js      everycall_stamped_exit
     4:  movq    -8(%rsp), %rdi
+    .size   everycall_unstamped_abort, . - everycall_unstamped_abort
     .type   everycall_stamped_entry, @function
 everycall_stamped_entry:
         everycall_stamp entry
@@ -194,8 +199,8 @@ everycall_stamped_entry:
 everycall_stamped_exit:
         everycall_stamp exit
         everycall_write_exit .Leverycall_keep_stamped_exit
+    .cfi_endproc
     .size   everycall_stamped_exit, . - everycall_stamped_exit
-    everycall_function_end everycall_unstamped_entry
     "
     };
 }

@@ -79,6 +79,11 @@ impl Module {
     fn end(&self) {
         self.sequence.end();
         self.codes[1].store(0, Relaxed);
+        self.forget();
+    }
+
+    /// Empties the table. Functions get their counts' places again at their next call.
+    fn forget(&self) {
         let [memory, size] = self.memory.each_ref().map(|word| word.load(Relaxed));
         let _ = system::advise(memory as *mut u8, size, MADV_DONTNEED);
     }
@@ -172,6 +177,14 @@ fn give_up(process: &'static Process) {
     for control in process.controls() {
         control.stamp_after.store(0, Relaxed);
         control.stamp_due.store(0, Relaxed);
+    }
+}
+
+/// Triggers have changed: what was learned is forgotten, so that events of the functions that they
+/// follow get stamps.
+pub(crate) fn begin_again() {
+    for module in MODULES.get(..USED.load(Acquire) as usize).unwrap_or(&[]) {
+        module.forget();
     }
 }
 

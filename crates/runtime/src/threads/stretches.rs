@@ -1,6 +1,7 @@
 //! Learns which events may go without a stamp, from the times of those in a segment.
 
 use crate::state::stamps;
+use crate::state::trigger_table::Triggers;
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::Word;
@@ -37,6 +38,9 @@ impl Thread<'_> {
             ..FIRST_SEGMENTS => 0,
             _ => words.len().saturating_sub(LATER_WORDS),
         };
+        // A trigger compares their times.
+        let triggers = Triggers::all(self.process.arena()).filter(|triggers| triggers.sites().count > 0);
+        let is_followed = |code: u32| triggers.clone().any(|triggers| triggers.names(code));
         // The events from one stamp up to the next one, and the stamp.
         let mut run = [NONE; RUN_MAX];
         let (mut count, mut stamp) = (0, 0);
@@ -70,7 +74,8 @@ impl Thread<'_> {
                 stamp = ticks;
             } else if ticks != stamp {
                 let was_long = ticks.wrapping_sub(stamp) > LONG;
-                for event in run.iter().take(count).chain([&event]).filter(|event| **event != NONE) {
+                let run = run.iter().take(count).chain([&event]);
+                for event in run.filter(|event| **event != NONE && !is_followed(event.code)) {
                     stamps::learn(event.code, event.is_exit, was_long, &mut module);
                 }
                 (count, stamp) = (0, ticks);
