@@ -125,8 +125,9 @@ impl<'a> PlainExits<'a> {
     /// The hook that compilers' calls lead to: it lies before the exit hook.
     fn plain_hook(&self) -> Option<u64> {
         let exit = self.module.called_exit_hook.load(Relaxed);
-        (1..4096 / HOOK_ALIGN)
-            .map(|steps| exit.wrapping_sub(steps * HOOK_ALIGN))
+        let line = exit / HOOK_ALIGN * HOOK_ALIGN;
+        (0..4096 / HOOK_ALIGN)
+            .map(|steps| line.wrapping_sub(steps * HOOK_ALIGN))
             .find(|place| jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(*place), *place, exit))
     }
 
