@@ -14,7 +14,7 @@ use std::process::Command;
 use std::{env, fs, thread};
 
 /// Symbols that stay visible to the program's link, in the forms that have hooks.
-const HOOKS: [&str; 8] = [
+const HOOKS: [&str; 10] = [
     "__fentry__",
     "__return__",
     "__cyg_profile_func_enter",
@@ -23,6 +23,8 @@ const HOOKS: [&str; 8] = [
     "everycall_entry",
     "everycall_exit",
     "everycall_tail_exit",
+    "everycall_called_entry",
+    "everycall_called_exit",
 ];
 /// Functions that clang names though they exist only inlined: `x86_64/inlined.rs` of the hooks says
 /// why.
@@ -64,7 +66,7 @@ const VARIABLES: &str = "environ";
 /// The entry that the dynamic linker keeps for debuggers.
 const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
-const WEAK: [&str; 9] = [
+const WEAK: [&str; 11] = [
     "everycall_xray_entry",
     "everycall_xray_exit",
     "everycall_xray_tail_exit",
@@ -74,6 +76,8 @@ const WEAK: [&str; 9] = [
     "__stop_xray_instr_map",
     "__ehdr_start",
     "_GLOBAL_OFFSET_TABLE_",
+    "__rseq_offset",
+    "__rseq_size",
 ];
 
 fn main() {
@@ -288,8 +292,8 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
                 "__errno_location",
                 "everycall_cleanups_tell_of_exits",
                 "everycall_module",
-                "everycall_entry",
-                "everycall_exit",
+                "everycall_called_entry",
+                "everycall_called_exit",
                 "everycall_tail_exit",
                 "__start_xray_fn_idx",
                 "__stop_xray_fn_idx",

@@ -4,7 +4,7 @@
 //! If `golden` fails after an intended change of the hooks: check the difference, then run the test
 //! with `EVERYCALL_BLESS=1`, which rewrites the golden files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -16,18 +16,26 @@ use iced_x86::{
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind};
 
 /// Where hooks begin.
-const HOOKS: [&str; 7] = [
+const HOOKS: [&str; 11] = [
     "__fentry__",
     "__return__",
     "everycall_entry",
     "everycall_exit",
     "everycall_tail_exit",
+    "everycall_called_entry",
+    "everycall_called_exit",
+    "everycall_unstamped_entry",
+    "everycall_unstamped_exit",
     "__cyg_profile_func_enter",
     "__cyg_profile_func_exit",
 ];
 /// What begins like this is the hooks' way into the slow path.
 const SLOW_PREFIX: &str = "everycall_slow_";
-/// The part of it that calls the runtime.
+/// The restartable sequence of the hooks that may leave out stamps: its begin, its end, and where a
+/// thread goes on that was stopped in it.
+const SEQUENCE: [&str; 3] =
+    ["everycall_unstamped_start", "everycall_unstamped_end", "everycall_unstamped_abort"];
+/// The part of the slow path that calls the runtime.
 const SLOW_COMMON: &str = "everycall_slow_common";
 /// Bytes of the thread's own stack that a hook may use, the return address included.
 const STACK_SIZE_MAX: i64 = 256;
@@ -242,6 +250,14 @@ impl State {
         }
     }
 
+    /// What is known of registers and stack, without the numbers of other values.
+    fn known(&self) -> (Vec<(Register, Option<Value>)>, Vec<(Value, Option<Value>)>) {
+        let known = |value: Value| Some(value).filter(|value| matches!(value.base, Base::Initial(_)));
+        let registers = self.registers.iter().map(|(register, value)| (*register, known(*value)));
+        let stack = self.stack.iter().filter_map(|(at, (_, value))| Some((known(*at)?, known(*value))));
+        (registers.collect(), stack.collect())
+    }
+
     fn forget(&mut self, register: Register) {
         let value = self.other();
         self.set(register, value);
@@ -282,28 +298,42 @@ impl State {
 }
 
 /// Follows every path through a hook to its `ret` and asserts that all registers have their old
-/// values. The runtime's Rust function is assumed to preserve what the ABI requires. Returns the
+/// values; also those on which the kernel interrupts the restartable sequence, anywhere. The runtime's Rust function is assumed to preserve what the ABI requires. Returns the
 /// most bytes of the thread's own stack that the hook uses, until it changes to the slow path's
 /// stack. (If all of those stacks are in use, it continues on the current one.)
 fn prove(code: &Code, hook: &str) -> i64 {
+    let [begin, end, abort] = SEQUENCE.map(|name| code.functions.get(name).map_or(0, |(start, _)| *start));
+    let is_exit = hook.contains("exit") || hook == "__return__";
     let mut ways = vec![State::new(code.functions[hook].0)];
+    let mut seen = BTreeSet::new();
     let (mut returns, mut lowest, mut calls) = (0, 0, 0);
     while let Some(mut state) = ways.pop() {
         loop {
             state.steps += 1;
             assert!(state.steps < 1000, "{hook}: a loop");
+            if (begin..end).contains(&state.at) && seen.insert((abort, state.known())) {
+                ways.push(State { at: abort, ..state.clone() });
+            }
             let instruction = code.at(state.at);
             let place = || format!("{hook}, at {}: {instruction}", code.name_of(instruction.ip()));
             state.at = instruction.next_ip();
             match instruction.flow_control() {
                 FlowControl::Next => step(&mut state, &instruction, &place),
                 FlowControl::UnconditionalBranch => state.at = code.target(&instruction),
+                // The sign is the exit bit of the event's word: known from the hook.
+                FlowControl::ConditionalBranch if instruction.mnemonic() == Mnemonic::Js => {
+                    if is_exit {
+                        state.at = code.target(&instruction);
+                    }
+                }
                 FlowControl::ConditionalBranch => {
                     let mut other = State { at: code.target(&instruction), ..state.clone() };
                     if other.at <= instruction.ip() {
                         *other.rounds.entry(instruction.ip()).or_default() += 1;
                     }
-                    if other.rounds.values().all(|rounds| *rounds <= ROUNDS) {
+                    if other.rounds.values().all(|rounds| *rounds <= ROUNDS)
+                        && seen.insert((other.at, other.known()))
+                    {
                         ways.push(other);
                     }
                 }
@@ -367,6 +397,16 @@ fn step(state: &mut State, instruction: &Instruction, place: &dyn Fn() -> String
         }
         (Mnemonic::Mov, (OpKind::Register, OpKind::Register)) if is_wide(to) => {
             state.set(to, state.get(from))
+        }
+        (Mnemonic::Mov, (OpKind::Memory, OpKind::Register))
+            if is_wide(from) && state.address(instruction).is_some() =>
+        {
+            let address = state.address(instruction).expect("just seen");
+            state.store(address, 8, state.get(from));
+            // Below the stack pointer.
+            if address.base == Base::Initial(Register::RSP) {
+                state.lowest = state.lowest.min(address.offset);
+            }
         }
         (Mnemonic::Mov | Mnemonic::Movaps, (OpKind::Register, OpKind::Memory))
             if (is_wide(to) || to.is_xmm()) && state.address(instruction).is_some() =>

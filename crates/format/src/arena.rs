@@ -59,7 +59,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 7;
+pub const ARENA_VERSION: u32 = 8;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -83,7 +83,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [584] {
+    pub struct ArenaHeader [592] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -189,6 +189,10 @@ wire_struct! {
         pub frames_offset: u64,
         /// Bytes for these names, with their header.
         pub frames_size: u64,
+        /// Which events have a time of their own: one of [`crate::stamp`].
+        pub stamps: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -484,7 +488,7 @@ wire_struct! {
         pub word: u64,
         /// Stack pointer in the hook; comparable only with others of the same stack.
         pub stack_pointer: u64,
-        /// Upper half of its ticks: it began at `ticks_high << 32 | word >> 32`.
+        /// Upper half of its ticks, or [`EXIT_WITHOUT_STAMP`]: see [`OpenCall::ticks`].
         pub ticks_high: u32,
         /// For a call of an [armed function](crate::trigger) that has been open since an earlier
         /// segment: low half of the number of events that its thread wrote before its entry, 1 for
@@ -492,6 +496,23 @@ wire_struct! {
         /// [`crate::trigger::jumped`]. Else 0.
         pub stamp: u32,
     }
+}
+
+impl OpenCall {
+    /// When it began, ticks.
+    #[must_use]
+    pub const fn ticks(&self) -> u64 {
+        ticks_of(self.ticks_high, self.word)
+    }
+}
+
+/// In [`OpenCall::ticks_high`]: the exit may go without a [stamp](crate::stamp).
+pub const EXIT_WITHOUT_STAMP: u32 = 1 << 31;
+
+/// When an open call began, by its upper half of the ticks and its event word.
+#[must_use]
+pub const fn ticks_of(ticks_high: u32, word: u64) -> u64 {
+    ((ticks_high & !EXIT_WITHOUT_STAMP) as u64) << 32 | word >> 32
 }
 
 /// Default number of open-call entries per thread.

@@ -14,6 +14,10 @@ pub const START: &str = "EVERYCALL_START";
 /// [dropped](crate::dropped).
 pub const MIN_DURATION: &str = "EVERYCALL_MIN_DURATION";
 
+/// `exact` (default), `bounded` or `order`: which events have a time of their own; see
+/// [`crate::stamp`].
+pub const CLOCK: &str = "EVERYCALL_CLOCK";
+
 /// `calls`: calls are counted and not recorded; see [`crate::dropped::counting`].
 pub const COUNT: &str = "EVERYCALL_COUNT";
 

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - [`event`]: the 8-byte word that a hook writes, and the longer records.
+//! - [`stamp`]: which events have a time of their own.
 //! - [`label`]: the records of labels, instants, spans and counters.
 //! - [`log_line`]: the records of log lines.
 //! - [`xray_event`]: the records of XRay's custom and typed events.
@@ -52,6 +53,7 @@ pub mod memory;
 pub mod sched;
 pub mod site;
 pub mod site_set;
+pub mod stamp;
 pub mod times;
 pub mod trigger;
 mod wire;

@@ -89,6 +89,15 @@ pub mod short_map {
     pub const SHIFT: u32 = u32::BITS - HASHES.ilog2();
 }
 
+/// What hooks know of a function whose events may go without a stamp. In bit 31 of a word,
+/// [`EXIT_WITHOUT_STAMP`](everycall_format::arena::EXIT_WITHOUT_STAMP): exits may.
+pub mod site {
+    /// Entries may.
+    pub const ENTRY: u32 = 1;
+    /// The offset of the function's count in a thread's counts, in bytes. 0 if it has none.
+    pub const COUNT: u32 = (1 << 20) - 8;
+}
+
 /// [`ModuleDescriptor::on`]: calls are counted, or timed, and not recorded. A process sets it in
 /// all modules that are on, or in none.
 pub const COUNTS: u64 = 2;
@@ -115,6 +124,14 @@ pub struct ModuleDescriptor {
     ///   whose bits are set, or count them if [`COUNTS`] is set in the address. The bits stay as
     ///   long as the object is loaded.
     pub on: AtomicU64,
+    /// Where hooks find, at twice the lower half of an entry's word, what they know of its function:
+    /// a word of [`site`]. 0: hooks read the clock for each event.
+    pub unstamped: AtomicU64,
+    /// Offset, from the thread pointer, of the word that the kernel clears when it stops the thread
+    /// or delivers a signal to it (`rseq_cs`).
+    pub guard_offset: AtomicU64,
+    /// What hooks write there: the address of the object's sequence.
+    pub guard: AtomicU64,
     /// The runtime's slow path.
     pub slow: AtomicU64,
     /// Address of the list of stacks for the slow path: [`SLOW_STACKS`] words, each the highest
@@ -160,6 +177,16 @@ pub struct ModuleDescriptor {
     /// In processes that record, the same for the [counts of all
     /// calls](everycall_format::all_calls); 0 if the module's calls aren't counted.
     pub recorded_places: AtomicU64,
+
+    /// The restartable sequence of the object's hooks: where it begins, where it ends, and where
+    /// threads go on that the kernel has stopped in it.
+    pub sequence: [AtomicU64; 3],
+    /// The object's entry hook in processes in which events may go without a stamp.
+    pub unstamped_entry_hook: AtomicU64,
+    /// The object's exit hook there.
+    pub unstamped_exit_hook: AtomicU64,
+    /// Where `__return__` continues. It tests [`ModuleDescriptor::unstamped`].
+    pub called_exit_hook: AtomicU64,
 }
 
 /// A callback of the program that takes bytes: `(context, bytes, count)`. Writing stops if it

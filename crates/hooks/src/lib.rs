@@ -56,5 +56,5 @@ pub use arch::{handler_end, local_thread_slot};
 pub use descriptor::{
     BLOCKED_SIGNALS, ByteSink, COUNT_ALL, COUNTS, ModuleDescriptor, RuntimeTable, SLOW_FRAME_SIZE,
     SLOW_STACK_SIZE, SLOW_STACKS, ShortMap, SlowCall, Switched, THREAD_HOME, THREAD_SLOT_SIZE, TRAP_SIGNAL,
-    XrayCall, XrayObject, frame, memory_change, short_map, slow,
+    XrayCall, XrayObject, frame, memory_change, short_map, site, slow,
 };

@@ -372,8 +372,8 @@ __asm__(
     "    .size   \\name, . - \\name\n"
     "    .endm\n"
     "    .text\n"
-    "    everycall_xray_hook everycall_xray_entry, 0, everycall_entry\n"
-    "    everycall_xray_hook everycall_xray_exit, 1, everycall_exit\n"
+    "    everycall_xray_hook everycall_xray_entry, 0, everycall_called_entry\n"
+    "    everycall_xray_hook everycall_xray_exit, 1, everycall_called_exit\n"
     "    everycall_xray_hook everycall_xray_tail_exit, 2, everycall_tail_exit\n"
     "    everycall_xray_event_hook __xray_CustomEvent, 4\n"
     "    everycall_xray_event_hook __xray_TypedEvent, 5\n");

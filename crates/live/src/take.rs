@@ -256,7 +256,7 @@ fn threads(arena: &LiveArena, request: &mut GrowRequest<'_>) -> Threads {
             let mut open_calls = if is_own { arena.open_calls(&thread) } else { Vec::new() };
             if let Some(from) = young_from {
                 // The others may be dropped before their thread's events are copied.
-                let began = |call: &OpenCall| u64::from(call.ticks_high) << 32 | call.word >> 32;
+                let began = OpenCall::ticks;
                 let old = open_calls.iter().take_while(|call| began(call) <= from).count();
                 open_calls.truncate(old);
             }

@@ -272,7 +272,7 @@ pub fn open_calls(entries: impl Iterator<Item = arena::OpenCall>) -> Vec<OpenCal
 /// An open call; `None` where the entry isn't that of a call.
 fn open_call(entry: &arena::OpenCall) -> Option<OpenCall> {
     use everycall_format::event::Word;
-    let ticks = u64::from(entry.ticks_high) << 32 | entry.word >> 32;
+    let ticks = entry.ticks();
     match Word::decode(entry.word) {
         Word::Entry { offset, .. } | Word::Exit { offset, .. } => {
             Some(OpenCall { ticks, offset: Some(offset) })

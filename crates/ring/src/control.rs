@@ -158,6 +158,13 @@ pub struct Control {
     pub named: AtomicU64,
     /// Address up to which the open-call stack is in core dumps.
     pub dumped: AtomicU64,
+    /// An event whose slot is at this address or behind it gets a stamp; 0: the next one. Not beyond
+    /// `end`; who lowers that lowers this. Only used where events may go without.
+    pub stamp_due: AtomicU64,
+    /// The last stamp, ticks; only its lower half counts, and it is in the upper half of the word.
+    pub last_stamp: AtomicU64,
+    /// Bytes of words from one stamp to the next, at most. 0: every event gets one.
+    pub stamp_after: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -266,6 +273,9 @@ macro_rules! blank_control {
                     deep: AtomicU32::new(0),
                     named: AtomicU64::new(0),
                     dumped: AtomicU64::new(0),
+                    stamp_due: AtomicU64::new(0),
+                    last_stamp: AtomicU64::new(0),
+                    stamp_after: AtomicU64::new(0),
                 }
             }
         }

@@ -370,6 +370,7 @@ impl<'a> Ring<'a> {
         let end = control.position.load(Relaxed) + (words * WORD_SIZE) as u64;
         if end < control.end.load(Relaxed) {
             control.end.store(end, Relaxed);
+            control.stamp_due.store(0, Relaxed);
         }
     }
 
@@ -393,6 +394,7 @@ impl<'a> Ring<'a> {
             }
             control.suspended_position.store(position, Relaxed);
             control.end.store(0, Relaxed);
+            control.stamp_due.store(0, Relaxed);
             // The runtime may have interrupted a hook that is dropping a call. That hook must not
             // find its slots at the end of the ring, because others follow them from here on.
             control.position.store(ODD, Relaxed);

@@ -58,7 +58,7 @@ pub(crate) fn open_at_end(process: &TriggeredProcess, over: u64) -> Vec<Triggere
 }
 
 fn ticks(entry: &OpenCall) -> u64 {
-    u64::from(entry.ticks_high) << 32 | entry.word >> 32
+    entry.ticks()
 }
 
 /// The innermost calls that ended in a chain of tail calls, each with its jump, if no call inside

@@ -141,6 +141,8 @@ impl Real {
             ("the clock", self.run_of(&self.built(lab, "clock", None, &HOOKED, &[&floor])?, None)),
             ("everycall", self.run_of(&everycall, None)),
             ("everycall, 64 MiB", self.run_of(&everycall, Some("EVERYCALL_RING_SIZE=64M"))),
+            ("everycall, bounded", self.run_of(&everycall, Some("EVERYCALL_CLOCK=bounded"))),
+            ("everycall, order", self.run_of(&everycall, Some("EVERYCALL_CLOCK=order"))),
         ];
         if let Some(folder) = std::env::var_os(FUNTRACE).map(PathBuf::from) {
             ways.push(("funtrace", self.run_of(&self.with_funtrace(lab, &folder)?, None)));

@@ -71,6 +71,7 @@ macro_rules! frames_asm {
         cmpq    $1, everycall_frames + {ON}(%rip)
         jne     3f
     1:  everycall_prologue frame_entry
+        movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
         cmpq    ${FRAME_IDS}, %r10
         jae     everycall_slow_frame_entry          # an address
         movq    {OPEN_TOP}(%rcx), %rdx
@@ -140,6 +141,7 @@ macro_rules! frames_asm {
         cmpq    $1, everycall_frames + {ON}(%rip)
         jne     3f
     1:  everycall_prologue frame_exit
+        movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)
         cmpq    ${FRAME_IDS}, %r10

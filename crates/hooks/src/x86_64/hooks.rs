@@ -3,13 +3,14 @@
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 use super::frames::{frames_asm, frames_ways};
+use super::unstamped::unstamped_asm;
 use crate::descriptor::{
     BLOCKED_SIGNALS, COUNT_ALL, COUNTS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap,
-    THREAD_HOME, TRAP_SIGNAL, short_map, slow,
+    THREAD_HOME, TRAP_SIGNAL, short_map, site, slow,
 };
 use core::arch::global_asm;
 use core::mem::offset_of;
-use everycall_format::arena::OpenCall;
+use everycall_format::arena::{EXIT_WITHOUT_STAMP, OpenCall};
 use everycall_format::times::{STAMP_OPENED_BIT, STAMP_PLACE, TimeSums};
 use everycall_format::{event, frame};
 use everycall_ring::{Control, left_out, state};
@@ -149,6 +150,16 @@ macro_rules! assemble {
             COUNT_ALL = const COUNT_ALL,
             PLACES = const offset_of!(ModuleDescriptor, places),
             RECORDED_PLACES = const offset_of!(ModuleDescriptor, recorded_places),
+            UNSTAMPED = const offset_of!(ModuleDescriptor, unstamped),
+            STAMP_AFTER = const offset_of!(Control, stamp_after),
+            GUARD_OFFSET = const offset_of!(ModuleDescriptor, guard_offset),
+            GUARD = const offset_of!(ModuleDescriptor, guard),
+            STAMP_DUE = const offset_of!(Control, stamp_due),
+            SIGNATURE = const super::guard::SIGNATURE,
+            SITE_ENTRY = const site::ENTRY,
+            SITE_EXIT = const EXIT_WITHOUT_STAMP,
+            SITE_COUNT = const site::COUNT,
+            LAST_STAMP = const offset_of!(Control, last_stamp),
             HOME = const THREAD_HOME,
             PUSHED = const slow::PUSHED,
             FRAME_FIRST = const frame::FIRST,
@@ -253,6 +264,22 @@ hooks_asm! {
     .cfi_startproc
     .endm
 
+    # What hooks that are always called continue with, right before the hook of sites, which doesn't
+    # test whether events may go without a stamp: sites of such processes lead elsewhere.
+    .macro everycall_called_way what
+    .globl  everycall_called_\\what
+    .hidden everycall_called_\\what
+    .type   everycall_called_\\what, @function
+    .p2align 6
+    .skip   50, 0xcc
+everycall_called_\\what:
+    .cfi_startproc
+        cmpq    $0, everycall_module + {UNSTAMPED}(%rip)
+        jne     everycall_unstamped_\\what
+    .cfi_endproc
+    .size   everycall_called_\\what, . - everycall_called_\\what
+    .endm
+
     .macro everycall_function_end name
     .cfi_endproc
     .size   \\name, . - \\name
@@ -296,17 +323,17 @@ hooks_asm! {
     .text
     everycall_function __fentry__
         cmpq    $1, everycall_module + {ON}(%rip)
-        je      everycall_entry
+        je      everycall_called_entry
         jb      1f
         testb   ${COUNTS}, everycall_module + {ON}(%rip)
         jnz     everycall_count_selected
         everycall_is_selected 16(%rsp), recorded
-        jc      everycall_entry
+        jc      everycall_called_entry
     1:  ret
     everycall_function_end __fentry__
 
-    everycall_function everycall_entry
-        everycall_prologue entry
+    # What follows the reservation of an entry's slot.
+    .macro everycall_write_entry
         everycall_push jbe, everycall_slow_entry_pushed
         movl    40(%rsp), %ecx
         subl    everycall_module + {BIAS_ENTRY}(%rip), %ecx
@@ -314,6 +341,12 @@ hooks_asm! {
         movq    %rax, {CALL_WORD}(%rdx)
         movq    %rax, (%rsi)
         everycall_counted_epilogue 32(%rsp), entry
+    .endm
+
+    everycall_called_way entry
+    everycall_function everycall_entry
+        everycall_prologue entry
+        everycall_write_entry
     everycall_function_end everycall_entry
     ",
 
@@ -321,17 +354,16 @@ hooks_asm! {
     "
     everycall_function __return__
         cmpq    $1, everycall_module + {ON}(%rip)
-        je      everycall_exit
+        je      everycall_called_exit
         jb      1f
         testb   ${COUNTS}, everycall_module + {ON}(%rip)
         jnz     everycall_counted_exit
         everycall_is_selected 16(%rsp), recorded
-        jc      everycall_exit
+        jc      everycall_called_exit
     1:  ret
     everycall_function_end __return__
 
-    everycall_function everycall_exit
-        everycall_prologue exit
+    .macro everycall_write_exit keep
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)                       # the ticks first: a word is empty until its low half is written
         cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)   # is it the innermost open call's frame?
@@ -339,15 +371,23 @@ hooks_asm! {
         subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax                     # ticks that the call took
         cmpl    {FLOOR}(%rcx), %eax
         jae     everycall_slow_judge_exit
-    .Leverycall_keep_exit:
+    \\keep:
         movl    32(%rsp), %eax
         subl    everycall_module + {BIAS_EXIT}(%rip), %eax
         movl    %eax, (%rsi)
         movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
         subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
+    .endm
+
+    everycall_called_way exit
+    everycall_function everycall_exit
+        everycall_prologue exit
+        everycall_write_exit .Leverycall_keep_exit
     everycall_function_end everycall_exit
     ",
+
+    unstamped_asm!(),
 
     // Tail exit of an armed function: always takes the slow path.
     "
@@ -373,6 +413,7 @@ hooks_asm! {
         cmpq    $1, everycall_module + {ON}(%rip)
         jne     1f
     2:  everycall_prologue body_entry
+        movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
         movq    %rdi, %rdx
         subq    everycall_module + {START}(%rip), %rdx
         cmpq    everycall_module + {SIZE}(%rip), %rdx
@@ -403,6 +444,7 @@ hooks_asm! {
         cmpq    $1, everycall_module + {ON}(%rip)
         jne     1f
     4:  everycall_prologue body_exit
+        movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)
         cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)

@@ -202,7 +202,7 @@ pub fn direct_jumps(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Whether `code`, at `address`, is an object's `__return__`, which tests a word and continues at
-/// `exit`, the object's exit hook for sites.
+/// `exit`, the object's exit hook for what is always called.
 #[must_use]
 pub fn is_plain_exit_hook(code: &[u8], address: u64, exit: u64) -> bool {
     let [0x48, 0x83, 0x3d, _, _, _, _, 1, rest @ ..] = code else { return false };

@@ -41,6 +41,7 @@
 pub mod code;
 pub mod frame;
 mod frames;
+mod guard;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod hooks;
 #[cfg(any(feature = "executable", feature = "module"))]
@@ -55,10 +56,13 @@ pub mod number;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod object;
 mod processor;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod unstamped;
 
 pub use frames::frames;
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use frames::{everycall_frame_enter, everycall_frame_leave};
+pub use guard::{Sequence, guard_offset, is_cleared, is_guarded};
 #[cfg(feature = "module")]
 pub use linked::{debugger_objects, linked_runtime};
 #[cfg(any(feature = "executable", feature = "module"))]

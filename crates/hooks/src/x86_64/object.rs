@@ -92,5 +92,17 @@ pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
         &module.time_exit_hook,
         or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_time_exit")),
     );
+    set(
+        &module.unstamped_entry_hook,
+        or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_unstamped_entry")),
+    );
+    set(
+        &module.unstamped_exit_hook,
+        or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_unstamped_exit")),
+    );
+    set(&module.called_exit_hook, address_of_symbol!("everycall_called_exit"));
+    set(&module.sequence[0], address_of_symbol!("everycall_unstamped_start"));
+    set(&module.sequence[1], address_of_symbol!("everycall_unstamped_end"));
+    set(&module.sequence[2], address_of_symbol!("everycall_unstamped_abort"));
     module
 }

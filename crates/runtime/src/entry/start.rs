@@ -23,6 +23,7 @@ use everycall_format::dropped;
 use everycall_format::env::{self, KeepEnded};
 use everycall_format::hub::origin;
 use everycall_format::site_set::SiteSet;
+use everycall_format::stamp;
 use everycall_format::trigger::{SITES, TriggerSite};
 
 /// Trigger sites that fit into a page.
@@ -78,6 +79,12 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         dropped::parse_counting(text).unwrap_or_else(|| {
             complain(env::COUNT, text, dropped::COUNTING_ALLOWED, "no counts");
             dropped::counting::OFF
+        })
+    });
+    let stamps = variable(env::CLOCK).map_or(stamp::EXACT, |text| {
+        stamp::parse(text).unwrap_or_else(|| {
+            complain(env::CLOCK, text, stamp::ALLOWED, "exact");
+            stamp::EXACT
         })
     });
     if let Some(text) = variable(env::BUDGET) {
@@ -138,6 +145,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     }
     crate::state::dropped::begin_counting(&arena, counted);
     crate::state::memory::begin(&arena);
+    crate::state::stamps::begin(&arena, stamps);
     if let Some(shortest) = shortest.filter(|_| crate::state::dropped::thresholds_ns(&arena).0 == 0) {
         min_duration::set(&arena, shortest);
     }

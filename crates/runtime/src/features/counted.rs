@@ -4,7 +4,7 @@
 
 use crate::state::places::Place;
 use crate::state::process::Process;
-use crate::state::{dropped, times};
+use crate::state::{dropped, stamps, times};
 use crate::sys::system::{
     self, MADV_DONTDUMP, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
 };
@@ -64,6 +64,9 @@ pub(crate) fn note(module: &ModuleDescriptor, address: u64, place: u32) {
         false => place * size_of::<u64>() as u32,
     };
     let entry = table.wrapping_add(address) as *mut u32;
+    if !dropped::is_counting() {
+        stamps::counts_at(module, (address as u32).wrapping_sub(module.bias_entry.load(Relaxed)), offset);
+    }
     // SAFETY: within the module's table; the module is loaded, as its hook runs. Other threads write
     // the same value.
     unsafe { entry.write_unaligned(offset) };

@@ -13,7 +13,9 @@ use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
 use crate::state::trigger_table::Triggers;
-use crate::state::{beginning, crash_file, dropped, frames as names, local, memory, module_table, recording};
+use crate::state::{
+    beginning, crash_file, dropped, frames as names, local, memory, module_table, recording, stamps,
+};
 use crate::sys::system::{
     self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
@@ -130,6 +132,7 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     arena.module_count().store(inheritance.modules, Relaxed);
     arena.paths_used().store(inheritance.paths, Relaxed);
     dropped::inherit(&arena, inheritance.shortest);
+    stamps::note(&arena);
     memory::begin(&arena);
     frames::begin_child(&arena);
     code_frames::begin_child();

@@ -11,7 +11,7 @@ use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::selection::HEAD;
 use crate::state::trigger_table::{self, Triggers};
-use crate::state::{crash_file, frame_triggers, live_areas, own_triggers};
+use crate::state::{crash_file, frame_triggers, live_areas, own_triggers, stamps};
 use crate::sys::block::Block;
 use crate::sys::crc::Crc;
 use crate::sys::disk;
@@ -109,6 +109,7 @@ pub(crate) fn arm(process: &'static Process, area: Option<u32>, block: Block) ->
     }
     frame_triggers::begin(arena, &triggers, || live_areas::begin(area));
     trigger_table::lower_floors(process);
+    stamps::begin_again();
     live::switch_tails(arena, Some(triggers));
     Ok((area, left_out))
 }

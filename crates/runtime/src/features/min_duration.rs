@@ -35,6 +35,7 @@ pub(crate) fn change(process: &'static Process, nanoseconds: u64) -> i32 {
     for control in process.controls() {
         // The next event comes to the slow path.
         control.end.store(0, Relaxed);
+        control.stamp_due.store(0, Relaxed);
     }
     0
 }

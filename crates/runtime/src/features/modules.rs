@@ -6,7 +6,7 @@ use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind};
 use crate::state::process::{self, Process};
 use crate::state::trigger_table::{self, Triggers};
-use crate::state::{dropped, hub, slow_stacks};
+use crate::state::{dropped, hub, slow_stacks, stamps};
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::mapped_file::MappedFile;
@@ -64,6 +64,8 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.start.store(image.start, Relaxed);
     module.size.store(size, Relaxed);
     prepare(module, slow_path);
+    let codes = code_start..code_start.saturating_add(size as u32);
+    stamps::prepare(process, module, claim.as_ref().map(|claim| claim.index), &codes);
     if !counted::begin(module) {
         if dropped::is_counting() {
             arena.count(counter::MODULES_UNTRACED, 1);
@@ -203,6 +205,7 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
     }
     live::remove(module);
     counted::end(module);
+    stamps::end(module);
     note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED
         && let Some(unloaded_ticks) = arena.module_unloaded(index)

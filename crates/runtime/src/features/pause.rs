@@ -73,6 +73,10 @@ fn end(process: &'static Process) {
                 control.end.store(0, Relaxed);
             }
             fence(SeqCst);
+            for control in process.controls() {
+                control.stamp_due.store(0, Relaxed);
+            }
+            fence(SeqCst);
             // Every hook that didn't see an end of 0 read the clock before this.
             let ticks = everycall_hooks::ticks();
             DISABLED_TICKS.store(ticks, Relaxed);

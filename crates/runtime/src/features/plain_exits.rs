@@ -124,14 +124,15 @@ impl<'a> PlainExits<'a> {
 
     /// The hook that compilers' calls lead to: it lies before the exit hook.
     fn plain_hook(&self) -> Option<u64> {
-        let exit = self.module.exit_hook.load(Relaxed);
-        (1..4096 / HOOK_ALIGN)
-            .map(|steps| exit.wrapping_sub(steps * HOOK_ALIGN))
+        let exit = self.module.called_exit_hook.load(Relaxed);
+        let line = exit / HOOK_ALIGN * HOOK_ALIGN;
+        (0..4096 / HOOK_ALIGN)
+            .map(|steps| line.wrapping_sub(steps * HOOK_ALIGN))
             .find(|place| jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(*place), *place, exit))
     }
 
     fn is_exit_hook(&self, target: u64) -> bool {
-        let exit = self.module.exit_hook.load(Relaxed);
+        let exit = self.module.called_exit_hook.load(Relaxed);
         let near = exit.abs_diff(target) < 4096;
         near && (target == exit
             || jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(target), target, exit))

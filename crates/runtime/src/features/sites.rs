@@ -150,11 +150,14 @@ impl Sites<'_> {
     }
 
     fn hook(&self, is_exit: bool) -> u64 {
+        let are_unstamped = self.module.unstamped.load(Relaxed) != 0;
         let field = match is_exit {
             true if dropped::is_timing() => &self.module.time_exit_hook,
+            true if are_unstamped => &self.module.unstamped_exit_hook,
             true => &self.module.exit_hook,
             false if dropped::is_timing() => &self.module.time_entry_hook,
             false if dropped::is_counting() => &self.module.count_hook,
+            false if are_unstamped => &self.module.unstamped_entry_hook,
             false => &self.module.entry_hook,
         };
         field.load(Relaxed)

@@ -17,6 +17,7 @@
 //! off_ranges       functions that are off by themselves and whose hooks are always called
 //! dropped          counts of calls that are not recorded
 //! all_calls        counts of all calls, beside the rings
+//! stamps           which events have a time of their own
 //! times, memory    what these calls took, and what they allocated
 //! frames           names of frames by id
 //! named_frames     which triggers name which of them
@@ -63,6 +64,7 @@ pub(crate) mod retired;
 pub(crate) mod selection;
 pub(crate) mod slow_stacks;
 pub(crate) mod snapshots;
+pub(crate) mod stamps;
 pub(crate) mod thresholds;
 pub(crate) mod times;
 pub(crate) mod trigger_table;

@@ -15,6 +15,7 @@ pub(crate) const MAP_FIXED: usize = 0x10;
 pub(crate) const MAP_PRIVATE: usize = 0x02;
 pub(crate) const MAP_ANONYMOUS: usize = 0x20;
 pub(crate) const MAP_NORESERVE: usize = 0x4000;
+pub(crate) const MADV_DONTNEED: usize = 4;
 pub(crate) const MADV_DONTFORK: usize = 10;
 pub(crate) const MADV_DONTDUMP: usize = 16;
 pub(crate) const MADV_DODUMP: usize = 17;

@@ -211,6 +211,13 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             times: zero(),
             places: AtomicU64::new(0),
             recorded_places: AtomicU64::new(0),
+            unstamped: zero(),
+            guard_offset: zero(),
+            guard: zero(),
+            sequence: [zero(), zero(), zero()],
+            unstamped_entry_hook: zero(),
+            unstamped_exit_hook: zero(),
+            called_exit_hook: zero(),
         }))
     });
     (process::process().unwrap(), module)

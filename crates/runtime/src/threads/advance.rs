@@ -80,6 +80,7 @@ impl Thread<'_> {
         let streaming = arena.stream().load(Relaxed);
         let matching = triggers::look_at_open_calls(self.process, self);
         let high = self.control.ticks_high.load(Relaxed);
+        self.learn_stretches();
         self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
         let mut tries = if crash_file::is_file() { room::ROOM_TRIES } else { 0 };
         loop {

@@ -7,7 +7,7 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::{self, Process};
-use crate::state::{cancelled, dropped, local, trigger_table};
+use crate::state::{cancelled, dropped, local, stamps, trigger_table};
 use crate::sys::system;
 use crate::threads::deep_calls::DeepCalls;
 use crate::threads::stacks::{self, Bounds};
@@ -112,6 +112,7 @@ fn begin_in(
     control.handled.store(0, Relaxed);
     control.jumped_to.store(0, Relaxed);
     DeepCalls::of(control).give_back();
+    stamps::begin_thread(control);
     control.suspended_position.store(0, Relaxed);
     control.busy.store(0, Relaxed);
     control.looked_depth.store(0, Relaxed);

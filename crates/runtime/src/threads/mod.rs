@@ -12,6 +12,7 @@
 //! short_calls  calls that are counted and not recorded
 //! timed, memory  times of calls that are counted, and what they allocate
 //! quick_marks  the program's marks, without the slow path
+//! stretches    which events may go without a time of their own
 //! advance      space in the ring; room: space on the disk
 //! events       entries, exits, unwound frames; shared_frames: those shared with inlined calls
 //! cancellation threads that the program asks to end
@@ -33,6 +34,7 @@ pub(crate) mod room;
 pub(crate) mod shared_frames;
 pub(crate) mod short_calls;
 pub(crate) mod stacks;
+pub(crate) mod stretches;
 pub(crate) mod tails;
 pub(crate) mod thread;
 pub(crate) mod throws;

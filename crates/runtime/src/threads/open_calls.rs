@@ -12,7 +12,7 @@ use crate::threads::deep_calls::DeepCalls;
 use core::cell::Cell;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use everycall_format::arena::OpenCall;
+use everycall_format::arena::{OpenCall, ticks_of};
 use everycall_format::event::EXIT;
 use everycall_format::frame::is_frame;
 use everycall_format::trigger::{is_jump, jump_word, jumped};
@@ -257,7 +257,7 @@ impl<'a> OpenCalls<'a> {
         let word = self.word(entry).load(Relaxed);
         OpenCallFacts {
             code: word as u32 & !EXIT,
-            ticks: u64::from(self.ticks_high(entry).load(Relaxed)) << 32 | word >> 32,
+            ticks: ticks_of(self.ticks_high(entry).load(Relaxed), word),
             stamp: if self.is_recorded_frame(entry) { 0 } else { self.stamp(entry).load(Relaxed) },
             jump: self.jump_of(entry),
         }
@@ -279,7 +279,7 @@ impl<'a> OpenCalls<'a> {
         let place = entry + ENTRY;
         let word = if place < self.top() { self.word(place).load(Relaxed) } else { 0 };
         is_jump(word).then(|| JumpFacts {
-            ticks: u64::from(self.ticks_high(place).load(Relaxed)) << 32 | word >> 32,
+            ticks: ticks_of(self.ticks_high(place).load(Relaxed), word),
             stamp: self.stamp(place).load(Relaxed),
             pointer: self.own_pointer(place),
             place,

@@ -119,6 +119,8 @@ impl Reserved {
         {
             return None;
         }
+        // The next event must not have an earlier time.
+        control.stamp_due.store(0, Relaxed);
         add_own(&control.other_words, words as u64);
         Some(Reserved { slot: slot as *mut u64, ticks, count })
     }
