@@ -322,6 +322,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::COUNTS => "counts of calls",
         chunk::ALL_CALLS => "counts of all calls",
         chunk::FRAME_NAMES => "names of frames by id",
+        chunk::STAMPS => "which events have a time of their own",
         chunk::CODE_NAMES => "names of code of just-in-time compilers",
         chunk::TIMES => "times of calls",
         chunk::MEMORY => "allocations of calls",

@@ -435,6 +435,7 @@ impl Indexer {
                     | chunk::ALL_CALLS
                     | chunk::FRAME_NAMES
                     | chunk::CODE_NAMES
+                    | chunk::STAMPS
                     | chunk::MEMORY
                     | chunk::END
         ) {
@@ -558,6 +559,12 @@ impl Indexer {
             chunk::CODE_NAMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 frames::read_codes(bytes, process, recording)?;
+            }
+            chunk::STAMPS => {
+                let record = ect::StampsRecord::read(bytes).ok_or(SHORT)?;
+                if !self.processes.set_stamps(chunk.process, payload::stamps(&record)) {
+                    return Err(PROCESSES);
+                }
             }
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

@@ -21,7 +21,7 @@ use crate::scan::{ThreadScan, scan_ends, scan_thread};
 use crate::states::{self, States};
 use crate::task_list::TASKS_MAX;
 use crate::tasks::Divided;
-use crate::thread::{Checkpoint, ThreadEvents};
+use crate::thread::{Checkpoint, ThreadEvents, has_unstamped};
 use crate::thread_info::ThreadInfo;
 
 /// A recording with its clock and its threads.
@@ -366,7 +366,9 @@ impl<'a> Trace<'a> {
     ) -> Option<Part<'t>> {
         let thread = self.threads.get(index)?;
         let cursors = parts.map_while(|part| self.source.part(thread.key, part));
-        Part::read(cursors, thread.process, &self.clock, self.modules_of(thread.process), &self.names, code)
+        let is_unstamped = has_unstamped(self.processes().get(thread.process)) && !thread.is_sampled;
+        let process = (thread.process, is_unstamped);
+        Part::read(cursors, process, &self.clock, self.modules_of(thread.process), &self.names, code)
     }
 
     fn events_of<'t>(
