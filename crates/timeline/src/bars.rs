@@ -25,6 +25,12 @@ impl Bars {
     pub fn is_exact(&self) -> bool {
         self.low == self.high
     }
+
+    /// How far it may be from what is shown.
+    #[must_use]
+    pub fn error(&self) -> u64 {
+        self.value.saturating_sub(self.low).max(self.high.saturating_sub(self.value))
+    }
 }
 
 /// When something happened at the earliest and at the latest, in nanoseconds since the origin.

@@ -20,12 +20,18 @@ pub(crate) struct Run {
     pub until: u64,
     /// Steps before `first` that have the same stamp: 0 if it isn't known to be that of the first.
     pub before: usize,
+    /// Whether the next stamp isn't known yet. Then nothing is placed behind this one, because the
+    /// next may be as early.
+    pub is_open: bool,
 }
 
 impl Run {
     /// Where a step of the run is placed, as so many of so many parts of the time from the stamp to
     /// [`Run::until`].
     pub fn part(&self, step: usize) -> (u64, u64) {
+        if self.is_open {
+            return (0, 1);
+        }
         ((step - self.first + self.before) as u64, (self.count + self.before) as u64)
     }
 }
@@ -41,7 +47,7 @@ pub(crate) fn find_runs(steps: &[Step], begins: bool, next: Option<u64>, runs: &
         let until = steps.get(behind).map(begin).or(next).unwrap_or(stamp).max(stamp);
         let before = usize::from(!begins || first > 0);
         if same.len() > before {
-            runs.push(Run { first: first + before, count: same.len() - before, until, before });
+            runs.push(Run { first: first + before, count: same.len() - before, until, before, is_open: false });
         }
         first = behind;
     }
@@ -84,9 +90,9 @@ mod tests {
     fn the_first_step_may_have_a_stamp_of_before() {
         assert_eq!(runs(&[4, 9], true, Some(20)), [(0, 1, 9, 0)]);
         assert_eq!(runs(&[4, 4, 9], true, Some(20)), [(0, 2, 9, 0)]);
-        let run = Run { first: 0, count: 2, until: 9, before: 0 };
+        let run = Run { first: 0, count: 2, until: 9, before: 0, is_open: false };
         assert_eq!([run.part(0), run.part(1)], [(0, 2), (1, 2)]);
-        let run = Run { first: 5, count: 2, until: 9, before: 1 };
+        let run = Run { first: 5, count: 2, until: 9, before: 1, is_open: false };
         assert_eq!([run.part(5), run.part(6)], [(1, 3), (2, 3)]);
     }
 
@@ -96,6 +102,6 @@ mod tests {
         steps[2].what = What::Gap(30, 0, 0);
         let mut runs = Vec::new();
         find_runs(&steps, false, None, &mut runs);
-        assert_eq!(runs, [Run { first: 1, count: 1, until: 30, before: 1 }]);
+        assert_eq!(runs, [Run { first: 1, count: 1, until: 30, before: 1, is_open: false }]);
     }
 }

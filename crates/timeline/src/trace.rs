@@ -263,6 +263,12 @@ impl<'a> Trace<'a> {
         self.source.recording().frames_of(module)
     }
 
+    /// Whether some events have no times of their own, in which case durations have bounds.
+    #[must_use]
+    pub fn has_bounds(&self) -> bool {
+        self.processes().iter().any(|process| has_unstamped(Some(process)))
+    }
+
     /// The conversion of ticks, the moment of the origin, and how good they are.
     #[must_use]
     pub fn clock(&self) -> &Clock {

@@ -60,9 +60,9 @@ mod processor;
 mod unstamped;
 
 pub use frames::frames;
-pub use guard::{guard, is_guarded};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use frames::{everycall_frame_enter, everycall_frame_leave};
+pub use guard::{guard, is_guarded};
 #[cfg(feature = "module")]
 pub use linked::{debugger_objects, linked_runtime};
 #[cfg(any(feature = "executable", feature = "module"))]

@@ -13,7 +13,9 @@ use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
 use crate::state::trigger_table::Triggers;
-use crate::state::{beginning, crash_file, dropped, frames as names, local, memory, module_table, recording, stamps};
+use crate::state::{
+    beginning, crash_file, dropped, frames as names, local, memory, module_table, recording, stamps,
+};
 use crate::sys::system::{
     self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };

@@ -12,7 +12,8 @@
 use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::sys::system::{
-    self, MADV_DONTDUMP, MADV_DONTNEED, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
+    self, MADV_DONTDUMP, MADV_DONTNEED, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE,
+    PROT_READ, PROT_WRITE,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::ArenaHeader;
@@ -45,7 +46,8 @@ mod seen {
     pub const LONG_MAX: u32 = (1 << 5) - 1;
 }
 
-const _: () = assert!(everycall_format::dropped::FUNCTIONS as usize * size_of::<u64>() <= seen::OFFSET as usize + 1);
+const _: () =
+    assert!(everycall_format::dropped::FUNCTIONS as usize * size_of::<u64>() <= seen::OFFSET as usize + 1);
 
 /// Begins, when the process does. Without a guard or room for the table, every event gets a stamp.
 pub(crate) fn begin(arena: &Arena, wanted: u32) {
@@ -72,7 +74,8 @@ pub(crate) fn begin(arena: &Arena, wanted: u32) {
 pub(crate) fn note(arena: &Arena) {
     let place = core::mem::offset_of!(ArenaHeader, stamps);
     // SAFETY: in the arena's header.
-    unsafe { AtomicU32::from_ptr(arena.base().wrapping_add(place).cast()) }.store(STAMPS.load(Relaxed), Relaxed);
+    unsafe { AtomicU32::from_ptr(arena.base().wrapping_add(place).cast()) }
+        .store(STAMPS.load(Relaxed), Relaxed);
 }
 
 /// Lets a module's hooks know.

@@ -27,7 +27,8 @@ impl Thread<'_> {
         let mut stamp = 0;
         let words = words.get(first..).unwrap_or(&[]);
         for (index, word) in words.iter().enumerate() {
-            let (Word::Entry { ticks_low, .. } | Word::Exit { ticks_low, .. }) = Word::decode(word.load(Relaxed))
+            let (Word::Entry { ticks_low, .. } | Word::Exit { ticks_low, .. }) =
+                Word::decode(word.load(Relaxed))
             else {
                 run = index + 1..index + 1;
                 continue;
