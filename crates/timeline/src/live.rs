@@ -69,6 +69,9 @@ impl<'t> LiveThread<'t> {
             runs: has_unstamped(trace.processes().get(process)).then(Vec::new),
             read_ticks: 0,
         };
+        if thread.runs.is_some() {
+            thread.pairing.may_be_unstamped();
+        }
         if let Some(LiveCarry { depth, open, latest }) = carry {
             let listed: Vec<ListedCall> = open
                 .into_iter()

@@ -181,6 +181,8 @@ pub(crate) struct Pairing<'a> {
     now_ns: u64,
     /// [`STEP_NS`] in the clock's unit.
     step_max: u64,
+    /// Whether events may have no stamp.
+    is_unstamped: bool,
     closing: Option<Closing>,
     /// Calls and spans truncated at the beginning and still to be opened, innermost first.
     opening: Cuts,
@@ -197,6 +199,7 @@ impl<'a> Pairing<'a> {
         Pairing {
             jump_max: clock.distance(JUMP_NS),
             step_max: clock.distance(STEP_NS),
+            is_unstamped: false,
             clock,
             modules,
             cursor: 0,
@@ -219,6 +222,11 @@ impl<'a> Pairing<'a> {
             collected: None,
             stats: PairingStats::default(),
         }
+    }
+
+    /// Events may have no stamp.
+    pub fn may_be_unstamped(&mut self) {
+        self.is_unstamped = true;
     }
 
     /// The state between two steps; `None` if calls are still to be opened or closed.
@@ -748,6 +756,14 @@ impl<'a> Pairing<'a> {
                 call.location.unwrap_or(Location { module: Location::NO_MODULE, image_address: 0 });
             let start_cut = true_ns < self.now_ns;
             let frame = Frame { start_cut, ..Frame::new(location, call.ticks, self.now_ns) };
+            if self.is_unstamped && !start_cut {
+                // Its entry isn't there, and may have had the stamp of one before it.
+                let later = listed.iter().map(|call| call.ticks).find(|ticks| *ticks > call.ticks);
+                let until = later.unwrap_or(first_ticks).min(first_ticks);
+                let until = if until == u64::MAX { call.ticks } else { until };
+                let (at_ns, until_ns) = (self.now_ns, self.clock.ns(until).max(self.now_ns));
+                out.push(TimelineEvent::Unstamped(Unstamped { at_ns, from_ns: at_ns, until_ns }));
+            }
             self.open(frame, TailCall::No, out);
         }
         if !cuts.calls.is_empty() || !cuts.spans.is_empty() {

@@ -47,7 +47,13 @@ pub(crate) fn find_runs(steps: &[Step], begins: bool, next: Option<u64>, runs: &
         let until = steps.get(behind).map(begin).or(next).unwrap_or(stamp).max(stamp);
         let before = usize::from(!begins || first > 0);
         if same.len() > before {
-            runs.push(Run { first: first + before, count: same.len() - before, until, before, is_open: false });
+            runs.push(Run {
+                first: first + before,
+                count: same.len() - before,
+                until,
+                before,
+                is_open: false,
+            });
         }
         first = behind;
     }

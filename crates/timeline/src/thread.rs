@@ -276,13 +276,17 @@ impl<'t> Maker<'t> {
         });
         let end_ticks = snapshot.and_then(|snapshot| snapshot.ticks);
         let is_unstamped = has_unstamped(process) && !thread.is_sampled;
-        let ordered = if is_unstamped { ordered().with_unstamped(end_ticks) } else { ordered() };
+        let (mut ordered, mut pairing) = (ordered(), pairing());
+        if is_unstamped {
+            ordered = ordered.with_unstamped(end_ticks);
+            pairing.may_be_unstamped();
+        }
         Maker {
             listed,
             end_ticks,
             is_exact: at_process_end && thread.deep == 0,
             is_unstamped,
-            ..Maker::of(ordered, pairing(), cuts, names, thread.process)
+            ..Maker::of(ordered, pairing, cuts, names, thread.process)
         }
     }
 

@@ -162,7 +162,10 @@ impl Sums {
     /// [`Sums::own_ns`], and what it is at least and at most.
     #[must_use]
     pub fn own(&self) -> Bars {
-        with_bounds(self.own_ns, self.bounds.own)
+        let own = with_bounds(self.own_ns, self.bounds.own);
+        // It is a part of the whole, which is known better where calls are within each other.
+        let whole = if self.bounds.is_none() { own.high } else { self.total().high };
+        Bars { high: own.high.min(whole).max(own.value), ..own }
     }
 
     /// Whether times aren't known exactly, because events had no times of their own.
