@@ -323,7 +323,7 @@ fn triggers(report: &Report<'_>) -> Value {
 
 fn kept_calls(report: &Report<'_>) -> Value {
     let kept = report.kept.iter().map(|kept| {
-        json!({
+        let mut object = json!({
             "number": kept.number,
             "trigger": kept.trigger,
             "pid": kept.pid,
@@ -344,7 +344,11 @@ fn kept_calls(report: &Report<'_>) -> Value {
                 "ended": tail.has_next,
             })),
             "missing_events": kept.missing,
-        })
+        });
+        if let Some(least) = kept.at_least_ns {
+            object["took_at_least_ns"] = least.into();
+        }
+        object
     });
     kept.collect()
 }

@@ -756,6 +756,10 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
             notes.push("unwound by an exception or a jump".to_owned());
         }
         notes.extend(kept.tail.as_ref().map(tail_note));
+        if let Some(least) = kept.at_least_ns {
+            let doubt = if least <= kept.threshold_ns { ", perhaps less than the threshold" } else { "" };
+            notes.push(format!("at most; at least {}{doubt}", Duration { ns: least }));
+        }
         if kept.missing > 0 {
             notes.push(format!(
                 "{} since its entry were overwritten",
