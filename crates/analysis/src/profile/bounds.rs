@@ -180,3 +180,154 @@ impl Bounding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everycall_timeline::{Begin, End, EndKind, Location, TailCall};
+
+    /// A random number below `end`.
+    fn below(state: &mut u64, end: u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (*state >> 33) % end
+    }
+
+    fn location(function: u64) -> Location {
+        Location { module: 0, image_address: function }
+    }
+
+    /// What is known of the sums of a function, by going along with events.
+    fn sums(events: &[TimelineEvent], function: u64) -> SumBounds {
+        let (mut bounding, mut open, mut sums) = (Bounding::new(0), 0, SumBounds::default());
+        let mut inner = vec![0];
+        for event in events {
+            let bounds = bounding.event(event);
+            match event {
+                TimelineEvent::Begin(begin) => {
+                    inner.push(0);
+                    open += u64::from(begin.location == location(function));
+                }
+                TimelineEvent::End(end) => {
+                    let mut bounds = bounds.unwrap();
+                    let took = end.end_ns - end.start_ns;
+                    bounds.own.value = took - inner.pop().unwrap();
+                    *inner.last_mut().unwrap() += took;
+                    if end.location == location(function) {
+                        open -= 1;
+                        sums.add_call(&bounds, open == 0);
+                    }
+                }
+                _ => {}
+            }
+        }
+        sums
+    }
+
+    /// Calls by chance: as they were, and with times left out of them.
+    fn calls(seed: u64) -> [Vec<TimelineEvent>; 2] {
+        let mut state = seed;
+        let (mut now, mut open) = (0, Vec::new());
+        // When, which function, and whether it is an entry.
+        let mut all = Vec::new();
+        for _ in 0..400 {
+            now += 1 + below(&mut state, 100);
+            if open.is_empty() || open.len() < 8 && below(&mut state, 2) == 0 {
+                let function = below(&mut state, 4);
+                open.push(function);
+                all.push((now, function, true));
+            } else if let Some(function) = open.pop() {
+                all.push((now, function, false));
+            }
+        }
+        while let Some(function) = open.pop() {
+            now += 1;
+            all.push((now, function, false));
+        }
+        let exact: Vec<u64> = all.iter().map(|(at, ..)| *at).collect();
+        let is_stamped: Vec<bool> =
+            (0..all.len()).map(|event| event == 0 || event + 1 == all.len() || below(&mut state, 6) == 0).collect();
+        let made = |left_out: bool| {
+            let (mut events, mut stack, mut stamp, mut placed) = (Vec::new(), Vec::new(), 0, 0);
+            for (number, (at, function, is_entry)) in all.iter().enumerate() {
+                let mut at_ns = *at;
+                if left_out && !is_stamped[number] {
+                    let until_ns = exact[(number..).find(|event| is_stamped[*event]).unwrap()];
+                    at_ns = (placed + 1).min(until_ns);
+                    events.push(TimelineEvent::Unstamped(Unstamped { at_ns, from_ns: stamp, until_ns }));
+                } else {
+                    stamp = at_ns;
+                }
+                placed = at_ns;
+                let location = location(*function);
+                if *is_entry {
+                    let depth = stack.len() as u32;
+                    stack.push(at_ns);
+                    events.push(TimelineEvent::Begin(Begin {
+                        depth,
+                        location,
+                        start_ns: at_ns,
+                        cut: false,
+                        tail_call: TailCall::No,
+                        caller_unsure: false,
+                    }));
+                } else {
+                    let start_ns = stack.pop().unwrap();
+                    let (depth, how) = (stack.len() as u32, EndKind::Returned);
+                    let end = End { depth, location, start_ns, end_ns: at_ns, how, start_cut: false };
+                    events.push(TimelineEvent::End(end));
+                }
+            }
+            events
+        };
+        [made(false), made(true)]
+    }
+
+    #[test]
+    fn sums_are_within_their_bounds() {
+        for seed in 1..200 {
+            let [exact, left_out] = calls(seed);
+            for function in 0..4 {
+                let (was, found) = (sums(&exact, function), sums(&left_out, function));
+                assert!(was.total.is_exact() && was.own.is_exact());
+                for (was, found) in [(was.total, found.total), (was.own, found.own)] {
+                    assert!(found.low <= was.value && was.value <= found.high, "{seed}: {was:?} {found:?}");
+                    assert!(found.low <= found.value && found.value <= found.high, "{seed}: {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_calls_in_a_stretch_take_no_longer_than_it() {
+        let mut events = Vec::new();
+        let call = |start_ns: u64, depth: u32| Begin {
+            depth,
+            location: location(u64::from(depth)),
+            start_ns,
+            cut: false,
+            tail_call: TailCall::No,
+            caller_unsure: false,
+        };
+        let end = |start_ns: u64, end_ns: u64, depth: u32| End {
+            depth,
+            location: location(u64::from(depth)),
+            start_ns,
+            end_ns,
+            how: EndKind::Returned,
+            start_cut: false,
+        };
+        events.push(TimelineEvent::Begin(call(0, 0)));
+        for at_ns in 1..=500 {
+            events.push(TimelineEvent::Unstamped(Unstamped { at_ns: 2 * at_ns, from_ns: 0, until_ns: 5000 }));
+            events.push(TimelineEvent::Begin(call(2 * at_ns, 1)));
+            let end_ns = 2 * at_ns + 1;
+            events.push(TimelineEvent::Unstamped(Unstamped { at_ns: end_ns, from_ns: 0, until_ns: 5000 }));
+            events.push(TimelineEvent::End(end(2 * at_ns, end_ns, 1)));
+        }
+        events.push(TimelineEvent::End(end(0, 5000, 0)));
+        let (inner, outer) = (sums(&events, 1), sums(&events, 0));
+        assert_eq!(inner.total, Bars { low: 0, value: 500, high: 5000 });
+        assert_eq!(outer.total, Bars::exact(5000));
+        assert_eq!(outer.own, Bars { low: 0, value: 4500, high: 5000 });
+    }
+}
