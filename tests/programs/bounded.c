@@ -7,7 +7,7 @@
 #include <x86intrin.h>
 
 #define HIDDEN __attribute__((no_instrument_function))
-#define ROUNDS 400
+#define ROUNDS 200
 
 static volatile long sum;
 static uint64_t ticks[ROUNDS][4];

@@ -214,7 +214,7 @@ fn events_without_times_have_bounds_that_hold() {
         lines.iter().map(|line| (line["depth"].as_u64().unwrap(), line["name"].to_string())).collect()
     };
     let exact_lines = lines(&exact);
-    assert_eq!(exact_lines.len(), 400 * (1 + 40 * 3));
+    assert_eq!(exact_lines.len(), 200 * (1 + 40 * 3));
     for text in [
         run(&exact, &["replay"]),
         run(&exact, &["replay", "-f", "json"]),
@@ -249,7 +249,7 @@ fn events_without_times_have_bounds_that_hold() {
             .lines()
             .map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect())
             .collect();
-        assert_eq!((outer.len(), told.len()), (400, 400));
+        assert_eq!((outer.len(), told.len()), (200, 200));
         for (call, told) in outer.into_iter().zip(told) {
             let ns = |from: usize, to: usize| (told[to] - told[from]) as f64 * 1e9 / per_second;
             let took = call["dur_ns"].as_f64().unwrap();

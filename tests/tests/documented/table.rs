@@ -370,9 +370,14 @@ pub const TABLE: &[(&str, Run)] = &[
     ("info -f json", So("everycall info -f json app.ect > info.json")),
     (
         "everycall record --clock bounded -- ./app",
-        So("everycall record --clock bounded -o bounded.ect -- ./app args && everycall info bounded.ect | grep -q '^times'"),
+        So(
+            "everycall record --clock bounded -o bounded.ect -- ./app args && everycall info bounded.ect | grep -q '^times'",
+        ),
     ),
-    ("everycall record --clock bounded ./app", So("everycall record --clock bounded -o bounded.ect ./app args")),
+    (
+        "everycall record --clock bounded ./app",
+        So("everycall record --clock bounded -o bounded.ect ./app args"),
+    ),
     ("EVERYCALL_CLOCK=bounded ./server", So("EVERYCALL_CLOCK=bounded ./server 10")),
     ("record --budget", So("everycall record --budget 3% -o app.ect -- ./app args")),
     ("record --stream", So("everycall record --stream -o app.ect -- ./app args")),

@@ -244,8 +244,9 @@ mod tests {
             all.push((now, function, false));
         }
         let exact: Vec<u64> = all.iter().map(|(at, ..)| *at).collect();
-        let is_stamped: Vec<bool> =
-            (0..all.len()).map(|event| event == 0 || event + 1 == all.len() || below(&mut state, 6) == 0).collect();
+        let is_stamped: Vec<bool> = (0..all.len())
+            .map(|event| event == 0 || event + 1 == all.len() || below(&mut state, 6) == 0)
+            .collect();
         let made = |left_out: bool| {
             let (mut events, mut stack, mut stamp, mut placed) = (Vec::new(), Vec::new(), 0, 0);
             for (number, (at, function, is_entry)) in all.iter().enumerate() {

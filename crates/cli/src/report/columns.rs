@@ -144,7 +144,7 @@ impl Column {
 }
 
 /// A time, and how far it may be from that.
-fn with_error(bars: Bars) -> String {
+pub fn with_error(bars: Bars) -> String {
     let shown = Duration { ns: bars.value };
     if bars.is_exact() {
         shown.to_string()
