@@ -82,7 +82,7 @@ function error({ from, to, low_ns, high_ns }: SliceDetails): string {
 
 function bounds({ low_ns, high_ns }: SliceDetails): string {
   if (low_ns === undefined || high_ns === undefined) return '';
-  return `from ${duration(low_ns)} to ${duration(high_ns)}: not every event had a time of its own`;
+  return `from ${exact(low_ns)} to ${exact(high_ns)}: not every event had a time of its own`;
 }
 
 function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.Element {
