@@ -119,7 +119,7 @@ fn of_file(
                         depth,
                     );
                 }
-                TimelineEvent::Untraced(_) => {}
+                TimelineEvent::Untraced(_) | TimelineEvent::Unstamped(_) => {}
                 TimelineEvent::Mark(mark) => {
                     let name = trace.mark_names().text(mark.name);
                     let what = match mark.kind {

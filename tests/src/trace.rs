@@ -223,7 +223,10 @@ impl TraceView {
                             });
                         }
                     }
-                    TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Untraced(_) => {}
+                    TimelineEvent::Loss(_)
+                    | TimelineEvent::Mark(_)
+                    | TimelineEvent::Untraced(_)
+                    | TimelineEvent::Unstamped(_) => {}
                     TimelineEvent::Gap(gap) => thread.resumed_by.extend(gap.resumed_by),
                     TimelineEvent::Instant(_) => thread.orphans += 1,
                 }

@@ -189,3 +189,96 @@ fn outputs_agree_with_the_programs_clock() {
     assert!(failed(&["replay", "--since", "25:00:00"]).contains("2026-11-23T10:00:00.5Z"));
     assert!(failed(&["replay", "--since", "soon"]).contains("10:00:00.5"));
 }
+
+/// The calls of the program's functions, as `replay` has them.
+fn lines(file: &Path) -> Vec<Value> {
+    let text = run(file, &["replay", "--format", "json"]);
+    let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.filter(|line| line["name"].is_string() && line["depth"].is_u64()).collect()
+}
+
+/// `record --clock`: what calls there were is exact, and durations are within what is said of them.
+#[test]
+fn events_without_times_have_bounds_that_hold() {
+    let place = Place::new("clocks-bounded");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "bounded.c"], "bounded");
+    let record = |clock: &str| {
+        let file = place.path().join(format!("{clock}.ect"));
+        let mut command = Command::new(everycall());
+        command.args(["record", "-q", "--ring-size", "16M", "--clock", clock, "-o"]).arg(&file);
+        let said = successful(command.arg("--").arg(&program));
+        (file, said)
+    };
+    let (exact, _) = record("exact");
+    let tree = |lines: &[Value]| -> Vec<(u64, String)> {
+        lines.iter().map(|line| (line["depth"].as_u64().unwrap(), line["name"].to_string())).collect()
+    };
+    let exact_lines = lines(&exact);
+    assert_eq!(exact_lines.len(), 200 * (1 + 40 * 3));
+    for text in [
+        run(&exact, &["replay"]),
+        run(&exact, &["replay", "-f", "json"]),
+        run(&exact, &["report", "-f", "json"]),
+        run(&exact, &["info"]),
+        run(&exact, &["export", "-f", "csv", "-o", "-"]),
+    ] {
+        assert!(!text.contains('\u{b1}') && !text.contains("_low") && !text.contains("times  "), "{text}");
+    }
+    for clock in ["bounded", "order"] {
+        let (file, said) = record(clock);
+        let info: Value = serde_json::from_str(&run(&file, &["info", "-f", "json"])).unwrap();
+        assert_eq!(info["times"]["processes"][0]["wanted"], clock);
+        let found = lines(&file);
+        assert!(tree(&found) == tree(&exact_lines), "{clock}: other calls than with all times");
+        if info["times"]["processes"][0]["clock"] == "exact" {
+            // The C library is too old.
+            continue;
+        }
+        assert_eq!(info["times"]["processes"][0]["clock"], clock);
+        let events = |key: &str| info["times"]["events"][key].clone();
+        let (all, without) = (events("events").as_u64().unwrap(), events("without_time"));
+        assert_eq!(all, 2 * found.len() as u64);
+        // Those of the first segment have times, as nothing is known of the functions then.
+        assert!(without["events"].as_u64().unwrap() * 2 > all, "{clock}: {without}");
+        if clock == "bounded" {
+            assert!(without["median_ns"].as_u64().unwrap() < 100_000, "{without}");
+        }
+        let per_second = info["clock"]["ticks_per_second"].as_u64().unwrap() as f64;
+        let outer: Vec<&Value> = found.iter().filter(|line| line["name"] == "outer").collect();
+        let told: Vec<Vec<u64>> = said
+            .lines()
+            .map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect())
+            .collect();
+        assert_eq!((outer.len(), told.len()), (200, 200));
+        for (call, told) in outer.into_iter().zip(told) {
+            let ns = |from: usize, to: usize| (told[to] - told[from]) as f64 * 1e9 / per_second;
+            let took = call["dur_ns"].as_f64().unwrap();
+            let bound = |key: &str| call[key].as_f64().unwrap_or(took);
+            let (low, high) = (bound("dur_low_ns"), bound("dur_high_ns"));
+            assert!(low <= took && took <= high, "{call}");
+            assert!(low <= ns(0, 3) * 1.001 + 20.0, "{call}: it took {} ns at most", ns(0, 3));
+            assert!(high >= ns(1, 2) * 0.999 - 20.0, "{call}: it took {} ns at least", ns(1, 2));
+        }
+        // Of all calls, the same.
+        let report: Value = serde_json::from_str(&run(&file, &["report", "-f", "json"])).unwrap();
+        for row in report["rows"].as_array().unwrap() {
+            let number = |key: &str| number(&row[key]);
+            assert!(number("total_low_ns") <= number("total_ns"), "{row}");
+            assert!(number("total_ns") <= number("total_high_ns"), "{row}");
+            assert!(number("own_low_ns") <= number("own_ns"), "{row}");
+            assert!(number("own_ns") <= number("own_high_ns"), "{row}");
+        }
+        assert!(run(&file, &["replay"]).contains('\u{b1}'), "{clock}");
+        let csv = run(&file, &["export", "-f", "csv", "-o", "-"]);
+        assert!(csv.lines().next().unwrap().ends_with(",duration_low,duration_high"), "{csv}");
+    }
+    let refused = Command::new(everycall())
+        .args(["record", "--clock", "order", "--min-duration", "1us", "-o"])
+        .arg(place.path().join("refused.ect"))
+        .arg(&program)
+        .output()
+        .unwrap();
+    let sentence = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{sentence}");
+    assert!(sentence.contains("leave out one of the two") && sentence.lines().count() == 1, "{sentence}");
+}

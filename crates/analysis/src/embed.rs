@@ -186,6 +186,7 @@ impl Gathering<'_> {
                 Ok(())
             }
             TimelineEvent::End(_)
+            | TimelineEvent::Unstamped(_)
             | TimelineEvent::Loss(_)
             | TimelineEvent::Mark(_)
             | TimelineEvent::Gap(_) => Ok(()),

@@ -1,7 +1,7 @@
 //! Calls that triggers kept, with their names.
 
 use everycall_export::Names;
-use everycall_timeline::Trace;
+use everycall_timeline::{Intervals, Trace};
 
 use crate::names::SymbolNames;
 
@@ -26,6 +26,9 @@ pub struct KeptCall {
     pub start_ns: u64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
+    /// How long it took at least, if that isn't known exactly, because its entry had no time of its
+    /// own: then `took_ns` is the longest time possible.
+    pub at_least_ns: Option<u64>,
     /// The threshold that it exceeded, in nanoseconds.
     pub threshold_ns: u64,
     /// Whether it was kept when it was entered.
@@ -73,6 +76,7 @@ pub fn kept_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Vec<KeptCall> {
             is_call: call.is_call,
             start_ns: clock.ns(call.start_ticks),
             took_ns: span(call.start_ticks, call.end_ticks.saturating_sub(call.start_ticks)),
+            at_least_ns: None,
             threshold_ns: span(call.start_ticks, call.threshold_ticks),
             is_entry: call.is_entry,
             is_throw: call.is_throw,
@@ -86,7 +90,35 @@ pub fn kept_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Vec<KeptCall> {
             missing: call.missing,
         }
     });
-    kept.collect()
+    let mut kept = kept.collect::<Vec<_>>();
+    if trace.has_bounds() {
+        find_bounds(trace, &mut kept);
+    }
+    kept
+}
+
+/// Looks for the kept calls among those of the timeline, to tell how long they took at least.
+fn find_bounds(trace: &Trace<'_>, kept: &mut [KeptCall]) {
+    for thread in trace.threads() {
+        let its = |call: &KeptCall| call.is_call && (call.pid, call.tid) == (thread.pid, thread.tid);
+        if !kept.iter().any(its) {
+            continue;
+        }
+        let mut intervals = Intervals::default();
+        for event in trace.thread_events(thread.index) {
+            let Some(bars) = intervals.event(&event) else { continue };
+            // It was kept because its end was seen, which has a time.
+            let end_ns = event.at_ns();
+            let is_it = |call: &&mut KeptCall| {
+                its(call)
+                    && call.start_ns.abs_diff(end_ns.saturating_sub(bars.high)) <= 1
+                    && call.start_ns.saturating_add(call.took_ns).abs_diff(end_ns) <= 1
+            };
+            if let Some(call) = kept.iter_mut().find(is_it) {
+                call.at_least_ns = Some(bars.low);
+            }
+        }
+    }
 }
 
 /// The name of the function to which a kept call has jumped.

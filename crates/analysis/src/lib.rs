@@ -8,6 +8,7 @@
 //! kept_calls      Trace + SymbolNames -> Vec<KeptCall>
 //! dropped_calls   Trace + SymbolNames -> DroppedCalls    short calls that were only counted
 //! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
+//! event_intervals Trace + SymbolNames -> EventIntervals    how well times are known
 //! sampled         Trace -> SampledCounters         counters of processes, as the recorder read them
 //! cull            FunctionRow, Budget -> Cull    which functions to leave out of a build
 //! embed           TraceFile -> Embedding        symbols and sources, into the trace
@@ -47,6 +48,7 @@ mod cull;
 pub mod diff;
 mod dropped;
 pub mod embed;
+mod intervals;
 mod kept;
 mod names;
 mod open;
@@ -60,14 +62,15 @@ mod waits;
 pub use budget::{Budget, CostlyFunction, budget, is_of_budget};
 pub use cull::{Cull, Culled, cull};
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
+pub use intervals::{EventIntervals, WideFunction, event_intervals};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{
     AllCalls, Allocations, CallPlace, Doings, Edge, Edges, Explanation, Focus, Function, FunctionFinder,
     FunctionIdentity, FunctionNumber, FunctionRow, Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX,
-    Profile, ROOT, Row, Sketch, SlowCall, Slowest, Stretch, StretchNotes, Stretches, Sums, Tree, WholeCall,
-    WholeCalls, all_calls, machine, stored,
+    Profile, ROOT, Row, Sketch, SlowCall, Slowest, Stretch, StretchNotes, Stretches, SumBounds, Sums, Tree,
+    WholeCall, WholeCalls, all_calls, machine, stored,
 };
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};

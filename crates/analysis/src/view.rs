@@ -294,6 +294,10 @@ impl export::Source for TraceView<'_> {
         self.source.last_event_ns()
     }
 
+    fn has_bounds(&self) -> bool {
+        self.source.has_bounds()
+    }
+
     fn mark_name(&self, name: export::MarkName) -> &str {
         match self.named.get(&name) {
             Some(named) => named,

@@ -115,6 +115,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
         keep_files: None,
         triggers: TriggerArguments { trigger: Vec::new(), keep: KeepArguments::default() },
         min_duration: None,
+        clock: None,
         budget: None,
         wait: false,
     }

@@ -128,6 +128,20 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
             arguments.trace.display()
         );
     }
+    if summary.bounded_calls > 0 {
+        let calls = Several(summary.bounded_calls, "call", "calls");
+        let shown = match arguments.format {
+            Format::Vizviewer | Format::Chrome | Format::Perfetto => {
+                "arguments dur_low_ns and dur_high_ns have them"
+            }
+            Format::Csv | Format::Parquet => "columns duration_low and duration_high have them",
+            Format::Jsonl => "dur_low_ns and dur_high_ns have them",
+            _ => "this format shows the durations without them",
+        };
+        say!(
+            "everycall: the durations of {calls} have bounds, because not every event had a time of its own; {shown}"
+        );
+    }
     if summary.lost_events > 0 {
         let marked =
             if facts.marks_losses { "; the gaps are marked" } else { "; this format can't show where" };

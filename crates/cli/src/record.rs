@@ -21,7 +21,7 @@ use everycall_recorder::{
 use everycall_triggers::Rate;
 use everycall_units::Size;
 
-use crate::arguments::RecordArguments;
+use crate::arguments::{EventTimes, RecordArguments};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::only::Growing;
@@ -46,6 +46,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     // Stays open as long as processes of the program may start.
     let only = only::prepare(&arguments)?;
     launch.environment.extend(only.as_ref().map(|(only, _)| (env::ONLY, only.path())));
+    launch.environment.extend(arguments.clock.map(|clock| (env::CLOCK, clock.name().into())));
     launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts, so that an unwritable output is reported at once rather than after
@@ -130,6 +131,15 @@ fn unrecorded(arguments: &RecordArguments) -> Result<Unrecorded, Failure> {
     let Some(nanoseconds) = arguments.min_duration.filter(|nanoseconds| *nanoseconds > 0) else {
         return Ok(Unrecorded::Nothing);
     };
+    if let Some(clock) = arguments.clock.filter(|clock| *clock != EventTimes::Exact) {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "--min-duration compares the times of calls, and with --clock {} not every event has one; leave out one of the two",
+                clock.name()
+            ),
+        ));
+    }
     // Triggers on entries and percentiles need every call of their functions.
     triggers::refuse_short(&arguments.triggers.trigger)?;
     let ticks = Rate::measure().ticks(nanoseconds).clamp(1, TICKS_MAX);

@@ -186,6 +186,7 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
     )?;
     losses(out, summary)?;
     dropped(out, summary, output)?;
+    times(out, summary)?;
     reach(out, summary, moment)?;
     children(out, summary)?;
     running(out, summary)?;
@@ -239,6 +240,19 @@ fn dropped(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result {
         Duration { ns: summary.min_duration_ns },
         output.display()
     )
+}
+
+/// Why a process gives each event a time of its own although that wasn't wanted.
+pub const WHY_EXACT: &str = "a thread can only notice cheaply that it was stopped if its C library registers a restartable sequence \
+     (glibc from 2.35 on) and the kernel knows it (Linux from 4.18 on); --min-duration and counting need times, too";
+
+/// Says that times are exact although that wasn't wanted.
+fn times(out: &mut String, summary: &Summary) -> fmt::Result {
+    if summary.exact_instead == 0 {
+        return Ok(());
+    }
+    let processes = Several(summary.exact_instead.into(), "process", "processes");
+    writeln!(out, "  all events of {processes} have times of their own, and cost as much: {WHY_EXACT}")
 }
 
 fn losses(out: &mut String, summary: &Summary) -> fmt::Result {

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use everycall_timeline::TimelineEvent;
+use everycall_timeline::{Bars, TimelineEvent};
 
 use crate::draw::{Drawn, Pen};
 use crate::filter::Filter;
@@ -33,6 +33,8 @@ pub(crate) struct Export<'a, S> {
     pub(crate) names: &'a dyn Names,
     /// The functions that occurred so far.
     pub(crate) functions: Functions<'a>,
+    /// The duration of the call that the present event ends, if it isn't known exactly.
+    pub(crate) bars: Option<Bars>,
     /// Counts of what was written. Threads are counted here; everything else is counted by
     /// [`Summary::event`] or for viewers.
     pub(crate) summary: Summary,
@@ -94,7 +96,8 @@ pub(crate) fn run<'o, S: Source>(
     sink: &mut impl Sink<'o, S>,
 ) -> io::Result<Summary> {
     let functions = Functions::new(names, filter.function.as_ref());
-    let mut export = Export { source, names, functions, summary: Summary::default(), failure: None, notify };
+    let summary = Summary::default();
+    let mut export = Export { source, names, functions, bars: None, summary, failure: None, notify };
     sink.begin(&mut export);
     let window = filter.window(source);
     let mut shown = Vec::new();
@@ -113,6 +116,8 @@ pub(crate) fn run<'o, S: Source>(
                 export.summary.threads += u64::from(!thread.is_sampled);
                 sink.thread(&mut export, index, thread);
             }
+            export.bars = events.bars();
+            export.summary.bounded_calls += u64::from(export.bars.is_some());
             sink.event(&mut export, &event);
             sink.portions().spill()?;
             count += 1;
@@ -207,6 +212,12 @@ impl<I: Iterator<Item = TimelineEvent>> ThreadEvents<'_, I> {
         }
         self.count(out);
         true
+    }
+
+    /// The duration of the call that the last event has ended, if it isn't known exactly.
+    #[inline]
+    pub(crate) fn bars(&self) -> Option<Bars> {
+        self.events.bars().filter(|_| self.held.is_none())
     }
 
     #[inline]

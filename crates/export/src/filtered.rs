@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
 
 use everycall_timeline::{
-    Begin, End, EndKind, Gap, InstantKind, LossKind, Mark, MarkKind, TailCall, TimelineEvent, Untraced,
+    Bars, Begin, End, EndKind, Gap, InstantKind, Intervals, LossKind, Mark, MarkKind, TailCall,
+    TimelineEvent, Untraced,
 };
 use rustc_hash::FxHashSet;
 
@@ -169,6 +170,9 @@ pub(crate) struct Filtered<I> {
     shown: usize,
     /// An event that waits until pending ones have been passed on.
     waiting: Option<TimelineEvent>,
+    intervals: Intervals,
+    /// The duration of the call that ended last, if it isn't known exactly.
+    bars: Option<Bars>,
 }
 
 impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
@@ -190,7 +194,16 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             held_marks: 0,
             shown: 0,
             waiting: None,
+            intervals: Intervals::default(),
+            bars: None,
         }
+    }
+
+    /// The duration of the call whose end [`Filtered::next`] returned last, if it isn't known
+    /// exactly.
+    #[inline]
+    pub(crate) fn bars(&self) -> Option<Bars> {
+        self.bars
     }
 
     /// Puts the next event that is shown into `out`; `false` if there is none. Each field is stored
@@ -198,8 +211,12 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
     #[inline]
     pub(crate) fn next(&mut self, functions: &mut Functions<'_>, out: &mut Event) -> bool {
         loop {
-            let event = if self.waiting.is_some() { self.waiting.take() } else { self.events.next() };
+            let is_waiting = self.waiting.is_some();
+            let event = if is_waiting { self.waiting.take() } else { self.events.next() };
             let Some(event) = event else { return put(self.release(0), out) };
+            if !is_waiting {
+                self.bars = self.intervals.event(&event);
+            }
             let reached_ns = match event {
                 TimelineEvent::Gap(gap) => gap.until_ns,
                 TimelineEvent::Untraced(untraced) => untraced.until_ns,
@@ -237,6 +254,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                     }
                     continue;
                 }
+                TimelineEvent::Unstamped(_) => continue,
                 TimelineEvent::Loss(loss) => self.point(Point {
                     at_ns: loss.at_ns,
                     count: loss.count,

@@ -15,6 +15,7 @@
 //!   its name.
 //! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
 //!   whose exit is missing, `~` that of one during which recording was off.
+//! - `95 ns ±150 ns`: events without times of their own limit the duration; it may be so much less or more (`docs/clock.md`).
 //! - `unwound`: the call was left without its exit (exception, longjmp, end of the thread). `exact time unknown`: it ended some
 //!   time before, and the last calls in it may belong to those around it.
 //! - `caller uncertain`: the call around it may not have made it. Another stack may have begun in the memory of a suspended one,
@@ -39,7 +40,7 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 use everycall_format::ect::LOG_FILE_TID;
-use everycall_timeline::{EndKind, Gap, Mark, MarkKind, Stream};
+use everycall_timeline::{Bars, EndKind, Gap, Mark, MarkKind, Stream};
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
@@ -51,7 +52,7 @@ use crate::shorten::{Shortable, columns};
 use crate::source::{Process, Source, Thread, Times};
 use crate::summary::Summary;
 use crate::text;
-use crate::times::{Length, Moments, wall_accuracy};
+use crate::times::{Moments, wall_accuracy};
 use everycall_units::Count;
 
 /// Largest number of levels that are indented.
@@ -207,15 +208,17 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
         let functions = &export.functions;
         export.summary.event(event);
         if let Event::End { start_ns, end_ns, start, how, .. } = *event {
+            let bars = export.bars;
             if let Some(begun) = self.begun.take() {
                 let times = (begun.start_ns, end_ns);
-                self.leaf(functions, self.stack.len(), begun.function, times, begun.start, how);
+                self.leaf(functions, self.stack.len(), begun.function, (times, bars), begun.start, how);
                 return;
             }
             self.lines += 1;
             let Some(open) = self.stack.pop() else { return };
             let far = (self.lines - open.line > LINES_NEAR).then_some(open.function);
-            return self.closing(self.stack.len(), far, (start_ns, end_ns), start.cut, how);
+            let times = ((start_ns, end_ns), bars);
+            return self.closing(self.stack.len(), far, times, start.cut, how);
         }
         self.open(functions);
         self.lines += 1;
@@ -334,13 +337,12 @@ impl Page<'_> {
         functions: &Functions<'_>,
         level: usize,
         function: FunctionId,
-        (start_ns, end_ns): (u64, u64),
+        (times, bars): ((u64, u64), Option<Bars>),
         start: Start,
         how: EndKind,
     ) {
-        let indent = self.line_start(level, start_ns) + self.arrow(start.tail);
-        let length = self.moments.length(end_ns.saturating_sub(start_ns));
-        let ending = Ending::new((start_ns, end_ns), length, start, how);
+        let indent = self.line_start(level, times.0) + self.arrow(start.tail);
+        let ending = Ending::new((times, bars), &self.moments, start, how);
         let rest = 2 + ending.width();
         let used = self.name(functions, function, indent, rest);
         self.sink.put(b"  ");
@@ -350,11 +352,17 @@ impl Page<'_> {
         self.inlined(function, level + 1);
     }
 
-    fn closing(&mut self, level: usize, far: Option<FunctionId>, times: (u64, u64), cut: bool, how: EndKind) {
+    fn closing(
+        &mut self,
+        level: usize,
+        far: Option<FunctionId>,
+        (times, bars): ((u64, u64), Option<Bars>),
+        cut: bool,
+        how: EndKind,
+    ) {
         let indent = self.line_start(level, times.1);
         // Where the call began, it is said who may have made it.
-        let length = self.moments.length(times.1.saturating_sub(times.0));
-        let ending = Ending::new(times, length, Start { cut, ..Start::default() }, how);
+        let ending = Ending::new((times, bars), &self.moments, Start { cut, ..Start::default() }, how);
         self.sink.put(b"} ");
         self.ending(&ending);
         if let Some(function) = far {
@@ -541,7 +549,12 @@ struct Ending {
 }
 
 impl Ending {
-    fn new((start_ns, end_ns): (u64, u64), length: Length, start: Start, how: EndKind) -> Ending {
+    fn new(
+        ((start_ns, end_ns), bars): ((u64, u64), Option<Bars>),
+        moments: &Moments<'_>,
+        start: Start,
+        how: EndKind,
+    ) -> Ending {
         let Start { cut, caller_unsure, .. } = start;
         let ns = end_ns.saturating_sub(start_ns);
         let bound = match how {
@@ -555,13 +568,16 @@ impl Ending {
         // The arrow after the duration shows the jump.
         let remarked = if jumped { EndKind::Returned } else { how };
         let remarks = text::remarks(cut, caller_unsure, remarked).collect::<Vec<_>>().join(", ");
-        let duration = format!("{bound}{length}");
+        let mut duration = format!("{bound}{}", moments.length(ns));
+        if let Some(bars) = bars {
+            let _ = write!(duration, " \u{b1}{}", moments.length(bars.error()));
+        }
         Ending { ns, duration, remarks, jumped }
     }
 
     fn width(&self) -> usize {
         let remarks = if self.remarks.is_empty() { 0 } else { 2 + self.remarks.len() };
-        self.duration.len() + remarks + if self.jumped { 3 } else { 0 }
+        columns(&self.duration) + remarks + if self.jumped { 3 } else { 0 }
     }
 }
 

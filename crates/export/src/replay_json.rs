@@ -19,6 +19,7 @@
 //! With [`Times::Raw`], `start_ticks`, `dur_ticks` and `at_ticks` stand there, and calls have `address`, where the function was entered, as its module's file has it.
 //!
 //! `resumed_by` is the kernel's number of the thread that goes on with a suspended stack. Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
+//! A call whose duration isn't known exactly, because events had no times of their own, has `dur_low_ns` and `dur_high_ns`.
 //! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left
 //! out where there is none, a text where it is above 2^53, or a double that is no number. A call
 //! whose thread's states are known has `voluntary_switches` and `involuntary_switches`; where some
@@ -39,7 +40,7 @@
 
 use std::io::{self, Write};
 
-use everycall_timeline::{EndKind, Gap, GapKind, Location, Mark, MarkKind, SpanEndKind, StateTimes};
+use everycall_timeline::{Bars, EndKind, Gap, GapKind, Location, Mark, MarkKind, SpanEndKind, StateTimes};
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
@@ -133,6 +134,9 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 bytes.extend_from_slice(b",\"depth\":");
                 put_number(bytes, *depth);
                 moments.put_call(bytes, export.source, start_ns, end_ns);
+                if let Some(bars) = export.bars {
+                    put_bars(bytes, export.source, start_ns, bars);
+                }
                 bytes.extend_from_slice(tails.get(function, functions));
                 if let Times::Raw(_) = export.source.times() {
                     put_address(bytes, functions.get(function).location);
@@ -208,6 +212,15 @@ fn put_off_cpu(
         put_number(bytes, thread.into());
     }
     bytes.extend_from_slice(b"}\n");
+}
+
+/// What a duration is at least and at most.
+#[cold]
+fn put_bars(bytes: &mut Vec<u8>, source: &impl Source, start: u64, bars: Bars) {
+    for (key, length) in [("low", bars.low), ("high", bars.high)] {
+        bytes.extend_from_slice(format!(",\"dur_{key}_ns\":").as_bytes());
+        put_number(bytes, JsonMoments::length_ns(source, start, start.saturating_add(length)));
+    }
 }
 
 /// What the kernel did with the thread during a call.

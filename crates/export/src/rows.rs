@@ -1,7 +1,7 @@
 //! Traces as one table: a row for each call, made when it ends, and rows for everything else that
 //! the trace has. Parquet files and SQL have it; `docs/parquet.md` says what the columns mean.
 
-use everycall_timeline::{EndKind, Gap, GapKind, Mark, MarkKind};
+use everycall_timeline::{Bars, EndKind, Gap, GapKind, Mark, MarkKind};
 
 use crate::driver::ThreadEvents;
 use crate::filter::Filter;
@@ -36,6 +36,10 @@ pub struct Row {
     pub duration_ns: Option<i64>,
     /// Of calls: without their callees, and without times in which their stack was suspended.
     pub own_ns: Option<i64>,
+    /// Of calls, in traces whose events may have no times of their own: how long it took at least.
+    pub duration_low_ns: Option<i64>,
+    /// Likewise: how long it took at most.
+    pub duration_high_ns: Option<i64>,
     /// What it is about.
     pub what: What,
     /// A count or value.
@@ -101,6 +105,8 @@ pub(crate) struct Call {
     pub(crate) start_realtime_ns: Option<i64>,
     pub(crate) duration_ns: i64,
     pub(crate) own_ns: i64,
+    /// Where events may have no times of their own: least and largest duration.
+    pub(crate) bounds_ns: Option<(i64, i64)>,
     pub(crate) remarks: Option<String>,
 }
 
@@ -117,6 +123,8 @@ impl From<Call> for Row {
             start_realtime_ns: call.start_realtime_ns,
             duration_ns: Some(call.duration_ns),
             own_ns: Some(call.own_ns),
+            duration_low_ns: call.bounds_ns.map(|(low, _)| low),
+            duration_high_ns: call.bounds_ns.map(|(_, high)| high),
             what: What::Function(call.function),
             value: None,
             real_value: None,
@@ -156,12 +164,14 @@ impl RowMaker {
     #[inline]
     pub(crate) fn row(
         &mut self,
-        event: &Event,
+        (event, bars): (&Event, Option<Bars>),
         functions: &Functions<'_>,
         source: &impl Source,
     ) -> Option<Row> {
         let row = match event {
-            Event::Begin { .. } | Event::End { .. } => return self.call(event, source).map(Row::from),
+            Event::Begin { .. } | Event::End { .. } => {
+                return self.call((event, bars), source).map(Row::from);
+            }
             Event::Point(point) => Some(self.point(point, functions)),
             Event::Mark(mark) => self.mark(mark, source),
             Event::Gap(gap) => Some(self.gap(gap)),
@@ -180,7 +190,11 @@ impl RowMaker {
 
     /// The call that an event ends; `None` if it ends none.
     #[inline]
-    pub(crate) fn call(&mut self, event: &Event, source: &impl Source) -> Option<Call> {
+    pub(crate) fn call(
+        &mut self,
+        (event, bars): (&Event, Option<Bars>),
+        source: &impl Source,
+    ) -> Option<Call> {
         let (function, start_ns, end_ns, start, how) = match *event {
             Event::Begin { function, start_ns, .. } => {
                 *self.recursion(function) += 1;
@@ -204,6 +218,7 @@ impl RowMaker {
         let is_whole = !start.cut && !start.caller_unsure && how == EndKind::Returned;
         let remarks = || joined(text::remarks(start.cut, start.caller_unsure, how));
         let start_ns = start_ns.cast_signed();
+        let bars = bars.or_else(|| source.has_bounds().then_some(Bars::exact(duration_ns)));
         Some(Call {
             function,
             id,
@@ -214,6 +229,7 @@ impl RowMaker {
             start_realtime_ns: start_realtime_ns(start_ns, source),
             duration_ns: duration_ns.cast_signed(),
             own_ns: duration_ns.saturating_sub(inner_ns).cast_signed(),
+            bounds_ns: bars.map(|bars| (bars.low.cast_signed(), bars.high.cast_signed())),
             remarks: if is_whole { None } else { remarks() },
         })
     }
@@ -236,6 +252,8 @@ impl RowMaker {
             start_realtime_ns: None,
             duration_ns: None,
             own_ns: None,
+            duration_low_ns: None,
+            duration_high_ns: None,
             what: What::Nothing,
             value: None,
             real_value: None,
@@ -337,7 +355,8 @@ fn joined<'t>(texts: impl Iterator<Item = &'t str>) -> Option<String> {
     (!joined.is_empty()).then_some(joined)
 }
 
-type NextEvent<'a> = Box<dyn FnMut(&mut Functions<'_>, &mut Event) -> bool + 'a>;
+/// Puts the next event, and the duration of the call that it ends if that isn't known exactly.
+type NextEvent<'a> = Box<dyn FnMut(&mut Functions<'_>, &mut Event, &mut Option<Bars>) -> bool + 'a>;
 
 /// The rows of one thread after the other, as the caller asks for them.
 pub struct Rows<'a, S> {
@@ -371,8 +390,11 @@ impl<'a, S: Source> Rows<'a, S> {
         let thread = self.source.threads().get(index).filter(|thread| self.filter.admits_thread(thread));
         self.events = thread.map(|thread| {
             let mut events = ThreadEvents::new(self.source, self.filter, self.window, index, thread);
-            Box::new(move |functions: &mut Functions<'_>, out: &mut Event| events.next(functions, out))
-                as NextEvent<'a>
+            Box::new(move |functions: &mut Functions<'_>, out: &mut Event, bars: &mut Option<Bars>| {
+                let any = events.next(functions, out);
+                *bars = events.bars();
+                any
+            }) as NextEvent<'a>
         });
     }
 
@@ -380,13 +402,13 @@ impl<'a, S: Source> Rows<'a, S> {
     #[inline]
     pub fn next_row(&mut self) -> Option<Row> {
         let events = self.events.as_mut()?;
-        let mut event = Event::default();
+        let (mut event, mut bars) = (Event::default(), None);
         loop {
-            if !events(&mut self.functions, &mut event) {
+            if !events(&mut self.functions, &mut event, &mut bars) {
                 self.events = None;
                 return None;
             }
-            if let Some(row) = self.maker.row(&event, &self.functions, self.source) {
+            if let Some(row) = self.maker.row((&event, bars), &self.functions, self.source) {
                 return Some(row);
             }
         }

@@ -122,6 +122,11 @@ pub trait Source {
         String::new()
     }
 
+    /// Whether events may have no times of their own, so that durations have bounds.
+    fn has_bounds(&self) -> bool {
+        false
+    }
+
     /// When the kernel ran the thread with this index in [`Source::threads`]; `None` if nothing is known.
     fn states(&self, thread: usize) -> Option<&ThreadStates> {
         let _ = thread;
@@ -226,6 +231,10 @@ impl Source for TraceSource<'_> {
         }
         let clock = self.trace.clock_in_ns();
         clock.ticks(ns) - clock.origin_ticks()
+    }
+
+    fn has_bounds(&self) -> bool {
+        self.trace.has_bounds()
     }
 
     fn mark_name(&self, name: MarkName) -> &str {

@@ -87,6 +87,8 @@ pub struct Summary {
     pub marks: u64,
     /// Times that recording was off.
     pub gaps: u64,
+    /// Calls whose durations aren't known exactly, because events had no times of their own.
+    pub bounded_calls: u64,
     /// Slices whose time stamps were moved by some nanoseconds so that viewers nest them correctly.
     pub moved_slices: u64,
 }

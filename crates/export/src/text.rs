@@ -210,6 +210,11 @@ pub(crate) const NOT_MEASURED: &str = "not_measured";
 pub(crate) const UNTRACED: &str =
     "a tail call into code that isn't traced, until the thread's next event: it took at most this long";
 
+/// The arguments' keys for what a duration is at least and at most, where it isn't known exactly.
+pub(crate) const DUR_LOW: &str = "dur_low_ns";
+/// See above.
+pub(crate) const DUR_HIGH: &str = "dur_high_ns";
+
 /// The argument's key for the thread that resumed a suspended stack.
 pub(crate) const RESUMED_BY: &str = "resumed_by";
 

@@ -215,6 +215,7 @@ fn remarks_say_what_is_not_whole() {
         dropped_calls: 0,
         orphan_exits: 1,
         moved_slices: 1,
+        bounded_calls: 0,
         deep_calls: 0,
         other_calls: 0,
     };

@@ -9,7 +9,8 @@ use everycall_export::{
 use everycall_format::arena::{COUNTERS, ClockReading};
 use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
 use everycall_reader::{
-    Module, OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Warning,
+    Module, OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Stamps, Thread, ThreadKey,
+    Warning,
 };
 
 const HIGH: u64 = 7 << 32;
@@ -115,6 +116,17 @@ fn words() -> Words {
     Words { recording, threads: vec![worker, main.concat()] }
 }
 
+/// The same where the main thread's inner call has no times of its own.
+fn unstamped() -> Words {
+    let mut words = words();
+    words.recording.processes[0].stamps = Stamps::of(1);
+    let outer = words.threads[1][4];
+    for inner in &mut words.threads[1][5..7] {
+        *inner = outer & !0xffff_ffff | *inner & 0xffff_ffff;
+    }
+    words
+}
+
 struct Addresses;
 
 impl Names for Addresses {
@@ -175,5 +187,65 @@ fn the_same_calls_reach_every_export() {
             export(format, &source, &Addresses, &Filter::default(), &mut |_| {}, &mut std::io::sink())
                 .unwrap();
         assert_eq!((summary.slices, summary.threads, summary.lost_events), (3, 2, 0));
+    }
+}
+
+#[test]
+fn durations_with_bounds_reach_every_export() {
+    let trace = Trace::open(unstamped()).unwrap();
+    let source = TraceSource::new(&trace, None);
+    let written = |format| {
+        let mut bytes = Vec::new();
+        let summary =
+            export(format, &source, &Addresses, &Filter::default(), &mut |_| {}, &mut bytes).unwrap();
+        assert_eq!((summary.slices, summary.bounded_calls), (3, 1), "{format:?}");
+        bytes
+    };
+    let text = |format| String::from_utf8(written(format)).unwrap();
+    let mut bytes = Vec::new();
+    replay(&source, &Addresses, &Filter::default(), ReplayStyle::default(), &mut bytes).unwrap();
+    let expected = "\
+== thread 50 main ==
+
+0.000500 ms  0:0x1100 {
+0.000750 ms    0:0x1200  250 ns \u{b1}3.75 us
+0.004500 ms  } 4.00 us
+
+== thread 51 worker of process 50 ==
+
+0.001000 ms  0:0x1100  2.00 us
+";
+    assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    let expected = "\
+kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks,duration_low,duration_high
+call,50,50,main,1,750,250,0:0x1200,program,,,,,0,4000
+call,50,50,main,0,500,4000,0:0x1100,program,,,,,4000,4000
+call,50,51,worker,0,1000,2000,0:0x1100,program,,,,,2000,2000
+";
+    assert_eq!(text(Format::Csv), expected);
+    let lines = text(Format::Jsonl);
+    assert_eq!(lines.matches("\"dur_ns\":250,\"dur_low_ns\":0,\"dur_high_ns\":4000,").count(), 1, "{lines}");
+    assert_eq!(lines.matches("_low_ns").count(), 1, "{lines}");
+    for format in [Format::Chrome, Format::Vizviewer] {
+        let json = text(format);
+        let both = "\"args\":{\"dur_low_ns\":0,\"dur_high_ns\":4000}";
+        assert_eq!((json.matches(both).count(), json.matches("_low_ns").count()), (1, 1), "{json}");
+    }
+    let count = |bytes: &[u8], name: &str| {
+        bytes.windows(name.len()).filter(|window| *window == name.as_bytes()).count()
+    };
+    let perfetto = written(Format::Perfetto);
+    assert_eq!([count(&perfetto, "dur_low_ns"), count(&perfetto, "dur_high_ns")], [1, 1]);
+    assert!(count(&written(Format::Parquet), "duration_low_ns") > 0);
+    for format in Format::ALL {
+        written(format);
+    }
+    // Where all events have times, nothing of this appears.
+    let exact = Trace::open(words()).unwrap();
+    let exact = TraceSource::new(&exact, None);
+    for format in Format::ALL {
+        let mut bytes = Vec::new();
+        export(format, &exact, &Addresses, &Filter::default(), &mut |_| {}, &mut bytes).unwrap();
+        assert_eq!([count(&bytes, "_low"), count(&bytes, "_high")], [0, 0], "{format:?}");
     }
 }

@@ -27,7 +27,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 13;
+pub const VERSION_MINOR: u16 = 14;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -195,8 +195,11 @@ pub mod chunk {
     pub const CODE_NAMES: u32 = 30;
     /// [`super::CodeFileRecord`], then bytes of a file by which a just-in-time compiler told perf
     /// the names of its code, as it was: in snapshots that the program took of itself, instead of
-    /// CODE_NAMES. Since version 2.13.
-    pub const CODE_FILE: u32 = 31;
+    /// CODE_NAMES. Since version 2.14.
+    pub const CODE_FILE: u32 = 33;
+    /// [`super::StampsRecord`]: which of the process's events have a time of their own. Absent where
+    /// all have, as was wanted. Since version 2.14.
+    pub const STAMPS: u32 = 31;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
@@ -286,6 +289,20 @@ pub mod meta {
 /// The first bytes of the build ids of [module images](chunk::MODULE_IMAGE) that only hold the
 /// names of functions which were imported without any file. Since version 2.9.
 pub const IMPORTED_BUILD_ID: [u8; 8] = *b"imported";
+
+wire_struct! {
+    /// Which of a process's events have a time of their own.
+    pub struct StampsRecord [16] {
+        /// Bytes of this record.
+        pub record_size: u32,
+        /// One of [`crate::stamp`].
+        pub stamps: u32,
+        /// What was wanted; the process may have been unable to leave stamps out.
+        pub wanted: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
 
 wire_struct! {
     /// Precedes the bytes of a mapped file that is no longer at its path.

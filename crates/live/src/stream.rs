@@ -16,6 +16,7 @@ use everycall_format::event::WORD_SIZE;
 use everycall_recorder::{Progress, StreamedThread, clock};
 use everycall_tracefile::{
     Child, ChunkWriter, Dropped, Place, Runs, Summary, array, bytes_of, is_segment, module_table, tally,
+    write_stamps,
 };
 
 use crate::arena::LiveArena;
@@ -139,6 +140,8 @@ impl<'a, W: Write> SessionStream<'a, W> {
         stream.file.chunk(chunk::CLOCK, &[&array(&readings)])?;
         let (process, command) = frame.process();
         stream.file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        let stamps = arena.header().stamps;
+        write_stamps(&mut stream.file, stamps, stamps)?;
         stream.snapshot(0, 0)?;
         // A file whose writing was cut short shows the session, too.
         stream.session(facts, u64::MAX)?;

@@ -17,7 +17,7 @@ use everycall_recorder::triggers::WriteChunk;
 use everycall_recorder::{clock, host};
 use everycall_tracefile::{
     AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, array, bytes_of, is_segment,
-    module_table, text_of, texts,
+    module_table, text_of, texts, write_stamps,
 };
 
 use crate::arena::LiveArena;
@@ -100,7 +100,9 @@ impl Frame<'_> {
         file.chunk(chunk::META, &[&self.meta(tool_version)])?;
         file.chunk(chunk::CLOCK, &[&array(&self.clock_readings())])?;
         let (process, command) = self.process();
-        file.chunk(chunk::PROCESS, &[&bytes_of(&ProcessRecord { ending, ..process }), &command])
+        file.chunk(chunk::PROCESS, &[&bytes_of(&ProcessRecord { ending, ..process }), &command])?;
+        let stamps = self.arena.header().stamps;
+        write_stamps(file, stamps, stamps)
     }
 
     /// A snapshot with so many threads.

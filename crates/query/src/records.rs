@@ -84,6 +84,8 @@ impl Remarks {
             start_realtime_ns: None,
             duration_ns: Some(duration_ns),
             own_ns: Some(own_ns),
+            duration_low_ns: None,
+            duration_high_ns: None,
             what: What::Function(FunctionId::of_index((whose & 0xffff_ffff) as usize)),
             value: None,
             real_value: None,

@@ -18,7 +18,7 @@ use everycall_format::{arena, event};
 use crate::error::{Error, Warning};
 use crate::event::begins_segment;
 use crate::model::{
-    Ending, OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey,
+    Ending, OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Stamps, Thread, ThreadKey,
 };
 use crate::segments::trim;
 use crate::source::ReadAt;
@@ -155,6 +155,7 @@ impl<'a> ArenaImage<'a> {
             start_ticks: Some(self.header.start.ticks),
             ending: Ending::Running,
             modules: 0..self.recording.modules.len(),
+            stamps: Stamps::of(self.header.stamps),
             ..Process::default()
         });
         processes::number_files(&mut self.recording);

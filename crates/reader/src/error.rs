@@ -323,6 +323,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::ALL_CALLS => "counts of all calls",
         chunk::FRAME_NAMES => "names of frames by id",
         chunk::CODE_FILE => "a file with names of code of just-in-time compilers",
+        chunk::STAMPS => "which events have a time of their own",
         chunk::CODE_NAMES => "names of code of just-in-time compilers",
         chunk::TIMES => "times of calls",
         chunk::MEMORY => "allocations of calls",

@@ -437,6 +437,7 @@ impl Indexer {
                     | chunk::FRAME_NAMES
                     | chunk::CODE_NAMES
                     | chunk::CODE_FILE
+                    | chunk::STAMPS
                     | chunk::MEMORY
                     | chunk::END
         ) {
@@ -564,6 +565,12 @@ impl Indexer {
             chunk::CODE_FILE => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 self.code_files.add(bytes, process)?;
+            }
+            chunk::STAMPS => {
+                let record = ect::StampsRecord::read(bytes).ok_or(SHORT)?;
+                if !self.processes.set_stamps(chunk.process, payload::stamps(&record)) {
+                    return Err(PROCESSES);
+                }
             }
             chunk::TIMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

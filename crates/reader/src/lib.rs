@@ -47,10 +47,10 @@ pub use embedding::{BODY_MAX, EmbeddedSource};
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    CallTimes, Child, CodeRange, CountedCalls, Counts, Dropped, DroppedCalls, Ending, Frame, Frames,
-    FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta, Module,
-    OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource, SegmentCursor,
-    SegmentPlace, Session, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
+    CallTimes, Child, CodeRange, CountedCalls, Counts, Dropped, DroppedCalls, Ending, EventClock, Frame,
+    Frames, FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta,
+    Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource,
+    SegmentCursor, SegmentPlace, Session, Snapshot, Source, Stamps, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
+use everycall_format::stamp;
 use everycall_format::times::BUCKETS;
 
 use crate::error::Warning;
@@ -187,6 +188,64 @@ pub struct Process {
     pub name: Vec<u8>,
     /// Its modules in [`Recording::modules`].
     pub modules: Range<usize>,
+    /// Which of its events have a time of their own.
+    pub stamps: Stamps,
+}
+
+/// Which events of a process have a time of their own: see [`everycall_format::stamp`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// How it was.
+    pub clock: EventClock,
+    /// What was wanted.
+    pub wanted: EventClock,
+}
+
+impl Stamps {
+    /// Those that an arena states, one of [`everycall_format::stamp`].
+    #[must_use]
+    pub fn of(stamps: u32) -> Stamps {
+        let clock = EventClock::of(stamps);
+        Stamps { clock, wanted: clock }
+    }
+}
+
+/// Which events have a time of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventClock {
+    /// All.
+    #[default]
+    Exact,
+    /// Those after which the next ones don't follow closely, and some others.
+    Bounded,
+    /// As few as possible.
+    Order,
+    /// A choice that this version doesn't know: not all.
+    Other(u32),
+}
+
+impl EventClock {
+    /// That of a number in the file.
+    #[must_use]
+    pub fn of(stamps: u32) -> EventClock {
+        match stamps {
+            stamp::EXACT => EventClock::Exact,
+            stamp::BOUNDED => EventClock::Bounded,
+            stamp::ORDER => EventClock::Order,
+            other => EventClock::Other(other),
+        }
+    }
+
+    /// Its name in options and outputs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            EventClock::Exact => "exact",
+            EventClock::Bounded => "bounded",
+            EventClock::Order => "order",
+            EventClock::Other(_) => "other",
+        }
+    }
 }
 
 /// How a process came to be traced.

@@ -11,7 +11,8 @@ use everycall_format::{Wire, until_nul};
 
 use crate::error::{Warning, warn};
 use crate::model::{
-    Child, Ending, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Snapshot, Thread,
+    Child, Ending, EventClock, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording,
+    Snapshot, Stamps, Thread,
 };
 
 /// Limit on entries stored from each table. A real recording has far fewer; without a limit, tiny
@@ -207,7 +208,13 @@ pub(crate) fn process(record: &ProcessRecord, bytes: &[u8]) -> Option<Process> {
         command: command.split_inclusive(|byte| *byte == 0).take(TABLE_MAX).map(unpadded).collect(),
         name: unpadded(&record.name),
         modules: 0..0,
+        stamps: Stamps::default(),
     })
+}
+
+/// Which events have a time of their own.
+pub(crate) fn stamps(record: &ect::StampsRecord) -> Stamps {
+    Stamps { clock: EventClock::of(record.stamps), wanted: EventClock::of(record.wanted) }
 }
 
 /// A snapshot without its threads.

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use everycall_format::Wire;
 use everycall_format::ect::{NO_PROCESS, ProcessRecord};
 
-use crate::model::{Ending, Module, Process, Recording};
+use crate::model::{Ending, Module, Process, Recording, Stamps};
 use crate::{frames, payload};
 
 /// Limit on processes without a chunk of their own, as in damaged files.
@@ -70,7 +70,7 @@ impl Processes {
         if std::mem::replace(&mut gathered.is_known, true) && gathered.process.ending != Ending::Running {
             return Err("its number was there before");
         }
-        gathered.process = process;
+        gathered.process = Process { stamps: gathered.process.stamps, ..process };
         gathered.parent = Some(record.parent).filter(|parent| *parent != NO_PROCESS);
         Ok(())
     }
@@ -80,6 +80,13 @@ impl Processes {
     pub fn set_modules(&mut self, number: u32, modules: Vec<Module>) -> bool {
         let Some(index) = self.index(number) else { return false };
         self.all[index].modules = modules;
+        true
+    }
+
+    /// Which events of a process have a time of their own. False where there are too many processes.
+    pub fn set_stamps(&mut self, number: u32, stamps: Stamps) -> bool {
+        let Some(index) = self.index(number) else { return false };
+        self.all[index].process.stamps = stamps;
         true
     }
 

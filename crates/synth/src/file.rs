@@ -49,6 +49,17 @@ impl File {
         file.whole(process)
     }
 
+    /// The same in version 2.14, of a process whose events may have no times of their own: `stamps`
+    /// is 1 where they are bounded, 2 where only their order counts.
+    #[must_use]
+    pub fn of_unstamped(process: &Process, stamps: u32) -> Vec<u8> {
+        let mut file = File::new(2, 14);
+        let mut record = Bytes::default();
+        record.u32(16).u32(stamps).u32(stamps).u32(0);
+        file.chunk(31, &record.0);
+        file.whole(process)
+    }
+
     fn whole(mut self, process: &Process) -> Vec<u8> {
         self.meta(process);
         self.clock(process);

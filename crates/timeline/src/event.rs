@@ -20,7 +20,11 @@ pub enum TimelineEvent {
     /// The call that ended last jumped to untraced code. No other event of the thread falls into
     /// this time.
     Untraced(Untraced),
+    /// When the calls that begin or end next, at the same time, may have done so.
+    Unstamped(Unstamped),
 }
+
+const _: () = assert!(size_of::<TimelineEvent>() <= 48, "there are many");
 
 impl TimelineEvent {
     /// When it happened, in nanoseconds since the origin. Never less than the one before it in its
@@ -35,6 +39,7 @@ impl TimelineEvent {
             TimelineEvent::Mark(mark) => mark.at_ns,
             TimelineEvent::Gap(gap) => gap.at_ns,
             TimelineEvent::Untraced(untraced) => untraced.at_ns,
+            TimelineEvent::Unstamped(unstamped) => unstamped.at_ns,
         }
     }
 }
@@ -80,6 +85,18 @@ pub struct Untraced {
     pub until_ns: u64,
     /// The exit at which the call jumped: the code there shows the target.
     pub exit: Location,
+}
+
+/// The events of the thread that follow at `at_ns` have no time of their own. They happened in this
+/// order, and within the time that is given here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unstamped {
+    /// Where they are placed, in nanoseconds since the origin.
+    pub at_ns: u64,
+    /// The earliest moment at which they may have happened, in nanoseconds since the origin.
+    pub from_ns: u64,
+    /// The latest moment, in nanoseconds since the origin.
+    pub until_ns: u64,
 }
 
 /// A call ends.

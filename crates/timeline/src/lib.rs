@@ -21,6 +21,7 @@
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod bars;
 mod clock;
 mod code;
 mod event;
@@ -33,6 +34,7 @@ mod order;
 mod pairing;
 mod pairing_stats;
 mod part;
+mod placing;
 mod process_tree;
 mod renames;
 mod sampled_states;
@@ -50,13 +52,14 @@ mod thread_states;
 mod trace;
 mod wall;
 
+pub use bars::{Bars, Interval, Intervals};
 pub use clock::{Clock, ClockQuality};
 pub use code::Code;
 pub use event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
-    SpanEndKind, Stream, TailCall, TimelineEvent, Untraced,
+    SpanEndKind, Stream, TailCall, TimelineEvent, Unstamped, Untraced,
 };
-pub use everycall_reader::{Process, SchedSource};
+pub use everycall_reader::{EventClock, Process, SchedSource};
 pub use live::{LiveCarry, LiveThread, settled_words};
 pub use location::{Location, ModuleMap};
 pub use log_lines::LogLines;

@@ -15,7 +15,9 @@ use crate::event::{Mark, MarkKind, TimelineEvent};
 use crate::location::{Location, ModuleMap};
 use crate::marks::{MarkNames, with_name};
 use crate::pairing::{Cuts, ListedCall, Pairing};
+use crate::placing::{self, Run};
 use crate::slots::{SlotDepth, Step, What};
+use crate::thread::has_unstamped;
 use crate::trace::Trace;
 
 /// One thread's timeline, as far as it was written.
@@ -30,6 +32,10 @@ pub struct LiveThread<'t> {
     /// The latest time so far.
     latest: u64,
     steps: Vec<Step>,
+    /// Where events may have no stamp: those of the steps that are read.
+    runs: Option<Vec<Run>>,
+    /// What is read had happened then, ticks.
+    read_ticks: u64,
 }
 
 /// The state that is kept when the modules of a process change and everything else begins anew.
@@ -60,7 +66,12 @@ impl<'t> LiveThread<'t> {
             has_begun: false,
             latest: 0,
             steps: Vec::new(),
+            runs: has_unstamped(trace.processes().get(process)).then(Vec::new),
+            read_ticks: 0,
         };
+        if thread.runs.is_some() {
+            thread.pairing.may_be_unstamped();
+        }
         if let Some(LiveCarry { depth, open, latest }) = carry {
             let listed: Vec<ListedCall> = open
                 .into_iter()
@@ -114,14 +125,33 @@ impl<'t> LiveThread<'t> {
             let listed = self.listed(open);
             self.pairing.begin(first.ticks, &listed, Cuts::default(), out);
         }
-        for step in steps.drain(..) {
-            self.pairing.step(&step, out);
+        let mut runs = self.runs.take();
+        if let Some(runs) = &mut runs {
+            let begins = done > 0 || steps.first().is_some_and(|step| step.ticks == self.latest);
+            placing::find_runs(&steps, begins, None, runs);
+            if let Some(last) = runs.last_mut().filter(|run| run.first + run.count == steps.len()) {
+                (last.until, last.is_open) = (last.until.max(self.read_ticks), true);
+            }
+        }
+        let mut unstamped = runs.iter().flatten().peekable();
+        for (number, step) in steps.drain(..).enumerate() {
+            while unstamped.next_if(|run| run.first + run.count <= number).is_some() {}
+            match unstamped.peek().filter(|run| run.first <= number) {
+                None => self.pairing.step(&step, out),
+                Some(run) => self.pairing.unstamped_step(&step, run, number, out),
+            }
             self.finish_step(out);
             if !matches!(step.what, What::Gap(..) | What::Resumed(..)) {
                 self.latest = self.latest.max(step.ticks);
             }
         }
-        self.steps = steps;
+        (self.steps, self.runs) = (steps, runs);
+    }
+
+    /// What is read next had happened by then, ticks: this bounds the times of the last events, if
+    /// events may have no times of their own.
+    pub fn had_happened_by(&mut self, ticks: u64) {
+        self.read_ticks = ticks;
     }
 
     /// Segments with this many events were lost; `open` are the calls that are open now.

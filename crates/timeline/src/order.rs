@@ -12,6 +12,7 @@ use everycall_reader::event::Events;
 use everycall_reader::{SegmentCursor, SegmentPlace};
 
 use crate::marks::{MarkNames, with_name};
+use crate::placing::{self, Run};
 use crate::slots::{SlotDepth, Step};
 
 /// Steps that an event may be late by and still find its place.
@@ -19,6 +20,10 @@ pub(crate) const WINDOW: usize = 1 << 16;
 
 /// Stretches that are out of order and told apart.
 const DISORDERED_MAX: usize = 1024;
+
+/// Steps of one stamp that are held back until the next one is known. Hooks write fewer, because
+/// each segment begins with a stamp.
+const RUN_MAX: usize = 4 * WINDOW;
 
 /// What comes next in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +89,20 @@ impl Steps {
         !self.first.is_empty() && self.second.len() >= window
     }
 
+    /// Moves steps that have the last time of the first part into it. All are in order.
+    fn complete_first(&mut self) {
+        if let Some(last) = self.first.last().map(|step| step.ticks) {
+            let same = self.second.partition_point(|step| step.ticks <= last);
+            self.first.extend(self.second.drain(..same));
+        }
+    }
+
+    /// Whether what has the last time of the first part is all there. All are in order.
+    fn is_first_complete(&self) -> bool {
+        let last = |steps: &[Step]| steps.last().map(|step| step.ticks);
+        last(&self.second) > last(&self.first)
+    }
+
     /// Forgets the first part.
     fn advance(&mut self) {
         self.first.clear();
@@ -138,6 +157,22 @@ pub(crate) struct Ordered<'a> {
     /// Steps that are held back.
     window: usize,
     is_in_order: bool,
+    /// Where events may have no stamp.
+    unstamped: Option<Unstamped>,
+}
+
+/// What is known of events without stamps.
+#[derive(Default)]
+struct Unstamped {
+    /// Those of the last batch.
+    runs: Vec<Run>,
+    /// Whether the next batch's first event may have the stamp of one that isn't there.
+    begins: bool,
+    /// When everything had happened, ticks.
+    end: Option<u64>,
+    /// The stamp of an event that came late. The next events may have it, although they happened
+    /// after the events that came before it.
+    stale: Option<u64>,
 }
 
 /// What the next batch begins with.
@@ -174,7 +209,20 @@ impl<'a> Ordered<'a> {
             late: Vec::new(),
             window: WINDOW,
             is_in_order: true,
+            unstamped: None,
         }
+    }
+
+    /// The same where events may have no stamp. They had all happened at `end_ticks`, if that is
+    /// known.
+    #[must_use]
+    pub fn with_unstamped(self, end_ticks: Option<u64>) -> Ordered<'a> {
+        Ordered { unstamped: Some(Unstamped { end: end_ticks, ..Unstamped::default() }), ..self }
+    }
+
+    /// The steps of the last batch that have no stamp.
+    pub fn runs(&self) -> &[Run] {
+        self.unstamped.as_ref().map_or(&[], |unstamped| &unstamped.runs)
     }
 
     /// Whether no step came late so far.
@@ -187,14 +235,19 @@ impl<'a> Ordered<'a> {
         self.window = 0;
     }
 
-    /// Continues at a place, with these segments.
+    /// Continues at a place, with these segments. `unstamped` is what
+    /// [`Ordered::with_unstamped`] gets, if events may have no stamp.
     pub fn resumed(
         segments: Box<dyn SegmentCursor + 'a>,
         names: &'a MarkNames,
         process: usize,
         place: &OrderedPlace,
+        unstamped: Option<Option<u64>>,
     ) -> Ordered<'a> {
         let mut ordered = Ordered::new(segments, names, process);
+        if let Some(end_ticks) = unstamped {
+            ordered = ordered.with_unstamped(end_ticks);
+        }
         ordered.expected = Some(place.number);
         ordered.first_segment = place.first_segment;
         ordered.depth = place.depth.clone();
@@ -267,8 +320,11 @@ impl<'a> Ordered<'a> {
             self.disordered.pop_front();
         }
         loop {
+            let is_reading = matches!(self.state, State::Read);
+            if is_reading && self.steps.can_spare_first(self.window) && self.is_complete() {
+                return Some(self.hand_out());
+            }
             match self.state {
-                State::Read if self.steps.can_spare_first(self.window) => return Some(self.hand_out()),
                 State::Read => self.read(),
                 _ if self.steps.len() > 0 => return Some(self.hand_out()),
                 State::BehindGap { lost, number } => {
@@ -283,6 +339,15 @@ impl<'a> Ordered<'a> {
                 }
             }
         }
+    }
+
+    /// Whether the next batch has the whole of its last run, or can't have.
+    fn is_complete(&mut self) -> bool {
+        if self.unstamped.is_none() || self.steps.second.len() >= RUN_MAX {
+            return true;
+        }
+        self.sort();
+        self.steps.is_first_complete()
     }
 
     fn read(&mut self) {
@@ -331,8 +396,10 @@ impl<'a> Ordered<'a> {
             latest: self.latest,
         });
         let (process, window) = (self.process, self.window);
-        let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, late, .. } = self;
+        let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, late, unstamped, .. } =
+            self;
         let clamped_before = *clamped;
+        let mut stale = unstamped.as_mut().map(|unstamped| &mut unstamped.stale);
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
         let line = |slot, ticks| names.logs.step(words, slot, process, ticks);
         let mut latest_now = *latest;
@@ -340,7 +407,11 @@ impl<'a> Ordered<'a> {
         let steps = steps.next(window);
         let mut in_order = |mut step: Step| {
             if step.ticks < latest_now {
-                if step.ticks < *floor {
+                let is_stale =
+                    stale.as_mut().is_some_and(|stale| stale.replace(step.ticks) == Some(step.ticks));
+                if is_stale {
+                    step.ticks = latest_now;
+                } else if step.ticks < *floor {
                     *clamped += 1;
                     step.ticks = latest_now;
                 } else {
@@ -403,17 +474,39 @@ impl<'a> Ordered<'a> {
         self.first_segment = number;
         self.floor = Events::new(&self.words).next().map_or(0, |event| event.ticks);
         self.latest = self.floor;
+        if let Some(unstamped) = &mut self.unstamped {
+            (unstamped.begins, unstamped.stale) = (number > 0, None);
+        }
         self.depth.forget();
         self.decode();
     }
 
     fn hand_out(&mut self) -> Batch {
-        if !self.sorted {
-            self.steps.sort();
-            self.sorted = true;
+        self.sort();
+        if self.unstamped.is_some() {
+            self.steps.complete_first();
+            self.find_runs();
         }
         self.is_handed_out = true;
         self.floor = self.steps().last().map_or(self.floor, |step| step.ticks);
         Batch::Steps
+    }
+
+    fn sort(&mut self) {
+        if !self.sorted {
+            self.steps.sort();
+            self.sorted = true;
+        }
+    }
+
+    /// Finds the events without a stamp in the first part of the steps.
+    fn find_runs(&mut self) {
+        let Some(unstamped) = &mut self.unstamped else { return };
+        let next = self.steps.second.first().map(placing::begin).or_else(|| match self.state {
+            State::BehindGap { .. } => Events::new(&self.words).next().map(|event| event.ticks),
+            State::Read | State::Ending { .. } => unstamped.end,
+        });
+        let begins = std::mem::take(&mut unstamped.begins);
+        placing::find_runs(&self.steps.first, begins, next, &mut unstamped.runs);
     }
 }

@@ -11,10 +11,11 @@ use crate::clock::ClockWalk;
 use crate::code::{Answers, Caller, Code};
 use crate::event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, SpanEndKind,
-    TailCall, TimelineEvent, Untraced,
+    TailCall, TimelineEvent, Unstamped, Untraced,
 };
 use crate::location::{Location, ModuleMap};
 use crate::pairing_stats::PairingStats;
+use crate::placing::{self, Run, STEP_NS};
 use crate::slots::{Step, What};
 use crate::spans::{self, Spans};
 
@@ -178,6 +179,10 @@ pub(crate) struct Pairing<'a> {
     caller: Option<Caller>,
     /// Time of the last event.
     now_ns: u64,
+    /// [`STEP_NS`] in the clock's unit.
+    step_max: u64,
+    /// Whether events may have no stamp.
+    is_unstamped: bool,
     closing: Option<Closing>,
     /// Calls and spans truncated at the beginning and still to be opened, innermost first.
     opening: Cuts,
@@ -193,6 +198,8 @@ impl<'a> Pairing<'a> {
     pub fn new(clock: ClockWalk<'a>, modules: &'a ModuleMap, code: Option<&'a dyn Code>) -> Pairing<'a> {
         Pairing {
             jump_max: clock.distance(JUMP_NS),
+            step_max: clock.distance(STEP_NS),
+            is_unstamped: false,
             clock,
             modules,
             cursor: 0,
@@ -215,6 +222,11 @@ impl<'a> Pairing<'a> {
             collected: None,
             stats: PairingStats::default(),
         }
+    }
+
+    /// Events may have no stamp.
+    pub fn may_be_unstamped(&mut self) {
+        self.is_unstamped = true;
     }
 
     /// The state between two steps; `None` if calls are still to be opened or closed.
@@ -283,8 +295,30 @@ impl<'a> Pairing<'a> {
             What::Gap(from, ..) | What::Resumed(from, ..) => from.min(step.ticks),
             _ => step.ticks,
         };
-        let ns = self.clock.ns(ticks).max(self.now_ns);
-        self.now_ns = ns;
+        self.now_ns = self.clock.ns(ticks).max(self.now_ns);
+        self.act(step, ticks, out);
+    }
+
+    /// One step of a run, likewise: it has no stamp, and is number `number` among the steps.
+    pub fn unstamped_step(&mut self, step: &Step, run: &Run, number: usize, out: &mut Vec<TimelineEvent>) {
+        let ticks = placing::begin(step);
+        let until_ns = self.clock.ns(run.until);
+        let from_ns = self.clock.ns(ticks);
+        let (part, parts) = run.part(number);
+        let length = until_ns.saturating_sub(from_ns);
+        let at_ns = from_ns + part * (length / parts.max(1)).min(self.step_max);
+        self.now_ns = at_ns.max(self.now_ns);
+        if let What::Entry(_) | What::Exit(_) | What::UnknownEntry(_) | What::UnknownExit(_) = step.what {
+            let at_ns = self.now_ns;
+            let (from_ns, until_ns) = (from_ns.min(at_ns), until_ns.max(at_ns));
+            out.push(TimelineEvent::Unstamped(Unstamped { at_ns, from_ns, until_ns }));
+        }
+        self.act(step, ticks, out);
+    }
+
+    #[inline]
+    fn act(&mut self, step: &Step, ticks: u64, out: &mut Vec<TimelineEvent>) {
+        let ns = self.now_ns;
         match step.what {
             What::Entry(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
@@ -722,6 +756,14 @@ impl<'a> Pairing<'a> {
                 call.location.unwrap_or(Location { module: Location::NO_MODULE, image_address: 0 });
             let start_cut = true_ns < self.now_ns;
             let frame = Frame { start_cut, ..Frame::new(location, call.ticks, self.now_ns) };
+            if self.is_unstamped && !start_cut {
+                // Its entry isn't there, and may have had the stamp of one before it.
+                let later = listed.iter().map(|call| call.ticks).find(|ticks| *ticks > call.ticks);
+                let until = later.unwrap_or(first_ticks).min(first_ticks);
+                let until = if until == u64::MAX { call.ticks } else { until };
+                let (at_ns, until_ns) = (self.now_ns, self.clock.ns(until).max(self.now_ns));
+                out.push(TimelineEvent::Unstamped(Unstamped { at_ns, from_ns: at_ns, until_ns }));
+            }
             self.open(frame, TailCall::No, out);
         }
         if !cuts.calls.is_empty() || !cuts.spans.is_empty() {

@@ -19,6 +19,8 @@ pub struct Part<'t> {
     segments: Arc<[(u64, Vec<u64>)]>,
     begins: Vec<u64>,
     process: usize,
+    /// Whether events may have no stamp.
+    is_unstamped: bool,
     clock: &'t Clock,
     modules: &'t ModuleMap,
     names: &'t MarkNames,
@@ -37,7 +39,7 @@ pub struct PartEvents<'t> {
 impl<'t> Part<'t> {
     pub(crate) fn read<'s>(
         cursors: impl Iterator<Item = Box<dyn SegmentCursor + 's>>,
-        process: usize,
+        (process, is_unstamped): (usize, bool),
         clock: &'t Clock,
         modules: &'t ModuleMap,
         names: &'t MarkNames,
@@ -57,7 +59,16 @@ impl<'t> Part<'t> {
             }
         }
         let is_empty = segments.is_empty();
-        (!is_empty).then(|| Part { segments: segments.into(), begins, process, clock, modules, names, code })
+        (!is_empty).then(|| Part {
+            segments: segments.into(),
+            begins,
+            process,
+            is_unstamped,
+            clock,
+            modules,
+            names,
+            code,
+        })
     }
 
     /// When its segments begin, in nanoseconds since the origin; there is at least one.
@@ -75,7 +86,9 @@ impl<'t> Part<'t> {
         let stored =
             || Stored { segments: Arc::clone(&self.segments), next: segments.start, end: segments.end };
         let pairing = || Pairing::new(clock.walk(), modules, code);
-        let (events, begun) = ThreadEvents::alone(stored, pairing, self.names, self.process);
+        let behind = self.segments.get(segments.end).and_then(|(_, words)| first(words));
+        let unstamped = self.is_unstamped.then_some(behind.map(|event| event.ticks));
+        let (events, begun) = ThreadEvents::alone(stored, pairing, self.names, self.process, unstamped);
         Some(PartEvents { events, depth: open_calls.saturating_sub(begun) })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everycall_reader::{Ending, Reason, SegmentCursor, Source};
+use everycall_reader::{Ending, EventClock, Process, Reason, SegmentCursor, Source};
 
 use crate::clock::Clock;
 use crate::code::Code;
@@ -68,16 +68,22 @@ impl<'t> ThreadEvents<'t> {
     }
 
     /// The timeline of segments, as if nothing else of their thread existed, and how many calls
-    /// that began before end in it.
+    /// that began before end in it. `unstamped`: events may have no stamp, and had happened then, in
+    /// ticks, if that is known.
     pub(crate) fn alone<S: SegmentCursor + 't>(
         segments: impl Fn() -> S,
         pairing: impl Fn() -> Pairing<'t>,
         names: &'t MarkNames,
         process: usize,
+        unstamped: Option<Option<u64>>,
     ) -> (ThreadEvents<'t>, u32) {
         let ordered = || Ordered::new(Box::new(segments()), names, process);
         let cuts = collect_cuts(ordered(), pairing());
         let begun = cuts.last().map_or(0, |cuts| cuts.open_calls());
+        let ordered = || match unstamped {
+            Some(end_ticks) => ordered().with_unstamped(end_ticks),
+            None => ordered(),
+        };
         (ThreadEvents::of(Some(Maker::of(ordered(), pairing(), cuts, names, process))), begun)
     }
 
@@ -210,6 +216,8 @@ struct Maker<'t> {
     ordered: Ordered<'t>,
     /// How many of the batch's steps were worked off.
     done: usize,
+    /// The run of the batch with the next step without a stamp.
+    next_run: usize,
     pairing: Pairing<'t>,
     /// Calls open at the end, outermost first.
     listed: Vec<ListedCall>,
@@ -226,6 +234,8 @@ struct Maker<'t> {
     end_ticks: Option<u64>,
     /// Whether nothing ran any more when the list of open calls was made.
     is_exact: bool,
+    /// Whether events may have no stamp.
+    is_unstamped: bool,
     is_finished: bool,
 }
 
@@ -264,11 +274,19 @@ impl<'t> Maker<'t> {
             Reason::Stream => is_over && snapshot.ticks.is_some(),
             _ => false,
         });
+        let end_ticks = snapshot.and_then(|snapshot| snapshot.ticks);
+        let is_unstamped = has_unstamped(process) && !thread.is_sampled;
+        let (mut ordered, mut pairing) = (ordered(), pairing());
+        if is_unstamped {
+            ordered = ordered.with_unstamped(end_ticks);
+            pairing.may_be_unstamped();
+        }
         Maker {
             listed,
-            end_ticks: snapshot.and_then(|snapshot| snapshot.ticks),
+            end_ticks,
             is_exact: at_process_end && thread.deep == 0,
-            ..Maker::of(ordered(), pairing(), cuts, names, thread.process)
+            is_unstamped,
+            ..Maker::of(ordered, pairing, cuts, names, thread.process)
         }
     }
 
@@ -283,6 +301,7 @@ impl<'t> Maker<'t> {
         Maker {
             ordered,
             done: 0,
+            next_run: 0,
             pairing,
             listed: Vec::new(),
             cuts,
@@ -292,6 +311,7 @@ impl<'t> Maker<'t> {
             begins: true,
             end_ticks: None,
             is_exact: false,
+            is_unstamped: false,
             is_finished: false,
         }
     }
@@ -309,9 +329,10 @@ impl<'t> Maker<'t> {
     }
 
     fn resume(&mut self, segments: Box<dyn SegmentCursor + 't>, at: &Checkpoint) {
-        self.ordered = Ordered::resumed(segments, self.names, self.process, &at.ordered);
+        let unstamped = self.is_unstamped.then_some(self.end_ticks);
+        self.ordered = Ordered::resumed(segments, self.names, self.process, &at.ordered, unstamped);
         self.pairing.resume(&at.pairing);
-        (self.done, self.first_ticks, self.begins) = (0, at.first_ticks, false);
+        (self.done, self.next_run, self.first_ticks, self.begins) = (0, 0, at.first_ticks, false);
     }
 
     /// Makes a few more events; false when there will be none.
@@ -323,6 +344,21 @@ impl<'t> Maker<'t> {
         let steps = self.ordered.steps();
         if self.done < steps.len() {
             let until = steps.len().min(self.done + STEPS_AT_ONCE);
+            let runs = self.ordered.runs();
+            if !runs.is_empty() {
+                while self.done < until && !self.pairing.is_busy() {
+                    let (step, number) = (&steps[self.done], self.done);
+                    self.done += 1;
+                    match runs.get(self.next_run).filter(|run| run.first <= number) {
+                        None => self.pairing.step(step, out),
+                        Some(run) => {
+                            self.pairing.unstamped_step(step, run, number, out);
+                            self.next_run += usize::from(number + 1 == run.first + run.count);
+                        }
+                    }
+                }
+                return true;
+            }
             for step in &steps[self.done..until] {
                 self.pairing.step(step, out);
                 self.done += 1;
@@ -332,7 +368,7 @@ impl<'t> Maker<'t> {
             }
             return true;
         }
-        self.done = 0;
+        (self.done, self.next_run) = (0, 0);
         match self.ordered.next_batch() {
             Some(Batch::Steps) => self.begin(out),
             Some(Batch::Gap(count)) => {
@@ -369,6 +405,11 @@ impl<'t> Maker<'t> {
             ..self.pairing.stats
         }
     }
+}
+
+/// Whether events of a process may have no stamp.
+pub(crate) fn has_unstamped(process: Option<&Process>) -> bool {
+    process.is_some_and(|process| process.stamps.clock != EventClock::Exact)
 }
 
 /// Goes through a thread once to learn which calls and spans began before each stretch of events

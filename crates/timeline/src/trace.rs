@@ -21,7 +21,7 @@ use crate::scan::{ThreadScan, scan_ends, scan_thread};
 use crate::states::{self, States};
 use crate::task_list::TASKS_MAX;
 use crate::tasks::Divided;
-use crate::thread::{Checkpoint, ThreadEvents};
+use crate::thread::{Checkpoint, ThreadEvents, has_unstamped};
 use crate::thread_info::ThreadInfo;
 
 /// A recording with its clock and its threads.
@@ -263,6 +263,12 @@ impl<'a> Trace<'a> {
         self.source.recording().frames_of(module)
     }
 
+    /// Whether some events have no times of their own, in which case durations have bounds.
+    #[must_use]
+    pub fn has_bounds(&self) -> bool {
+        self.processes().iter().any(|process| has_unstamped(Some(process)))
+    }
+
     /// The conversion of ticks, the moment of the origin, and how good they are.
     #[must_use]
     pub fn clock(&self) -> &Clock {
@@ -366,7 +372,9 @@ impl<'a> Trace<'a> {
     ) -> Option<Part<'t>> {
         let thread = self.threads.get(index)?;
         let cursors = parts.map_while(|part| self.source.part(thread.key, part));
-        Part::read(cursors, thread.process, &self.clock, self.modules_of(thread.process), &self.names, code)
+        let is_unstamped = has_unstamped(self.processes().get(thread.process)) && !thread.is_sampled;
+        let process = (thread.process, is_unstamped);
+        Part::read(cursors, process, &self.clock, self.modules_of(thread.process), &self.names, code)
     }
 
     fn events_of<'t>(

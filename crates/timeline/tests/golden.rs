@@ -209,6 +209,33 @@ fn version_2_13_codes() {
     assert_eq!([at(100), at(700)], [8 << 20, (8 << 20) + 8]);
 }
 
+/// The first version whose events may have no times of their own: chunk 31.
+#[test]
+fn version_2_14_stamps() {
+    let wanted = include_str!("golden/v2.14-stamps.txt");
+    check(include_bytes!("golden/v2.14-stamps.ect"), wanted, |trace| {
+        format!("{:?}\n{}", trace.processes()[0].stamps, text::text(trace))
+    });
+}
+
+/// Calls of which some have the ticks of the one before.
+fn stamps_file() -> Vec<u8> {
+    let mut ring = everycall_synth::Ring::new(512, 4, 1000);
+    for (ticks, offset) in [(1000, 0x1100), (1000, 0x1200), (1000, 0x1300)] {
+        ring.enter(ticks, offset);
+    }
+    ring.exit(1000, 0x1308);
+    ring.exit(2000, 0x1208);
+    ring.mark(2040, 2, "here", None);
+    ring.enter(2050, 0x1200);
+    ring.exit(2050, 0x1208);
+    ring.gap(2100, 9000, 2, 1);
+    ring.enter(9000, 0x1300);
+    ring.exit(9000, 0x1308);
+    let process = everycall_synth::Process::of_one_thread(ring, 1000, 9500);
+    everycall_synth::File::of_unstamped(&process, 1)
+}
+
 fn numbers(bytes: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
 }
@@ -358,6 +385,10 @@ fn the_samples_are_these_files() {
     );
     assert!(
         frames_file() == include_bytes!("golden/v2.11-frames.ect"),
+        "raise the version and add a file instead"
+    );
+    assert!(
+        stamps_file() == include_bytes!("golden/v2.14-stamps.ect"),
         "raise the version and add a file instead"
     );
     assert!(

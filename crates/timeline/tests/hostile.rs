@@ -22,6 +22,9 @@ fn read(source: impl Source) -> u64 {
                 now = event.at_ns();
                 count += 1;
                 match event {
+                    TimelineEvent::Unstamped(unstamped) => {
+                        assert!((unstamped.from_ns..=unstamped.until_ns).contains(&now));
+                    }
                     TimelineEvent::Begin(begin) => {
                         assert_eq!(begin.depth, depth);
                         depth += 1;
@@ -149,6 +152,7 @@ fn hostile_input() {
     damaged_anyhow(&File::of(&basic()), open_file, 15_000);
     damaged_anyhow(&larger, open_file, 500);
     damaged_anyhow(&File::of(&marks().process), open_file, 5_000);
+    damaged_anyhow(&File::of_unstamped(&basic(), 2), open_file, 5_000);
     let arena = arena_image(&basic());
     damaged_anyhow(&arena, |bytes| ArenaImage::open(bytes).map(read).is_ok(), 4_500);
     let (entry, exit) = (0x1_0000_1010, 0x1_8000_1010);

@@ -37,6 +37,7 @@ fn texts(trace: &Trace<'_>, symbols: bool) -> Vec<String> {
                 TimelineEvent::Untraced(untraced) => {
                     format!("untraced@{at} until {}", origin + untraced.until_ns)
                 }
+                TimelineEvent::Unstamped(_) => panic!("all events have times"),
                 TimelineEvent::Gap(gap) => format!("off@{at} until {} {:?}", origin + gap.until_ns, gap.why),
                 TimelineEvent::Mark(mark) => {
                     format!("{}@{at} {:?}", trace.mark_names().text(mark.name), mark.kind)

@@ -9,6 +9,7 @@
 //! - [`Dropped`]: calls that were counted, by function.
 //! - [`FrameNames`]: what frames by id are called.
 //! - [`write_code_names`]: what code of just-in-time compilers is called.
+//! - [`write_stamps`]: which events have a time of their own.
 //! - [`KeptStates`]: the newest scheduling events in an arena.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
@@ -30,6 +31,7 @@ mod packer;
 mod payload;
 mod ring;
 mod runs;
+mod stamps;
 mod summary;
 
 pub use all_calls::AllCalls;
@@ -43,4 +45,5 @@ pub use packer::Packer;
 pub use payload::{module_image, module_table, texts};
 pub use ring::{Ring, Segments, Tally, is_segment, tally};
 pub use runs::{Place, Runs};
+pub use stamps::write_stamps;
 pub use summary::{Child, Summary, ThreadSummary, text_of};

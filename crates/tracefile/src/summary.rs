@@ -43,6 +43,8 @@ pub struct Summary {
     pub dropped: u64,
     /// How short, in nanoseconds; 0 if no calls are dropped.
     pub min_duration_ns: u64,
+    /// Processes whose events all have a time of their own although that wasn't wanted.
+    pub exact_instead: u32,
     /// Calls that were counted, by processes that count calls and don't record them.
     pub counted: Option<u64>,
     /// Nanoseconds that threads waited for the disk, added up.

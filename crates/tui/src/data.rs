@@ -111,6 +111,8 @@ pub struct Details {
     pub place: Place,
     pub function: Option<u32>,
     pub own_ns: u64,
+    /// How far its duration may be from what is shown, if it isn't known exactly.
+    pub error_ns: Option<u64>,
     pub labels: Vec<String>,
     /// What isn't usual about it, in words.
     pub flags: Vec<&'static str>,
@@ -379,8 +381,13 @@ fn details(value: &Value) -> Details {
         }
     };
     let states = &value["states"];
+    let shown = place(value);
+    let length = shown.to.saturating_sub(shown.from);
+    let bounds = value["low_ns"].as_u64().zip(value["high_ns"].as_u64());
+    let error = bounds.map(|(low, high)| length.saturating_sub(low).max(high.saturating_sub(length)));
     Details {
-        place: place(value),
+        place: shown,
+        error_ns: error,
         function: function(value, "function"),
         own_ns: number(value, "own_ns"),
         labels: list(value, "labels").iter().map(label).collect(),

@@ -262,6 +262,7 @@ fn details(track: u32, at: u64, depth: usize) -> Details {
         place: Place { track, depth, from: at, to },
         function,
         own_ns: 1234,
+        error_ns: None,
         labels: vec!["request = 7".into(), "user\u{1b}[0m".into()],
         flags: vec!["caller uncertain"],
         caller: Some(0),

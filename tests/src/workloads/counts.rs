@@ -134,7 +134,8 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                 TimelineEvent::Loss(_)
                 | TimelineEvent::Mark(_)
                 | TimelineEvent::Gap(_)
-                | TimelineEvent::Untraced(_) => {}
+                | TimelineEvent::Untraced(_)
+                | TimelineEvent::Unstamped(_) => {}
             }
         }
         assert!(open.is_empty(), "every begin has an end");

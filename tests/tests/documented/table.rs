@@ -374,6 +374,17 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--budget 3%", So("everycall record --budget 3% -o budget.ect -- ./app args")),
     ("EVERYCALL_BUDGET=3% ./server", So("EVERYCALL_BUDGET=3% ./server 10")),
     ("info -f json", So("everycall info -f json app.ect > info.json")),
+    (
+        "everycall record --clock bounded -- ./app",
+        So(
+            "everycall record --clock bounded -o bounded.ect -- ./app args && everycall info bounded.ect | grep -q '^times'",
+        ),
+    ),
+    (
+        "everycall record --clock bounded ./app",
+        So("everycall record --clock bounded -o bounded.ect ./app args"),
+    ),
+    ("EVERYCALL_CLOCK=bounded ./server", So("EVERYCALL_CLOCK=bounded ./server 10")),
     ("record --budget", So("everycall record --budget 3% -o app.ect -- ./app args")),
     ("record --stream", So("everycall record --stream -o app.ect -- ./app args")),
     ("record --stream --stall", So("everycall record --stream --stall -o app.ect -- ./app args")),

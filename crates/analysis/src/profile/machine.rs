@@ -4,7 +4,7 @@
 use everycall_timeline::StateTimes;
 use serde_json::{Map, Value, json};
 
-use super::{Key, Notes, Profile, Sums};
+use super::{Key, Notes, Profile, Row, Sums};
 
 /// Percentiles: name and ten thousandths.
 pub const PERCENTILES: [(&str, u32); 4] =
@@ -120,6 +120,24 @@ pub fn object(of: Vec<(&'static str, Value)>, sums: &Sums) -> Value {
     let histogram = histogram.iter().map(|(from_ns, calls)| json!({ "from_ns": from_ns, "calls": calls }));
     object.insert("histogram".to_owned(), histogram.collect());
     Value::Object(object)
+}
+
+/// An object of each group. Where times have bounds, each has those as well.
+#[must_use]
+pub fn objects(profile: &Profile, rows: &[Row<'_>]) -> Vec<Value> {
+    let has_bounds = rows.iter().any(|row| row.sums.has_bounds());
+    let object = |row: &Row<'_>| {
+        let mut object = object(key(profile, row.key), row.sums);
+        if has_bounds {
+            let (total, own) = (row.sums.total(), row.sums.own());
+            object["total_low_ns"] = total.low.into();
+            object["total_high_ns"] = total.high.into();
+            object["own_low_ns"] = own.low.into();
+            object["own_high_ns"] = own.high.into();
+        }
+        object
+    };
+    rows.iter().map(object).collect()
 }
 
 /// What the numbers lack.

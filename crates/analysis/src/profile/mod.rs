@@ -3,6 +3,7 @@
 //! ```text
 //! walk       TraceView + Filter -> begins and ends of functions' calls, with own times: shared by all profiles
 //! functions  names and places, the same over several traces
+//! bounds     what times are at least and at most
 //! sums       the sums of calls;  sketch: their durations, with percentiles within 1 %
 //! table      sums by group;  group: the criteria;  tree: by path
 //! focus      the functions of a query: edges (callers and callees), slowest, explain
@@ -13,6 +14,7 @@
 //! ```
 
 mod allocations;
+mod bounds;
 mod counted;
 mod edges;
 mod explain;
@@ -38,6 +40,7 @@ use everycall_timeline::StateTimes;
 
 use crate::view::TraceView;
 pub use allocations::Allocations;
+pub use bounds::SumBounds;
 pub use counted::{AllCalls, all_calls};
 pub use edges::{Edge, Edges};
 pub use explain::{CallPlace, Doings, Explanation};

@@ -4,15 +4,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use everycall_export::{Filter, Thread};
-use everycall_timeline::EndKind;
+use everycall_timeline::{Bars, EndKind};
 
+use super::bounds::CallBounds;
 use super::focus::Focus;
 use super::functions::{FunctionNumber, Functions};
 use super::notes::Notes;
 use super::walk::{EndedCall, Visitor, walk};
 use crate::view::TraceView;
 
-/// A call, where it is and how it ended. Sorted by duration; of equal durations, later calls come
+/// A call, where it is and how it ended. Sorted by the longest duration that is possible; of equal durations, later calls come
 /// first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCall {
@@ -34,6 +35,8 @@ pub struct SlowCall {
     pub end_ns: u64,
     /// Nanoseconds in it without its callees.
     pub own_ns: u64,
+    /// Its duration, if that isn't known exactly.
+    pub bars: Option<Bars>,
     /// How it ended.
     pub how: EndKind,
     /// Whether it began before the recorded range.
@@ -50,9 +53,14 @@ impl SlowCall {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
+    /// How long it took at most: what the slowest are chosen by.
+    fn longest_ns(&self) -> u64 {
+        self.bars.map_or(self.duration_ns(), |bars| bars.high)
+    }
+
     fn order(&self) -> (u64, Reverse<usize>, Reverse<u64>, Reverse<u32>, Reverse<u32>) {
         let place = (Reverse(self.trace), Reverse(self.start_ns), Reverse(self.tid), Reverse(self.depth));
-        (self.duration_ns(), place.0, place.1, place.2, place.3)
+        (self.longest_ns(), place.0, place.1, place.2, place.3)
     }
 }
 
@@ -77,6 +85,8 @@ pub struct Slowest<'f> {
     pub notes: Notes,
     traces: usize,
     thread: Option<Thread>,
+    /// The duration of the call that ends next, if that isn't known exactly.
+    bars: Option<Bars>,
     kept: BinaryHeap<Reverse<SlowCall>>,
 }
 
@@ -91,6 +101,7 @@ impl<'f> Slowest<'f> {
             notes: Notes::default(),
             traces: 0,
             thread: None,
+            bars: None,
             kept: BinaryHeap::new(),
         }
     }
@@ -134,14 +145,20 @@ impl Visitor for Slowest<'_> {
         self.focus.has(function, functions);
     }
 
+    fn bounds(&mut self, bounds: &CallBounds, _: &EndedCall) {
+        self.bars = Some(bounds.total).filter(|bars| !bars.is_exact());
+    }
+
     fn end(&mut self, call: &EndedCall) {
+        let bars = self.bars.take();
         // The call has begun, so its function was looked up.
         if !call.is_shown || !call.counts || !self.focus.has(call.function, &Functions::default()) {
             return;
         }
         let Some(thread) = &self.thread else { return };
-        let shortest = self.kept.peek().map(|kept| kept.0.duration_ns());
-        if self.kept.len() >= self.limit && shortest.is_some_and(|shortest| call.duration_ns() < shortest) {
+        let shortest = self.kept.peek().map(|kept| kept.0.longest_ns());
+        let longest = bars.map_or(call.duration_ns(), |bars| bars.high);
+        if self.kept.len() >= self.limit && shortest.is_some_and(|shortest| longest < shortest) {
             return;
         }
         self.kept.push(Reverse(SlowCall {
@@ -154,6 +171,7 @@ impl Visitor for Slowest<'_> {
             start_ns: call.start_ns,
             end_ns: call.end_ns,
             own_ns: call.own_ns,
+            bars,
             how: call.how,
             start_cut: call.start_cut,
             is_uncertain: !call.is_timed(),

@@ -5,6 +5,7 @@ use std::fmt;
 use everycall_symbols::short_name;
 use serde_json::{Map, Value, json};
 
+use super::bounds::SumBounds;
 use super::functions::{Function, FunctionIdentity};
 use super::group::{Grouping, Key};
 use super::sketch::{Sketch, SketchParts};
@@ -87,7 +88,7 @@ fn stored(run: &StoredRun) -> Value {
         let Key::Function(number) = row.key else { continue };
         let Some(function) = run.profile.functions().get(*number) else { continue };
         let identity = &function.identity;
-        functions.push(json!({
+        let mut stored = json!({
             "name": identity.name,
             "module": identity.module,
             "file": identity.file,
@@ -97,7 +98,11 @@ fn stored(run: &StoredRun) -> Value {
             "numbers": row.sums.numbers().to_vec(),
             "times": sketch(&row.sums.times),
             "own_times": sketch(&row.sums.own_times),
-        }));
+        });
+        if !row.sums.bounds.is_none() {
+            stored["bounds"] = row.sums.bounds.numbers().to_vec().into();
+        }
+        functions.push(stored);
     }
     json!({ "about": run.about, "notes": run.profile.notes.numbers(), "functions": functions })
 }
@@ -131,6 +136,9 @@ fn run_of(value: &Value) -> Option<StoredRun> {
             own_times: sketch_of(&of["own_times"])?,
             ..Sums::default()
         };
+        if let Some(bounds) = of.get("bounds") {
+            sums.bounds = SumBounds::of_numbers(numbers(bounds)?.try_into().ok()?);
+        }
         let numbers = numbers(&of["numbers"])?;
         if !NUMBERS.contains(&numbers.len()) {
             return None;

@@ -1,8 +1,9 @@
 //! The sums of the calls of a function, a thread, a path or another group.
 
-use everycall_timeline::{EndKind, StateTimes};
+use everycall_timeline::{Bars, EndKind, StateTimes};
 
 use super::allocations::{self, Allocations};
+use super::bounds::{SumBounds, with_bounds};
 use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
 
@@ -54,6 +55,9 @@ pub struct Sums {
     pub memory: Allocations,
     /// The same without their callees.
     pub own_memory: Allocations,
+    /// What of the times has bounds, because events had no times of their own: [`Sums::total`] and
+    /// [`Sums::own`].
+    pub bounds: SumBounds,
     /// The durations of the calls whose duration is known: those that aren't truncated and whose
     /// end is known.
     pub times: Sketch,
@@ -144,8 +148,30 @@ impl Sums {
         for (sum, more) in self.numbers_mut().into_iter().zip(other.numbers()) {
             *sum = sum.saturating_add(more);
         }
+        self.bounds.add(&other.bounds);
         self.times.add(&other.times);
         self.own_times.add(&other.own_times);
+    }
+
+    /// [`Sums::total_ns`], and what it is at least and at most.
+    #[must_use]
+    pub fn total(&self) -> Bars {
+        with_bounds(self.total_ns, self.bounds.total)
+    }
+
+    /// [`Sums::own_ns`], and what it is at least and at most.
+    #[must_use]
+    pub fn own(&self) -> Bars {
+        let own = with_bounds(self.own_ns, self.bounds.own);
+        // It is a part of the whole, which is known better where calls are within each other.
+        let whole = if self.bounds.is_none() { own.high } else { self.total().high };
+        Bars { high: own.high.min(whole).max(own.value), ..own }
+    }
+
+    /// Whether times aren't known exactly, because events had no times of their own.
+    #[must_use]
+    pub fn has_bounds(&self) -> bool {
+        !self.total().is_exact() || !self.own().is_exact()
     }
 
     /// Whether anything was allocated or freed in the calls, as far as it was counted.

@@ -3,6 +3,7 @@
 use everycall_export::Thread;
 use rustc_hash::FxHashMap;
 
+use super::bounds::CallBounds;
 use super::functions::{FunctionNumber, Functions};
 use super::group::{Grouping, Key};
 use super::sums::Sums;
@@ -159,6 +160,12 @@ impl Visitor for Table<'_> {
         let Some(place) = self.stack.last().filter(|_| states.is_shown) else { return };
         let is_outermost = self.cells.open[*place as usize] == 1 && !states.goes_on;
         self.cells.all[*place as usize].sums.add_states(states, is_outermost);
+    }
+
+    fn bounds(&mut self, bounds: &CallBounds, call: &EndedCall) {
+        let Some(place) = self.stack.last().filter(|_| call.is_shown) else { return };
+        let is_outermost = self.cells.open[*place as usize] == 1 && !call.goes_on;
+        self.cells.all[*place as usize].sums.bounds.add_call(bounds, is_outermost);
     }
 
     #[inline]

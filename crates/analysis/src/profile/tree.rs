@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::bounds::CallBounds;
 use super::functions::{FunctionNumber, Functions};
 use super::sums::Sums;
 use super::walk::{CallStates, EndedCall, Visitor};
@@ -122,6 +123,15 @@ impl Visitor for Tree {
             None => (&mut self.further, self.further_open),
         };
         sums.add_states(states, open == 1);
+    }
+
+    fn bounds(&mut self, bounds: &CallBounds, call: &EndedCall) {
+        let Some(node) = self.stack.last().filter(|_| call.is_shown) else { return };
+        let (sums, open) = match self.nodes.get_mut(*node as usize) {
+            Some(node) => (&mut node.sums, node.open),
+            None => (&mut self.further, self.further_open),
+        };
+        sums.bounds.add_call(bounds, open == 1);
     }
 
     fn end(&mut self, call: &EndedCall) {

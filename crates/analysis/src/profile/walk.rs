@@ -10,10 +10,11 @@ use std::iter::Peekable;
 use everycall_export::{Filter, Source as _, Thread};
 use everycall_symbols::Thunk;
 use everycall_timeline::{
-    Begin, End, EndKind, Gap, GapKind, Mark, MarkKind, StateTimes, TailCall, ThreadStates, TimelineEvent,
-    Untraced,
+    Bars, Begin, End, EndKind, Gap, GapKind, Mark, MarkKind, StateTimes, TailCall, ThreadStates,
+    TimelineEvent, Untraced,
 };
 
+use super::bounds::{Bounding, CallBounds};
 use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
 use super::notes::Notes;
 use super::stretch::{Stretch, StretchNotes, WholeCall};
@@ -94,6 +95,12 @@ pub(crate) trait Visitor {
     /// The thread states of the innermost call, which ends next. Not called without thread states.
     fn states(&mut self, states: &CallStates) {
         let _ = states;
+    }
+
+    /// What the times of the innermost call are at least and at most; it ends next. Not called where
+    /// all events have times of their own.
+    fn bounds(&mut self, bounds: &CallBounds, call: &EndedCall) {
+        let _ = (bounds, call);
     }
 
     /// The innermost call ends.
@@ -280,6 +287,7 @@ pub(crate) fn walk(
         walker.by_name = filter.function.is_some();
         walker.labelled = labelled.map(|calls: Vec<_>| calls.into_iter().peekable());
         walker.states = view.states(index);
+        walker.bounding = view.trace().has_bounds().then(|| Bounding::new(index));
         walker.values = values.map(|calls| calls.into_iter().peekable());
         let mut events = events().unwrap_or_else(whole);
         let end = stretch.as_ref().and_then(|stretch| stretch.end.as_ref());
@@ -356,6 +364,10 @@ struct Walker<'w, P, V> {
     /// With thread states, by open call: those of its callees. Beside the calls, because few traces have
     /// them.
     inner_states: Vec<StateTimes>,
+    /// Where events may have no times of their own.
+    bounding: Option<Bounding>,
+    /// Of the call that ends.
+    call_bounds: Option<CallBounds>,
     before: Option<Before>,
     pending: Option<Pending>,
     /// The calls that end in the next tail call.
@@ -387,6 +399,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             stack: Vec::new(),
             states: None,
             inner_states: Vec::new(),
+            bounding: None,
+            call_bounds: None,
             before: None,
             pending: None,
             jumped: VecDeque::new(),
@@ -401,6 +415,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
     /// Processes the next events of a thread. [`Walker::untie`] follows the last ones.
     fn walk(&mut self, events: &[TimelineEvent], notes: &mut Notes) {
         for event in events {
+            if let Some(bounding) = &mut self.bounding {
+                self.call_bounds = bounding.event(event);
+            }
             match event {
                 TimelineEvent::Begin(begin) => self.begin(begin),
                 TimelineEvent::End(end) => self.end(end),
@@ -413,7 +430,10 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                     notes.loss(loss);
                 }
                 TimelineEvent::Instant(instant) if self.window.has(instant.at_ns) => notes.orphan_exits += 1,
-                TimelineEvent::Loss(_) | TimelineEvent::Instant(_) | TimelineEvent::Mark(_) => {}
+                TimelineEvent::Loss(_)
+                | TimelineEvent::Instant(_)
+                | TimelineEvent::Mark(_)
+                | TimelineEvent::Unstamped(_) => {}
             }
         }
     }
@@ -434,6 +454,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                     && before.location != call.begin().location
             });
             let tail_call = if is_of_thunk { TailCall::No } else { call.begin().tail_call };
+            if let Some(bounding) = &mut self.bounding {
+                bounding.enter(call.begin().start_ns);
+            }
             self.begin(&Begin { tail_call, ..*call.begin() });
             self.is_whole(call);
         }
@@ -606,6 +629,17 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         if let Some(states) = states.filter(|_| suspended_ns == 0) {
             let (is_shown, goes_on) = (call.is_shown, call.goes_on);
             self.visitor.states(&CallStates { is_shown, goes_on, ..states });
+        }
+        if let Some(mut bounds) = self.call_bounds.take() {
+            let own_ns = call.own_ns;
+            bounds.own = match whole {
+                // Not all of it was read.
+                Some(_) => Bars::exact(own_ns),
+                None => {
+                    Bars { low: bounds.own.low.min(own_ns), value: own_ns, high: bounds.own.high.max(own_ns) }
+                }
+            };
+            self.visitor.bounds(&bounds, &call);
         }
         self.visitor.end(&call);
         if call.goes_on {

@@ -29,7 +29,7 @@ pub use import::ImportArguments;
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
-pub use record::{LogChoice, RecordArguments};
+pub use record::{EventTimes, LogChoice, RecordArguments};
 pub use selection::{
     FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
 };

@@ -57,6 +57,13 @@ pub struct RecordArguments {
     /// info` shows the counts.
     #[arg(long, value_name = "TIME", value_parser = min_duration)]
     pub min_duration: Option<u64>,
+    /// Which events get a time of their own; the others are cheaper, and their times have bounds
+    ///
+    /// Reading the clock is most of what an event costs. The order of events, their number and how
+    /// calls nest are exact in any case. `report`, `replay` and exports say how far durations may
+    /// be from what they show.
+    #[arg(long, value_enum, value_name = "TIMES")]
+    pub clock: Option<EventTimes>,
     /// Keep the cost of tracing below this share of the program's CPU time, such as 3%
     ///
     /// The runtime measures what an event costs and switches off the functions that are called
@@ -149,6 +156,29 @@ fn log_choice(text: &str) -> Result<LogChoice, String> {
     let format = &text[at + 1..];
     crate::log_files::check_format(format)?;
     Ok(LogChoice { path: text[..at].into(), format: Some(format.to_owned()) })
+}
+
+/// Which events get a time of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventTimes {
+    /// All
+    Exact,
+    /// Those that don't closely follow another one, every 12th, and the first after the thread was
+    /// stopped
+    Bounded,
+    /// Only the first after the thread was stopped, and some others
+    Order,
+}
+
+impl EventTimes {
+    /// The value of the program's environment variable.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventTimes::Exact => "exact",
+            EventTimes::Bounded => "bounded",
+            EventTimes::Order => "order",
+        }
+    }
 }
 
 /// Where thread states come from.

@@ -333,6 +333,7 @@ impl<'a> Session<'a> {
             if let Some(count) = written.lost {
                 thread.lose(count, &open, &mut events);
             }
+            thread.had_happened_by(everycall_live::now_ticks());
             thread.read(&written.words, written.done, &open, &mut events);
             self.queue(owner, thread, names, &mut events);
         }

@@ -18,7 +18,9 @@ use everycall_export::{Calendar, shortened_name};
 use everycall_format::arena::ClockReading;
 use everycall_live::RingOwner;
 use everycall_recorder::clock;
-use everycall_timeline::{Clock, EndKind, Location, Mark, MarkKind, Stream, TailCall, TimelineEvent, Trace};
+use everycall_timeline::{
+    Bars, Clock, EndKind, Intervals, Location, Mark, MarkKind, Stream, TailCall, TimelineEvent, Trace,
+};
 use everycall_units::{Count, Duration, Several};
 
 use super::levels::Levels;
@@ -70,6 +72,7 @@ struct Thread {
     whole: usize,
     /// Whether the call that began last has no line yet.
     is_pending: bool,
+    intervals: Intervals,
     /// Time of its last line.
     latest: u64,
     /// Whether the call that ended last is shown, and the arrow before the name of a call made by
@@ -175,6 +178,7 @@ impl Page {
         trace: &Trace<'_>,
         names: &SymbolNames<'_>,
     ) {
+        let bars = thread.intervals.event(event);
         match event {
             TimelineEvent::Begin(begin) => {
                 let level = self.levels.level(trace, begin.location);
@@ -210,7 +214,7 @@ impl Page {
                 thread.whole -= usize::from(open.level == 3);
                 thread.jumped = open.shown.is_some();
                 let Some(call) = open.shown else { return };
-                let ending = self.ending(call.start, end.end_ns, end.how);
+                let ending = self.ending((call.start, end.end_ns), end.how, bars);
                 if std::mem::take(&mut thread.is_pending) {
                     let tail = format!(" #{}  {ending}", call.number);
                     self.line(thread, call.start, end.end_ns, call.arrow, &call.name, &tail);
@@ -351,11 +355,13 @@ impl Page {
         }
     }
 
-    fn ending(&self, start: u64, end: u64, how: EndKind) -> String {
-        let length = match self.shown {
+    fn ending(&self, (start, end): (u64, u64), how: EndKind, bars: Option<Bars>) -> String {
+        let length = |start: u64, end: u64| match self.shown {
             Shown::Raw => format!("{} ticks", Count(end.saturating_sub(start))),
             _ => Duration { ns: self.clock.ns(end).saturating_sub(self.clock.ns(start)) }.to_string(),
         };
+        let error = bars.map(|bars| format!(" \u{b1}{}", length(start, start.saturating_add(bars.error()))));
+        let length = length(start, end) + &error.unwrap_or_default();
         match how {
             EndKind::Returned => length,
             EndKind::Jumped => format!("{length} =>"),

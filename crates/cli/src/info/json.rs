@@ -1,15 +1,15 @@
 //! The contents of a trace as one JSON object.
 
-use everycall_analysis::{FunctionRow, is_of_budget, lost_events, marks_by_count, runtime_counts};
+use everycall_analysis::{FunctionRow, Sketch, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
-use everycall_reader::{Ending, FunctionSet, Origin, SchedSource};
+use everycall_reader::{Ending, FunctionSet, Origin, SchedSource, Stamps};
 use everycall_timeline::{ClockQuality, NamedMarks, States};
 use serde_json::{Value, json};
 
-use super::page::MARKS_LISTED;
+use super::page::{MARKS_LISTED, clocks};
 use super::{Report, kept_function};
 use crate::counters;
 
@@ -56,7 +56,43 @@ pub fn json(report: &Report<'_>) -> String {
         "most_own_time": report.by_own_time.iter().map(function).collect::<Vec<_>>(),
         "warnings": report.warnings,
     });
+    let mut value = value;
+    if let Some(times) = times(report) {
+        value["times"] = times;
+    }
     format!("{value:#}\n")
+}
+
+/// Which events have times of their own, if not all have, or not all should.
+fn times(report: &Report<'_>) -> Option<Value> {
+    let clocks = clocks(report.trace);
+    if clocks.iter().all(|(stamps, _)| *stamps == Stamps::default()) {
+        return None;
+    }
+    let clocks = clocks.iter().map(|(stamps, processes)| {
+        json!({ "clock": stamps.clock.name(), "wanted": stamps.wanted.name(), "processes": processes })
+    });
+    let intervals = |sketch: &Sketch| {
+        json!({
+            "events": sketch.count(),
+            "median_ns": sketch.percentile(5_000),
+            "p99_ns": sketch.percentile(9_900),
+            "widest_ns": sketch.max(),
+        })
+    };
+    let known = report.intervals.as_ref().map(|found| {
+        let widest = found.widest.iter().map(|function| {
+            let mut object = intervals(&function.intervals);
+            object["name"] = function.name.clone().into();
+            object
+        });
+        json!({
+            "events": found.events,
+            "without_time": intervals(&found.without),
+            "widest": widest.collect::<Vec<_>>(),
+        })
+    });
+    Some(json!({ "processes": clocks.collect::<Vec<_>>(), "events": known }))
 }
 
 /// What the trace was imported from; null if everycall recorded it.
@@ -287,7 +323,7 @@ fn triggers(report: &Report<'_>) -> Value {
 
 fn kept_calls(report: &Report<'_>) -> Value {
     let kept = report.kept.iter().map(|kept| {
-        json!({
+        let mut object = json!({
             "number": kept.number,
             "trigger": kept.trigger,
             "pid": kept.pid,
@@ -308,7 +344,11 @@ fn kept_calls(report: &Report<'_>) -> Value {
                 "ended": tail.has_next,
             })),
             "missing_events": kept.missing,
-        })
+        });
+        if let Some(least) = kept.at_least_ns {
+            object["took_at_least_ns"] = least.into();
+        }
+        object
     });
     kept.collect()
 }

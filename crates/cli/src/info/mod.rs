@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_analysis::{
-    Budget, DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SampledCounters, SymbolNames,
-    TraceView, budget, dropped_calls, kept_calls, sampled_counters,
+    Budget, DroppedCalls, EventIntervals, FunctionRow, KeptCall, NameOptions, Order, Profile,
+    SampledCounters, SymbolNames, TraceView, budget, dropped_calls, event_intervals, kept_calls,
+    sampled_counters,
 };
 use everycall_export::Calendar;
 use everycall_reader::TraceFile;
@@ -37,6 +38,8 @@ struct Report<'a> {
     dropped: Option<DroppedCalls>,
     budget: Option<Budget>,
     sampled: Vec<SampledCounters>,
+    /// `None` if all events have times of their own.
+    intervals: Option<EventIntervals>,
     /// Sentences about damage and about names, in this order.
     warnings: Vec<String>,
     /// In which time moments are shown.
@@ -88,6 +91,7 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let dropped = dropped_calls(&trace, &names);
     let budget = budget(&trace, &names);
     let sampled = sampled_counters(&trace);
+    let intervals = event_intervals(&trace, &names);
     warnings.extend(names.warnings().iter().map(ToString::to_string));
     let clock = arguments.clock;
     let calendar = Calendar::local();
@@ -102,6 +106,7 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
         dropped,
         budget,
         sampled,
+        intervals,
         warnings,
         clock,
         calendar,

@@ -7,7 +7,9 @@ use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
-use everycall_reader::{Ending, FunctionSet, Origin, Reason, Sched, SchedSource, Session, Warning};
+use everycall_reader::{
+    Ending, EventClock, FunctionSet, Origin, Reason, Sched, SchedSource, Session, Stamps, Warning,
+};
 use everycall_timeline::{ClockQuality, States, Trace};
 use everycall_units::{Count, Duration, Several, Size};
 use nix::sys::signal::Signal;
@@ -15,7 +17,7 @@ use nix::sys::signal::Signal;
 use super::{Report, kept_function};
 use crate::arguments::Clock;
 use crate::counters;
-use crate::written::{is_of_no_function, named_late, not_armed};
+use crate::written::{self, is_of_no_function, named_late, not_armed};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -55,6 +57,7 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     triggers(out, report)?;
     dropped(out, report)?;
     budget(out, report)?;
+    widest(out, report)?;
     marks(out, report)?;
     functions(out, if report.trace.counts().is_empty() { "Most calls" } else { COUNTED }, &report.by_calls)?;
     functions(out, "Most own time", &report.by_own_time)?;
@@ -99,6 +102,9 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     } else {
         field(out, "kernel", &text(&meta.kernel))?;
         field(out, "clock", &clock_text(report))?;
+    }
+    if let Some(times) = times(report) {
+        field(out, "times", &times)?;
     }
     field(out, "everycall", &text(&meta.tool_version))?;
     let profile = &report.profile;
@@ -285,6 +291,72 @@ fn clock_text(report: &Report<'_>) -> String {
         }
         ClockQuality::AssumedRate { .. } => "rate unknown: times are ticks, shown as nanoseconds".to_owned(),
     }
+}
+
+/// Which events have times of their own, if not all have, or not all should.
+fn times(report: &Report<'_>) -> Option<String> {
+    let mut parts = Vec::new();
+    let clocks = clocks(report.trace);
+    for (stamps, count) in &clocks {
+        let of = match clocks.len() {
+            1 => String::new(),
+            _ => format!(" in {}", Several(*count, "process", "processes")),
+        };
+        let (name, wanted) = (stamps.clock.name(), stamps.wanted.name());
+        parts.push(match stamps.clock {
+            _ if stamps.clock == stamps.wanted => format!("{name}{of}"),
+            EventClock::Exact => format!("{name}{of}, although {wanted} was wanted: {}", written::WHY_EXACT),
+            _ => format!("{name}{of}, although {wanted} was wanted"),
+        });
+    }
+    if clocks.iter().all(|(stamps, _)| *stamps == Stamps::default()) {
+        return None;
+    }
+    if let Some(intervals) = &report.intervals {
+        let without = intervals.without.count();
+        let stamped = intervals.events.saturating_sub(without) as f64 / intervals.events.max(1) as f64;
+        let mut text = format!("{:.1} % of the events have times of their own", 100.0 * stamped);
+        let percentile = |of| intervals.without.percentile(of).map(|ns| Duration { ns });
+        if let (Some(median), Some(p99)) = (percentile(5_000), percentile(9_900)) {
+            text += &format!(", the others are known within {median} (median), {p99} (99th percentile)");
+        }
+        parts.push(text);
+    }
+    Some(parts.join("; "))
+}
+
+/// The choices of the processes, and how many have each.
+pub fn clocks(trace: &Trace<'_>) -> Vec<(Stamps, u64)> {
+    let mut clocks: Vec<(Stamps, u64)> = Vec::new();
+    for process in trace.processes() {
+        match clocks.iter_mut().find(|(stamps, _)| *stamps == process.stamps) {
+            Some((_, count)) => *count += 1,
+            None => clocks.push((process.stamps, 1)),
+        }
+    }
+    clocks
+}
+
+/// The functions whose events' times are known least.
+fn widest(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let Some(intervals) = report.intervals.as_ref().filter(|intervals| !intervals.widest.is_empty()) else {
+        return Ok(());
+    };
+    heading(out, "Times known least")?;
+    writeln!(out, "  {:>12}{:>12}{:>12}  function", "events", "median", "widest")?;
+    for function in &intervals.widest {
+        let time = |ns: Option<u64>| Duration { ns: ns.unwrap_or(0) }.to_string();
+        let (median, widest) = (function.intervals.percentile(5_000), function.intervals.max());
+        writeln!(
+            out,
+            "  {:>12}{:>12}{:>12}  {}",
+            Count(function.intervals.count()).to_string(),
+            time(median),
+            time(widest),
+            shortened_name(&clean(&function.name), WIDTH - 40),
+        )?;
+    }
+    Ok(())
 }
 
 fn processes(out: &mut String, report: &Report<'_>) -> fmt::Result {
@@ -684,6 +756,10 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
             notes.push("unwound by an exception or a jump".to_owned());
         }
         notes.extend(kept.tail.as_ref().map(tail_note));
+        if let Some(least) = kept.at_least_ns {
+            let doubt = if least <= kept.threshold_ns { ", perhaps less than the threshold" } else { "" };
+            notes.push(format!("at most; at least {}{doubt}", Duration { ns: least }));
+        }
         if kept.missing > 0 {
             notes.push(format!(
                 "{} since its entry were overwritten",

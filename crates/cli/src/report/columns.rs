@@ -1,6 +1,7 @@
 //! The columns of the text table.
 
 use everycall_analysis::{Order, Sums};
+use everycall_timeline::Bars;
 use everycall_units::{Count, Duration, Size};
 
 /// Columns of a histogram.
@@ -124,9 +125,8 @@ impl Column {
             },
             Column::OffAtMost if sums.own_states.perhaps_off == 0 => none,
             Column::OffAtMost => Duration { ns: sums.own_states.off_at_most() }.to_string(),
-            Column::Number(order @ (Order::TotalTime | Order::OwnTime)) => {
-                Duration { ns: order.number(sums) }.to_string()
-            }
+            Column::Number(Order::TotalTime) => with_error(sums.total()),
+            Column::Number(Order::OwnTime) => with_error(sums.own()),
             Column::Number(_) if sums.times.count() == 0 => none,
             Column::Number(order @ Order::Percentile(_)) if sums.in_octaves > 0 => {
                 format!("~{}", Duration { ns: order.number(sums) })
@@ -140,6 +140,16 @@ impl Column {
             Column::TailAtMost if sums.untraced_at_most_ns == 0 => none,
             Column::TailAtMost => Duration { ns: sums.untraced_at_most_ns }.to_string(),
         }
+    }
+}
+
+/// A time, and how far it may be from that.
+pub fn with_error(bars: Bars) -> String {
+    let shown = Duration { ns: bars.value };
+    if bars.is_exact() {
+        shown.to_string()
+    } else {
+        format!("{shown} \u{b1}{}", Duration { ns: bars.error() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! All numbers in machine-readable form: CSV and JSON. docs/report.md defines them.
 
-pub use everycall_analysis::machine::{key, notes, numbers, object};
+pub use everycall_analysis::machine::{notes, numbers, object, objects};
 use everycall_analysis::{Profile, Row};
 use serde_json::{Value, json};
 
@@ -8,22 +8,20 @@ use super::Run;
 
 /// One object.
 pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run]) -> String {
-    let objects = rows.iter().map(|row| object(key(profile, row.key), row.sums));
     let value = json!({
         "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
         "by": super::heading(profile.grouping()),
         "calls": profile.calls,
         "unwound_calls": profile.unwound,
         "not_in_the_numbers": notes(&profile.notes),
-        "rows": objects.collect::<Vec<_>>(),
+        "rows": objects(profile, rows),
     });
     format!("{value:#}\n")
 }
 
 /// A line of names, then a line for each group.
 pub fn csv(profile: &Profile, rows: &[Row<'_>]) -> String {
-    let objects: Vec<Value> = rows.iter().map(|row| object(key(profile, row.key), row.sums)).collect();
-    csv_of(&objects)
+    csv_of(&objects(profile, rows))
 }
 
 /// A line of names, then a line for each object; histograms are left out.

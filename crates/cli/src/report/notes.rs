@@ -37,6 +37,12 @@ pub fn print(profile: &Profile, paths: &[PathBuf], sort: Order) {
             "everycall: calls that end in a tail call into code that isn't traced took longer than shown, by at most the time in column \"tail <=\""
         );
     }
+    if rows.iter().any(|row| row.sums.has_bounds()) {
+        say!(
+            "everycall: times with \u{b1} have bounds: not every event had a time of its own (record --clock). avg, min, max and percentiles are of \
+             durations as they are shown"
+        );
+    }
     print_measures(profile, sort);
     print_notes(notes, paths);
 }

@@ -9,10 +9,11 @@ use everycall_analysis::{
 use everycall_export::{Calendar, shortened_name};
 use everycall_io::say;
 use everycall_patterns::NamePattern;
-use everycall_timeline::{Clock, EndKind};
+use everycall_timeline::{Bars, Clock, EndKind};
 use everycall_units::{Count, Duration, Several};
 use serde_json::{Map, Value, json};
 
+use super::columns::with_error;
 use super::{Load, Run, clean, limit, machine, notes, width};
 use crate::arguments::{Clock as Shown, ReportArguments, TableFormat};
 use crate::exit_code;
@@ -327,6 +328,8 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
         return Err(nothing_matches(&pattern, slowest.functions(), arguments));
     }
     let calls = slowest.calls();
+    let has_bounds = calls.iter().any(|call| call.bars.is_some());
+    let bars = |call: &SlowCall| call.bars.unwrap_or(Bars::exact(call.duration_ns()));
     let name = |call: &SlowCall| slowest.functions().get(call.function).cloned().unwrap_or_default();
     let calendar = Calendar::local();
     let command = |call: &SlowCall| command(arguments, call, &name(call).identity.name);
@@ -353,6 +356,10 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
                 put(name, value);
             }
             put("dur_ns", json!(call.duration_ns()));
+            if has_bounds {
+                put("dur_low_ns", json!(bars(call).low));
+                put("dur_high_ns", json!(bars(call).high));
+            }
             put("own_ns", json!(call.own_ns));
             put("unwound", json!(matches!(call.how, EndKind::Unwound | EndKind::UnwoundLate)));
             put("uncertain", json!(call.is_uncertain));
@@ -381,7 +388,7 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
         out.push_str(&format!(
             "{:>3}  {}  {}{doubt}\n     own {}, at {} in thread {} {}\n     {}\n",
             number + 1,
-            Duration { ns: call.duration_ns() },
+            with_error(bars(call)),
             clean(&name(call).name),
             Duration { ns: call.own_ns },
             began(arguments.clock, &calendar, runs.get(call.trace), call.start_ns),

@@ -20,6 +20,7 @@
 //! slice that stands for deeper ones), `tail_call_of` (the function of the slice before, which jumped there) or `possible_tail_call_of`
 //! (it jumped, and the code doesn't tell where to), `symbol` (the linker's name, where several functions may have the name), `same_code_as` (functions with the same
 //! code at the same address), `inlined_not_timed` (calls that the compiler inlined into its function, as a tree in one text),
+//! `dur_low_ns` and `dur_high_ns` (of a slice whose duration isn't known exactly),
 //! `true_start_ns` and `true_dur_ns` (of a slice whose stamps were moved,
 //! see [`crate::draw`]).
 //!
@@ -39,7 +40,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use everycall_timeline::{Gap, Mark, MarkKind};
+use everycall_timeline::{Bars, Gap, Mark, MarkKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::draw::{Drawn, Pen, Slice};
@@ -138,11 +139,12 @@ impl<'o, S: Source> DrawnSink<'o, S> for Chrome<'o> {
                 bytes.extend_from_slice(prefix);
                 put_slice(bytes, slice, titles, &export.functions);
                 let has_details = slice.what.is_some_and(|function| !titles.details(function).is_empty());
-                if slice.has_remarks() || has_details {
+                let bars = export.bars.filter(|_| slice.what.is_some());
+                if slice.has_remarks() || has_details || bars.is_some() {
                     if slice.has_jumps {
                         put_arrows(bytes, pen.jumps());
                     }
-                    put_remarks(bytes, slice, pen, export.source, (titles, &export.functions));
+                    put_remarks(bytes, (slice, bars), pen, export.source, (titles, &export.functions));
                 }
                 bytes.push(b'}');
             }
@@ -523,7 +525,7 @@ fn put_arrow(bytes: &mut Vec<u8>, number: u64, (arrives, leaves): (bool, bool)) 
 
 fn put_remarks(
     bytes: &mut Vec<u8>,
-    slice: &Slice,
+    (slice, bars): (&Slice, Option<Bars>),
     pen: &Pen,
     source: &impl Source,
     (titles, functions): (&mut Titles, &Functions<'_>),
@@ -547,6 +549,10 @@ fn put_remarks(
     if let Some((start_ns, dur_ns)) = slice.moved {
         put_number(members.key("true_start_ns"), start_ns);
         put_number(members.key("true_dur_ns"), dur_ns);
+    }
+    if let Some(bars) = bars {
+        put_number(members.key(text::DUR_LOW), bars.low);
+        put_number(members.key(text::DUR_HIGH), bars.high);
     }
     if let Some(function) = slice.what {
         members.ready(titles.details(function));

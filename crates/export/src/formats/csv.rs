@@ -9,6 +9,8 @@
 //!
 //! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin. In their place are `start_realtime_ns`, which
 //!   counts from 1970, or `start_ticks` and `duration_ticks`, if asked for.
+//! - Where events may have no times of their own, two further columns, `duration_low` and `duration_high`, have what the duration of
+//!   a call is at least and at most, in its unit.
 //! - `depth` counts the shown calls around the call.
 //! - `remarks` are those of the other outputs, such as `truncated at end` or `unwound`, separated
 //!   by `; `.
@@ -19,7 +21,7 @@
 
 use std::io::Write;
 
-use everycall_timeline::{Gap, GapKind, Mark, MarkKind};
+use everycall_timeline::{Bars, Gap, GapKind, Mark, MarkKind};
 
 use crate::driver::{Export, Sink};
 use crate::filtered::{Event, Point, PointKind, UntracedSlice};
@@ -30,7 +32,9 @@ use crate::portions::Portions;
 use crate::source::{Source, Thread, Times};
 use crate::text;
 
-const HEADER: [&str; 2] = ["kind,pid,tid,thread,depth,", ",function,module,file,line,value,remarks\n"];
+const HEADER: [&str; 2] = ["kind,pid,tid,thread,depth,", ",function,module,file,line,value,remarks"];
+/// Further columns where durations have bounds.
+const BOUNDS: &str = ",duration_low,duration_high";
 
 /// The output.
 pub(crate) struct Csv<'o> {
@@ -41,11 +45,19 @@ pub(crate) struct Csv<'o> {
     functions: Vec<Vec<u8>>,
     /// Open calls of the thread.
     depth: u64,
+    /// Whether there are columns for bounds of durations.
+    has_bounds: bool,
 }
 
 impl<'o> Csv<'o> {
     pub(crate) fn new(out: &'o mut dyn Write) -> Self {
-        Csv { portions: Portions::new(out), thread: Vec::new(), functions: Vec::new(), depth: 0 }
+        Csv {
+            portions: Portions::new(out),
+            thread: Vec::new(),
+            functions: Vec::new(),
+            depth: 0,
+            has_bounds: false,
+        }
     }
 
     /// Everything before the times.
@@ -58,7 +70,8 @@ impl<'o> Csv<'o> {
         bytes
     }
 
-    fn call(&mut self, event: &Event, functions: &Functions<'_>, source: &impl Source) {
+    fn call(&mut self, event: &Event, export: &Export<'_, impl Source>) {
+        let (functions, source) = (&export.functions, export.source);
         let Event::End { function, start_ns, end_ns, start, how } = *event else { return };
         self.learn(function, functions);
         put_times(self.head("call"), source, start_ns, Some(end_ns));
@@ -66,6 +79,15 @@ impl<'o> Csv<'o> {
         bytes.extend_from_slice(&self.functions[function.index()]);
         bytes.push(b',');
         put_remarks(bytes, text::remarks(start.cut, start.caller_unsure, how));
+        if self.has_bounds {
+            let duration_ns = end_ns.saturating_sub(start_ns);
+            let bars = export.bars.unwrap_or(Bars::exact(duration_ns));
+            for length in [bars.low, bars.high] {
+                self.portions.bytes.push(b',');
+                put_number(&mut self.portions.bytes, length);
+            }
+        }
+        self.portions.bytes.push(b'\n');
     }
 
     fn learn(&mut self, id: FunctionId, functions: &Functions<'_>) {
@@ -76,6 +98,13 @@ impl<'o> Csv<'o> {
         if known.is_empty() {
             put_function(known, functions.get(id));
         }
+    }
+
+    /// The last columns, and the end of the line, of what has no bounds.
+    fn put_remarks<'t>(&mut self, remarks: impl Iterator<Item = &'t str>) {
+        let bytes = &mut self.portions.bytes;
+        put_remarks(bytes, remarks);
+        bytes.extend_from_slice(if self.has_bounds { b",,\n" } else { b"\n" });
     }
 
     fn point(&mut self, point: &Point, functions: &Functions<'_>, source: &impl Source) {
@@ -98,7 +127,7 @@ impl<'o> Csv<'o> {
         }
         bytes.push(b',');
         let (_, detail) = text::point(point, functions);
-        put_remarks(bytes, function.is_none().then_some(detail).into_iter());
+        self.put_remarks(function.is_none().then_some(detail).into_iter());
     }
 
     fn mark(&mut self, mark: &Mark, source: &impl Source) {
@@ -118,8 +147,8 @@ impl<'o> Csv<'o> {
         }
         bytes.push(b',');
         match start {
-            Some((_, start_cut, how)) => put_remarks(bytes, text::span_remarks(start_cut, how)),
-            None => bytes.push(b'\n'),
+            Some((_, start_cut, how)) => self.put_remarks(text::span_remarks(start_cut, how)),
+            None => self.put_remarks(std::iter::empty()),
         }
     }
 
@@ -129,7 +158,7 @@ impl<'o> Csv<'o> {
         let bytes = &mut self.portions.bytes;
         bytes.extend_from_slice(&self.functions[slice.function.index()]);
         bytes.push(b',');
-        put_remarks(bytes, std::iter::once(text::UNTRACED));
+        self.put_remarks(std::iter::once(text::UNTRACED));
     }
 
     fn gap(&mut self, gap: &Gap, source: &impl Source) {
@@ -139,7 +168,7 @@ impl<'o> Csv<'o> {
         let bytes = &mut self.portions.bytes;
         bytes.push(b',');
         let resumed = gap.resumed_by.map(|thread| format!("resumed by thread {thread}"));
-        put_remarks(bytes, std::iter::once(text::gap_reason(gap.why)).chain(resumed.as_deref()));
+        self.put_remarks(std::iter::once(text::gap_reason(gap.why)).chain(resumed.as_deref()));
     }
 
     fn off_cpu(&mut self, off: &OffCpu, source: &impl Source) {
@@ -149,7 +178,7 @@ impl<'o> Csv<'o> {
         bytes.push(b',');
         let states: Vec<_> = off.parts_in_words().map(|(state, _)| state).collect();
         let woken = off.woken_by.map(|thread| format!("woken by thread {thread}"));
-        put_remarks(bytes, states.iter().map(AsRef::as_ref).chain(woken.as_deref()));
+        self.put_remarks(states.iter().map(AsRef::as_ref).chain(woken.as_deref()));
     }
 }
 
@@ -164,7 +193,9 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
             Times::Wall(_) => "start_realtime_ns,duration_ns",
             Times::Raw(_) => "start_ticks,duration_ticks",
         };
-        for part in [HEADER[0], times, HEADER[1]] {
+        self.has_bounds = export.source.has_bounds();
+        let bounds = if self.has_bounds { BOUNDS } else { "" };
+        for part in [HEADER[0], times, HEADER[1], bounds, "\n"] {
             self.portions.put(part.as_bytes());
         }
     }
@@ -187,7 +218,7 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
             Event::Begin { .. } => self.depth += 1,
             Event::End { .. } => {
                 self.depth -= 1;
-                self.call(event, &export.functions, export.source);
+                self.call(event, export);
             }
             Event::Point(point) => self.point(&point, &export.functions, export.source),
             Event::Mark(mark) => self.mark(&mark, export.source),
@@ -227,7 +258,7 @@ fn put_times(bytes: &mut Vec<u8>, source: &impl Source, start_ns: u64, end_ns: O
     }
 }
 
-/// The last column, and the end of the line.
+/// The column of remarks.
 fn put_remarks<'t>(bytes: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) {
     let mut text = String::new();
     for remark in remarks {
@@ -237,7 +268,6 @@ fn put_remarks<'t>(bytes: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) 
         text.push_str(remark);
     }
     put_text(bytes, &text);
-    bytes.push(b'\n');
 }
 
 /// A text, quoted if necessary.

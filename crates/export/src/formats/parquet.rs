@@ -121,6 +121,9 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
         let fact = |key: &str, value: String| KeyValue::new(format!("everycall.{key}"), value);
         let mut facts = vec![fact("end_ns", export.source.end_ns().to_string())];
         facts.extend(export.source.origin_realtime_ns().map(|ns| fact("origin_realtime_ns", ns.to_string())));
+        if export.source.has_bounds() {
+            self.table.add_bounds();
+        }
         match self.table.schema().and_then(|schema| {
             SerializedFileWriter::new(Vec::new(), schema, Arc::new(Table::properties(facts)))
         }) {
@@ -145,12 +148,12 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
         export.summary.event(event);
         match event {
             Event::Begin { .. } | Event::End { .. } => {
-                if let Some(call) = self.maker.call(event, export.source) {
+                if let Some(call) = self.maker.call((event, export.bars), export.source) {
                     self.put_call(&call, &export.functions);
                 }
             }
             _ => {
-                if let Some(row) = self.maker.row(event, &export.functions, export.source) {
+                if let Some(row) = self.maker.row((event, None), &export.functions, export.source) {
                     self.put(&row, &export.functions);
                 }
             }

@@ -11,7 +11,7 @@
 //! Times are nanoseconds since the trace's origin, on what Perfetto takes for the boot clock. A slice's name
 //! is written where its thread first uses it, and is a number from there on, so that a begin or an end takes
 //! about a dozen bytes. The remarks of a slice are annotations of its end: `remark`, `calls`,
-//! `true_start_ns`, `true_dur_ns`, with the meanings that they have in `chrome`.
+//! `dur_low_ns`, `dur_high_ns`, `true_start_ns`, `true_dur_ns`, with the meanings that they have in `chrome`.
 //!
 //! Tail calls carry `tail_call_of` or `possible_tail_call_of` at their begin, and the chain's flow: an arrow from the call that jumped.
 //!
@@ -34,7 +34,7 @@ mod switches;
 use std::collections::BTreeSet;
 use std::io;
 
-use everycall_timeline::{EndKind, Gap, Mark, MarkKind, MarkName};
+use everycall_timeline::{Bars, EndKind, Gap, Mark, MarkKind, MarkName};
 use rustc_hash::FxHashMap;
 
 use crate::draw::{Drawn, Pen, Slice};
@@ -125,7 +125,10 @@ impl<'o, S: Source> DrawnSink<'o, S> for Perfetto<'o> {
         match drawn {
             Drawn::Begin { what, is_tail: false, .. } => track.put_begin(bytes, at_ns, *what, functions),
             Drawn::Begin { what, .. } => track.put_tail_call(bytes, at_ns, *what, pen.jumps(), functions),
-            Drawn::End(slice) => track.put_end(bytes, at_ns, slice, pen, export.source),
+            Drawn::End(slice) => {
+                let bars = export.bars.filter(|_| slice.what.is_some());
+                track.put_end(bytes, at_ns, (slice, bars), pen, export.source);
+            }
             Drawn::Point(point) => track.put_point(bytes, point, functions),
             Drawn::Mark(mark) => track.put_mark(bytes, mark, export.source),
             Drawn::Gap(gap) => track.put_gap(bytes, gap),
@@ -333,18 +336,26 @@ impl Track {
     }
 
     #[inline]
-    fn put_end(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice, pen: &Pen, source: &impl Source) {
+    fn put_end(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        at_ns: u64,
+        (slice, bars): (&Slice, Option<Bars>),
+        pen: &Pen,
+        source: &impl Source,
+    ) {
         let jumps = pen.jumps();
         let arrow = jumps.leaves_by.filter(|_| slice.has_jumps && jumps.arrives_by.is_none());
         let is_whole = !slice.start_cut
             && !slice.caller_unsure
             && slice.moved.is_none()
             && slice.what.is_some()
+            && bars.is_none()
             && !slice.has_labels;
         let jumped = slice.how == EndKind::Jumped;
         if !is_whole || slice.how != EndKind::Returned && !jumped {
             let labels = slice.has_labels.then(|| pen.labels());
-            return self.put_end_with_remarks(bytes, at_ns, slice, (labels, arrow), source);
+            return self.put_end_with_remarks(bytes, at_ns, (slice, bars), (labels, arrow), source);
         }
         if !jumped && self.calls.put_end(bytes, at_ns.saturating_sub(self.now_ns)) {
             self.now_ns = at_ns;
@@ -373,7 +384,7 @@ impl Track {
         &mut self,
         bytes: &mut Vec<u8>,
         at_ns: u64,
-        slice: &Slice,
+        (slice, bars): (&Slice, Option<Bars>),
         (labels, arrow): (Option<&Labels>, Option<u64>),
         source: &impl Source,
     ) {
@@ -393,6 +404,10 @@ impl Track {
                 if let Some((start_ns, dur_ns)) = slice.moved {
                     put_number(event, "true_start_ns", start_ns);
                     put_number(event, "true_dur_ns", dur_ns);
+                }
+                if let Some(bars) = bars {
+                    put_number(event, text::DUR_LOW, bars.low);
+                    put_number(event, text::DUR_HIGH, bars.high);
                 }
             });
         });

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ClockReading};
 use everycall_format::ect::{NO_PROCESS, ProcessRecord, SnapshotRecord, meta};
+use everycall_format::{env, stamp};
 use everycall_tracefile::texts;
 
 use crate::process::member::Member;
@@ -47,6 +48,14 @@ pub fn process_record(member: &Member, ending: u32, end_ticks: u64) -> ProcessRe
         command_length: member.command.len() as u32,
         reserved: 0,
     }
+}
+
+/// Which events the program was told to give a time of their own.
+pub fn stamps_wanted(launch: &Launch) -> u32 {
+    let told = launch.environment.iter().rev().find(|(name, _)| *name == env::CLOCK);
+    let inherited = || std::env::var_os(env::CLOCK);
+    let text = told.map(|(_, value)| value.clone()).or_else(inherited);
+    text.and_then(|text| stamp::parse(text.as_bytes())).unwrap_or(stamp::EXACT)
 }
 
 /// The META payload.

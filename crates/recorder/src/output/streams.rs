@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ArenaHeader, ThreadHeader};
 use everycall_format::ect::{chunk, image_end, reason};
-use everycall_tracefile::{ChunkWriter, Runs, ThreadSummary, bytes_of};
+use everycall_tracefile::{ChunkWriter, Runs, ThreadSummary, bytes_of, write_stamps};
 
 use crate::output::records::{process_record, snapshot_record};
 use crate::output::stream::arena_stream::{ArenaStream, Stored};
@@ -42,8 +42,24 @@ pub(crate) struct Streams {
     over: Stored,
     progress: Option<Box<dyn FnMut(Progress)>>,
     progress_due: Instant,
-    /// The records that announce each process in a file: PROCESS and SNAPSHOT.
-    heads: BTreeMap<u32, [Vec<u8>; 2]>,
+    /// What announces each process in a file.
+    heads: BTreeMap<u32, Head>,
+}
+
+/// The records that announce a process in a file.
+struct Head {
+    process: Vec<u8>,
+    snapshot: Vec<u8>,
+    stamps: u32,
+}
+
+impl Head {
+    fn write<W: Write>(&self, file: &mut ChunkWriter<W>, number: u32, stamps_wanted: u32) -> io::Result<()> {
+        file.set_process(number);
+        file.chunk(chunk::PROCESS, &[&self.process])?;
+        write_stamps(file, self.stamps, stamps_wanted)?;
+        file.chunk(chunk::SNAPSHOT, &[&self.snapshot])
+    }
 }
 
 /// The result of one pass.
@@ -80,15 +96,20 @@ impl Streams {
     }
 
     /// Begins to write the events of `member`.
-    pub fn join<W: Write>(&mut self, file: &mut ChunkWriter<W>, member: &Member) -> io::Result<()> {
+    pub fn join<W: Write>(
+        &mut self,
+        file: &mut ChunkWriter<W>,
+        member: &Member,
+        stamps_wanted: u32,
+    ) -> io::Result<()> {
         self.add(member)?;
         let process = bytes_of(&process_record(member, image_end::RUNNING, member.start_ticks));
         let process = [process, member.command.clone()].concat();
-        let snapshot = bytes_of(&snapshot_record(member, &member.arena.header(), reason::STREAM, 0, 0));
-        file.set_process(member.number);
-        file.chunk(chunk::PROCESS, &[&process])?;
-        file.chunk(chunk::SNAPSHOT, &[&snapshot])?;
-        self.heads.insert(member.number, [process, snapshot]);
+        let header = member.arena.header();
+        let snapshot = bytes_of(&snapshot_record(member, &header, reason::STREAM, 0, 0));
+        let head = Head { process, snapshot, stamps: header.stamps };
+        head.write(file, member.number, stamps_wanted)?;
+        self.heads.insert(member.number, head);
         Ok(())
     }
 
@@ -137,11 +158,9 @@ impl Streams {
     }
 
     /// A new file begins: announces the existing processes in it.
-    pub fn begin_file<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
-        for (number, [process, snapshot]) in &self.heads {
-            file.set_process(*number);
-            file.chunk(chunk::PROCESS, &[process])?;
-            file.chunk(chunk::SNAPSHOT, &[snapshot])?;
+    pub fn begin_file<W: Write>(&mut self, file: &mut ChunkWriter<W>, stamps_wanted: u32) -> io::Result<()> {
+        for (number, head) in &self.heads {
+            head.write(file, *number, stamps_wanted)?;
         }
         self.arenas.values_mut().for_each(ArenaStream::begin_file);
         Ok(())

@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ArenaHeader, ChildEntry, counter, process_state};
 use everycall_format::ect::{ProcessEnd, chunk, image_end};
+use everycall_format::stamp::EXACT;
 use everycall_sched::Sched;
 use everycall_tracefile::{
     Child, ChunkWriter, Runs, Summary, array, bytes_of, module_image, module_table, write_code_names,
+    write_stamps,
 };
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::output::log_files::{self, LogFile};
-use crate::output::records::{meta, process_record, with_start};
+use crate::output::records::{meta, process_record, stamps_wanted, with_start};
 use crate::output::rings;
 use crate::output::rotation::Rotation;
 use crate::output::sampled::Sampled;
@@ -48,6 +50,8 @@ pub struct TraceWriter<W> {
     log_files: Vec<LogFile>,
     /// The META payload, for files to come.
     meta: Vec<u8>,
+    /// Which events should have a time of their own: one of [`everycall_format::stamp`].
+    stamps_wanted: u32,
     rotation: Option<Rotation<W>>,
     /// When this file began.
     begun: Instant,
@@ -74,6 +78,7 @@ impl<W: Write> TraceWriter<W> {
             sampled: None,
             log_files: Vec::new(),
             meta,
+            stamps_wanted: stamps_wanted(launch),
             rotation: None,
             begun: Instant::now(),
         })
@@ -96,7 +101,7 @@ impl<W: Write> TraceWriter<W> {
         self.summary.earlier_files += 1;
         self.summary.earlier_size = self.summary.earlier_size.saturating_add(size);
         self.file.chunk(chunk::META, &[&self.meta])?;
-        streams.begin_file(&mut self.file)?;
+        streams.begin_file(&mut self.file, self.stamps_wanted)?;
         sched.into_iter().for_each(Sched::begin_file);
         self.sampled.iter_mut().for_each(Sampled::begin_file);
         self.images.clear();
@@ -163,7 +168,7 @@ impl<W: Write> TraceWriter<W> {
                 continue;
             };
             let joined = match self.failed {
-                None => streams.join(&mut self.file, member),
+                None => streams.join(&mut self.file, member, self.stamps_wanted),
                 Some(_) => streams.join_in_vain(member),
             };
             self.keep_error(joined);
@@ -264,6 +269,9 @@ impl<W: Write> TraceWriter<W> {
         self.file.set_process(member.number);
         let process = bytes_of(&process_record(member, ending, end_ticks));
         self.file.chunk(chunk::PROCESS, &[&process, &member.command])?;
+        let stamps = member.arena.header().stamps;
+        write_stamps(&mut self.file, stamps, self.stamps_wanted)?;
+        self.summary.exact_instead += u32::from(stamps == EXACT && self.stamps_wanted != EXACT);
         self.modules(member)?;
         let (file, runs) = (&mut self.file, &mut self.runs);
         let streamed = match &mut self.streams {

@@ -58,6 +58,7 @@ pub fn text(trace: &Trace<'_>) -> String {
                 TimelineEvent::Loss(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Instant(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Untraced(e) => writeln!(out, "{e:?}"),
+                TimelineEvent::Unstamped(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Gap(e) => {
                     // The first version's text has no threads in it.
                     let by = e.resumed_by.map(|thread| format!(" resumed by {thread}")).unwrap_or_default();
@@ -89,7 +90,9 @@ pub fn text(trace: &Trace<'_>) -> String {
 pub fn processes(trace: &Trace<'_>) -> String {
     let mut out = String::new();
     for process in trace.processes() {
-        let _ = writeln!(out, "{process:?}");
+        // The kept texts are older than that.
+        let stamps = format!(", stamps: {:?}", process.stamps);
+        let _ = writeln!(out, "{}", format!("{process:?}").replace(&stamps, ""));
     }
     for thread in trace.threads() {
         let _ = writeln!(out, "thread {} {} of process {}", thread.pid, thread.tid, thread.process);

@@ -277,12 +277,14 @@ fn details(app: &App, palette: &Palette, out: &mut Buffer) {
     }
     let known = timeline.details.as_ref();
     let own = known.map_or_else(|| "…".to_owned(), |known| time(known.own_ns));
+    let error = known.and_then(|known| known.error_ns);
+    let error = error.map_or_else(String::new, |ns| format!(" \u{b1}{}", time(ns)));
     put(
         out,
         area,
         1,
         2,
-        &format!("{times}  duration {duration}  own {own}  depth {}", place.depth),
+        &format!("{times}  duration {duration}{error}  own {own}  depth {}", place.depth),
         Style::default(),
     );
     let Some(known) = known else { return };

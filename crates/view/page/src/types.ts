@@ -161,6 +161,9 @@ export interface Counter {
 export interface SliceDetails extends Place {
   function: number;
   own_ns: number;
+  /** How long it took at least and at most, where that isn't known exactly. */
+  low_ns?: number;
+  high_ns?: number;
   /** All calls of its function since the process began, as counted beside the events; null: not counted. */
   all_calls?: number | null;
   cut_start?: boolean;

@@ -44,6 +44,10 @@ pub(crate) fn slice(library: &Library, query: &Query) -> Answered<Value> {
     put("from", json!(cell.from));
     put("to", json!(cell.to()));
     put("own_ns", json!(call.own_ns));
+    if let Some(bars) = call.bars {
+        put("low_ns", json!(bars.low));
+        put("high_ns", json!(bars.high));
+    }
     put("all_calls", json!(all_calls));
     put("depth", json!(depth));
     put("cut_start", json!(is(bits::CUT_START)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everycall_export::Source as _;
-use everycall_timeline::{GapKind, MarkKind, TimelineEvent};
+use everycall_timeline::{Bars, GapKind, Intervals, MarkKind, TimelineEvent};
 use rustc_hash::FxHashMap;
 
 use crate::cell::Cell;
@@ -18,6 +18,8 @@ use crate::window::{From, read_from};
 pub(super) struct Call {
     pub cell: Cell,
     pub own_ns: u64,
+    /// How long it took, if that isn't known exactly.
+    pub bars: Option<Bars>,
     pub labels: Vec<(String, Option<u64>)>,
     /// The calls around it, outermost first.
     pub around: Vec<Open>,
@@ -37,7 +39,9 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
     // The call's time without that of its callees, and without that in which its stack was
     // suspended.
     let mut less_ns = 0_u64;
+    let mut intervals = Intervals::default();
     for event in events {
+        let bars = intervals.event(&event);
         match event {
             TimelineEvent::Begin(begin) => {
                 let here = stack.len();
@@ -51,6 +55,7 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
                     call = Some(Call {
                         cell: Cell::call(open.from, open.from, function, open.bits),
                         own_ns: 0,
+                        bars: None,
                         labels: Vec::new(),
                         around: stack.clone(),
                         children: FxHashMap::default(),
@@ -76,7 +81,7 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
                     && let Some(mut call) = call.take()
                     && (cell.from <= at && at < cell.to() || cell.from == at)
                 {
-                    call.cell = cell;
+                    (call.cell, call.bars) = (cell, bars);
                     call.own_ns = length.saturating_sub(less_ns);
                     if at < cell.to() {
                         return Some(call);

@@ -38,6 +38,8 @@ pub(super) struct Table {
     start_realtime_ns: Column<i64>,
     duration_ns: Column<i64>,
     own_ns: Column<i64>,
+    /// Least and largest duration, if there are columns for them.
+    bounds_ns: Option<[Column<i64>; 2]>,
     function: OfSubject,
     module: OfSubject,
     file: OfSubject,
@@ -68,6 +70,7 @@ impl Default for Table {
             start_realtime_ns: Column::mostly_empty().with_statistics(),
             duration_ns: Column::optional().with_statistics(),
             own_ns: Column::optional(),
+            bounds_ns: None,
             function: OfSubject::Text(|subject| subject.name),
             module: OfSubject::Text(|subject| subject.module),
             file: OfSubject::Text(|subject| subject.file),
@@ -84,8 +87,8 @@ impl Default for Table {
 
 impl Table {
     /// The columns in their order in the file.
-    fn columns(&mut self) -> (&Context, &mut Packer, [(&'static str, &mut dyn AnyColumn); 23]) {
-        let columns: [(&str, &mut dyn AnyColumn); 23] = [
+    fn columns(&mut self) -> (&Context, &mut Packer, Vec<(&'static str, &mut dyn AnyColumn)>) {
+        let mut columns: Vec<(&str, &mut dyn AnyColumn)> = vec![
             ("kind", &mut self.kind),
             ("pid", &mut self.pid),
             ("process", &mut self.process),
@@ -110,13 +113,22 @@ impl Table {
             ("other_tid", &mut self.other_tid),
             ("remarks", &mut self.remarks),
         ];
+        if let Some([low, high]) = &mut self.bounds_ns {
+            columns.push(("duration_low_ns", low));
+            columns.push(("duration_high_ns", high));
+        }
         (&self.context, &mut self.packer, columns)
+    }
+
+    /// There are columns for the bounds of durations.
+    pub(super) fn add_bounds(&mut self) {
+        self.bounds_ns = Some([Column::optional(), Column::optional()]);
     }
 
     pub(super) fn schema(&mut self) -> Result<TypePtr> {
         let (_, _, columns) = self.columns();
-        let fields = columns.map(|(name, column)| column.declared(name).map(Arc::new));
-        let fields = fields.into_iter().collect::<Result<Vec<_>>>()?;
+        let fields = columns.into_iter().map(|(name, column)| column.declared(name).map(Arc::new));
+        let fields = fields.collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(Type::group_type_builder("everycall").with_fields(fields).build()?))
     }
 
@@ -173,6 +185,10 @@ impl Table {
         self.start_realtime_ns.maybe(at, call.start_realtime_ns);
         self.duration_ns.push(call.duration_ns);
         self.own_ns.push(call.own_ns);
+        if let (Some([low, high]), Some((least, most))) = (&mut self.bounds_ns, call.bounds_ns) {
+            low.push(least);
+            high.push(most);
+        }
         if let Some(remarks) = &call.remarks {
             self.remark(at, remarks);
         }
@@ -188,6 +204,10 @@ impl Table {
         self.start_realtime_ns.maybe(at, row.start_realtime_ns);
         self.duration_ns.maybe(at, row.duration_ns);
         self.own_ns.maybe(at, row.own_ns);
+        if let Some([low, high]) = &mut self.bounds_ns {
+            low.maybe(at, row.duration_low_ns);
+            high.maybe(at, row.duration_high_ns);
+        }
         self.value.maybe(at, row.value);
         self.real_value.maybe(at, row.real_value);
         self.blocked_ns.maybe(at, row.blocked_ns);

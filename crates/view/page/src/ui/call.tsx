@@ -74,6 +74,17 @@ function notes(about: SliceDetails): string[] {
   return said;
 }
 
+/** How far a duration may be from what is shown. */
+function error({ from, to, low_ns, high_ns }: SliceDetails): string {
+  if (low_ns === undefined || high_ns === undefined) return '';
+  return ` \u00b1${duration(Math.max(to - from - low_ns, high_ns - (to - from)))}`;
+}
+
+function bounds({ low_ns, high_ns }: SliceDetails): string {
+  if (low_ns === undefined || high_ns === undefined) return '';
+  return `from ${exact(low_ns)} to ${exact(high_ns)}: not every event had a time of its own`;
+}
+
 function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.Element {
   const { trace, names } = store;
   const func = names.get(about.function);
@@ -94,7 +105,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
       </div>
       {notes(about).map((note) => <p class="note" key={note}>{note}</p>)}
       <dl class="facts">
-        <Row head="Duration"><b>{isRough ? '\u2264 ' : ''}{duration(time)}</b> <span class="faint">{exact(time)}</span></Row>
+        <Row head="Duration"><b>{isRough ? '\u2264 ' : ''}{duration(time)}{error(about)}</b> <span class="faint">{bounds(about) || exact(time)}</span></Row>
         <Row head="Own time">{duration(about.own_ns)} <span class="faint">{time > 0 ? `${((100 * about.own_ns) / time).toFixed(1)} %` : ''}</span></Row>
         <Row head="Begins">{moment(about.from)} <span class="faint">{wall(trace.begin_wall_ns, about.from)}</span></Row>
         <Row head="Ends">{moment(about.to)}</Row>
