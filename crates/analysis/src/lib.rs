@@ -40,6 +40,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod budget;
+mod corrected;
 pub mod crash_files;
 mod cull;
 pub mod diff;
@@ -56,6 +57,7 @@ mod view;
 mod waits;
 
 pub use budget::{Budget, CostlyFunction, budget, is_of_budget};
+pub use corrected::{Corrected, Correction, EventPrice, HookTime, NoPrices, Range, Ranged, WholeRun};
 pub use cull::{Cull, Culled, cull};
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
 pub use kept::{KeptCall, KeptTail, kept_calls};

@@ -12,7 +12,7 @@ use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, Error, Source, ThreadKey, Warning};
 use everycall_tracefile::{
     Child, ChunkWriter, Dropped, FrameNames, KeptStates, Ring, Runs, Segments, Summary, array, bytes_of,
-    module_table, texts,
+    module_table, texts, write_calibration,
 };
 
 use crate::crash::CrashFacts;
@@ -202,6 +202,7 @@ impl<'a> Snapshot<'a> {
         file.chunk(chunk::CLOCK, &[&array(&self.clock)])?;
         let (process, command) = self.process();
         file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        write_calibration(&mut file, None, |at, bytes| self.image.read_bytes(at, bytes))?;
         file.chunk(chunk::MODULES, &[&module_table(std::mem::take(&mut self.modules), &mut summary)])?;
         if let Some(end) = self.end() {
             file.chunk(chunk::PROCESS_END, &[&bytes_of(&end)])?;

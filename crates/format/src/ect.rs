@@ -27,7 +27,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 13;
+pub const VERSION_MINOR: u16 = 14;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -193,6 +193,8 @@ pub mod chunk {
     /// [`super::CodeNamesRecord`], then records of [`super::CodeName`]: the process's machine code
     /// of just-in-time compilers. Since version 2.13.
     pub const CODE_NAMES: u32 = 30;
+    /// [`crate::calibration::Calibration`]: what the process's hooks cost. Since version 2.14.
+    pub const CALIBRATION: u32 = 32;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }

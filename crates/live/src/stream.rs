@@ -139,6 +139,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         stream.file.chunk(chunk::CLOCK, &[&array(&readings)])?;
         let (process, command) = frame.process();
         stream.file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        arena.write_calibration(&mut stream.file)?;
         stream.snapshot(0, 0)?;
         // A file whose writing was cut short shows the session, too.
         stream.session(facts, u64::MAX)?;

@@ -100,7 +100,8 @@ impl Frame<'_> {
         file.chunk(chunk::META, &[&self.meta(tool_version)])?;
         file.chunk(chunk::CLOCK, &[&array(&self.clock_readings())])?;
         let (process, command) = self.process();
-        file.chunk(chunk::PROCESS, &[&bytes_of(&ProcessRecord { ending, ..process }), &command])
+        file.chunk(chunk::PROCESS, &[&bytes_of(&ProcessRecord { ending, ..process }), &command])?;
+        self.arena.write_calibration(file)
     }
 
     /// A snapshot with so many threads.

@@ -5,6 +5,7 @@ use everycall_timeline::{EndKind, StateTimes};
 use super::allocations::{self, Allocations};
 use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
+use crate::corrected::HookTime;
 
 /// Numbers of [`Sums`], without the sketches.
 const NUMBERS: usize = 26 + 2 * allocations::NUMBERS;
@@ -54,6 +55,9 @@ pub struct Sums {
     pub memory: Allocations,
     /// The same without their callees.
     pub own_memory: Allocations,
+    /// What hooks cost in these times; zero unless requested, see
+    /// [`Profile::with_hook_times`](super::Profile::with_hook_times).
+    pub hooks: HookTime,
     /// The durations of the calls whose duration is known: those that aren't truncated and whose
     /// end is known.
     pub times: Sketch,
@@ -71,6 +75,10 @@ impl Sums {
             self.total_ns = self.total_ns.saturating_add(duration);
         }
         self.own_ns = self.own_ns.saturating_add(call.own_ns);
+        if call.hooks.total_ps > 0 {
+            let is_in_total = is_outermost && !call.goes_on;
+            self.hooks.add(call.hooks.own_ps, if is_in_total { call.hooks.total_ps } else { 0 });
+        }
         if !call.counts {
             return;
         }
@@ -144,6 +152,7 @@ impl Sums {
         for (sum, more) in self.numbers_mut().into_iter().zip(other.numbers()) {
             *sum = sum.saturating_add(more);
         }
+        self.hooks.add(other.hooks.own_ps, other.hooks.total_ps);
         self.times.add(&other.times);
         self.own_times.add(&other.own_times);
     }

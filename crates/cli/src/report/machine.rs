@@ -1,15 +1,15 @@
 //! All numbers in machine-readable form: CSV and JSON. docs/report.md defines them.
 
 pub use everycall_analysis::machine::{key, notes, numbers, object};
-use everycall_analysis::{Profile, Row};
+use everycall_analysis::{Correction, Profile, Row};
 use serde_json::{Value, json};
 
-use super::Run;
+use super::{Run, corrected};
 
 /// One object.
-pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run]) -> String {
-    let objects = rows.iter().map(|row| object(key(profile, row.key), row.sums));
-    let value = json!({
+pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run], correction: Option<&Correction>) -> String {
+    let objects = rows.iter().map(|row| object_of(profile, row, correction));
+    let mut value = json!({
         "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
         "by": super::heading(profile.grouping()),
         "calls": profile.calls,
@@ -17,13 +17,27 @@ pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run]) -> String {
         "not_in_the_numbers": notes(&profile.notes),
         "rows": objects.collect::<Vec<_>>(),
     });
+    if let Some(correction) = correction {
+        for (name, cost) in corrected::hooks_json(correction, profile, runs) {
+            value[name] = cost;
+        }
+    }
     format!("{value:#}\n")
 }
 
 /// A line of names, then a line for each group.
-pub fn csv(profile: &Profile, rows: &[Row<'_>]) -> String {
-    let objects: Vec<Value> = rows.iter().map(|row| object(key(profile, row.key), row.sums)).collect();
+pub fn csv(profile: &Profile, rows: &[Row<'_>], correction: Option<&Correction>) -> String {
+    let objects: Vec<Value> = rows.iter().map(|row| object_of(profile, row, correction)).collect();
     csv_of(&objects)
+}
+
+/// The object of a row, with its corrected times.
+fn object_of(profile: &Profile, row: &Row<'_>, correction: Option<&Correction>) -> Value {
+    let mut value = object(key(profile, row.key), row.sums);
+    if let (Value::Object(object), Some(correction)) = (&mut value, correction) {
+        corrected::add_numbers(object, correction, row.sums);
+    }
+    value
 }
 
 /// A line of names, then a line for each object; histograms are left out.

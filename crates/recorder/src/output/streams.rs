@@ -87,6 +87,7 @@ impl Streams {
         let snapshot = bytes_of(&snapshot_record(member, &member.arena.header(), reason::STREAM, 0, 0));
         file.set_process(member.number);
         file.chunk(chunk::PROCESS, &[&process])?;
+        member.arena.write_calibration(file, None)?;
         file.chunk(chunk::SNAPSHOT, &[&snapshot])?;
         self.heads.insert(member.number, [process, snapshot]);
         Ok(())
@@ -141,6 +142,9 @@ impl Streams {
         for (number, [process, snapshot]) in &self.heads {
             file.set_process(*number);
             file.chunk(chunk::PROCESS, &[process])?;
+            if let Some(stream) = self.arenas.get(number) {
+                stream.arena().write_calibration(file, None)?;
+            }
             file.chunk(chunk::SNAPSHOT, &[snapshot])?;
         }
         self.arenas.values_mut().for_each(ArenaStream::begin_file);

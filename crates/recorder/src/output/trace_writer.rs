@@ -264,6 +264,7 @@ impl<W: Write> TraceWriter<W> {
         self.file.set_process(member.number);
         let process = bytes_of(&process_record(member, ending, end_ticks));
         self.file.chunk(chunk::PROCESS, &[&process, &member.command])?;
+        member.arena.write_calibration(&mut self.file, member.cpu_ns)?;
         self.modules(member)?;
         let (file, runs) = (&mut self.file, &mut self.runs);
         let streamed = match &mut self.streams {
