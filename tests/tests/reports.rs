@@ -889,3 +889,71 @@ fn with_tails_calls_go_on_until_what_they_jumped_to_has_ended() {
             >= number(row_of(&plain, "handle"), "total_ns") + number(respond, "total_ns")
     );
 }
+
+#[test]
+fn corrected_times_are_measured_ones_without_what_hooks_cost() {
+    let place = Place::new("corrected");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT] {
+        let name = format!("corrected-{}", mode.label());
+        let program = place.build(mode, &["-O2", "corrected.c"], &name);
+        let recording = place.record(&["-q"], &program, &[]);
+        assert!(recording.output.status.success(), "{recording:?}");
+        let mut info = place.command(everycall());
+        let info: Value =
+            serde_json::from_str(&successful(info.args(["info", "-f", "json"]).arg(&recording.file)))
+                .expect("JSON");
+        let processes = info["hooks"].as_array().expect("what hooks cost");
+        assert_eq!(processes.len(), 2, "the program and its child: {processes:?}");
+        assert!(number(&processes[0], "cpu_ns") > 0);
+        // Of one event; a call has two.
+        let kind = if mode == Mode::GCC_NOPS { "sites" } else { "bodies" };
+        let price = |part: &str, end: &str| 2.0 * processes[0][kind][part][end].as_f64().expect("a price");
+        for part in ["inside_ns", "outside_ns"] {
+            let [low, value, high] = ["low", "value", "high"].map(|end| price(part, end));
+            assert!(0.0 < low && low <= value && value <= high, "{processes:?}");
+        }
+
+        let report = report(&place, &["--corrected"], &[&recording.file]);
+        for row in rows(&report) {
+            for time in ["total", "own"] {
+                let of = |end: &str| number(row, &format!("corrected_{time}{end}_ns"));
+                assert!(of("_low") <= of("") && of("") <= of("_high"), "{row}");
+                assert!(of("_high") < number(row, &format!("{time}_ns")), "{row}");
+            }
+        }
+        let row = |name: &str| {
+            rows(&report)
+                .iter()
+                .find(|row| row["name"].as_str().expect("a name").starts_with(name))
+                .expect(name)
+        };
+        let is = |row: &Value, time: &str, end: &str, hooks: f64| {
+            let left = number(row, &format!("{time}_ns")) as f64 - hooks;
+            let corrected = number(row, &format!("corrected_{time}_ns")) as f64;
+            assert!((corrected - left.max(0.0)).abs() < 100.0 + hooks / 1e3, "{time} {end}: {left}, {row}");
+        };
+        let (inside, outside) = (price("inside_ns", "value"), price("outside_ns", "value"));
+        is(row("leaf"), "own", "", 10_001.0 * inside);
+        is(row("leaf"), "total", "", 10_001.0 * inside);
+        is(row("middle"), "own", "", 1_000.0 * inside + 10_000.0 * outside);
+        is(row("middle"), "total", "", 1_000.0 * inside + 10_000.0 * (inside + outside));
+
+        // The program's CPU time without tracing is only known of one process.
+        let refused = text(&place, &["--corrected", "--untraced", "1ms"], &[&recording.file]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("one process"), "{refused:?}");
+    }
+}
+
+#[test]
+fn times_are_not_corrected_where_nobody_knows_what_hooks_cost() {
+    let place = Place::new("uncorrected");
+    let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/timeline/tests/golden/v2.10-calls.ect");
+    let refused = text(&place, &["--corrected"], &[&old]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("record the program anew"), "{said}");
+    assert!(refused.stdout.is_empty(), "{refused:?}");
+    let unsorted = text(&place, &["--corrected", "--sort", "p99"], &[&old]);
+    assert_eq!(unsorted.status.code(), Some(2), "{unsorted:?}");
+}

@@ -13,7 +13,7 @@ use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, Error, Source, ThreadKey, Warning};
 use everycall_tracefile::{
     Child, ChunkWriter, Dropped, FrameNames, KeptStates, Ring, Runs, Segments, Summary, array, bytes_of,
-    module_table, texts, write_code_names, write_stamps,
+    module_table, texts, write_calibration, write_code_names, write_stamps,
 };
 
 use crate::crash::CrashFacts;
@@ -229,6 +229,7 @@ impl<'a> Snapshot<'a> {
         let (process, command) = self.process();
         file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
         write_stamps(&mut file, header.stamps, header.stamps)?;
+        write_calibration(&mut file, None, |at, bytes| self.image.read_bytes(at, bytes))?;
         file.chunk(chunk::MODULES, &[&module_table(std::mem::take(&mut self.modules), &mut summary)])?;
         if let Some(end) = self.end() {
             file.chunk(chunk::PROCESS_END, &[&bytes_of(&end)])?;

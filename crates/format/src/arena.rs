@@ -2,7 +2,7 @@
 //! SIGKILL is in it.
 //!
 //! ```text
-//! 0                      ArenaHeader, PinnerEntry[PINNERS], one page
+//! 0                      ArenaHeader, PinnerEntry[PINNERS], Calibration, one page
 //! modules_offset         ModuleEntry[module_capacity]
 //! children_offset        ChildEntry[child_capacity]
 //! paths_offset           bytes of the modules' paths

@@ -200,6 +200,8 @@ pub mod chunk {
     /// [`super::StampsRecord`]: which of the process's events have a time of their own. Absent where
     /// all have, as was wanted. Since version 2.14.
     pub const STAMPS: u32 = 31;
+    /// [`crate::calibration::Calibration`]: what the process's hooks cost. Since version 2.14.
+    pub const CALIBRATION: u32 = 32;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }

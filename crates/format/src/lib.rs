@@ -22,6 +22,7 @@
 //! - [`site`]: the lists of sites in traced objects, and the notes that mark such objects.
 //! - [`site_set`]: sets of functions, for triggers and selections.
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
+//! - [`calibration`]: what the hooks cost.
 //! - [`dropped`]: counts of calls that are not recorded.
 //! - [`all_calls`]: counts of all calls, beside the rings.
 //! - [`times`]: times of calls that are counted; [`memory`]: what they allocate and free.
@@ -36,6 +37,7 @@
 pub mod all_calls;
 pub mod arena;
 pub mod budget;
+pub mod calibration;
 pub mod control;
 pub mod crash;
 pub mod dropped;

@@ -44,7 +44,7 @@ mod descriptor;
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use arch::describe_object;
 pub use arch::frames;
-#[cfg(feature = "shared")]
+#[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::own_descriptor;
 pub use arch::{
     add_own, call_on_stack, exchange_own, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks,

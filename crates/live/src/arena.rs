@@ -1,6 +1,7 @@
 //! The contents of a live arena. Sizes and offsets are those of its header when it was opened,
 //! checked against the mapping; the traced program can change everything else at any time.
 
+use std::io::{self, Write};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use everycall_format::event::WORD_SIZE;
 use everycall_format::frame;
 use everycall_recorder::clock;
 use everycall_ring::Pool;
-use everycall_tracefile::{AllCalls, Dropped, FrameNames, KeptStates};
+use everycall_tracefile::{AllCalls, ChunkWriter, Dropped, FrameNames, KeptStates, write_calibration};
 
 use crate::error::LiveError;
 use crate::mapping::Mapping;
@@ -313,6 +314,11 @@ impl LiveArena {
     /// The names of frames by id that the process has told so far.
     pub(crate) fn frame_names(&self) -> Option<FrameNames> {
         FrameNames::read(&self.layout, |offset, bytes| self.read_bytes(offset, bytes))
+    }
+
+    /// Writes the chunk of what the process's hooks cost.
+    pub(crate) fn write_calibration<W: Write>(&self, file: &mut ChunkWriter<W>) -> io::Result<()> {
+        write_calibration(file, None, |offset, bytes| self.read_bytes(offset, bytes))
     }
 
     /// Bytes of names of frames by id that the process has told so far.

@@ -142,6 +142,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         stream.file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
         let stamps = arena.header().stamps;
         write_stamps(&mut stream.file, stamps, stamps)?;
+        arena.write_calibration(&mut stream.file)?;
         stream.snapshot(0, 0)?;
         // A file whose writing was cut short shows the session, too.
         stream.session(facts, u64::MAX)?;

@@ -102,7 +102,8 @@ impl Frame<'_> {
         let (process, command) = self.process();
         file.chunk(chunk::PROCESS, &[&bytes_of(&ProcessRecord { ending, ..process }), &command])?;
         let stamps = self.arena.header().stamps;
-        write_stamps(file, stamps, stamps)
+        write_stamps(file, stamps, stamps)?;
+        self.arena.write_calibration(file)
     }
 
     /// A snapshot with so many threads.

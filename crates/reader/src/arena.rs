@@ -12,6 +12,7 @@ use everycall_format::arena::{
     ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ClockReading, ModuleEntry, SegmentEntry,
     ThreadHeader, thread_state,
 };
+use everycall_format::calibration::{CALIBRATION_OFFSET, Calibration};
 use everycall_format::frame::FrameNames;
 use everycall_format::{arena, event};
 
@@ -22,7 +23,7 @@ use crate::model::{
 };
 use crate::segments::trim;
 use crate::source::ReadAt;
-use crate::{frames, payload, processes};
+use crate::{calibration, frames, payload, processes};
 
 /// An arena whose tables were read. Events are read when they are wanted.
 pub struct ArenaImage<'a> {
@@ -146,10 +147,20 @@ impl<'a> ArenaImage<'a> {
         }
     }
 
+    /// Adds what the hooks cost, if it was measured. What makes no sense is as if it wasn't.
+    fn read_calibration(&mut self) {
+        let bytes = self.part(CALIBRATION_OFFSET, Calibration::SIZE as u64).ok();
+        let record = bytes.as_deref().and_then(Calibration::read).filter(|record| record.record_size != 0);
+        if let Some(record) = record {
+            let _ = calibration::add(&record, 0, &mut self.recording);
+        }
+    }
+
     fn read_tables(&mut self) -> Result<(), Error> {
         let (entries, paths) = self.module_entries()?;
         self.recording.modules = payload::modules_of(entries.into_iter(), &paths);
         self.read_frames();
+        self.read_calibration();
         self.recording.processes.push(Process {
             pid: self.header.target_pid,
             start_ticks: Some(self.header.start.ticks),

@@ -327,6 +327,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::CODE_NAMES => "names of code of just-in-time compilers",
         chunk::TIMES => "times of calls",
         chunk::MEMORY => "allocations of calls",
+        chunk::CALIBRATION => "what hooks cost",
         chunk::SCHED => "scheduling events",
         chunk::SESSION => "what a session asked for",
         chunk::END => "last facts",

@@ -9,6 +9,7 @@ use everycall_format::ect::{
     self, EventsRecord, FileHeader, ModuleImage, SnapshotRecord, ThreadRecord, chunk, encoding, reason,
 };
 
+use crate::calibration;
 use crate::chunks::{Chunk, Chunks};
 use crate::dropped;
 use crate::embedded::{self, Embedded};
@@ -439,6 +440,7 @@ impl Indexer {
                     | chunk::CODE_FILE
                     | chunk::STAMPS
                     | chunk::MEMORY
+                    | chunk::CALIBRATION
                     | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
@@ -583,6 +585,10 @@ impl Indexer {
             chunk::SESSION => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 session::read_session(bytes, process, recording)?;
+            }
+            chunk::CALIBRATION => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                calibration::read_calibration(bytes, process, recording)?;
             }
             chunk::SCHED => sched::read_sched(bytes, recording)?,
             _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arena;
+mod calibration;
 mod chunks;
 mod dropped;
 mod embedded;
@@ -45,12 +46,13 @@ pub use arena::ArenaImage;
 pub use embedded::End;
 pub use embedding::{BODY_MAX, EmbeddedSource};
 pub use error::{Error, Found, Warning};
+pub use everycall_format::calibration::{HookPrices, Price};
 pub use file::TraceFile;
 pub use model::{
     CallTimes, Child, CodeRange, CountedCalls, Counts, Dropped, DroppedCalls, Ending, EventClock, Frame,
     Frames, FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta,
-    Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Sched, SchedClock, SchedSource,
-    SegmentCursor, SegmentPlace, Session, Snapshot, Source, Stamps, Tail, Thread, ThreadKey, Trigger,
+    Module, OpenCall, Origin, Process, ProcessCalibration, ProcessEnd, Reason, Recording, Sched, SchedClock,
+    SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Stamps, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

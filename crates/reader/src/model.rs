@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
 use everycall_format::stamp;
+use everycall_format::calibration::HookPrices;
 use everycall_format::times::BUCKETS;
 
 use crate::error::Warning;
@@ -42,6 +43,8 @@ pub struct Recording {
     pub frames: Vec<Frames>,
     /// What counted calls have allocated and freed, by process and snapshot.
     pub memory: Vec<Memory>,
+    /// What the hooks cost, by process.
+    pub calibrations: Vec<ProcessCalibration>,
     /// What one session requested, if the file was written by `everycall trace`: all other calls of
     /// its process are left out.
     pub session: Option<Session>,
@@ -49,6 +52,23 @@ pub struct Recording {
     pub sched: Option<Sched>,
     /// What was damaged, missing or not understood.
     pub warnings: Vec<Warning>,
+}
+
+/// What the hooks of a process cost, as it was measured at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessCalibration {
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Whether the prices are known; if not, they could not be measured.
+    pub is_measured: bool,
+    /// Of hooks at a function's first instruction and before its return, in thousandths of a tick.
+    pub sites: HookPrices,
+    /// Of hooks in a function's body.
+    pub bodies: HookPrices,
+    /// Of hooks of frames by id.
+    pub frames: HookPrices,
+    /// CPU time that the process took in all, in nanoseconds; `None` if it isn't known.
+    pub cpu_ns: Option<u64>,
 }
 
 /// When the kernel ran the threads.

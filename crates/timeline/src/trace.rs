@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use everycall_reader::{
-    Child, CodeRange, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process, ProcessEnd,
-    Recording, Sched, Session, Snapshot, Source, ThreadKey, Trigger, Warning,
+    Child, CodeRange, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process,
+    ProcessCalibration, ProcessEnd, Recording, Sched, Session, Snapshot, Source, ThreadKey, Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -230,6 +230,12 @@ impl<'a> Trace<'a> {
     pub fn is_of_session(&self, process: usize, location: Location) -> bool {
         let narrowing = self.narrowing.as_ref().filter(|narrowing| narrowing.is_of(process));
         narrowing.is_none_or(|narrowing| narrowing.has(location))
+    }
+
+    /// What hooks cost, of the processes that have measured it.
+    #[must_use]
+    pub fn calibrations(&self) -> &[ProcessCalibration] {
+        &self.source.recording().calibrations
     }
 
     /// What counted calls have allocated and freed, by process and snapshot.

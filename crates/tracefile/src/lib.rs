@@ -7,6 +7,7 @@
 //! - [`Runs`]: turns segments into events chunks.
 //! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
 //! - [`Dropped`]: calls that were counted, by function.
+//! - [`write_calibration`]: what a process's hooks cost.
 //! - [`FrameNames`]: what frames by id are called.
 //! - [`write_code_names`]: what code of just-in-time compilers is called.
 //! - [`write_stamps`]: which events have a time of their own.
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod all_calls;
+mod calibration;
 mod chunk_writer;
 mod code_names;
 mod dropped;
@@ -35,6 +37,7 @@ mod stamps;
 mod summary;
 
 pub use all_calls::AllCalls;
+pub use calibration::write_calibration;
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
 pub use code_names::write_code_names;
 pub use dropped::{Dropped, keep_settled};

@@ -722,6 +722,20 @@ pub const TABLE: &[(&str, Run)] = &[
     ("everycall count --only 'handle*' -- ./app", So("everycall count --only 'handle*' -- ./server 10")),
     // Reports.
     (
+        "everycall report --corrected --untraced off.ect app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && EVERYCALL_START=off everycall record -q -o off.ect -- ./app args; \
+             everycall report --corrected --untraced off.ect app.ect | grep -q handle_request || \
+             everycall report --corrected --untraced off.ect app.ect 2>&1 | grep -q 'must be the same work'",
+        ),
+    ),
+    (
+        "everycall report --corrected --untraced 53ms --untraced 55ms app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall report --corrected --untraced 1us --untraced 2us app.ect",
+        ),
+    ),
+    (
         "everycall report --no-blocked app.ect",
         So(
             "everycall record --states -q -o st.ect -- ./app && { everycall report --no-blocked st.ect || everycall info st.ect | grep -q '^states '; }",

@@ -3,6 +3,7 @@
 //! `target/bench`.
 
 mod budget;
+mod corrected;
 mod cost;
 mod count;
 mod decode;
@@ -55,6 +56,7 @@ parts: cost    an event, in each mode
        states  what record --states costs a switch of a thread, and a program that never waits
        snapshots  what a snapshot takes, and what a thread notices of it
        real    what recording costs real programs, beside hooks that only read the clock
+       corrected  recorded programs' corrected CPU time, beside uninstrumented runs
        peers   the tracers that are installed, and everycall, on the same programs";
 
 /// What can be measured.
@@ -77,11 +79,12 @@ enum Part {
     States,
     Snapshots,
     Real,
+    Corrected,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 18] = [
+    const ALL: [(&'static str, Part); 19] = [
         ("cost", Part::Cost),
         ("count", Part::Count),
         ("off", Part::Off),
@@ -99,6 +102,7 @@ impl Part {
         ("states", Part::States),
         ("snapshots", Part::Snapshots),
         ("real", Part::Real),
+        ("corrected", Part::Corrected),
         ("peers", Part::Peers),
     ];
 
@@ -121,6 +125,7 @@ impl Part {
             Part::States => states::run(lab, is_quick),
             Part::Snapshots => snapshots::run(lab, is_quick),
             Part::Real => real::run(lab, is_quick),
+            Part::Corrected => corrected::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }
     }

@@ -17,8 +17,9 @@ const HOOKED: [&str; 3] = ["-pg", "-mfentry", "-minstrument-return=call"];
 const FUNTRACE: &str = "EVERYCALL_FUNTRACE";
 
 /// A program.
-struct Real {
-    name: &'static str,
+pub struct Real {
+    /// What it is called.
+    pub name: &'static str,
     compiler: &'static str,
     /// From the workspace; the first one is ours.
     driver: &'static str,
@@ -48,7 +49,8 @@ const PLAIN: Real = Real {
     needs: None,
 };
 
-const PROGRAMS: [Real; 5] = [
+/// All that are measured.
+pub const PROGRAMS: [Real; 5] = [
     PLAIN,
     Real {
         name: "sqlite",
@@ -131,9 +133,7 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
 
 impl Real {
     fn measured(&self, lab: &Lab, rounds: usize) -> Result<Vec<Vec<Cell>>, String> {
-        if let Some(header) = self.needs.filter(|header| !Path::new(header).exists()) {
-            return Err(format!("{header} isn't there"));
-        }
+        self.check()?;
         let everycall = self.built(lab, "nops", Some(Mode::NOPS.name), &[], &[])?;
         let floor = lab.compile(lab.compiler("gcc", None), "floor.S", &[], "floor.o")?;
         let mut ways = vec![
@@ -173,7 +173,19 @@ impl Real {
         Ok(rows)
     }
 
-    fn run_of(&self, program: &Path, variable: Option<&str>) -> Words {
+    /// Whether it can be built.
+    ///
+    /// # Errors
+    /// What is missing, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        match self.needs.filter(|header| !Path::new(header).exists()) {
+            Some(header) => Err(format!("{header} isn't there")),
+            None => Ok(()),
+        }
+    }
+
+    /// The command that runs it, with a variable.
+    pub fn run_of(&self, program: &Path, variable: Option<&str>) -> Words {
         let mut command: Words = variable.into_iter().map(Into::into).collect();
         command.extend(words([program.as_os_str()]));
         // Files among the arguments are the workspace's.
@@ -186,7 +198,10 @@ impl Real {
     }
 
     /// Compiled with the prefix in a mode or with options, and linked with further objects.
-    fn built(
+    ///
+    /// # Errors
+    /// A compiler's own, as a sentence.
+    pub fn built(
         &self,
         lab: &Lab,
         label: &str,

@@ -38,6 +38,7 @@ use std::cmp::Reverse;
 use everycall_export::{Filter, Source as _};
 use everycall_timeline::StateTimes;
 
+use crate::corrected::{Correction, NoPrices, Prices, Range};
 use crate::view::TraceView;
 pub use allocations::Allocations;
 pub use bounds::SumBounds;
@@ -242,6 +243,8 @@ pub struct Profile {
     cells: Cells,
     tree: Option<Tree>,
     traces: usize,
+    /// How far what hooks cost reaches, if that was requested.
+    range: Option<Range>,
     /// Calls of all groups.
     pub calls: u64,
     /// Calls that were unwound: left by an exception, longjmp or the end of their thread.
@@ -290,6 +293,39 @@ impl Profile {
     pub fn with_tails(mut self) -> Profile {
         self.cells.follows_tails = true;
         self
+    }
+
+    /// The same with what hooks cost in the times ([`Sums::hooks`]), where a trace says it: see
+    /// [`Profile::add_trace_with_hooks`].
+    #[must_use]
+    pub fn with_hook_times(mut self) -> Profile {
+        self.range = Some(Range::default());
+        self
+    }
+
+    /// As [`Profile::add_trace`], for a profile with hook times.
+    ///
+    /// # Errors
+    /// The trace doesn't say what hooks cost; nothing was added.
+    pub fn add_trace_with_hooks(&mut self, view: &TraceView<'_>, filter: &Filter) -> Result<(), NoPrices> {
+        let (prices, range) = Prices::of(view.trace())?;
+        self.range.get_or_insert_default().include(range);
+        self.cells.prices = Some(prices);
+        self.add_trace(view, filter);
+        self.cells.prices = None;
+        Ok(())
+    }
+
+    /// How its times are corrected; `None` without hook times.
+    #[must_use]
+    pub fn correction(&self) -> Option<Correction> {
+        self.range.map(Correction::new)
+    }
+
+    /// What hooks cost in all of its calls, in picoseconds by the middle of the prices.
+    #[must_use]
+    pub fn hooks_ps(&self) -> u64 {
+        self.cells.all.iter().map(|cell| cell.sums.hooks.own_ps).fold(0, u64::saturating_add)
     }
 
     /// Adds the calls of a trace that pass a filter.

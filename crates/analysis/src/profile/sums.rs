@@ -6,6 +6,7 @@ use super::allocations::{self, Allocations};
 use super::bounds::{SumBounds, with_bounds};
 use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
+use crate::corrected::HookTime;
 
 /// Numbers of [`Sums`], without the sketches.
 const NUMBERS: usize = 26 + 2 * allocations::NUMBERS;
@@ -58,6 +59,9 @@ pub struct Sums {
     /// What of the times has bounds, because events had no times of their own: [`Sums::total`] and
     /// [`Sums::own`].
     pub bounds: SumBounds,
+    /// What hooks cost in these times; zero unless requested, see
+    /// [`Profile::with_hook_times`](super::Profile::with_hook_times).
+    pub hooks: HookTime,
     /// The durations of the calls whose duration is known: those that aren't truncated and whose
     /// end is known.
     pub times: Sketch,
@@ -75,6 +79,10 @@ impl Sums {
             self.total_ns = self.total_ns.saturating_add(duration);
         }
         self.own_ns = self.own_ns.saturating_add(call.own_ns);
+        if call.hooks.total_ps > 0 {
+            let is_in_total = is_outermost && !call.goes_on;
+            self.hooks.add(call.hooks.own_ps, if is_in_total { call.hooks.total_ps } else { 0 });
+        }
         if !call.counts {
             return;
         }
@@ -149,6 +157,7 @@ impl Sums {
             *sum = sum.saturating_add(more);
         }
         self.bounds.add(&other.bounds);
+        self.hooks.add(other.hooks.own_ps, other.hooks.total_ps);
         self.times.add(&other.times);
         self.own_times.add(&other.own_times);
     }

@@ -7,6 +7,8 @@ use super::bounds::CallBounds;
 use super::functions::{FunctionNumber, Functions};
 use super::group::{Grouping, Key};
 use super::sums::Sums;
+use crate::corrected::Prices;
+
 use super::walk::{CallStates, EndedCall, Visitor, WithTail};
 
 /// Index of a group in [`Cells`].
@@ -29,6 +31,8 @@ pub(crate) struct Cells {
     places: FxHashMap<Key, Place>,
     pub(crate) has_own_times: bool,
     pub(crate) follows_tails: bool,
+    /// What the hooks of the trace that is being added cost, if that is requested.
+    pub(crate) prices: Option<Prices>,
 }
 
 impl Cells {
@@ -178,6 +182,10 @@ impl Visitor for Table<'_> {
 
     fn follows_tails(&self) -> bool {
         self.cells.follows_tails
+    }
+
+    fn prices(&self) -> Option<&Prices> {
+        self.cells.prices.as_ref()
     }
 
     fn token(&self) -> u32 {

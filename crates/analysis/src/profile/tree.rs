@@ -157,6 +157,7 @@ impl Visitor for Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corrected::HookTime;
     use everycall_timeline::EndKind;
 
     /// A tree of calls given by function number; `0` ends the innermost call.
@@ -178,6 +179,7 @@ mod tests {
                 own_ns: 1,
                 suspended_ns: 0,
                 thunk_ns: 0,
+                hooks: HookTime::default(),
                 how: EndKind::Returned,
                 start_cut: false,
                 is_shown: true,

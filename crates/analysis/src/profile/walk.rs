@@ -18,6 +18,7 @@ use super::bounds::{Bounding, CallBounds};
 use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
 use super::notes::Notes;
 use super::stretch::{Stretch, StretchNotes, WholeCall};
+use crate::corrected::{CallPrice, HookTime, Prices};
 use crate::view::TraceView;
 
 /// A call that ends and passes the filter's conditions on function, label and depth.
@@ -34,6 +35,8 @@ pub(crate) struct EndedCall {
     pub(crate) suspended_ns: u64,
     /// Duration of the thunk that jumped to it and counts as the same call.
     pub(crate) thunk_ns: u64,
+    /// What hooks cost in it, if the visitor requested that.
+    pub(crate) hooks: HookTime,
     pub(crate) how: EndKind,
     pub(crate) start_cut: bool,
     /// Whether it also passes the filter's conditions on times.
@@ -122,6 +125,11 @@ pub(crate) trait Visitor {
         false
     }
 
+    /// What hooks cost, if the calls have to say it.
+    fn prices(&self) -> Option<&Prices> {
+        None
+    }
+
     /// The value that [`Visitor::tail_ended`] receives for the call that ended last.
     fn token(&self) -> u32 {
         0
@@ -180,6 +188,8 @@ struct Open {
     location: everycall_timeline::Location,
     /// Nanoseconds of its callees.
     inner_ns: u64,
+    /// What the hooks of its callees cost: in its own time, and in its duration.
+    inner_hooks: HookTime,
     /// Whether an enclosing thunk jumped to it, and counts as this call.
     is_led_to: bool,
     /// Whether the visitor received it.
@@ -257,6 +267,7 @@ pub(crate) fn walk(
     notes.thunk_exits.resize(view.trace().threads().len(), 0);
     let is_whole = by_label.is_some() || filter.label.is_some();
     let is_whole = is_whole || visitor.follows_tails() || visitor.needs_all_callees();
+    let is_whole = is_whole || visitor.prices().is_some();
     for (index, thread) in view.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
             continue;
@@ -373,6 +384,8 @@ struct Walker<'w, P, V> {
     /// The calls that end in the next tail call.
     jumped: VecDeque<Waiting>,
     follows_tails: bool,
+    /// Whether calls say what hooks cost in them.
+    has_prices: bool,
     /// Whether `pending` or `jumped` is in use.
     has_loose_end: bool,
     functions: &'w mut Functions,
@@ -388,6 +401,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         visitor: &'w mut V,
     ) -> Walker<'w, P, V> {
         let follows_tails = visitor.follows_tails();
+        let has_prices = visitor.prices().is_some();
         Walker {
             window,
             by_name: false,
@@ -405,6 +419,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             pending: None,
             jumped: VecDeque::new(),
             follows_tails,
+            has_prices,
             has_loose_end: false,
             functions,
             places,
@@ -515,7 +530,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             self.visitor.begin(place.function, from, self.functions);
         }
         let location = begin.location;
-        self.stack.push(Open { place, location, inner_ns: 0, is_led_to, is_within, rare });
+        let inner_hooks = HookTime::default();
+        self.stack.push(Open { place, location, inner_ns: 0, inner_hooks, is_led_to, is_within, rare });
     }
 
     /// Connects a call that begins with the one that ended right before it.
@@ -578,6 +594,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         let states = if self.states.is_some() { self.states_of(end, whole) } else { None };
         let index = self.stack.len();
         let duration = end.end_ns.saturating_sub(end.start_ns);
+        let hooks = if self.has_prices { self.hooks_of(end, &open) } else { HookTime::default() };
         if let Some(around) = self.stack.last_mut() {
             around.inner_ns = around.inner_ns.saturating_add(duration);
         }
@@ -610,6 +627,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             own_ns: duration.saturating_sub(inner_ns).saturating_sub(suspended_ns),
             suspended_ns,
             thunk_ns: 0,
+            hooks,
             how: end.how,
             start_cut: end.start_cut,
             is_shown: self.window.shows(end.start_ns, end.end_ns),
@@ -659,6 +677,20 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 self.tell_tail(&first, end_ns, true);
             }
         }
+    }
+
+    /// What hooks cost in the call that ended. Its caller has what they cost outside of it.
+    fn hooks_of(&mut self, end: &End, open: &Open) -> HookTime {
+        let has_exit = matches!(end.how, EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap);
+        let events = u64::from(!end.start_cut) + u64::from(has_exit);
+        let price = self.visitor.prices().map(|prices| prices.of_call(open.location, events));
+        let CallPrice { inside_ps, outside_ps } = price.unwrap_or_default();
+        let mut hooks = open.inner_hooks;
+        hooks.add(inside_ps, inside_ps);
+        if let Some(around) = self.stack.last_mut() {
+            around.inner_hooks.add(outside_ps, outside_ps.saturating_add(hooks.total_ps));
+        }
+        hooks
     }
 
     /// The thread states of the call that ended.
@@ -747,7 +779,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             let start_ns = call.end_ns;
             let thunk_ns = call.duration_ns();
             self.visitor.begin(call.function, None, self.functions);
-            self.visitor.end(&EndedCall { start_ns, own_ns: 0, thunk_ns, counts: true, ..call });
+            let hooks = HookTime::default();
+            self.visitor.end(&EndedCall { start_ns, own_ns: 0, thunk_ns, hooks, counts: true, ..call });
         }
     }
 
@@ -1053,6 +1086,37 @@ mod tests {
         assert_eq!((cut.calls, cut.truncated, cut.total_ns, cut.times.count()), (1, 1, 9, 0));
         let perhaps = [begin(10, 0), jump(10, 0, 5), begin_by(20, 5, TailCall::Perhaps), end(20, 5, 9)];
         assert_eq!(sums_with_tails(&perhaps, "1").at_most, 1);
+    }
+
+    #[test]
+    fn what_hooks_cost_is_where_the_hooks_ran() {
+        let hooks = |events: &[TimelineEvent], name| {
+            let mut cells = Cells::default();
+            cells.prices = Some(Prices::of_all(10_000, 4_000));
+            let HookTime { own_ps, total_ps } = sums_of(cells, events, &NOTHING, &|_| None, name).hooks;
+            (own_ps, total_ps)
+        };
+        // 1 calls 2 twice, once with 3 in it.
+        let tree = [
+            begin(10, 0),
+            begin(20, 10),
+            begin(30, 20),
+            end(30, 20, 30),
+            end(20, 10, 40),
+            begin(20, 50),
+            end(20, 50, 60),
+            end(10, 0, 100),
+        ];
+        assert_eq!(hooks(&tree, "1"), (10_000 + 2 * 4_000, 10_000 + 3 * 14_000));
+        assert_eq!(hooks(&tree, "2"), (2 * 10_000 + 4_000, 2 * 10_000 + 14_000));
+        assert_eq!(hooks(&tree, "3"), (10_000, 10_000));
+        // Recursion counts once.
+        let recursive = [begin(10, 0), begin(10, 10), end(10, 10, 40), end(10, 0, 100)];
+        assert_eq!(hooks(&recursive, "1"), (2 * 10_000 + 4_000, 10_000 + 14_000));
+        // A call without an exit has run one hook, and so has its caller.
+        let cut = [begin(10, 0), begin(20, 10), end_by(20, 10, 40, EndKind::Unwound), end(10, 0, 100)];
+        assert_eq!(hooks(&cut, "2"), (5_000, 5_000));
+        assert_eq!(hooks(&cut, "1"), (10_000 + 2_000, 10_000 + 7_000));
     }
 
     #[test]

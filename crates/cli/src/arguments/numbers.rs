@@ -118,6 +118,19 @@ pub struct ReportArguments {
     /// stay as they are.
     #[arg(long, conflicts_with_all = ["diff", "callers", "callees", "tree", "slowest", "explain", "never"])]
     pub no_blocked: bool,
+    /// Subtract what tracing cost from total and own times, with error bars
+    ///
+    /// What hooks cost was measured when the program started. In functions that call much, the
+    /// bars are wide, because hooks cost more or less beside other code; --untraced makes them
+    /// narrower.
+    #[arg(long, conflicts_with_all = ["diff", "against", "fail_if", "callers", "callees", "tree", "slowest", "explain", "never", "tails", "no_blocked"])]
+    pub corrected: bool,
+    /// CPU time of the same work without tracing, for --corrected; repeatable
+    ///
+    /// A time such as 1.2s (user and system), or a file that `EVERYCALL_START=off everycall record`
+    /// wrote. The corrected times then add up to that, or to what is between several.
+    #[arg(long, value_name = "TIME|FILE", requires = "corrected")]
+    pub untraced: Vec<String>,
     /// In which time --slowest shows when calls began
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
     pub clock: Clock,

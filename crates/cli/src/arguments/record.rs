@@ -163,7 +163,7 @@ fn log_choice(text: &str) -> Result<LogChoice, String> {
 pub enum EventTimes {
     /// All
     Exact,
-    /// Those that don't closely follow another one, every 12th, and the first after the thread was
+    /// Those that don't closely follow another one, every 17th, and the first after the thread was
     /// stopped
     Bounded,
     /// Only the first after the thread was stopped, and some others

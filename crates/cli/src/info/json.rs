@@ -1,12 +1,14 @@
 //! The contents of a trace as one JSON object.
 
-use everycall_analysis::{FunctionRow, Sketch, is_of_budget, lost_events, marks_by_count, runtime_counts};
+use everycall_analysis::{
+    EventPrice, FunctionRow, Sketch, is_of_budget, lost_events, marks_by_count, runtime_counts,
+};
 use everycall_export::{end_ns, process_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, FunctionSet, Origin, SchedSource, Stamps};
-use everycall_timeline::{ClockQuality, NamedMarks, States};
+use everycall_timeline::{ClockQuality, HookPrices, NamedMarks, ProcessCalibration, States};
 use serde_json::{Value, json};
 
 use super::page::{MARKS_LISTED, clocks};
@@ -32,6 +34,7 @@ pub fn json(report: &Report<'_>) -> String {
         "duration_ns": end_ns(trace),
         "ended": ended(report),
         "clock": clock(report),
+        "hooks": hooks(report),
         "calls": report.profile.calls,
         "all_calls": Some(report.all_calls()).filter(|all| *all > 0),
         "functions": report.profile.function_count(),
@@ -117,6 +120,27 @@ fn ended(report: &Report<'_>) -> Value {
         }
         _ => Value::Null,
     }
+}
+
+/// What an event cost, by process; of the processes that have measured it.
+fn hooks(report: &Report<'_>) -> Value {
+    let trace = report.trace;
+    let price = |prices: &HookPrices| {
+        let price = EventPrice::of(trace, prices);
+        let range = |[low, value, high]: [f64; 3]| json!({ "low": low, "value": value, "high": high });
+        json!({ "inside_ns": range(price.inside_ns), "outside_ns": range(price.outside_ns) })
+    };
+    let process = |known: &ProcessCalibration| {
+        let prices = |prices: &HookPrices| if known.is_measured { price(prices) } else { Value::Null };
+        json!({
+            "process": known.process,
+            "sites": prices(&known.sites),
+            "bodies": prices(&known.bodies),
+            "frames": prices(&known.frames),
+            "cpu_ns": known.cpu_ns,
+        })
+    };
+    trace.calibrations().iter().map(process).collect()
 }
 
 fn session(report: &Report<'_>) -> Value {

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use everycall_analysis::{FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts};
+use everycall_analysis::{
+    EventPrice, FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts,
+};
 use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::LOG_FILE_TID;
@@ -64,6 +66,21 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     warnings(out, report)
 }
 
+/// What an event cost, as it was measured; of several processes, the first.
+fn hooks_text(trace: &Trace<'_>) -> Option<String> {
+    let known = trace.calibrations().first()?;
+    if !known.is_measured {
+        return Some("what an event cost could not be measured at the start".to_owned());
+    }
+    let has_sites = trace.modules().iter().any(everycall_reader::Module::has_sites);
+    let prices = if has_sites { &known.sites } else { &known.bodies };
+    let [low, value, high] = EventPrice::of(trace, prices).ns();
+    Some(format!(
+        "{value:.1} ns an event, in programs {low:.1} to {high:.1}, measured at the start; `everycall report \
+        --corrected` subtracts it"
+    ))
+}
+
 fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     let meta = report.trace.meta();
     let text = |bytes: &[u8]| clean(&String::from_utf8_lossy(bytes));
@@ -105,6 +122,9 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     if let Some(times) = times(report) {
         field(out, "times", &times)?;
+    }
+    if let Some(hooks) = hooks_text(report.trace) {
+        field(out, "hooks", &hooks)?;
     }
     field(out, "everycall", &text(&meta.tool_version))?;
     let profile = &report.profile;

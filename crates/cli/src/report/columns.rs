@@ -1,8 +1,10 @@
 //! The columns of the text table.
 
-use everycall_analysis::{Order, Sums};
+use everycall_analysis::{Corrected, Correction, Order, Sums};
 use everycall_timeline::Bars;
 use everycall_units::{Count, Duration, Size};
+
+use super::corrected;
 
 /// Columns of a histogram.
 pub const BARS: usize = 10;
@@ -12,6 +14,12 @@ pub const BARS: usize = 10;
 pub enum Column {
     /// A number that rows can be sorted by.
     Number(Order),
+    /// A corrected time, total or own, with its error bar.
+    Corrected(Order),
+    /// The same as it was measured.
+    Measured(Order),
+    /// Corrected own time as a share of all of it.
+    CorrectedPercent,
     /// Own time as a share of all own time.
     Percent,
     /// Distribution of durations.
@@ -64,11 +72,26 @@ pub const ALL: [(Column, u8); 30] = [
     (Column::Number(Order::OwnFreedBlocks), 3),
 ];
 
+/// The columns of a table with corrected times. Durations of single calls aren't corrected.
+pub const CORRECTED: [(Column, u8); 8] = [
+    (Column::Number(Order::Calls), 0),
+    (Column::Number(Order::AllCalls), 3),
+    (Column::Corrected(Order::TotalTime), 0),
+    (Column::Corrected(Order::OwnTime), 0),
+    (Column::CorrectedPercent, 1),
+    (Column::Measured(Order::TotalTime), 2),
+    (Column::Measured(Order::OwnTime), 2),
+    (Column::Truncated, 4),
+];
+
 impl Column {
     pub fn heading(self) -> &'static str {
         match self {
             Column::Number(order) => order.name(),
-            Column::Percent => "own %",
+            Column::Corrected(order) => order.name(),
+            Column::Measured(Order::TotalTime) => "measured total",
+            Column::Measured(_) => "measured own",
+            Column::CorrectedPercent | Column::Percent => "own %",
             Column::Histogram => "histogram",
             Column::OffAtMost => "off CPU <=",
             Column::Truncated => "truncated",
@@ -94,6 +117,7 @@ impl Column {
                     || matches!(order, Order::Unwound | Order::AllCalls)
             }
             Column::OffAtMost | Column::Truncated | Column::TailAtMost => true,
+            Column::Corrected(_) | Column::Measured(_) | Column::CorrectedPercent => false,
             Column::Percent | Column::Histogram => false,
         }
     }
@@ -132,6 +156,12 @@ impl Column {
                 format!("~{}", Duration { ns: order.number(sums) })
             }
             Column::Number(order) => Duration { ns: order.number(sums) }.to_string(),
+            Column::Corrected(order) => corrected::shown(&scale.corrected(sums, order)),
+            Column::Measured(order) => Duration { ns: order.number(sums) }.to_string(),
+            Column::CorrectedPercent => {
+                let own = scale.corrected(sums, Order::OwnTime).time.value;
+                format!("{:.1}", 100.0 * own as f64 / scale.own_ns.max(1) as f64)
+            }
             Column::Percent => format!("{:.1}", 100.0 * sums.own_ns as f64 / (scale.own_ns.max(1)) as f64),
             Column::Histogram if sums.times.count() == 0 => none,
             Column::Histogram => scale.histogram(sums),
@@ -162,6 +192,8 @@ pub struct Scale {
     pub has_more_calls: bool,
     /// The shortest and the longest call of all rows.
     pub reach: Option<(u64, u64)>,
+    /// How times are corrected.
+    pub correction: Correction,
 }
 
 impl Scale {
@@ -170,7 +202,12 @@ impl Scale {
         let max = all.clone().filter_map(|sums| sums.times.max()).max();
         let has_more_calls = all.clone().any(|sums| sums.all_calls > sums.calls);
         let own_ns = all.map(|sums| sums.own_ns).fold(0, u64::saturating_add);
-        Scale { own_ns, has_more_calls, reach: min.zip(max) }
+        Scale { own_ns, has_more_calls, reach: min.zip(max), correction: Correction::default() }
+    }
+
+    /// A corrected time of a row.
+    pub fn corrected(&self, sums: &Sums, order: Order) -> Corrected {
+        corrected::of(&self.correction, sums, order)
     }
 
     /// Durations of a row as bars, from the shortest call of all rows to the longest, in equal steps of their logarithms.

@@ -14,6 +14,7 @@ use everycall_units::Duration;
 use regex::Regex;
 use serde_json::{Value, json};
 
+use super::corrected::{self, WholeProcess};
 use super::{notes, part, views};
 use crate::arguments::{FilterArguments, ReportArguments, SymbolArguments, TableFormat};
 use crate::exit_code;
@@ -32,6 +33,8 @@ pub struct Load {
     has_filter: bool,
     /// Whether the duration of calls includes their tail calls.
     follows_tails: bool,
+    /// Whether the profile has what hooks cost.
+    has_hooks: bool,
 }
 
 /// Facts about a file that was read.
@@ -47,6 +50,8 @@ pub struct Run {
     /// The part of the file that was read, and how long it is if it is a range of time.
     pub part: Option<String>,
     pub part_ns: Option<u64>,
+    /// What is known of it in all.
+    pub whole: WholeProcess,
     /// Conversions of its times; none of sums.
     pub clock: Option<Clock>,
     pub warnings: Vec<String>,
@@ -67,6 +72,7 @@ impl Run {
             duration_ns: end_ns(trace),
             part: None,
             part_ns: None,
+            whole: WholeProcess::of(trace),
             clock: Some(trace.clock().clone()),
             warnings: trace.warnings().iter().map(ToString::to_string).collect(),
         }
@@ -90,6 +96,7 @@ impl Run {
             duration_ns: number("duration_ns").unwrap_or(0),
             part: None,
             part_ns: None,
+            whole: WholeProcess::default(),
             clock: None,
             warnings: Vec::new(),
         }
@@ -149,7 +156,7 @@ impl Load {
     pub fn new(arguments: &ReportArguments) -> Result<Load, Failure> {
         let full_names = arguments.format != TableFormat::Text;
         let load = Load::with(arguments.filter.clone(), &arguments.symbols, full_names)?;
-        Ok(load.with_tails(arguments.tails))
+        Ok(Load { has_hooks: arguments.corrected, ..load.with_tails(arguments.tails) })
     }
 
     /// Evaluates these options.
@@ -163,7 +170,7 @@ impl Load {
         let options = traces::name_options(symbols);
         let names = NameOptions { full_names: options.full_names || full_names, ..options };
         let has_filter = kept.is_some() || !is_default(&filter);
-        Ok(Load { filter, part: None, kept, names, has_filter, follows_tails: false })
+        Ok(Load { filter, part: None, kept, names, has_filter, follows_tails: false, has_hooks: false })
     }
 
     /// Opens a trace, reports its damage, and passes it to `with`.
@@ -210,6 +217,7 @@ impl Load {
     /// An empty profile.
     pub fn profile(&self, by: Grouping) -> Profile {
         let profile = Profile::by(by);
+        let profile = if self.has_hooks { profile.with_hook_times() } else { profile };
         if self.follows_tails { profile.with_tails() } else { profile }
     }
 
@@ -257,7 +265,7 @@ impl Load {
         let mut runs = Vec::new();
         for path in paths {
             if let Some(stored) = self.stored(path)? {
-                if *profile.grouping() != Grouping::Function {
+                if *profile.grouping() != Grouping::Function || self.has_hooks {
                     return Err(Failure::of(path, HOLDS_SUMS));
                 }
                 for run in stored {
@@ -266,18 +274,24 @@ impl Load {
                 }
                 continue;
             }
-            let ((), run) = self.view(path, |view| {
+            let (added, run) = self.view(path, |view| {
                 let before = profile.calls;
                 if let Grouping::Label(name) = profile.grouping()
                     && !view.has_label(name)
                 {
                     traces::say_no_label(name, path);
                 }
-                profile.add_trace(view, &self.filter);
+                if self.has_hooks {
+                    profile.add_trace_with_hooks(view, &self.filter)?;
+                } else {
+                    profile.add_trace(view, &self.filter);
+                }
                 if profile.calls == before {
                     self.explain_emptiness(view, path);
                 }
+                Ok(())
             })?;
+            added.map_err(|why| corrected::refused(path, why))?;
             runs.push(run);
         }
         mixed(&runs);

@@ -1,27 +1,43 @@
 //! All numbers in machine-readable form: CSV and JSON. docs/report.md defines them.
 
 pub use everycall_analysis::machine::{notes, numbers, object, objects};
-use everycall_analysis::{Profile, Row};
+use everycall_analysis::{Correction, Profile, Row};
 use serde_json::{Value, json};
 
-use super::Run;
+use super::{Run, corrected};
 
 /// One object.
-pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run]) -> String {
-    let value = json!({
+pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run], correction: Option<&Correction>) -> String {
+    let mut value = json!({
         "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
         "by": super::heading(profile.grouping()),
         "calls": profile.calls,
         "unwound_calls": profile.unwound,
         "not_in_the_numbers": notes(&profile.notes),
-        "rows": objects(profile, rows),
+        "rows": objects_of(profile, rows, correction),
     });
+    if let Some(correction) = correction {
+        for (name, cost) in corrected::hooks_json(correction, profile, runs) {
+            value[name] = cost;
+        }
+    }
     format!("{value:#}\n")
 }
 
 /// A line of names, then a line for each group.
-pub fn csv(profile: &Profile, rows: &[Row<'_>]) -> String {
-    csv_of(&objects(profile, rows))
+pub fn csv(profile: &Profile, rows: &[Row<'_>], correction: Option<&Correction>) -> String {
+    csv_of(&objects_of(profile, rows, correction))
+}
+
+/// The objects of rows, with their corrected times.
+fn objects_of(profile: &Profile, rows: &[Row<'_>], correction: Option<&Correction>) -> Vec<Value> {
+    let mut values = objects(profile, rows);
+    for (value, row) in values.iter_mut().zip(rows) {
+        if let (Value::Object(object), Some(correction)) = (value, correction) {
+            corrected::add_numbers(object, correction, row.sums);
+        }
+    }
+    values
 }
 
 /// A line of names, then a line for each object; histograms are left out.

@@ -4,6 +4,7 @@
 //! load      files -> Profile: opening, filtering, what is said of them
 //! text      the table for people;  columns: what stands in it
 //! machine   CSV and JSON
+//! corrected --corrected: total and own times without what hooks cost
 //! part      FILE@RANGE and FILE@LABEL of --diff
 //! views     callers, callees, tree, slowest, explain;  never;  compare: --diff and --fail-if
 //! notes     what is missing in the numbers, as sentences
@@ -11,6 +12,7 @@
 
 mod columns;
 mod compare;
+mod corrected;
 mod load;
 mod machine;
 mod never;
@@ -72,6 +74,9 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
             "--tails can't be combined with paths, in which a tail call is beside the call that it ends",
         ));
     }
+    if arguments.corrected {
+        corrected::check(arguments)?;
+    }
     let mut profile = load.profile(arguments.by.clone());
     let runs = load.add_all(&arguments.traces, &mut profile)?;
     if arguments.no_blocked && !profile.leave_out_blocked() {
@@ -84,15 +89,23 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
         Some(sort) => sort,
         None => usual_sort(&profile),
     };
-    let all = profile.rows_of_all_calls(sort);
+    let mut all = profile.rows_of_all_calls(sort);
+    let correction =
+        arguments.corrected.then(|| corrected::correction(arguments, &profile, &runs)).transpose()?;
+    if let Some(correction) = &correction {
+        corrected::sort(correction, &mut all, sort);
+    }
     let shown = &all[..limit(arguments).min(all.len())];
-    let style = text::Style { width: width(arguments), by: &arguments.by, sort };
+    let style = text::Style { width: width(arguments), by: &arguments.by, sort, correction };
     print(&match arguments.format {
         TableFormat::Text => text::table(&profile, shown, &style),
-        TableFormat::Csv => machine::csv(&profile, shown),
-        TableFormat::Json => machine::json(&profile, shown, &runs),
+        TableFormat::Csv => machine::csv(&profile, shown, correction.as_ref()),
+        TableFormat::Json => machine::json(&profile, shown, &runs, correction.as_ref()),
     })?;
     load.explain(&profile, &runs, &arguments.traces, sort);
+    if let Some(correction) = &correction {
+        corrected::explain(correction, &profile, &all, !arguments.untraced.is_empty());
+    }
     if shown.len() < all.len() && arguments.format == TableFormat::Text {
         notes::more_rows(all.len() - shown.len());
     }
@@ -115,11 +128,12 @@ pub fn print_table(
         None => usize::MAX,
     };
     let shown = &all[..most.min(all.len())];
-    let style = text::Style { width: terminal_width(), by: profile.grouping(), sort: order };
+    let style =
+        text::Style { width: terminal_width(), by: profile.grouping(), sort: order, correction: None };
     print(&match format {
         TableFormat::Text => text::table(profile, shown, &style),
-        TableFormat::Csv => machine::csv(profile, shown),
-        TableFormat::Json => machine::json(profile, shown, runs),
+        TableFormat::Csv => machine::csv(profile, shown, None),
+        TableFormat::Json => machine::json(profile, shown, runs, None),
     })?;
     notes::print_measures(profile, order);
     notes::print_notes(&profile.notes, &[]);

@@ -1,6 +1,6 @@
 //! The text table, as wide as the terminal.
 
-use everycall_analysis::{Grouping, Key, Order, Profile, Row};
+use everycall_analysis::{Correction, Grouping, Key, Order, Profile, Row};
 use everycall_export::shortened_name;
 use everycall_units::Duration;
 
@@ -14,6 +14,8 @@ pub struct Style<'a> {
     pub by: &'a Grouping,
     /// The number by which the rows are sorted. If it is one of memory, the table is about memory.
     pub sort: Order,
+    /// How times are corrected; then, the table has corrected times alone.
+    pub correction: Option<Correction>,
 }
 
 /// Smallest width of names, unless all are shorter.
@@ -23,11 +25,18 @@ const NAME_LEAST: usize = 30;
 pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
     let scale = Scale::of(rows.iter().map(|row| row.sums));
     let all_own = profile.rows(Order::OwnTime);
-    let own_ns = all_own.iter().map(|row| row.sums.own_ns).fold(0, u64::saturating_add);
+    let scale = Scale { correction: style.correction.unwrap_or_default(), ..scale };
+    let own = |row: &Row<'_>| match style.correction {
+        Some(_) => scale.corrected(row.sums, Order::OwnTime).time.value,
+        None => row.sums.own_ns,
+    };
+    let own_ns = all_own.iter().map(own).fold(0, u64::saturating_add);
     let scale = Scale { own_ns, ..scale };
     let names: Vec<String> = rows.iter().map(|row| shown_key(profile, row)).collect();
     let mut cells: Vec<(u8, Vec<String>)> = Vec::new();
-    for (column, rank) in columns::ALL.into_iter().filter(|(column, _)| column.is_about(style.sort)) {
+    let columns: &[(Column, u8)] =
+        if style.correction.is_some() { &columns::CORRECTED } else { &columns::ALL };
+    for &(column, rank) in columns.iter().filter(|(column, _)| column.is_about(style.sort)) {
         let of_rows: Vec<String> = rows.iter().map(|row| column.cell(row.sums, &scale)).collect();
         if !((column.is_optional() || profile.is_untimed()) && of_rows.iter().all(String::is_empty)) {
             cells.push((rank, std::iter::once(column.heading().to_owned()).chain(of_rows).collect()));

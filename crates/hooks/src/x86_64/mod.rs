@@ -38,6 +38,8 @@
 //! | the first counted call of a function or a thread | null | COUNT, BODY |
 //! | as above, of a frame by id | as above | BODY and FRAME |
 
+#[cfg(any(feature = "executable", feature = "shared"))]
+pub mod calibration;
 pub mod code;
 pub mod frame;
 mod frames;
@@ -67,7 +69,7 @@ pub use guard::{Sequence, guard_offset, is_cleared, is_guarded};
 pub use linked::{debugger_objects, linked_runtime};
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use object::describe_object;
-#[cfg(feature = "shared")]
+#[cfg(any(feature = "executable", feature = "shared"))]
 pub use object::own_descriptor;
 pub use processor::{
     add_own, call_on_stack, exchange_own, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks,

@@ -6,7 +6,7 @@
 //!
 //! Sizes and offsets come from the header that we wrote, never from the arena's present contents.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use everycall_format::Wire;
@@ -15,7 +15,7 @@ use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::{DroppedHeader, counting};
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
 use everycall_format::trigger::{GROW_TICKS, NEVER, TriggerHeader, rule_at};
-use everycall_tracefile::{Dropped, FrameNames};
+use everycall_tracefile::{ChunkWriter, Dropped, FrameNames, write_calibration};
 use rustix::fs::Mode;
 
 use crate::memory::contents::ArenaContents;
@@ -244,6 +244,22 @@ impl Arena {
     #[must_use]
     pub fn frame_names(&self) -> Option<FrameNames> {
         FrameNames::read(&self.layout, |offset, bytes| {
+            self.read_bytes(offset, bytes);
+            true
+        })
+    }
+
+    /// Writes the chunk of what the process's hooks cost, with the CPU time that it took.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn write_calibration<W: Write>(
+        &self,
+        file: &mut ChunkWriter<W>,
+        cpu_ns: Option<u64>,
+    ) -> io::Result<()> {
+        write_calibration(file, cpu_ns, |offset, bytes| {
             self.read_bytes(offset, bytes);
             true
         })

@@ -10,6 +10,7 @@ use everycall_format::arena::{ArenaHeader, ThreadHeader};
 use everycall_format::ect::{chunk, image_end, reason};
 use everycall_tracefile::{ChunkWriter, Runs, ThreadSummary, bytes_of, write_stamps};
 
+use crate::memory::arena::Arena;
 use crate::output::records::{process_record, snapshot_record};
 use crate::output::stream::arena_stream::{ArenaStream, Stored};
 use crate::process::member::Member;
@@ -54,10 +55,19 @@ struct Head {
 }
 
 impl Head {
-    fn write<W: Write>(&self, file: &mut ChunkWriter<W>, number: u32, stamps_wanted: u32) -> io::Result<()> {
+    fn write<W: Write>(
+        &self,
+        file: &mut ChunkWriter<W>,
+        number: u32,
+        stamps_wanted: u32,
+        arena: Option<&Arena>,
+    ) -> io::Result<()> {
         file.set_process(number);
         file.chunk(chunk::PROCESS, &[&self.process])?;
         write_stamps(file, self.stamps, stamps_wanted)?;
+        if let Some(arena) = arena {
+            arena.write_calibration(file, None)?;
+        }
         file.chunk(chunk::SNAPSHOT, &[&self.snapshot])
     }
 }
@@ -108,7 +118,7 @@ impl Streams {
         let header = member.arena.header();
         let snapshot = bytes_of(&snapshot_record(member, &header, reason::STREAM, 0, 0));
         let head = Head { process, snapshot, stamps: header.stamps };
-        head.write(file, member.number, stamps_wanted)?;
+        head.write(file, member.number, stamps_wanted, Some(&member.arena))?;
         self.heads.insert(member.number, head);
         Ok(())
     }
@@ -160,7 +170,8 @@ impl Streams {
     /// A new file begins: announces the existing processes in it.
     pub fn begin_file<W: Write>(&mut self, file: &mut ChunkWriter<W>, stamps_wanted: u32) -> io::Result<()> {
         for (number, head) in &self.heads {
-            head.write(file, *number, stamps_wanted)?;
+            let arena = self.arenas.get(number).map(ArenaStream::arena);
+            head.write(file, *number, stamps_wanted, arena)?;
         }
         self.arenas.values_mut().for_each(ArenaStream::begin_file);
         Ok(())

@@ -272,6 +272,7 @@ impl<W: Write> TraceWriter<W> {
         let stamps = member.arena.header().stamps;
         write_stamps(&mut self.file, stamps, self.stamps_wanted)?;
         self.summary.exact_instead += u32::from(stamps == EXACT && self.stamps_wanted != EXACT);
+        member.arena.write_calibration(&mut self.file, member.cpu_ns)?;
         self.modules(member)?;
         let (file, runs) = (&mut self.file, &mut self.runs);
         let streamed = match &mut self.streams {

@@ -52,6 +52,8 @@ pub(crate) struct Member {
     pub is_stranger: bool,
     /// One of [`image_end`](everycall_format::ect::image_end) and the time in ticks, after its end.
     pub end: Option<(u32, u64)>,
+    /// CPU time that it took in all, nanoseconds, if we were told.
+    pub cpu_ns: Option<u64>,
     pub armed: Armed,
     /// The names of its just-in-time compilers' code.
     code_files: CodeFiles,
@@ -94,6 +96,7 @@ impl Member {
             pidfd: None,
             is_stranger: false,
             end: None,
+            cpu_ns: None,
             armed: Armed::default(),
             code_files: CodeFiles::new(header.target_pid, forked_from.map(|parent| &parent.code_files)),
             selected: 0,

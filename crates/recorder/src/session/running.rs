@@ -22,6 +22,7 @@ use crate::sys::clock::{self, Readings};
 use crate::sys::error::RecordError;
 use crate::sys::lock::lock;
 use crate::sys::signals::{Received, Signals, send};
+use crate::sys::usage;
 use crate::tree::doorbell::Doorbell;
 use crate::tree::keeper::Keeper;
 use crate::tree::process_tree::ProcessTree;
@@ -154,6 +155,7 @@ impl Running {
         let mut tree = lock(&self.tree);
         tree.look_at_names(true);
         tree.notice_ends();
+        tree.took(self.child.id(), usage::cpu_time(self.child.id()));
         drop(tree);
         let status = self.child.wait()?;
         Ok(Some((status, process_end(self.child.id(), status, ticks))))

@@ -165,7 +165,7 @@ fn switches(status: &str) -> Option<[u64; 2]> {
 }
 
 /// CPU time of all its threads, those that have ended included, in nanoseconds.
-fn cpu_time(pid: u32) -> Option<u64> {
+pub fn cpu_time(pid: u32) -> Option<u64> {
     /// The clock that counts CPU time as the scheduler does: `CPUCLOCK_SCHED` in the kernel.
     const SCHED: libc::clockid_t = 2;
     let clock = (!libc::clockid_t::try_from(pid).ok()? << 3) | SCHED;

@@ -202,6 +202,15 @@ impl ProcessTree {
         self.ended.push(member);
     }
 
+    /// Process `pid` has ended, and took this CPU time in all, nanoseconds.
+    pub fn took(&mut self, pid: u32, cpu_ns: Option<u64>) {
+        let members = self.ended.iter_mut().chain(&mut self.living);
+        // Of several programs that it ran one after the other, the last one has it all.
+        if let Some(member) = members.filter(|member| member.pid == pid).max_by_key(|member| member.number) {
+            member.cpu_ns = cpu_ns;
+        }
+    }
+
     /// The program has been started as process `pid`.
     pub fn has_started(&mut self, pid: u32) {
         let number = self.members().find(|member| member.pid == pid).map(|member| member.number);

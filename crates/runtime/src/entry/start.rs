@@ -2,6 +2,8 @@
 #![allow(unsafe_code)] // New mappings become arenas; called with the program's environment.
 
 use crate::entry::environment::Environment;
+#[cfg(any(feature = "executable", feature = "shared"))]
+use crate::features::calibration;
 use crate::features::{
     budget as governor, control, crash, fork, keeper, min_duration, site_set, snapshot_signal, switch,
 };
@@ -167,6 +169,11 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     }
     if let Some(path) = variable(env::ONLY) {
         site_set::load_selection(path);
+    }
+    // Calls that are counted have another price, and nothing that is to be corrected.
+    #[cfg(any(feature = "executable", feature = "shared"))]
+    if !crate::state::dropped::is_counting() {
+        arena.put_calibration(&calibration::measure(thread_slot));
     }
     arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
     if let Some(hub) = hub::hub() {

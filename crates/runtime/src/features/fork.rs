@@ -23,6 +23,7 @@ use crate::sys::{clock, disk, own_memory};
 use crate::threads::begin;
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter};
+use everycall_format::calibration::Calibration;
 use everycall_format::hub::origin;
 
 /// What the child copies from the parent's arena.
@@ -30,6 +31,7 @@ use everycall_format::hub::origin;
 struct Inheritance {
     parent: Arena,
     parent_pid: u32,
+    calibration: Calibration,
     /// [`arena_state`].
     state: u32,
     modules: u32,
@@ -100,6 +102,7 @@ fn inheritance(process: &'static Process) -> Option<Inheritance> {
     Some(Inheritance {
         parent,
         parent_pid: parent.target_pid().load(Relaxed),
+        calibration: parent.calibration(),
         state: parent.state().load(Relaxed),
         modules: module_table::known().min(parent.layout().module_capacity),
         shortest: dropped::inheritance(&parent),
@@ -142,6 +145,8 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     process.begin_child(&arena, module_table::next_code());
     arena.put_origin(origin::FORK, system::parent_id(), inheritance.parent_pid);
     arena.put_start(&clock::reading());
+    // It runs the same hooks on the same machine.
+    arena.put_calibration(&inheritance.calibration);
     // The arena is claimed only now that all of this is written.
     arena.target_pid().store(system::process_id(), Release);
     if let Some(hub) = hub::hub() {

@@ -10,6 +10,7 @@ use everycall_format::arena::{
     ArenaHeader, COUNTERS, ClockReading, ModuleEntry, OpenCall, PAGE, PINNERS, PINNERS_OFFSET, PinnerEntry,
     ThreadHeader,
 };
+use everycall_format::calibration::{CALIBRATION_OFFSET, Calibration};
 use everycall_format::sched::KEPT_SIZE;
 use everycall_ring::{Control, Pool, Ring};
 
@@ -189,6 +190,20 @@ impl Arena {
 
     pub(crate) fn put_start(&self, reading: &everycall_format::arena::ClockReading) {
         self.put(offset_of!(ArenaHeader, start) as u64, reading);
+    }
+
+    /// Stores what the hooks cost.
+    pub(crate) fn put_calibration(&self, calibration: &Calibration) {
+        self.put(CALIBRATION_OFFSET, calibration);
+    }
+
+    /// What the hooks cost; blank if it wasn't measured.
+    pub(crate) fn calibration(&self) -> Calibration {
+        // SAFETY: within the header's page; only written at the start.
+        let bytes = unsafe {
+            core::slice::from_raw_parts(self.at(CALIBRATION_OFFSET).cast_const(), Calibration::SIZE)
+        };
+        Calibration::read(bytes).unwrap_or_default()
     }
 
     /// Entry `index` of the table of pinners: process id, ticks when the process took the entry,

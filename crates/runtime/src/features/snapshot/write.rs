@@ -247,7 +247,12 @@ impl Output<'_> {
             command_length: command.len() as u32,
             ..ProcessRecord::default()
         };
-        self.chunk(chunk::PROCESS, &[bytes(&record), command])
+        self.chunk(chunk::PROCESS, &[bytes(&record), command])?;
+        let calibration = process.arena().calibration();
+        if calibration.record_size == 0 {
+            return Ok(());
+        }
+        self.chunk(chunk::CALIBRATION, &[bytes(&calibration)])
     }
 
     fn threads(
