@@ -52,7 +52,8 @@ pub use model::{
     CallTimes, Child, CodeRange, CountedCalls, Counts, Dropped, DroppedCalls, Ending, EventClock, Frame,
     Frames, FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta,
     Module, OpenCall, Origin, Process, ProcessCalibration, ProcessEnd, Reason, Recording, Sched, SchedClock,
-    SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Stamps, Tail, Thread, ThreadKey, Trigger,
+    SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Stamps, Tail, Thread, ThreadKey,
+    Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

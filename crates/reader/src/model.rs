@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
-use everycall_format::stamp;
 use everycall_format::calibration::HookPrices;
+use everycall_format::stamp;
 use everycall_format::times::BUCKETS;
 
 use crate::error::Warning;

@@ -138,8 +138,7 @@ const WAIT_NS: u64 = 1000;
 pub(crate) fn note(arena: &Arena) {
     let place = core::mem::offset_of!(ArenaHeader, stamps);
     // SAFETY: in the arena's header.
-    unsafe { AtomicU32::from_ptr(arena.base().wrapping_add(place).cast()) }
-        .store(STAMPS.load(Relaxed), Relaxed);
+    unsafe { AtomicU32::from_ptr(arena.base().wrapping_add(place).cast()) }.store(mode(), Relaxed);
 }
 
 /// Lets a module's hooks know. If there is no memory for a table, all events of the process get
@@ -200,7 +199,7 @@ pub(crate) fn end(module: &ModuleDescriptor) {
 /// The calling thread, or a fiber that it makes, begins. Without a guard of its own, all its events
 /// get stamps.
 pub(crate) fn begin_thread(control: &Control) {
-    let distance = match STAMPS.load(Relaxed) {
+    let distance = match mode() {
         EXACT => 0,
         // SAFETY: the offset is the guard's.
         _ if !unsafe { arch::is_guarded(GUARD_OFFSET.load(Relaxed)) } => 0,
@@ -211,9 +210,14 @@ pub(crate) fn begin_thread(control: &Control) {
     control.stamp_after.store(distance, Relaxed);
 }
 
+/// Which events have stamps: one of [`everycall_format::stamp`].
+pub(crate) fn mode() -> u32 {
+    STAMPS.load(Relaxed)
+}
+
 /// Whether hooks may write events without stamps.
 pub(crate) fn are_left_out() -> bool {
-    STAMPS.load(Relaxed) != EXACT
+    mode() != EXACT
 }
 
 /// The function whose entry is at a code offset of the module counts at this offset.
@@ -239,7 +243,7 @@ pub(crate) fn learn(code: u32, is_exit: bool, was_long: bool, last: &mut usize) 
     if old & may != 0 && !was_long {
         return;
     }
-    if STAMPS.load(Relaxed) == ORDER {
+    if mode() == ORDER {
         function.store(old | may);
         return;
     }

@@ -7,7 +7,7 @@ use crate::features::snapshot::code_files::{self, Wanted};
 use crate::features::snapshot::take::{Noted, Pinned, open, successor};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
-use crate::state::{all_calls, beginning, dropped, frames, memory, times};
+use crate::state::{all_calls, beginning, dropped, frames, memory, stamps, times};
 use crate::sys::crc::Crc;
 use crate::sys::errors::{self, error};
 use crate::sys::file::{self, File};
@@ -22,12 +22,13 @@ use everycall_format::dropped::{OTHERS, counting};
 use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CodeFileRecord, CountedCalls, CountsRecord,
     DroppedCalls, DroppedRecord, EndRecord, EventsRecord, FileHeader, FrameNamesRecord, KeptCall, MetaField,
-    NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, TimedCalls, TriggerRecord, chunk, encoding,
-    image_end, meta, reason,
+    NO_PROCESS, ProcessRecord, SnapshotRecord, StampsRecord, ThreadRecord, TimedCalls, TriggerRecord, chunk,
+    encoding, image_end, meta, reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
 use everycall_format::memory::{MemoryCalls, MemoryRecord, whose};
+use everycall_format::stamp::EXACT;
 use everycall_format::trigger::TriggeredCall;
 use everycall_ring::Control;
 
@@ -248,6 +249,12 @@ impl Output<'_> {
             ..ProcessRecord::default()
         };
         self.chunk(chunk::PROCESS, &[bytes(&record), command])?;
+        let stamps = stamps::mode();
+        if stamps != EXACT {
+            let record_size = size_of::<StampsRecord>() as u32;
+            let record = StampsRecord { record_size, stamps, wanted: stamps, ..StampsRecord::default() };
+            self.chunk(chunk::STAMPS, &[bytes(&record)])?;
+        }
         let calibration = process.arena().calibration();
         if calibration.record_size == 0 {
             return Ok(());
