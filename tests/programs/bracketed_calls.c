@@ -90,7 +90,7 @@ UNTRACED static void beside(pid_t other) {
     CPU_SET(sched_getcpu(), &processors);
     sched_setaffinity(other, sizeof processors, &processors);
     for (;;) {
-        sleep_for(1000000 + (long)(number() % 3000000));
+        sleep_for(200000 + (long)(number() % 1000000));
         switch (number() % 3) {
         case 0:
             kill(other, SIGSTOP);
