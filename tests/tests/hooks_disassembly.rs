@@ -217,6 +217,9 @@ struct State {
     rounds: BTreeMap<u64, u32>,
 }
 
+/// What is known of registers and of the stack.
+type Known = (Vec<(Register, Option<Value>)>, Vec<(Value, Option<Value>)>);
+
 /// Rounds of a loop that are followed: a second one shows what the first has changed for it.
 const ROUNDS: u32 = 2;
 
@@ -251,7 +254,7 @@ impl State {
     }
 
     /// What is known of registers and stack, without the numbers of other values.
-    fn known(&self) -> (Vec<(Register, Option<Value>)>, Vec<(Value, Option<Value>)>) {
+    fn known(&self) -> Known {
         let known = |value: Value| Some(value).filter(|value| matches!(value.base, Base::Initial(_)));
         let registers = self.registers.iter().map(|(register, value)| (*register, known(*value)));
         let stack = self.stack.iter().filter_map(|(at, (_, value))| Some((known(*at)?, known(*value))));

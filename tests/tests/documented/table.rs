@@ -730,6 +730,10 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
+        "EVERYCALL_START=off everycall record -o off.ect -- ./app",
+        So("EVERYCALL_START=off everycall record -q -o off.ect -- ./app args"),
+    ),
+    (
         "everycall report --corrected --untraced 53ms --untraced 55ms app.ect",
         So(
             "everycall record -q -o app.ect -- ./app args && everycall report --corrected --untraced 1us --untraced 2us app.ect",
@@ -826,6 +830,8 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench count", Not(LONG)),
     ("cargo xtask bench report", Not(LONG)),
     ("cargo xtask bench real", Not(LONG)),
+    ("cargo xtask bench corrected --quick", Not(LONG)),
+    ("cargo xtask bench corrected", Not(LONG)),
     ("cargo xtask bench exports", Not(LONG)),
     ("cargo xtask bench view --events 1000M", Not(LONG)),
     ("cargo run --release -p everycall-view --example large_trace", Not(LONG)),

@@ -45,8 +45,12 @@ impl Sequence {
     /// A sequence that isn't used.
     #[must_use]
     pub const fn new() -> Sequence {
-        const ZERO: AtomicU64 = AtomicU64::new(0);
-        Sequence { head: ZERO, start: ZERO, length: ZERO, abort: ZERO }
+        Sequence {
+            head: AtomicU64::new(0),
+            start: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+            abort: AtomicU64::new(0),
+        }
     }
 
     /// The range of an object's hooks. It isn't used yet.

@@ -48,12 +48,11 @@ struct Module {
 
 impl Module {
     const fn new() -> Module {
-        const ZERO: AtomicU64 = AtomicU64::new(0);
         Module {
             sequence: Sequence::new(),
             codes: [const { AtomicU32::new(0) }; 2],
-            table: ZERO,
-            memory: [ZERO; 2],
+            table: AtomicU64::new(0),
+            memory: [const { AtomicU64::new(0) }; 2],
         }
     }
 
