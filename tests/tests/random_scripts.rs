@@ -62,11 +62,14 @@ fn what_random_scripts_do_is_what_is_seen() {
         let level = if mode.is_body() { "-O1" } else { "-O2" };
         let program =
             place.build(mode, &[level, tail_calls, "scripts.cpp"], &format!("scripts-{}", mode.label()));
-        for from in (first..first + scripts).step_by(AT_ONCE as usize) {
+        // Hooks in a function's body have only one.
+        let clocks = if mode.is_body() { &["exact"][..] } else { &["exact", "bounded", "order"] };
+        let starts = (first..first + scripts).step_by(AT_ONCE as usize);
+        for (clock, from) in clocks.iter().flat_map(|clock| starts.clone().map(move |from| (clock, from))) {
             let count = AT_ONCE.min(first + scripts - from);
             let arguments = [from.to_string(), count.to_string(), library.to_string_lossy().into_owned()];
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let recording = place.record(&["--ring-size", "512M"], &program, &arguments);
+            let recording = place.record(&["--clock", clock, "--ring-size", "512M"], &program, &arguments);
             assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
             let stdout = recording.stdout();
             let truth: Vec<&str> = stdout.lines().collect();
@@ -78,7 +81,7 @@ fn what_random_scripts_do_is_what_is_seen() {
                 .collect();
             differences.extend(
                 difference(&truth, &seen)
-                    .map(|text| format!("{mode:?}, scripts {from} to {}, {text}", from + count)),
+                    .map(|text| format!("{mode:?}, {clock}, scripts {from} to {}, {text}", from + count)),
             );
             if let Some(folder) = std::env::var_os("EVERYCALL_KEEP_SCRIPTS") {
                 let name =

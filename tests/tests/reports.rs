@@ -948,12 +948,16 @@ fn corrected_times_are_measured_ones_without_what_hooks_cost() {
 #[test]
 fn times_are_not_corrected_where_nobody_knows_what_hooks_cost() {
     let place = Place::new("uncorrected");
-    let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/timeline/tests/golden/v2.10-calls.ect");
-    let refused = text(&place, &["--corrected"], &[&old]);
-    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("record the program anew"), "{said}");
-    assert!(refused.stdout.is_empty(), "{refused:?}");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/timeline/tests/golden");
+    let old = kept.join("v2.10-calls.ect");
+    let advice = [(&old, "record the program anew"), (&kept.join("v2.14-stamps.ect"), "--clock exact")];
+    for (file, advice) in advice {
+        let refused = text(&place, &["--corrected"], &[file]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(advice), "{said}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+    }
     let unsorted = text(&place, &["--corrected", "--sort", "p99"], &[&old]);
     assert_eq!(unsorted.status.code(), Some(2), "{unsorted:?}");
 }

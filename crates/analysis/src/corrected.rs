@@ -71,6 +71,8 @@ pub enum NoPrices {
     Missing,
     /// It was tried to measure it, but the figures made no sense.
     Failed,
+    /// Events have no times of their own, so the hooks were others than those that were measured.
+    Bounded,
 }
 
 /// What an event costs, in nanoseconds: half of what a call's two hooks cost.
@@ -125,6 +127,9 @@ pub(crate) struct Prices {
 impl Prices {
     /// Those of a trace, and how far the price in a program may be from them.
     pub(crate) fn of(trace: &Trace<'_>) -> Result<(Prices, Range), NoPrices> {
+        if trace.has_bounds() {
+            return Err(NoPrices::Bounded);
+        }
         let all = trace.calibrations();
         let known: Vec<_> = all.iter().filter(|known| known.is_measured).collect();
         if known.is_empty() {

@@ -89,6 +89,10 @@ pub fn refused(path: &Path, why: NoPrices) -> Failure {
                 "says that what tracing costs could not be measured when the program started, so times can't be \
                 corrected; record the program anew, on a machine with less load"
             }
+            NoPrices::Bounded => {
+                "has events without a time of their own, whose price isn't known, so times can't be corrected; record \
+                the program with `--clock exact`"
+            }
         },
     )
 }
