@@ -227,6 +227,12 @@ impl Sketch {
         few.into_iter().chain(buckets)
     }
 
+    /// What [`Sketch::values`] returns for a value that was recorded.
+    #[must_use]
+    pub fn shown(&self, value: u64) -> u64 {
+        if self.buckets.is_empty() { value } else { middle(bucket(value)).clamp(self.min, self.max) }
+    }
+
     /// The number of values in each power of two, as (lowest value, count), sorted, without empty
     /// ones.
     #[must_use]
@@ -353,6 +359,17 @@ mod tests {
             assert!(u128::from(error) * 128 <= u128::from(value), "{value} {}", middle(bucket));
         }
         assert!((0..BUCKETS).map(middle).is_sorted());
+    }
+
+    #[test]
+    fn values_are_found_as_they_are_shown() {
+        for count in [FEW, 3 * FEW] {
+            let mut sketch = Sketch::default();
+            let recorded: Vec<u64> = random(7).map(|value| value % 1_000_000).take(count).collect();
+            recorded.iter().for_each(|value| sketch.record(*value));
+            let shown: Vec<u64> = sketch.values().map(|(value, _)| value).collect();
+            assert!(recorded.iter().all(|value| shown.contains(&sketch.shown(*value))));
+        }
     }
 
     #[test]

@@ -8,10 +8,8 @@
 //! freed.
 #![allow(unsafe_code)] // The area of the C library, and what the kernel reads.
 
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-global_asm!(".weak __rseq_offset, __rseq_size");
 
 /// What glibc has passed to the kernel, which compares it with the word before the address where
 /// threads go on.
@@ -81,6 +79,7 @@ pub fn guard_offset() -> Option<u64> {
     // SAFETY: reads addresses from the global offset table; those of weak symbols may be 0.
     unsafe {
         asm!(
+            ".weak __rseq_offset, __rseq_size",
             "movq __rseq_offset@GOTPCREL(%rip), {offset}",
             "movq __rseq_size@GOTPCREL(%rip), {size}",
             offset = out(reg) offset, size = out(reg) size,

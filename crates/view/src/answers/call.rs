@@ -204,7 +204,7 @@ pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
     let mut median: Option<(u64, (u32, usize, Cell))> = None;
     each_call(library, number as u32, &range, |track, depth, cell| {
         let ns = cell.to() - cell.from;
-        if let Some((_, longest)) = bars.get_mut(&bar(ns))
+        if let Some((_, longest)) = bars.get_mut(&bar(times.shown(ns)))
             && longest.as_ref().is_none_or(|(.., longest)| longest.to() - longest.from < ns)
         {
             *longest = Some((track, depth, cell));
