@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn the_runtime_is_small() {
         for (name, bytes) in FILES {
-            assert!(bytes.len() <= 672 << 10, "{name}: {} bytes", bytes.len());
+            assert!(bytes.len() <= 720 << 10, "{name}: {} bytes", bytes.len());
         }
     }
 }

@@ -79,7 +79,8 @@ global_asm!(
         .ifc \\hooks, bodies
         leaq    .L\\name\\()_\\number(%rip), %rdi
         movq    (%rsp), %rsi
-        call    __cyg_profile_func_enter
+        leaq    __cyg_profile_func_enter(%rip), %rax    # tools find functions by direct calls
+        call    *%rax
         .endif
         .ifc \\hooks, frames
         movl    $\\number, %edi
@@ -104,7 +105,8 @@ global_asm!(
         .ifc \\hooks, bodies
         leaq    .L\\name\\()_\\number(%rip), %rdi
         movq    (%rsp), %rsi
-        call    __cyg_profile_func_exit
+        leaq    __cyg_profile_func_exit(%rip), %rax    # tools find functions by direct calls
+        call    *%rax
         .endif
         .ifc \\hooks, frames
         movl    $\\number, %edi
