@@ -43,7 +43,10 @@ gdb.execute("set breakpoint pending off")
 gdb.execute("set breakpoint always-inserted on")
 # Before the C library is there, which has functions of the same names.
 gdb.execute("starti", to_string=True)
-places, hot = {}, []
+# Before `main`, the runtime measures what its hooks cost, by thousands of calls.
+places, hot, all = {}, [], []
+begin = gdb.Breakpoint("*main", internal=True)
+begin.silent = True
 for name in HOT + SLOW:
     for address, offset in instructions(name):
         if address in places:
@@ -52,8 +55,14 @@ for name in HOT + SLOW:
         print("place", name, offset)
         breakpoint = gdb.Breakpoint("*%#x" % address, internal=True)
         breakpoint.silent = True
+        breakpoint.enabled = False
+        all.append(breakpoint)
         if name in HOT:
             hot.append(breakpoint)
+gdb.execute("continue", to_string=True)
+begin.delete()
+for breakpoint in all:
+    breakpoint.enabled = True
 gdb.Breakpoint("wrap", internal=True).silent = True
 while True:
     gdb.execute("continue", to_string=True)
