@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::unistd::{Uid, User};
 use rustix::io::Errno;
@@ -142,10 +143,24 @@ fn paths(instance: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
+/// Removes an instance. The kernel may close the files of a recorder that has just ended somewhat
+/// later, so what is busy is tried again for a second.
+fn remove(instance: &Path) -> io::Result<()> {
+    for _ in 0..20 {
+        match fs::remove_dir(instance) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            other => return other,
+        }
+    }
+    fs::remove_dir(instance)
+}
+
 fn take(root: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
     // While it is used, all stays as it is.
     let instance = root.join("instances").join(name(uid));
-    match fs::remove_dir(&instance) {
+    match remove(&instance) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             return Err(refused(
                 &format!(
