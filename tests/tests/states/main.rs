@@ -228,8 +228,9 @@ fn error(told: u64, said: u64, around: u64) -> u64 {
     said.saturating_sub(told).max(told.saturating_sub(said + around))
 }
 
-/// Most of many short phases are right within [`EDGE`], whatever their length.
-fn check_many(source: &str, said: &[(String, Phase)], told: &[(String, Told)]) {
+/// Most of many short phases are right within [`EDGE`], whatever their length; where the kernel left
+/// switches out, as `info` says, those that are known.
+fn check_many(source: &str, has_holes: bool, said: &[(String, Phase)], told: &[(String, Told)]) {
     let mut errors: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
     for (name, _) in said.iter().take(7) {
         let phases = said.iter().filter(|(other, _)| other == name).map(|(_, phase)| phase);
@@ -246,10 +247,13 @@ fn check_many(source: &str, said: &[(String, Phase)], told: &[(String, Told)]) {
             }
         }
     }
-    assert_eq!(errors.len(), if source.contains("tracefs") { 21 } else { 14 });
+    assert!(
+        has_holes || errors.len() == if source.contains("tracefs") { 21 } else { 14 },
+        "{source}: {errors:?}"
+    );
     for ((name, what), mut errors) in errors {
         errors.sort_unstable();
-        assert!(errors.len() > SHORT / 2, "{source}: {name}: {} are known", errors.len());
+        assert!(has_holes || errors.len() > SHORT / 2, "{source}: {name}: {} are known", errors.len());
         let three_of_four = errors[errors.len() * 3 / 4];
         assert!(three_of_four < EDGE, "{source}: {name}: {what}: {errors:?}");
     }
@@ -429,7 +433,7 @@ fn short_phases(place: &Place, program: &Path, source: &str) {
     command.args(["record", "-q", &format!("--states={source}"), "-o"]).arg(&file);
     let said = all_phases(&successful(command.arg("--").arg(program).arg(SHORT.to_string())));
     let told: Vec<_> = all_told(&file).into_iter().map(|(name, (_, told))| (name, told)).collect();
-    check_many(source, &said, &told);
+    check_many(source, has_holes(&file), &said, &told);
 }
 
 /// A wait that goes on has the name of its system call, from each source, also in a snapshot.
