@@ -1,5 +1,5 @@
-// Makes short calls, and now and then one that waits. Says of each call of `outer` the time-stamp counter before it,
-// at its beginning and end, and after it.
+// Makes short calls, and now and then one that waits. Says of each call of `outer` the time-stamp
+// counter before it, at its beginning and end, and after it.
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

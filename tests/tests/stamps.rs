@@ -1,4 +1,5 @@
-//! Times of events without a stamp, against a program's own readings of the clock between any two events.
+//! Times of events without a stamp, against a program's own readings of the clock between any two
+//! events.
 //!
 //! With `EVERYCALL_FULL=1`: 100 million events, and 10,000 disturbances in each mode.
 

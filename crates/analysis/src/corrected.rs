@@ -11,7 +11,7 @@
 //! without tracing, then so is what all of its hooks cost together
 //! ([`Correction::with_untraced`]); only how that is shared among functions remains uncertain.
 
-use everycall_timeline::{HookPrices, Location, Price, Trace};
+use everycall_timeline::{Bars, HookPrices, Location, Price, Trace};
 
 /// Parts of a whole: prices relative to their middle are counted in these.
 const WHOLE: u64 = 1_000_000;
@@ -20,30 +20,11 @@ const PS: u64 = 1_000;
 /// How much the CPU times of two runs of one program differ at the least, in parts of [`WHOLE`].
 const NOISE: u64 = WHOLE / 100;
 
-/// A time in nanoseconds that lies between two bounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ranged {
-    /// At the least.
-    pub low: u64,
-    /// The best single figure.
-    pub value: u64,
-    /// At the most.
-    pub high: u64,
-}
-
-impl Ranged {
-    /// The larger distance of a bound from the value: its error bar.
-    #[must_use]
-    pub fn error(&self) -> u64 {
-        self.value.saturating_sub(self.low).max(self.high.saturating_sub(self.value))
-    }
-}
-
 /// A corrected time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Corrected {
     /// The time; never below 0.
-    pub time: Ranged,
+    pub time: Bars,
     /// Whether the hooks should have cost more than was measured, so that the time was set to 0.
     pub is_clamped: bool,
 }
@@ -248,9 +229,9 @@ impl Correction {
 
     /// What hooks cost in nanoseconds, where it is `cost_ps` by the middle of the prices.
     #[must_use]
-    pub fn cost(&self, cost_ps: u64) -> Ranged {
+    pub fn cost(&self, cost_ps: u64) -> Bars {
         let [low, value, high] = self.costs(cost_ps).map(|cost| cost.div_ceil(PS));
-        Ranged { low, value, high }
+        Bars { low, value, high }
     }
 
     /// A time without what hooks cost in it, which is `cost_ps` by the middle of the prices.
@@ -259,7 +240,7 @@ impl Correction {
         let cost = self.cost(cost_ps);
         let without = |cost: u64| measured_ns.saturating_sub(cost);
         Corrected {
-            time: Ranged { low: without(cost.high), value: without(cost.value), high: without(cost.low) },
+            time: Bars { low: without(cost.high), value: without(cost.value), high: without(cost.low) },
             is_clamped: cost.value > measured_ns,
         }
     }

@@ -61,7 +61,7 @@ mod view;
 mod waits;
 
 pub use budget::{Budget, CostlyFunction, budget, is_of_budget};
-pub use corrected::{Corrected, Correction, EventPrice, HookTime, NoPrices, Range, Ranged, WholeRun};
+pub use corrected::{Corrected, Correction, EventPrice, HookTime, NoPrices, Range, WholeRun};
 pub use cull::{Cull, Culled, cull};
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
 pub use intervals::{EventIntervals, WideFunction, event_intervals};

@@ -19,7 +19,8 @@
 //! With [`Times::Raw`], `start_ticks`, `dur_ticks` and `at_ticks` stand there, and calls have `address`, where the function was entered, as its module's file has it.
 //!
 //! `resumed_by` is the kernel's number of the thread that goes on with a suspended stack. Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
-//! A call whose duration isn't known exactly, because events had no times of their own, has `dur_low_ns` and `dur_high_ns`.
+//! A call whose duration isn't known exactly, because events had no times of their own, has
+//! `dur_low_ns` and `dur_high_ns`.
 //! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left
 //! out where there is none, a text where it is above 2^53, or a double that is no number. A call
 //! whose thread's states are known has `voluntary_switches` and `involuntary_switches`; where some

@@ -199,6 +199,13 @@ pub mod left_out {
 }
 
 impl Control {
+    /// Sends the stack's next event to the slow path. Hooks that see that they need a stamp see the
+    /// end, too.
+    pub fn stop_hooks(&self) {
+        self.end.store(0, Ordering::Relaxed);
+        self.stamp_due.store(0, Ordering::Release);
+    }
+
     /// Makes hooks that find this blank control block return at once.
     pub fn turn_off(&self) {
         self.floor.store(u32::MAX, Ordering::Relaxed);

@@ -393,8 +393,7 @@ impl<'a> Ring<'a> {
                 }
             }
             control.suspended_position.store(position, Relaxed);
-            control.end.store(0, Relaxed);
-            control.stamp_due.store(0, Relaxed);
+            control.stop_hooks();
             // The runtime may have interrupted a hook that is dropping a call. That hook must not
             // find its slots at the end of the ring, because others follow them from here on.
             control.position.store(ODD, Relaxed);

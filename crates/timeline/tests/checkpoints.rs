@@ -4,13 +4,27 @@
 use everycall_reader::TraceFile;
 use everycall_reader::event::Events;
 use everycall_synth::{File, Module, Process, Ring, Rng, Thread};
-use everycall_timeline::{EndKind, Intervals, LiveThread, Location, TimelineEvent, Trace};
+use everycall_timeline::{
+    Checkpoint, EndKind, Intervals, LiveThread, Location, ThreadEvents, TimelineEvent, Trace,
+};
 
 const START: u64 = 1 << 40;
 
 /// Calls by chance, some of them of signal handlers that interrupt hooks.
 fn file(capacity: usize, seed: u64) -> Vec<u8> {
     file_with(capacity, seed, true)
+}
+
+/// The checkpoints of a thread, with the numbers of the events at which they were made, and the
+/// number of all events.
+fn checkpoints(events: &mut ThreadEvents<'_>) -> (Vec<(usize, Checkpoint)>, usize) {
+    events.make_checkpoints();
+    let (mut checkpoints, mut at) = (Vec::new(), 0);
+    while events.next().is_some() {
+        checkpoints.extend(events.take_checkpoint().map(|checkpoint| (at, checkpoint)));
+        at += 1;
+    }
+    (checkpoints, at)
 }
 
 fn file_with(capacity: usize, seed: u64, has_handlers: bool) -> Vec<u8> {
@@ -50,12 +64,7 @@ fn what_follows_a_checkpoint_is_the_rest() {
         let trace = Trace::open(TraceFile::open(file(capacity, seed)).unwrap()).unwrap();
         let whole: Vec<TimelineEvent> = trace.thread_events_checked(0, Some(&same)).collect();
         let mut events = trace.thread_events_checked(0, Some(&same));
-        events.make_checkpoints();
-        let (mut checkpoints, mut at) = (Vec::new(), 0);
-        while events.next().is_some() {
-            checkpoints.extend(events.take_checkpoint().map(|checkpoint| (at, checkpoint)));
-            at += 1;
-        }
+        let (checkpoints, at) = checkpoints(&mut events);
         assert_eq!(at, whole.len());
         assert!(checkpoints.len() >= 2, "{}", checkpoints.len());
         for (at, checkpoint) in checkpoints {
@@ -71,12 +80,7 @@ fn without_late_events_a_checkpoint_needs_no_waiting() {
     let trace = Trace::open(TraceFile::open(file_with(4096, 5, false)).unwrap()).unwrap();
     let whole: Vec<TimelineEvent> = trace.thread_events(0).collect();
     let mut events = trace.thread_events(0);
-    events.make_checkpoints();
-    let (mut checkpoints, mut at) = (Vec::new(), 0);
-    while events.next().is_some() {
-        checkpoints.extend(events.take_checkpoint().map(|checkpoint| (at, checkpoint)));
-        at += 1;
-    }
+    let (checkpoints, _) = checkpoints(&mut events);
     assert!(events.is_in_order() && checkpoints.len() >= 2);
     for (at, checkpoint) in checkpoints {
         let mut events = trace.thread_events_from(0, None, &checkpoint).unwrap();
@@ -310,12 +314,7 @@ fn what_follows_a_checkpoint_is_placed_likewise() {
         let trace = Trace::open(TraceFile::open(File::of_unstamped(&process, stamps)).unwrap()).unwrap();
         let whole: Vec<TimelineEvent> = trace.thread_events(0).collect();
         let mut events = trace.thread_events(0);
-        events.make_checkpoints();
-        let (mut checkpoints, mut at) = (Vec::new(), 0);
-        while events.next().is_some() {
-            checkpoints.extend(events.take_checkpoint().map(|checkpoint| (at, checkpoint)));
-            at += 1;
-        }
+        let (checkpoints, _) = checkpoints(&mut events);
         assert!(checkpoints.len() >= 2, "{}", checkpoints.len());
         for (at, checkpoint) in checkpoints {
             let mut rest = trace.thread_events_from(0, None, &checkpoint).unwrap();

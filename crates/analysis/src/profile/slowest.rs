@@ -13,8 +13,8 @@ use super::notes::Notes;
 use super::walk::{EndedCall, Visitor, walk};
 use crate::view::TraceView;
 
-/// A call, where it is and how it ended. Sorted by the longest duration that is possible; of equal durations, later calls come
-/// first.
+/// A call, where it is and how it ended. Sorted by the longest duration that is possible; of equal
+/// durations, later calls come first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCall {
     /// Its function.

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::path::Path;
 
-use everycall_analysis::{Corrected, Correction, NoPrices, Order, Profile, Ranged, Row, Sums, WholeRun};
+use everycall_analysis::{Corrected, Correction, NoPrices, Order, Profile, Row, Sums, WholeRun};
 use everycall_io::say;
+use everycall_timeline::Bars;
 use everycall_timeline::Trace;
 use everycall_units::{Count, Duration, Several, parse_time};
 use serde_json::{Map, Value, json};
@@ -156,14 +157,14 @@ pub fn shown(corrected: &Corrected) -> String {
 }
 
 /// What hooks cost in all calls of a profile.
-fn hooks(correction: &Correction, profile: &Profile) -> Ranged {
+fn hooks(correction: &Correction, profile: &Profile) -> Bars {
     correction.cost(profile.hooks_ps())
 }
 
 /// The same as JSON, and what they cost in all calls that were made, also those that are missing in
 /// the trace; null where these weren't counted.
 pub fn hooks_json(correction: &Correction, profile: &Profile, runs: &[Run]) -> [(&'static str, Value); 2] {
-    let json = |cost: Ranged| json!({ "low": cost.low, "value": cost.value, "high": cost.high });
+    let json = |cost: Bars| json!({ "low": cost.low, "value": cost.value, "high": cost.high });
     let all = match runs {
         [run] if run.whole.all_calls > 0 => json(correction.cost(run.whole.hooks_ps(profile))),
         _ => Value::Null,

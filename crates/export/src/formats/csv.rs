@@ -9,8 +9,8 @@
 //!
 //! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin. In their place are `start_realtime_ns`, which
 //!   counts from 1970, or `start_ticks` and `duration_ticks`, if asked for.
-//! - Where events may have no times of their own, two further columns, `duration_low` and `duration_high`, have what the duration of
-//!   a call is at least and at most, in its unit.
+//! - Where events may have no times of their own, two further columns, `duration_low` and
+//!   `duration_high`, have what the duration of a call is at least and at most, in its unit.
 //! - `depth` counts the shown calls around the call.
 //! - `remarks` are those of the other outputs, such as `truncated at end` or `unwound`, separated
 //!   by `; `.

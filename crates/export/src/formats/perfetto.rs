@@ -11,7 +11,8 @@
 //! Times are nanoseconds since the trace's origin, on what Perfetto takes for the boot clock. A slice's name
 //! is written where its thread first uses it, and is a number from there on, so that a begin or an end takes
 //! about a dozen bytes. The remarks of a slice are annotations of its end: `remark`, `calls`,
-//! `dur_low_ns`, `dur_high_ns`, `true_start_ns`, `true_dur_ns`, with the meanings that they have in `chrome`.
+//! `dur_low_ns`, `dur_high_ns`, `true_start_ns`, `true_dur_ns`, with the meanings that they have in
+//! `chrome`.
 //!
 //! Tail calls carry `tail_call_of` or `possible_tail_call_of` at their begin, and the chain's flow: an arrow from the call that jumped.
 //!

@@ -185,15 +185,20 @@ hooks_asm! {
         .cfi_adjust_cfa_offset 8
     .endm
 
-    .macro everycall_prologue what
-        everycall_save
+    # Loads the control block into rcx. Not this stack's? Nothing else of it may be touched.
+    .macro everycall_load_own_control what
         everycall_load_control
         testq   %rcx, %rcx
         jz      everycall_slow_\\what\\()_without_slot
-        cmpq    {STACK_LOW}(%rcx), %rsp             # not this stack's block? Nothing else of it may be touched
+        cmpq    {STACK_LOW}(%rcx), %rsp
         jb      everycall_elsewhere_\\what
         cmpq    {STACK_HIGH}(%rcx), %rsp
         jae     everycall_slow_\\what\\()_without_slot
+    .endm
+
+    .macro everycall_prologue what
+        everycall_save
+        everycall_load_own_control \\what
         rdtsc
         movl    ${WORD_SIZE}, %esi
         xaddq   %rsi, {POSITION}(%rcx)              # reserve: one instruction, so no signal splits it
@@ -484,13 +489,7 @@ everycall_called_\\what:
     "
     .macro everycall_time_prologue what
         everycall_save
-        everycall_load_control
-        testq   %rcx, %rcx
-        jz      everycall_slow_\\what\\()_without_slot
-        cmpq    {STACK_LOW}(%rcx), %rsp
-        jb      everycall_elsewhere_\\what
-        cmpq    {STACK_HIGH}(%rcx), %rsp
-        jae     everycall_slow_\\what\\()_without_slot
+        everycall_load_own_control \\what
         cmpq    $0, {END}(%rcx)
         je      everycall_slow_\\what\\()_without_slot
         rdtsc

@@ -6,8 +6,8 @@
 ///
 /// - the kernel has stopped the thread or delivered a signal since the last stamp: then it has
 ///   cleared the guard, a word that it reads whenever it does so (`rseq_cs`);
-/// - its site isn't known to follow the event before it closely, and to be followed closely by the
-///   next one: its word in the module's table isn't positive;
+/// - its function's entries, or exits, aren't known to follow the event before them closely, and to
+///   be followed closely by the next one: the flag in the module's table, or in the open call;
 /// - many events without a stamp came before it, or the slow path has written something: see
 ///   `Control::stamp_due`;
 /// - anything is unusual.
@@ -26,13 +26,7 @@ macro_rules! unstamped_asm {
         "
     # As everycall_prologue, after everycall_save.
     .macro everycall_stamp what
-        everycall_load_control
-        testq   %rcx, %rcx
-        jz      everycall_slow_\\what\\()_without_slot
-        cmpq    {STACK_LOW}(%rcx), %rsp
-        jb      everycall_elsewhere_\\what
-        cmpq    {STACK_HIGH}(%rcx), %rsp
-        jae     everycall_slow_\\what\\()_without_slot
+        everycall_load_own_control \\what
         movq    everycall_module + {GUARD_OFFSET}(%rip), %rsi
         movq    everycall_module + {GUARD}(%rip), %rdx
         movq    %rdx, %fs:(%rsi)
@@ -83,9 +77,8 @@ everycall_unstamped_exit:
     .cfi_endproc
     .size   everycall_unstamped_exit, . - everycall_unstamped_exit
 
-    # The sequence of entries, and that of exits, which have their word in the slot when it becomes one
-    # of the ring's. rdi is saved below the stack pointer, where handlers leave it
-    # alone.
+    # The sequence of entries, and that of exits, which have their word in the slot when it becomes
+    # one of the ring's. rdi is saved below the stack pointer, where handlers leave it alone.
     everycall_function everycall_unstamped_entry
         everycall_before {BIAS_ENTRY}, everycall_stamped_entry
         movq    %rdi, -8(%rsp)

@@ -5,9 +5,7 @@
 use crate::state::places::Place;
 use crate::state::process::Process;
 use crate::state::{dropped, stamps, times};
-use crate::sys::system::{
-    self, MADV_DONTDUMP, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
-};
+use crate::sys::system;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_hooks::ModuleDescriptor;
 
@@ -25,13 +23,7 @@ fn table_of(module: &ModuleDescriptor) -> &AtomicU64 {
 /// counted. Only what is used of the table takes memory. A forked child, which has other places for
 /// functions, finds it empty.
 pub(crate) fn begin(module: &ModuleDescriptor) -> bool {
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    let Some(table) = system::map(size(module), PROT_READ | PROT_WRITE, flags, -1) else { return false };
-    if system::advise(table, size(module), MADV_WIPEONFORK).is_err() {
-        system::unmap(table, size(module));
-        return false;
-    }
-    let _ = system::advise(table, size(module), MADV_DONTDUMP);
+    let Some(table) = system::map_table(size(module)) else { return false };
     module.times.store(dropped::is_timing().into(), Relaxed);
     table_of(module).store((table as u64).wrapping_sub(module.start.load(Relaxed)), Relaxed);
     true

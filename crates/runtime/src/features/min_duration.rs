@@ -7,7 +7,6 @@ use crate::sys::clock;
 use crate::sys::errors::error;
 use crate::sys::system::{self, CLOCK_MONOTONIC_RAW};
 use crate::threads::thread::Thread;
-use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::dropped::{NS_MAX, threshold};
 
 /// The clock's rate is measured since the process's start, for at least this many nanoseconds: its
@@ -34,8 +33,7 @@ pub(crate) fn change(process: &'static Process, nanoseconds: u64) -> i32 {
     set(process.arena(), nanoseconds);
     for control in process.controls() {
         // The next event comes to the slow path.
-        control.end.store(0, Relaxed);
-        control.stamp_due.store(0, Relaxed);
+        control.stop_hooks();
     }
     0
 }

@@ -70,11 +70,7 @@ fn end(process: &'static Process) {
         _ => {
             process.arena().state().store(arena_state::OFF, Relaxed);
             for control in process.controls() {
-                control.end.store(0, Relaxed);
-            }
-            fence(SeqCst);
-            for control in process.controls() {
-                control.stamp_due.store(0, Relaxed);
+                control.stop_hooks();
             }
             fence(SeqCst);
             // Every hook that didn't see an end of 0 read the clock before this.

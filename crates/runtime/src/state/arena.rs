@@ -58,6 +58,11 @@ impl Arena {
         field!(self.base, ArenaHeader, state, AtomicU32)
     }
 
+    /// Which events have a time of their own: one of [`everycall_format::stamp`].
+    pub(crate) fn stamps(&self) -> &AtomicU32 {
+        field!(self.base, ArenaHeader, stamps, AtomicU32)
+    }
+
     /// Not 0: a client requests the control socket.
     pub(crate) fn control_asked(&self) -> &AtomicU32 {
         field!(self.base, ArenaHeader, control_asked, AtomicU32)

@@ -84,8 +84,7 @@ pub(crate) fn stop_if_asked(control: &Control, slot: &Slot) -> bool {
 pub(crate) fn look_again(control: &Control) {
     fence(SeqCst);
     if is_disabled() {
-        control.end.store(0, Relaxed);
-        control.stamp_due.store(0, Relaxed);
+        control.stop_hooks();
         let ticks = DISABLED_TICKS.load(Relaxed);
         begin_gap(control, if ticks == 0 { everycall_hooks::ticks() } else { ticks });
     }

@@ -10,13 +10,10 @@
 use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::state::process::Process;
-use crate::sys::system::{
-    self, MADV_DONTDUMP, MADV_DONTNEED, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE,
-    PROT_READ, PROT_WRITE,
-};
+use crate::sys::system::{self, MADV_DONTNEED};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use everycall_format::arena::{ArenaHeader, EXIT_WITHOUT_STAMP};
+use everycall_format::arena::EXIT_WITHOUT_STAMP;
 use everycall_format::event::WORD_SIZE;
 use everycall_format::stamp::{BOUNDED_EVENTS, EXACT, ORDER};
 use everycall_hooks::arch::{self, Sequence};
@@ -58,16 +55,13 @@ impl Module {
 
     /// Gets a table for these code offsets.
     fn begin(&self, codes: &Range<u32>) -> bool {
-        let size = 2 * u64::from(codes.end - codes.start) + size_of::<u64>() as u64;
-        let [memory, size_before] = self.memory.each_ref().map(|word| word.load(Relaxed));
-        let memory = match memory {
-            0 => None,
-            _ if size_before < size => None,
-            _ => Some(memory),
-        };
-        let Some(memory) = memory.or_else(|| map(size)) else { return false };
-        self.memory[0].store(memory, Relaxed);
-        self.memory[1].store(size.max(size_before), Relaxed);
+        let [mut memory, room] = self.memory.each_ref().map(|word| word.load(Relaxed));
+        if room < size(codes) {
+            let Some(table) = system::map_table(size(codes)) else { return false };
+            memory = table as u64;
+            self.memory[0].store(memory, Relaxed);
+            self.memory[1].store(size(codes), Relaxed);
+        }
         self.table.store(memory.wrapping_sub(2 * u64::from(codes.start)), Relaxed);
         self.codes[0].store(codes.start, Relaxed);
         self.codes[1].store(codes.end, Release);
@@ -88,16 +82,9 @@ impl Module {
     }
 }
 
-/// Maps an empty table. Forked children find it empty, too.
-fn map(size: u64) -> Option<u64> {
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    let table = system::map(size, PROT_READ | PROT_WRITE, flags, -1)?;
-    if system::advise(table, size, MADV_WIPEONFORK).is_err() {
-        system::unmap(table, size);
-        return None;
-    }
-    let _ = system::advise(table, size, MADV_DONTDUMP);
-    Some(table as u64)
+/// Bytes of a table for code offsets.
+fn size(codes: &Range<u32>) -> u64 {
+    2 * u64::from(codes.end - codes.start) + size_of::<u64>() as u64
 }
 
 /// What was seen of a function's entries, and in the next bits of its exits.
@@ -135,9 +122,7 @@ const WAIT_NS: u64 = 1000;
 
 /// Notes the choice in an arena, for readers.
 pub(crate) fn note(arena: &Arena) {
-    let place = core::mem::offset_of!(ArenaHeader, stamps);
-    // SAFETY: in the arena's header.
-    unsafe { AtomicU32::from_ptr(arena.base().wrapping_add(place).cast()) }.store(mode(), Relaxed);
+    arena.stamps().store(mode(), Relaxed);
 }
 
 /// Lets a module's hooks know. If there is no memory for a table, all events of the process get
@@ -160,8 +145,8 @@ pub(crate) fn prepare(
             (&known.sequence, known.table.load(Relaxed))
         }
         // An empty table: each event gets a stamp.
-        _ => match map(2 * u64::from(codes.end - codes.start) + size_of::<u64>() as u64) {
-            Some(memory) => (&NO_SEQUENCE, memory.wrapping_sub(2 * u64::from(codes.start))),
+        _ => match system::map_table(size(codes)) {
+            Some(memory) => (&NO_SEQUENCE, (memory as u64).wrapping_sub(2 * u64::from(codes.start))),
             None => return give_up(process),
         },
     };
