@@ -152,7 +152,7 @@ fn switch_at_random(program: &Path, recorder: &mut Child, seed: u64) -> u64 {
         let control = arena.and_then(|arena| Control::connect(&arena, Duration::from_secs(1)).ok());
         let Some(mut control) = control else { continue };
         for set in sets.iter().cycle() {
-            if control.set(true, set).is_err() {
+            if control.set(true, None, set).is_err() {
                 break;
             }
             switches += 1;

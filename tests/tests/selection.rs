@@ -71,7 +71,7 @@ fn functions_are_recorded_as_selected() {
         let (now, set) = control.now().unwrap();
         assert!(set.is_empty() && now.on == 1 && now.has_base == 0 && now.pid == standing.pid, "{now:?}");
 
-        let reply = control.set(true, &only(&program, &["red"])).unwrap();
+        let reply = control.set(true, None, &only(&program, &["red"])).unwrap();
         assert!(!has_sites(mode) || reply.sites_on > 0 && reply.sites_off > 0, "{reply:?}");
         assert_eq!((reply.foreign, reply.failed), (0, 0), "{reply:?}");
         let before = counts(&place, &standing);
@@ -86,10 +86,10 @@ fn functions_are_recorded_as_selected() {
         let mut control = Control::connect(&arena, PATIENCE).unwrap();
         let (_, set) = control.now().unwrap();
         assert_eq!(SelectionSet::rules_of(&set).unwrap().rules, ["+ red"]);
-        assert_eq!(control.set(false, &[]).unwrap().sites_on, 0);
+        assert_eq!(control.set(false, None, &[]).unwrap().sites_on, 0);
         standing.go_on();
         assert_eq!(counts(&place, &standing), [before[0] + 40, green, blue], "{mode:?}");
-        assert_eq!(control.set(true, &[]).unwrap().sites_off, 0);
+        assert_eq!(control.set(true, None, &[]).unwrap().sites_off, 0);
         standing.go_on();
         assert_eq!(counts(&place, &standing), [before[0] + 60, green + 20, blue + 10], "{mode:?}");
         let (status, printed) = standing.end();
@@ -108,8 +108,8 @@ fn sessions_end_with_their_connections() {
         let arena = arena(&standing);
         let mut reds = Control::connect(&arena, PATIENCE).unwrap();
         let mut blues = Control::connect(&arena, PATIENCE).unwrap();
-        reds.open("reds", &only(&program, &["red"])).unwrap();
-        blues.open("blues", &only(&program, &["blue", "red"])).unwrap();
+        reds.open("reds", None, &only(&program, &["red"])).unwrap();
+        blues.open("blues", None, &only(&program, &["blue", "red"])).unwrap();
         assert_eq!(blues.now().unwrap().0.sites_on, 0, "not active yet");
         assert!(reds.activate().unwrap().sites_on > 0 || !has_sites(mode));
         standing.go_on();
@@ -175,7 +175,7 @@ fn a_hundred_sessions_come_and_go() {
         let mut open: Vec<Control> = Vec::new();
         for opened in 0..100 {
             let mut control = Control::connect(&arena, PATIENCE).unwrap();
-            control.open(&format!("session {opened}"), &sets[next(6) as usize]).unwrap();
+            control.open(&format!("session {opened}"), None, &sets[next(6) as usize]).unwrap();
             if next(4) > 0 {
                 control.activate().unwrap();
             }
@@ -197,7 +197,7 @@ fn a_hundred_sessions_come_and_go() {
         let before = counts(&place, &standing);
         standing.go_on();
         assert_eq!(counts(&place, &standing), before, "{mode:?}");
-        control.set(true, &[]).unwrap();
+        control.set(true, None, &[]).unwrap();
         standing.go_on();
         let [red, green, blue] = before;
         assert_eq!(counts(&place, &standing), [red + 20, green + 20, blue + 10], "{mode:?}");
@@ -215,17 +215,17 @@ fn hostile_clients_of_the_socket_have_no_effect() {
     let standing = Standing::start(command.env("EVERYCALL_START", "off"));
     let arena = arena(&standing);
     let mut control = Control::connect(&arena, PATIENCE).unwrap();
-    control.open("red", &only(&program, &["red"])).unwrap();
+    control.open("red", None, &only(&program, &["red"])).unwrap();
     let before = control.activate().unwrap();
     let good = only(&program, &["green"]);
     // Damaged sets are refused, and the current session stays.
     for (place, change) in [(0, 1), (8, 1), (24, 1), (good.len() - 1, 1), (40, 255)] {
         let mut bad = good.clone();
         bad[place] ^= change;
-        assert!(matches!(control.set(true, &bad), Err(ControlError::Rejected(_))), "{place}");
-        assert!(matches!(control.open("bad", &bad), Err(ControlError::Rejected(_))), "{place}");
+        assert!(matches!(control.set(true, None, &bad), Err(ControlError::Rejected(_))), "{place}");
+        assert!(matches!(control.open("bad", None, &bad), Err(ControlError::Rejected(_))), "{place}");
     }
-    assert!(matches!(control.open("cut", &good[..good.len() - 1]), Err(ControlError::Rejected(_))));
+    assert!(matches!(control.open("cut", None, &good[..good.len() - 1]), Err(ControlError::Rejected(_))));
     let request = |magic: u64, version: u32, operation: u32, length: u64| {
         let request = Request { magic, version, operation, length, ..Request::default() };
         let mut bytes = vec![0; Request::SIZE];

@@ -4,9 +4,12 @@
 //! With `EVERYCALL_FULL=1`: 100 million events, and 10,000 disturbances in each mode.
 
 use std::path::Path;
+use std::time::Duration;
 
+use everycall_format::stamp::{BOUNDED, EXACT, ORDER};
+use everycall_live::{Control, ControlError, attach};
 use everycall_reader::TraceFile;
-use everycall_tests::{Mode, Place, is_full};
+use everycall_tests::{Mode, Place, Standing, everycall, is_full, successful, wait};
 use everycall_timeline::{Intervals, TimelineEvent, Trace};
 
 /// Marks a reading after which the program disturbed itself.
@@ -136,5 +139,104 @@ fn events_lie_in_their_intervals_and_disturbances_in_the_calls_that_they_hit() {
         assert_eq!(seen.planted_wrong, 0, "{clock}");
         // The machine below the kernel may stop a thread, too.
         assert!(seen.wrong * 100 <= seen.right, "{clock}: {} of {} elsewhere", seen.wrong, seen.right);
+    }
+}
+
+/// Of the events of all threads: all, and those without a stamp.
+fn stamped(file: &Path) -> (usize, usize) {
+    let bytes = std::fs::read(file).expect("the trace");
+    let trace = Trace::open(TraceFile::open(&bytes).expect("a trace")).expect("the trace is readable");
+    let (mut all, mut unstamped) = (0, 0);
+    for thread in 0..trace.threads().len() {
+        let mut thread = trace.thread_events(thread);
+        let mut intervals = Intervals::default();
+        loop {
+            let some = thread.next_some();
+            if some.is_empty() {
+                break;
+            }
+            for event in some {
+                intervals.event(event);
+                let at = match event {
+                    TimelineEvent::Begin(begin) => begin.start_ns,
+                    TimelineEvent::End(end) => end.end_ns,
+                    _ => continue,
+                };
+                let interval = intervals.at(at);
+                all += 1;
+                unstamped += usize::from(interval.from_ns < interval.until_ns);
+            }
+        }
+    }
+    (all, unstamped)
+}
+
+#[test]
+fn the_clock_of_a_running_process_is_chosen() {
+    let place = Place::new("stamps-live");
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let label = mode.label();
+        let program = place.build(mode, &["-O2", "selected.c", "-pthread"], &format!("selected-{label}"));
+        let mut command = place.command(&program);
+        let mut standing = Standing::start(command.arg("2").env("EVERYCALL_START", "off"));
+        let pid = standing.pid.to_string();
+        let session = |clock: &[&str]| {
+            let file = place.file("session.ect");
+            let mut command = place.command(everycall());
+            command.args(["trace", "-q", &pid, "work_*", "--for", "0.2s", "-o"]).arg(&file).args(clock);
+            (command.output().expect("trace"), file)
+        };
+        let share = |clock: &[&str]| {
+            let (output, file) = session(clock);
+            assert!(output.status.success(), "{label}: {output:?}");
+            let (all, unstamped) = stamped(&file);
+            assert!(all > 10_000, "{label}, {clock:?}: {all} events");
+            (unstamped as f64 / all as f64, String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (bounded, said) = share(&["--clock", "bounded"]);
+        if said.contains("restartable sequence") {
+            // The C library or the kernel doesn't tell of stops.
+            return;
+        }
+        assert!(bounded > 0.5, "{label}: {bounded}");
+        let (exact, _) = share(&[]);
+        assert!(exact < 0.001, "{label}: {exact}");
+        let (order, _) = share(&["--clock", "order"]);
+        assert!(order > 0.9, "{label}: {order}");
+
+        let arena = attach(standing.pid).expect("the process");
+        let connect = || Control::connect(&arena, Duration::from_secs(30)).expect("its control socket");
+        let mut base = connect();
+        base.set(true, None, &[]).expect("all functions");
+        let (output, _) = session(&["--clock", "bounded"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("another --clock"), "{label}: {said}");
+        assert!(share(&[]).0 < 0.001, "{label}");
+        base.set(true, Some(BOUNDED), &[]).expect("all functions with bounds");
+        assert!(share(&[]).0 > 0.5 && share(&["--clock", "bounded"]).0 > 0.5, "{label}");
+
+        // While threads run what is switched.
+        let all = everycall_tests::selections::only(&program, &["work_one", "work_two", "step", "red"]);
+        let some = everycall_tests::selections::only(&program, &["work_one", "work_two"]);
+        for round in 0..150 {
+            let clock = [EXACT, BOUNDED, ORDER][round * 7 % 3];
+            let reply = base.set(true, Some(clock), if round % 2 == 0 { &all } else { &some });
+            assert_eq!(reply.map(|reply| (reply.foreign, reply.failed)).ok(), Some((0, 0)), "{label}");
+            base.set(false, None, &[]).expect("nothing");
+            let (mut one, mut another) = (connect(), connect());
+            let clock = [ORDER, EXACT, BOUNDED][round * 5 % 3];
+            one.open("one", Some(clock), &some).expect("a session");
+            one.activate().expect("a session");
+            assert!(another.open("another", Some(clock), &all).is_ok(), "{label}");
+            let refused = another.open("another", Some((clock + 1) % 3), &all);
+            assert!(matches!(refused, Err(ControlError::OtherClock)), "{label}: {refused:?}");
+            drop((one, another));
+            wait::until("the sessions are gone", || base.sessions().expect("a list").1.is_empty());
+        }
+        standing.go_on();
+        let (status, printed) = standing.end();
+        assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{label}: {printed}");
+        let printed = successful(place.command(&program).arg("0").env("EVERYCALL_START", "off"));
+        assert!(printed.ends_with(" 0 wrong\n"), "{label}: {printed}");
     }
 }

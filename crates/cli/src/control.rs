@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
 use everycall_format::arena::{ModuleEntry, module_state};
 use everycall_format::control::{Reply, status};
-use everycall_format::until_nul;
+use everycall_format::{stamp, until_nul};
 use everycall_io::say;
 use everycall_live::{Control, LiveArena, ProcessFacts};
 use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
@@ -17,11 +17,12 @@ use everycall_recorder::{ArenaContents, SharedTriggers};
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
 
-use crate::arguments::{SelectArguments, SessionsArguments, TextFormat};
+use crate::arguments::{EventTimes, SelectArguments, SessionsArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{lines, print};
 use crate::trigger::Signals;
+use crate::written::WHY_EXACT;
 
 /// Time between two checks whether a process has loaded libraries.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -29,17 +30,23 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `enable` and `disable`.
-pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Failure> {
+pub fn select(
+    arguments: &SelectArguments,
+    clock: Option<EventTimes>,
+    is_in: bool,
+) -> Result<ExitCode, Failure> {
     let program = Program::attach(arguments.pid)?;
     if arguments.patterns.is_empty() {
         let mut control = program.connect()?;
         let begin = Instant::now();
-        let reply = control.set(is_in, &[]).map_err(|error| program.failed(&error))?;
+        let reply =
+            control.set(is_in, clock.map(EventTimes::stamps), &[]).map_err(|error| program.failed(&error))?;
         if !arguments.quiet {
             let what = if is_in { "all functions are recorded" } else { "no function is recorded" };
             say!("everycall: {program}: {what}, {}", sites_on(&reply, begin.elapsed()));
         }
         notes(&program, &reply);
+        clock_note(&program, clock);
         return Ok(ExitCode::SUCCESS);
     }
     let mut tables = program.tables()?;
@@ -59,7 +66,8 @@ pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Fail
     }
     let bytes = set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let begin = Instant::now();
-    let reply = control.set(true, &bytes).map_err(|error| program.failed(&error))?;
+    let reply =
+        control.set(true, clock.map(EventTimes::stamps), &bytes).map_err(|error| program.failed(&error))?;
     if !arguments.quiet {
         print_matched(&selection, &added, &outcome);
         say!(
@@ -70,6 +78,7 @@ pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Fail
         );
     }
     notes(&program, &reply);
+    clock_note(&program, clock);
     if arguments.later {
         apply_later(&program, &mut control, modules, arguments.quiet)?;
     }
@@ -115,7 +124,7 @@ fn apply_again(program: &Program, control: &mut Control) -> Result<Option<Outcom
     if bytes == base {
         return Ok(None);
     }
-    control.set(true, &bytes).map_err(|error| program.failed(&error))?;
+    control.set(true, None, &bytes).map_err(|error| program.failed(&error))?;
     Ok(Some(outcome))
 }
 
@@ -366,6 +375,14 @@ fn sites_on(reply: &Reply, took: Duration) -> String {
         // Hooks that are always called have no sites to switch.
         0 => format!("within {took}"),
         all => format!("{} of {} sites are on, switched within {took}", Count(reply.sites_on), Count(all)),
+    }
+}
+
+/// Says that times are exact although that wasn't wanted.
+pub fn clock_note(program: &Program, wanted: Option<EventTimes>) {
+    let wanted = wanted.map_or(stamp::EXACT, EventTimes::stamps);
+    if wanted != stamp::EXACT && program.arena.header().stamps != wanted {
+        say!("everycall: all events of {program} have times of their own, and cost as much: {WHY_EXACT}");
     }
 }
 

@@ -17,8 +17,8 @@ use everycall_recorder::Summary;
 use everycall_sched::Children;
 use everycall_units::{Count, Size};
 
-use crate::arguments::{ThreadChoice, TraceArguments};
-use crate::control::{Program, add, all_match, notes, print_matched};
+use crate::arguments::{EventTimes, ThreadChoice, TraceArguments};
+use crate::control::{Program, add, all_match, clock_note, notes, print_matched};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination, Output};
@@ -47,7 +47,9 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let children = children_of(&arguments.threads).map_err(|error| program.failed(&error))?;
     let mut control = program.connect_to_record()?;
     let name = arguments.name.clone().unwrap_or_else(|| patterns.join(" "));
-    control.open(&name, &sets.recorded).map_err(|error| program.failed(&error))?;
+    control
+        .open(&name, arguments.clock.map(EventTimes::stamps), &sets.recorded)
+        .map_err(|error| program.failed(&error))?;
     let start_ticks = everycall_live::now_ticks();
     // Counts don't tell from where a call came.
     let has_own = arguments.within.is_empty() && !arguments.crossing;
@@ -78,6 +80,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         Sink::Copy(file)
     };
     session.activate()?;
+    clock_note(&program, arguments.clock);
     let begin = Instant::now();
     // A signal ends the session, and its file is written; a second one ends the command.
     let signals = Signals::begin();
@@ -256,7 +259,7 @@ impl Session<'_> {
             self.program.tables().and_then(|mut tables| Sets::new(patterns, within, &mut tables, true));
         let Some(sets) = sets.ok().filter(|sets| sets.recorded != self.sets.recorded) else { return Ok(()) };
         let Some(control) = &mut self.control else { return Ok(()) };
-        match control.open(&self.name, &sets.recorded) {
+        match control.open(&self.name, None, &sets.recorded) {
             Ok(_) => {
                 self.sets = sets;
                 self.activations += 1;

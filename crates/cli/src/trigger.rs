@@ -212,7 +212,7 @@ fn arm(
         let rules = triggers.iter().filter_map(|trigger| Some(format!("+ {}", trigger.pattern()?))).collect();
         let selection = SelectionSet { rules, others: false, modules: found.selection.clone() };
         let bytes = selection.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-        control.open(&name_of(triggers), &bytes).map_err(failed)?;
+        control.open(&name_of(triggers), None, &bytes).map_err(failed)?;
         let reply = control.activate().map_err(failed)?;
         notes(program, &reply);
     }

@@ -48,8 +48,12 @@ wire_struct! {
         /// Operation `SET`: 1 to record what the selection contains, 0 to record nothing. Operation
         /// `SESSION`: which session, from 0, in the order of `LIST`.
         pub on: u32,
+        /// Operations `OPEN` and `SET`: 0, or 1 more than one of [`crate::stamp`]: which events are to
+        /// have stamps. 0 leaves it as it is while something is recorded; otherwise what the process
+        /// began with is chosen.
+        pub clock: u32,
         /// Zero.
-        pub reserved: [u32; 3],
+        pub reserved: [u32; 2],
         /// Operation `OPEN`: the session's name, padded with zeros.
         pub name: [u8; NAME_MAX],
     }
@@ -140,6 +144,8 @@ pub mod status {
     pub const NOT_ALLOWED: u32 = 7;
     /// All [`LIVE_AREAS`](crate::trigger::LIVE_AREAS) areas are in use by other clients.
     pub const NO_AREA: u32 = 8;
+    /// Something is recorded with another clock than the requested one.
+    pub const OTHER_CLOCK: u32 = 9;
 }
 
 wire_struct! {

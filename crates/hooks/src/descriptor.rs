@@ -187,6 +187,10 @@ pub struct ModuleDescriptor {
     pub unstamped_exit_hook: AtomicU64,
     /// Where `__return__` continues. It tests [`ModuleDescriptor::unstamped`].
     pub called_exit_hook: AtomicU64,
+    /// The entry and the exit hook of XRay's sleds that aren't in the place of a `ret`. A thread may
+    /// have been stopped right before such a sled's call, so it is never led to another hook; these
+    /// test [`ModuleDescriptor::unstamped`].
+    pub sled_hooks: [AtomicU64; 2],
 }
 
 /// A callback of the program that takes bytes: `(context, bytes, count)`. Writing stops if it

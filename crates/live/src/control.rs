@@ -50,6 +50,8 @@ pub enum ControlError {
     NoArea,
     /// It has no memory for the selection.
     NoMemory,
+    /// Something is recorded with another clock.
+    OtherClock,
     /// It rejected the selection.
     Rejected(u32),
     /// The connection broke: it has ended.
@@ -91,6 +93,10 @@ impl fmt::Display for ControlError {
                  command several conditions"
             ),
             ControlError::NoMemory => f.write_str("the process has no memory for so many functions"),
+            ControlError::OtherClock => f.write_str(
+                "something is recorded with another --clock, and its events don't go together with the requested ones; leave out \
+                 --clock, or end what is recorded first: `everycall sessions PID` lists sessions, and `everycall disable PID` switches the rest off",
+            ),
             ControlError::Rejected(status) => write!(f, "the process rejected the request (status {status})"),
             ControlError::Io(error) => write!(f, "the connection broke: {error}; the process may have ended"),
         }
@@ -173,27 +179,34 @@ impl Control {
     ///
     /// The process has ended, or uses another protocol.
     pub fn now(&mut self) -> Result<(Reply, Vec<u8>), ControlError> {
-        self.ask(operation::GET, 1, "", &[])
+        self.ask(request(operation::GET), &[])
     }
 
     /// From now on, records the functions in `set`, or all functions if it is empty, or none.
-    /// Returns when the sites have been switched.
+    /// Returns when the sites have been switched. `clock`: which events get stamps, one of
+    /// [`everycall_format::stamp`]; `None` leaves it as it is, or as the process was started if
+    /// nothing is recorded.
     ///
     /// # Errors
     ///
     /// The same.
-    pub fn set(&mut self, on: bool, set: &[u8]) -> Result<Reply, ControlError> {
-        self.ask(operation::SET, on.into(), "", set).map(|(reply, _)| reply)
+    pub fn set(&mut self, on: bool, clock: Option<u32>, set: &[u8]) -> Result<Reply, ControlError> {
+        let request = Request { on: on.into(), clock: requested(clock), ..request(operation::SET) };
+        self.ask(request, set).map(|(reply, _)| reply)
     }
 
     /// Makes `set` this connection's session. It isn't active yet; a session that the connection
-    /// has already gets the set and stays as it is, without a gap.
+    /// has already gets the set and stays as it is, without a gap. `clock` as for [`Control::set`].
     ///
     /// # Errors
     ///
     /// The same.
-    pub fn open(&mut self, name: &str, set: &[u8]) -> Result<Reply, ControlError> {
-        self.ask(operation::OPEN, 1, name, set).map(|(reply, _)| reply)
+    pub fn open(&mut self, name: &str, clock: Option<u32>, set: &[u8]) -> Result<Reply, ControlError> {
+        let mut request = Request { clock: requested(clock), ..request(operation::OPEN) };
+        for (place, byte) in request.name.iter_mut().zip(name.bytes()) {
+            *place = byte;
+        }
+        self.ask(request, set).map(|(reply, _)| reply)
     }
 
     /// Activates this connection's session. Returns when its sites are on; the reply's ticks say
@@ -203,7 +216,7 @@ impl Control {
     ///
     /// The same.
     pub fn activate(&mut self) -> Result<Reply, ControlError> {
-        self.ask(operation::ACTIVATE, 1, "", &[]).map(|(reply, _)| reply)
+        self.ask(request(operation::ACTIVATE), &[]).map(|(reply, _)| reply)
     }
 
     /// Arms the functions of `set` for this connection; each further set has those of the ones
@@ -214,7 +227,7 @@ impl Control {
     ///
     /// The same; or others have taken all places.
     pub fn arm(&mut self, set: &[u8]) -> Result<Reply, ControlError> {
-        self.ask(operation::ARM, 1, "", set).map(|(reply, _)| reply)
+        self.ask(request(operation::ARM), set).map(|(reply, _)| reply)
     }
 
     /// All sessions of the process.
@@ -223,7 +236,7 @@ impl Control {
     ///
     /// The same.
     pub fn sessions(&mut self) -> Result<(Reply, Vec<Session>), ControlError> {
-        let (reply, rows) = self.ask(operation::LIST, 1, "", &[])?;
+        let (reply, rows) = self.ask(request(operation::LIST), &[])?;
         Ok((reply, rows.chunks_exact(Session::SIZE).filter_map(Session::read).collect()))
     }
 
@@ -234,7 +247,7 @@ impl Control {
     ///
     /// The same.
     pub fn session(&mut self, number: u32) -> Result<Option<(Session, Vec<u8>)>, ControlError> {
-        match self.ask(operation::SESSION, number, "", &[]) {
+        match self.ask(Request { on: number, ..request(operation::SESSION) }, &[]) {
             Ok((_, mut body)) => {
                 let session = Session::read(&body).ok_or(ControlError::Version)?;
                 body.drain(..Session::SIZE);
@@ -245,26 +258,9 @@ impl Control {
         }
     }
 
-    fn ask(
-        &mut self,
-        operation: u32,
-        on: u32,
-        name: &str,
-        body: &[u8],
-    ) -> Result<(Reply, Vec<u8>), ControlError> {
-        let mut request = Request {
-            magic: MAGIC,
-            version: VERSION,
-            operation,
-            length: body.len() as u64,
-            on,
-            ..Request::default()
-        };
-        for (place, byte) in request.name.iter_mut().zip(name.bytes()) {
-            *place = byte;
-        }
+    fn ask(&mut self, request: Request, body: &[u8]) -> Result<(Reply, Vec<u8>), ControlError> {
         let mut bytes = vec![0; Request::SIZE];
-        request.write(&mut bytes);
+        Request { length: body.len() as u64, ..request }.write(&mut bytes);
         // What a process refuses it doesn't read to the end: its answer says why.
         let sent = self.stream.write_all(&bytes).and_then(|()| self.stream.write_all(body));
         let mut head = [0; Reply::SIZE];
@@ -278,10 +274,11 @@ impl Control {
             status::TOO_MANY => return Err(ControlError::TooMany),
             status::NO_MEMORY => return Err(ControlError::NoMemory),
             status::NO_AREA => return Err(ControlError::NoArea),
+            status::OTHER_CLOCK => return Err(ControlError::OtherClock),
             status::NOT_ALLOWED => return Err(ControlError::NotAllowed),
             other => return Err(ControlError::Rejected(other)),
         }
-        let most = match operation {
+        let most = match request.operation {
             operation::LIST => SESSIONS_MAX * Session::SIZE as u64,
             operation::SESSION => SIZE_MAX + Session::SIZE as u64,
             _ => SIZE_MAX,
@@ -296,4 +293,13 @@ impl Control {
         }
         Ok((reply, body))
     }
+}
+
+fn request(operation: u32) -> Request {
+    Request { magic: MAGIC, version: VERSION, operation, on: 1, ..Request::default() }
+}
+
+/// [`Request::clock`].
+fn requested(clock: Option<u32>) -> u32 {
+    clock.map_or(0, |clock| clock + 1)
 }

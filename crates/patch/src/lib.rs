@@ -74,6 +74,9 @@ pub const SITE_SIZE: usize = 5;
 /// Steps that a site takes at most, from any form to any other.
 pub const STEPS_MAX: usize = 4;
 
+/// How many other hooks a site may call so far.
+pub const OTHERS: usize = 2;
+
 /// Whether a site is to call its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -155,8 +158,8 @@ pub struct Site {
     form: Form,
     address: u64,
     displacement: [u8; 4],
-    /// That of another hook, which the site may call so far.
-    other: Option<[u8; 4]>,
+    /// Those of other hooks, which the site may call so far.
+    others: [Option<[u8; 4]>; OTHERS],
 }
 
 /// The displacement of a call at `call` to `hook`, both addresses.
@@ -182,7 +185,7 @@ impl Site {
             site_kind::RETURN => Form::Return,
             _ => return Err(Refusal::UnknownKind),
         };
-        Ok(Site { form, address, displacement: displacement(address, hook)?, other: None })
+        Ok(Site { form, address, displacement: displacement(address, hook)?, others: [None; OTHERS] })
     }
 
     /// A call that the compiler has left, which is to call this hook.
@@ -190,16 +193,29 @@ impl Site {
     /// # Errors
     /// Where the hook is too far away.
     pub fn of_call(address: u64, hook: u64) -> Result<Site, Refusal> {
-        Ok(Site { form: Form::Call, address, displacement: displacement(address, hook)?, other: None })
+        Ok(Site {
+            form: Form::Call,
+            address,
+            displacement: displacement(address, hook)?,
+            others: [None; OTHERS],
+        })
     }
 
-    /// The same site; it may call the hook `other` so far.
+    /// The same site; it may call the hook `other` so far. At most [`OTHERS`] count, the first ones.
     ///
     /// # Errors
     /// Where that hook is too far away.
-    pub fn instead_of(self, other: u64) -> Result<Site, Refusal> {
+    pub fn instead_of(mut self, other: u64) -> Result<Site, Refusal> {
         let call = if self.form == Form::Through { 3 } else { 0 };
-        Ok(Site { other: Some(displacement(self.address.wrapping_add(call), other)?), ..self })
+        let other = displacement(self.address.wrapping_add(call), other)?;
+        if let Some(free) = self.others.iter_mut().find(|place| place.is_none()) {
+            *free = Some(other);
+        }
+        Ok(self)
+    }
+
+    fn may_call(&self, operand: [u8; 4]) -> bool {
+        operand == self.displacement || self.others.contains(&Some(operand))
     }
 
     /// An XRay sled of this [`sled_kind`].
@@ -212,14 +228,29 @@ impl Site {
             sled_kind::EXIT => (Form::Exit, 0),
             // They call no hook of ours.
             sled_kind::CUSTOM_EVENT => {
-                return Ok(Site { form: Form::Event(0x0f), address, displacement: [0; 4], other: None });
+                return Ok(Site {
+                    form: Form::Event(0x0f),
+                    address,
+                    displacement: [0; 4],
+                    others: [None; OTHERS],
+                });
             }
             sled_kind::TYPED_EVENT => {
-                return Ok(Site { form: Form::Event(0x14), address, displacement: [0; 4], other: None });
+                return Ok(Site {
+                    form: Form::Event(0x14),
+                    address,
+                    displacement: [0; 4],
+                    others: [None; OTHERS],
+                });
             }
             _ => return Err(Refusal::UnknownKind),
         };
-        Ok(Site { form, address, displacement: displacement(address.wrapping_add(call), hook)?, other: None })
+        Ok(Site {
+            form,
+            address,
+            displacement: displacement(address.wrapping_add(call), hook)?,
+            others: [None; OTHERS],
+        })
     }
 
     /// Its address.
@@ -268,7 +299,7 @@ impl Site {
             return Ok(None);
         }
         let [head, operand @ ..] = now;
-        let is_ours = operand == self.displacement || self.other == Some(operand);
+        let is_ours = self.may_call(operand);
         let is_between = head == TEST && (is_ours || operand == NOP5[1..]);
         if !is_between && now != NOP5 && !(head == CALL && is_ours) {
             return Err(Refusal::UnexpectedBytes);
@@ -281,7 +312,7 @@ impl Site {
         let [a, b, c, d] = self.displacement;
         let goal = [CALL, a, b, c, d];
         let [head, operand @ ..] = now;
-        let is_ours = operand == self.displacement || self.other == Some(operand);
+        let is_ours = self.may_call(operand);
         match head {
             _ if now == goal => Ok(None),
             CALL | TEST if is_ours => Ok(Some(self.step_five(now, goal, stores))),
@@ -306,13 +337,17 @@ impl Site {
 
     fn step_return(&self, now: [u8; 5], to: Switch) -> Result<Option<Step>, Refusal> {
         let [head, rest @ ..] = now;
+        let is_ours = self.may_call(rest);
         match (head, to) {
             // One that was never on stays as it is: its page stays the file's.
-            (RET, Switch::Off) if now == RETURN5 || rest == self.displacement => Ok(None),
+            (RET, Switch::Off) if now == RETURN5 || is_ours => Ok(None),
             (RET, Switch::On) if rest == self.displacement => Ok(Some(Step::new(0, &[CALL], true))),
-            (RET, Switch::On) if now == RETURN5 => Ok(Some(Step::new(1, &self.displacement, false))),
+            (RET, Switch::On) if now == RETURN5 || is_ours => {
+                Ok(Some(Step::new(1, &self.displacement, false)))
+            }
             (CALL, Switch::On) if rest == self.displacement => Ok(None),
-            (CALL, Switch::Off) if rest == self.displacement => Ok(Some(Step::new(0, &[RET], true))),
+            // From one hook to another, it misses the hook on the way.
+            (CALL, _) if is_ours => Ok(Some(Step::new(0, &[RET], true))),
             _ => Err(Refusal::UnexpectedBytes),
         }
     }
@@ -330,8 +365,8 @@ impl Site {
         if *now == SLED_JUMP {
             return Ok(Some(whole()));
         }
-        let is_others = self.other.is_some_and(|[a, b, c, d]| {
-            behind == [CALL, a, b, c, d, NOP3[0], NOP3[1], NOP3[2]] && behind != rest
+        let is_others = self.others.iter().flatten().any(|[a, b, c, d]| {
+            behind == [CALL, *a, *b, *c, *d, NOP3[0], NOP3[1], NOP3[2]] && behind != rest
         });
         if is_others && is_third {
             return match ([first, second], there) {
@@ -361,16 +396,18 @@ impl Site {
     fn step_exit(&self, now: &[u8; SLED_SIZE], to: Switch) -> Result<Option<Step>, Refusal> {
         let [a, b, c, d] = self.displacement;
         let body = [a, b, c, d, RET];
-        let [head, rest @ ..] = *now;
-        let is_ours = rest[..5] == body && rest[5..] == SLED_RET[6..];
+        let [head, e, f, g, h, ret, rest @ ..] = *now;
+        let is_sled = ret == RET && rest == SLED_RET[6..];
+        let is_goal = is_sled && [e, f, g, h] == self.displacement;
+        let is_ours = is_sled && self.may_call([e, f, g, h]);
         match (head, to) {
-            (RET, Switch::Off) if is_ours => Ok(None),
-            (RET, Switch::On) if is_ours => Ok(Some(Step::new(0, &[CALL], true))),
-            (CALL, Switch::On) if is_ours => Ok(None),
-            (CALL, Switch::Off) if is_ours => Ok(Some(Step::new(0, &[RET], true))),
             // One that was never on stays as it is.
-            (RET, Switch::Off) if *now == SLED_RET => Ok(None),
-            (RET, Switch::On) if *now == SLED_RET => Ok(Some(Step::new(1, &body, false))),
+            (RET, Switch::Off) if *now == SLED_RET || is_ours => Ok(None),
+            (RET, Switch::On) if is_goal => Ok(Some(Step::new(0, &[CALL], true))),
+            (RET, Switch::On) if *now == SLED_RET || is_ours => Ok(Some(Step::new(1, &body, false))),
+            (CALL, Switch::On) if is_goal => Ok(None),
+            // From one hook to another, it misses the hook on the way.
+            (CALL, _) if is_ours => Ok(Some(Step::new(0, &[RET], true))),
             _ => Err(Refusal::UnexpectedBytes),
         }
     }

@@ -297,6 +297,7 @@ fn called(site: &Site, bytes: &[u8]) -> Option<u64> {
         match instruction.mnemonic() {
             Mnemonic::Call => called = Some(instruction.near_branch_target()),
             Mnemonic::Nop | Mnemonic::Test => {}
+            Mnemonic::Ret => return called,
             other => panic!("{other:?} in {bytes:x?}"),
         }
     }
@@ -306,6 +307,7 @@ fn called(site: &Site, bytes: &[u8]) -> Option<u64> {
 #[test]
 fn a_site_goes_from_one_hook_to_another() {
     const OTHER: u64 = 0x7000_0123;
+    const THIRD: u64 = 0x7000_4567;
     for address in 0x1000..0x1010 {
         let mut sites = std::vec![
             (Site::of_nops(site_kind::TAIL_EXIT, address, HOOK).unwrap(), NOP5.to_vec()),
@@ -315,6 +317,9 @@ fn a_site_goes_from_one_hook_to_another() {
             let sled = Site::of_sled(sled_kind::TAIL_EXIT, address, HOOK).unwrap();
             sites.push((sled, SLED_JUMP.to_vec()));
         }
+        let exit = Site::of_sled(sled_kind::EXIT, address, HOOK).unwrap();
+        sites.push((exit, SLED_RET.to_vec()));
+        sites.push((Site::of_nops(site_kind::RETURN, address, HOOK).unwrap(), RETURN5.to_vec()));
         for (site, compiled) in sites {
             let is_call = compiled.is_empty();
             let bytes_of = |hook: u64| {
@@ -322,10 +327,11 @@ fn a_site_goes_from_one_hook_to_another() {
                 let [a, b, c, d] = displacement(address + call, hook).unwrap();
                 match site.form {
                     Form::Through => std::vec![0x0f, 0x1f, 0, CALL, a, b, c, d, 0x0f, 0x1f, 0],
+                    Form::Exit => [&[CALL, a, b, c, d, RET], &SLED_RET[6..]].concat(),
                     _ => std::vec![CALL, a, b, c, d],
                 }
             };
-            let site = site.instead_of(OTHER).unwrap();
+            let site = site.instead_of(THIRD).and_then(|site| site.instead_of(OTHER)).unwrap();
             for stores in [Stores::Words, Stores::Bytes] {
                 let mut ways = std::vec![(bytes_of(OTHER), Switch::On)];
                 if !is_call {

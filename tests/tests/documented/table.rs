@@ -578,6 +578,32 @@ pub const TABLE: &[(&str, Run)] = &[
     ("everycall functions PID|FILE [PATTERN...]", So("everycall functions ./server 'handle*'")),
     ("everycall functions 1234 'handle_*'", So("everycall functions $SERVER 'handle_*'")),
     ("everycall enable PID PATTERN", So("everycall enable $SERVER 'handle_*'")),
+    (
+        "everycall trace 1234 'parse_*' --for 10s --clock bounded -o parse.ect",
+        So(
+            "everycall disable $SERVER && everycall trace $SERVER 'handle_*' --for 0.2s --clock bounded -o parse.ect; everycall enable $SERVER",
+        ),
+    ),
+    (
+        "everycall enable 1234 --clock bounded",
+        So("everycall enable $SERVER --clock bounded && everycall enable $SERVER --clock exact"),
+    ),
+    (
+        "--clock bounded",
+        So(
+            "everycall disable $SERVER && everycall trace $SERVER 'handle_*' --for 0.2s --clock bounded -o parse.ect; everycall enable $SERVER",
+        ),
+    ),
+    (
+        "trace --clock",
+        So(
+            "everycall disable $SERVER && everycall trace $SERVER 'handle_*' --for 0.2s --clock bounded -o parse.ect; everycall enable $SERVER",
+        ),
+    ),
+    (
+        "enable --clock",
+        So("everycall enable --clock bounded $SERVER && everycall enable $SERVER --clock exact"),
+    ),
     ("everycall enable PID PATTERN...", So("everycall enable $SERVER 'handle_*'")),
     ("disable PID PATTERN", So("everycall disable $SERVER 'handle_*' && everycall enable $SERVER")),
     (

@@ -31,7 +31,8 @@ pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
 pub use record::{EventTimes, LogChoice, RecordArguments};
 pub use selection::{
-    FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice, TraceArguments,
+    EnableArguments, FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice,
+    TraceArguments,
 };
 pub use setup::{CompletionsArguments, ManArguments, SetupTracefsArguments};
 pub use sql::{ResultFormat, SqlArguments};
@@ -104,7 +105,7 @@ pub enum Verb {
     /// Record more functions of a running program, or all of them
     ///
     /// The program is not stopped. Without a pattern, all functions are recorded again.
-    Enable(SelectArguments),
+    Enable(EnableArguments),
     /// Stop recording functions of a running program, or all of them
     ///
     /// Functions that are switched off cost nothing in modes nops and xray. Without a pattern, no

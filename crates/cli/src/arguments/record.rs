@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
+use everycall_format::{dropped, stamp};
 use everycall_recorder::Counting;
 use everycall_units::parse_time;
 
@@ -171,6 +171,15 @@ pub enum EventTimes {
 }
 
 impl EventTimes {
+    /// One of [`everycall_format::stamp`].
+    pub fn stamps(self) -> u32 {
+        match self {
+            EventTimes::Exact => stamp::EXACT,
+            EventTimes::Bounded => stamp::BOUNDED,
+            EventTimes::Order => stamp::ORDER,
+        }
+    }
+
     /// The value of the program's environment variable.
     pub fn name(self) -> &'static str {
         match self {

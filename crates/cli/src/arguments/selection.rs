@@ -6,6 +6,7 @@ use clap::Args;
 use everycall_units::parse_time;
 
 use super::common::{TextFormat, large_size, process_id};
+use super::record::EventTimes;
 
 /// What patterns are, for `--help`.
 pub(super) const PATTERNS: &str = "\
@@ -21,7 +22,19 @@ A PATTERN is a function's name, demangled or mangled, in which * stands for any 
                      + (record) or - (leave out)
 Combine conditions with ' & ' and negate them with '!': 'net_* & !size:<20'";
 
-/// `enable` and `disable`.
+/// `enable`.
+#[derive(Debug, Args)]
+pub struct EnableArguments {
+    #[command(flatten)]
+    pub select: SelectArguments,
+    /// Which events get a time of their own from now on; the others are cheaper, and their times
+    /// have bounds. Nothing is recorded for a moment if that changes [default: as now; if nothing is
+    /// recorded, as the process was started]
+    #[arg(long, value_enum, value_name = "TIMES", hide_possible_values = true)]
+    pub clock: Option<EventTimes>,
+}
+
+/// `disable`, and most of `enable`.
 #[derive(Debug, Args)]
 #[command(after_help = PATTERNS)]
 pub struct SelectArguments {
@@ -97,6 +110,10 @@ pub struct TraceArguments {
     /// until then is added
     #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub max_size: Option<u64>,
+    /// Which events get a time of their own; the others are cheaper, and their times have bounds
+    /// [default: as now; if nothing is recorded, as the process was started]
+    #[arg(long, value_enum, value_name = "TIMES", conflicts_with = "counts")]
+    pub clock: Option<EventTimes>,
     /// Write only how often each function was called during the session, exactly, and no calls
     #[arg(long, conflicts_with_all = ["within", "crossing", "stream", "max_size"])]
     pub counts: bool,

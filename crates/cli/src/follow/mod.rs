@@ -108,7 +108,7 @@ fn session(
     let mut name = format!("follow {}", arguments.words.get(1..).unwrap_or_default().join(" "));
     let end = (0..=NAME_MAX.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
     name.truncate(end.unwrap_or(0));
-    control.open(name.trim_end(), set).map_err(|error| program.failed(&error))?;
+    control.open(name.trim_end(), None, set).map_err(|error| program.failed(&error))?;
     control.activate().map_err(|error| program.failed(&error))
 }
 

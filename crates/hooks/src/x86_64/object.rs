@@ -101,6 +101,14 @@ pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
         or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_unstamped_exit")),
     );
     set(&module.called_exit_hook, address_of_symbol!("everycall_called_exit"));
+    set(
+        &module.sled_hooks[0],
+        or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_called_entry")),
+    );
+    set(
+        &module.sled_hooks[1],
+        or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_called_exit")),
+    );
     set(&module.sequence[0], address_of_symbol!("everycall_unstamped_start"));
     set(&module.sequence[1], address_of_symbol!("everycall_unstamped_end"));
     set(&module.sequence[2], address_of_symbol!("everycall_unstamped_abort"));

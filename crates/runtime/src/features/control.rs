@@ -282,10 +282,20 @@ impl Server<'_> {
                 new => new,
             },
         };
+        if request.on != 0 && !self.choose_stamps(request) {
+            // Nothing of the base selection is recorded meanwhile.
+            let was_on = self.locked(|| selection::set_base_on(false));
+            self.change();
+            if !self.choose_stamps(request) {
+                let _ = self.locked(|| selection::set_base_on(was_on));
+                self.change();
+                return status::OTHER_CLOCK;
+            }
+        }
         IS_CHANGED.store((new.is_some() || request.on == 0).into(), Relaxed);
         self.locked(|| {
             selection::set_base(new);
-            selection::set_base_on(request.on != 0);
+            let _ = selection::set_base_on(request.on != 0);
         });
         self.change();
         if selection::is_allowed() { status::DONE } else { status::DISABLED }
@@ -295,6 +305,9 @@ impl Server<'_> {
         let Some(new) = body.and_then(|body| Selection::new(body, owner, request.name)) else {
             return status::BAD_SET;
         };
+        if !self.choose_stamps(request) {
+            return status::OTHER_CLOCK;
+        }
         let was_active = self.locked(|| {
             let active = selection::session(place).filter(|old| old.is_active());
             // Were it off until the next request, the calls of that time would be lost.
@@ -311,6 +324,11 @@ impl Server<'_> {
             self.change();
         }
         status::DONE
+    }
+
+    /// Chooses which events have stamps, if a request says so, or if nothing is recorded.
+    fn choose_stamps(&self, request: &Request) -> bool {
+        self.locked(|| live::choose_stamps(self.process, request.clock.checked_sub(1)))
     }
 
     /// Arms a client's functions. `armed`: its area, and how many functions had no room.

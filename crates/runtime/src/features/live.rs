@@ -18,10 +18,12 @@ use crate::features::{frame_bits, frames};
 use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::state::live_areas;
+use crate::state::module_table::NOT_REGISTERED;
 use crate::state::off_ranges::{self, OffRanges};
 use crate::state::process::Process;
 use crate::state::recording;
 use crate::state::selection::{self, InModule, Selection};
+use crate::state::stamps;
 use crate::state::trigger_table::Triggers;
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
@@ -448,6 +450,43 @@ fn apply(arena: &Arena) {
     count_not_selected(arena);
     CHANGING.store(0, SeqCst);
     APPLIED.store(request, SeqCst);
+}
+
+/// Chooses which events have stamps (`wanted`: one of [`everycall_format::stamp`], or what the
+/// process began with). Returns false if something is recorded with another choice: hooks of one
+/// kind don't expect events of the other's. `None` is satisfied with that. The caller holds the
+/// module lock.
+pub(crate) fn choose_stamps(process: &'static Process, wanted: Option<u32>) -> bool {
+    let chosen = wanted.unwrap_or_else(stamps::first);
+    if chosen == stamps::mode() {
+        return true;
+    }
+    let modules = || {
+        used().iter().filter_map(|known| {
+            // SAFETY: registered modules stay loaded while the lock is held.
+            let module = unsafe { known.module.load(Acquire).as_ref() };
+            module.map(|module| (known, module))
+        })
+    };
+    let whole = whole();
+    let is_on = |(known, module): (&Known, &ModuleDescriptor)| {
+        // SAFETY: as above.
+        let sites = unsafe { Sites::of(module, &[]) };
+        module.on.load(Relaxed) != OFF
+            || sites.numbers().any(|number| marks::is_on(known.marks.of(number), whole))
+    };
+    if modules().any(is_on) {
+        return wanted.is_none();
+    }
+    stamps::choose(process, chosen);
+    for (_, module) in modules() {
+        let index = module.index.load(Relaxed);
+        let start = module.bias_entry.load(Relaxed);
+        let codes = (module.start.load(Relaxed) as u32).wrapping_sub(start);
+        let codes = codes..codes.saturating_add(module.size.load(Relaxed) as u32);
+        stamps::prepare(process, module, (index != NOT_REGISTERED).then_some(index), &codes);
+    }
+    true
 }
 
 /// Stores how many sites are off because no selection contains their functions. The caller holds

@@ -3,7 +3,7 @@
 
 use crate::features::{calling, counted, fork, live, live_triggers, site_set};
 use crate::state::arena::Arena;
-use crate::state::module_table::{self, Claim, Kind};
+use crate::state::module_table::{self, Claim, Kind, NOT_REGISTERED};
 use crate::state::process::{self, Process};
 use crate::state::trigger_table::{self, Triggers};
 use crate::state::{dropped, hub, slow_stacks, stamps};
@@ -16,9 +16,6 @@ use everycall_format::event::{ESCAPE_FIRST, EXIT, NO_PLACE_FIRST};
 use everycall_format::label;
 use everycall_format::site::RUNTIME_ABI;
 use everycall_hooks::{ModuleDescriptor, SlowCall};
-
-/// Descriptor index of a module that isn't in the table.
-const NOT_REGISTERED: u32 = u32::MAX;
 
 /// Set when the program itself is unloaded: it is ending, and nothing more is unmapped.
 static ENDING: AtomicU32 = AtomicU32::new(0);

@@ -6,6 +6,7 @@ use crate::features::switch::SiteList;
 use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::state::process::process;
+use crate::state::stamps;
 use crate::state::trigger_table::{self, Triggers};
 use crate::sys::image::Text;
 use core::mem::offset_of;
@@ -13,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::Wire;
 use everycall_format::site::{Site as NopSite, XraySled, site_kind, sled_kind};
 use everycall_hooks::ModuleDescriptor;
-use everycall_patch::{Refusal, Site};
+use everycall_patch::{OTHERS, Refusal, Site};
 
 /// A module's sites.
 pub(crate) struct Sites<'a> {
@@ -84,10 +85,12 @@ impl<'a> Sites<'a> {
         self.arena.is_some_and(|arena| trigger_table::follows_tails_of(&arena, self.code(function)))
     }
 
-    /// The hook of a tail exit of a function, and the one that it has otherwise.
-    fn tail_exit_hooks(&self, function: u64) -> (u64, u64) {
-        let (plain, armed) = (self.hook(true), self.module.tail_exit_hook.load(Relaxed));
-        if self.follows(function) { (armed, plain) } else { (plain, armed) }
+    /// The hook of a tail exit of a function, and those that it may call so far. `plain` are those
+    /// of other functions.
+    fn tail_exit_hooks(&self, function: u64, (plain, other): Hooks) -> Hooks {
+        let armed = self.module.tail_exit_hook.load(Relaxed);
+        let (hook, plain) = if self.follows(function) { (armed, plain) } else { (plain, armed) };
+        (hook, [Some(plain), other[0]])
     }
 }
 
@@ -95,28 +98,34 @@ impl SiteList for Sites<'_> {
     fn get(&self, number: u32) -> Option<Result<(Site, Text), Refusal>> {
         let number = number as usize;
         let nops = self.nops.len() / NopSite::SIZE;
-        let site = match number.checked_sub(nops) {
+        let (site, others) = match number.checked_sub(nops) {
             None => {
                 let (place, site) = entry::<NopSite>(self.nops, number)?;
                 let address = place.wrapping_add_signed(site.site.into());
-                if site.kind == site_kind::TAIL_EXIT {
-                    let (hook, other) = self.tail_exit_hooks(function_of(&site, place));
-                    Site::of_nops(site.kind, address, hook).and_then(|site| site.instead_of(other))
-                } else {
-                    Site::of_nops(site.kind, address, self.hook(site.kind != site_kind::ENTRY))
-                }
+                let plain = self.hooks(site.kind != site_kind::ENTRY);
+                let (hook, others) = match site.kind {
+                    site_kind::TAIL_EXIT => self.tail_exit_hooks(function_of(&site, place), plain),
+                    _ => plain,
+                };
+                (Site::of_nops(site.kind, address, hook), others)
             }
             Some(number) => {
                 let (place, sled) = entry::<XraySled>(self.sleds, number)?;
                 let address = place.wrapping_add_signed(sled.sled);
-                if sled.kind == sled_kind::TAIL_EXIT {
-                    let (hook, other) = self.tail_exit_hooks(function_of_sled(&sled, place));
-                    Site::of_sled(sled.kind, address, hook).and_then(|site| site.instead_of(other))
-                } else {
-                    Site::of_sled(sled.kind, address, self.hook(sled.kind == sled_kind::EXIT))
-                }
+                let (hook, others) = match sled.kind {
+                    sled_kind::EXIT => self.hooks(true),
+                    sled_kind::TAIL_EXIT => {
+                        self.tail_exit_hooks(function_of_sled(&sled, place), self.sled_hook(true))
+                    }
+                    _ => self.sled_hook(false),
+                };
+                (Site::of_sled(sled.kind, address, hook), others)
             }
         };
+        let site = others
+            .into_iter()
+            .flatten()
+            .fold(site, |site, other| site.and_then(|site| site.instead_of(other)));
         Some(site.and_then(|site| match Text::of(self.text, site.address(), site.size()) {
             Some(text) => Ok((site, text)),
             None => Err(Refusal::Misplaced),
@@ -149,8 +158,27 @@ impl Sites<'_> {
         }
     }
 
-    fn hook(&self, is_exit: bool) -> u64 {
-        let are_unstamped = self.module.unstamped.load(Relaxed) != 0;
+    /// The hook of sites, and the one that they may call so far: which events have stamps may have
+    /// changed while they were off.
+    fn hooks(&self, is_exit: bool) -> Hooks {
+        let was_chosen = self.module.unstamped.load(Relaxed) != 0;
+        let are_left_out = stamps::are_left_out();
+        let hook = |are_unstamped: bool| self.hook(is_exit, are_unstamped && was_chosen);
+        (hook(are_left_out), [was_chosen.then(|| hook(!are_left_out)), None])
+    }
+
+    /// That of sleds which aren't led to another hook: [`ModuleDescriptor::sled_hooks`].
+    fn sled_hook(&self, is_exit: bool) -> Hooks {
+        let [entry, exit] = &self.module.sled_hooks;
+        let hook = match is_exit {
+            true if !dropped::is_timing() => exit.load(Relaxed),
+            false if !dropped::is_counting() => entry.load(Relaxed),
+            _ => self.hook(is_exit, false),
+        };
+        (hook, [None; 2])
+    }
+
+    fn hook(&self, is_exit: bool, are_unstamped: bool) -> u64 {
         let field = match is_exit {
             true if dropped::is_timing() => &self.module.time_exit_hook,
             true if are_unstamped => &self.module.unstamped_exit_hook,
@@ -170,6 +198,9 @@ impl Sites<'_> {
             && self.module.count_hook.load(Relaxed) != self.module.entry_hook.load(Relaxed)
     }
 }
+
+/// The hook of a site, and those that it may call so far.
+type Hooks = (u64, [Option<u64>; OTHERS]);
 
 /// The start of the function of a site whose entry in the list lies at `place`.
 fn function_of(site: &NopSite, place: u64) -> u64 {

@@ -15,6 +15,9 @@ use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, module_flags, module
 use everycall_format::event::OFFSET_FIRST;
 use everycall_format::frame;
 
+/// Descriptor index of a module that isn't in the table.
+pub(crate) const NOT_REGISTERED: u32 = u32::MAX;
+
 // What a forked child has to know about its parent's modules as they were at the fork. (The parent
 // may change its table meanwhile.)
 static KNOWN: AtomicU32 = AtomicU32::new(0);

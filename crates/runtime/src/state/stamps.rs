@@ -23,6 +23,10 @@ use everycall_ring::Control;
 /// One of [`everycall_format::stamp`]. Forked children inherit it, with the tables, which they find
 /// empty.
 static STAMPS: AtomicU32 = AtomicU32::new(EXACT);
+/// What the process began with.
+static FIRST: AtomicU32 = AtomicU32::new(EXACT);
+/// Whether the kernel clears the guard of a thread that waits: one of [`clears`].
+static CLEARS: AtomicU32 = AtomicU32::new(clears::UNKNOWN);
 static GUARD_OFFSET: AtomicU64 = AtomicU64::new(0);
 /// By their index. Events of modules beyond these get stamps.
 static MODULES: [Module; 256] = [const { Module::new() }; 256];
@@ -87,6 +91,13 @@ fn size(codes: &Range<u32>) -> u64 {
     2 * u64::from(codes.end - codes.start) + size_of::<u64>() as u64
 }
 
+/// Values of [`CLEARS`].
+mod clears {
+    pub const UNKNOWN: u32 = 0;
+    pub const NO: u32 = 1;
+    pub const YES: u32 = 2;
+}
+
 /// What was seen of a function's entries, and in the next bits of its exits.
 mod seen {
     pub const BITS: u32 = 14;
@@ -102,22 +113,64 @@ const _: () =
 
 /// Begins, when the process does. Without a guard, every event gets a stamp.
 pub(crate) fn begin(arena: &Arena, wanted: u32) {
-    if wanted == EXACT || dropped::is_counting() {
-        return;
-    }
-    let Some(offset) = arch::guard_offset() else { return };
-    // Kernels may leave the guard of a thread that waits alone: it isn't within a sequence. Then it
-    // doesn't tell of waits.
-    let wait = || system::wait(&AtomicU32::new(0), 0, WAIT_NS);
-    // SAFETY: the offset is the guard's, and the sequence is never freed.
-    if unsafe { arch::is_guarded(offset) && arch::is_cleared(offset, &NO_SEQUENCE, wait) } {
-        GUARD_OFFSET.store(offset, Relaxed);
+    if wanted != EXACT && has_guard() && is_guarded() {
+        FIRST.store(wanted, Relaxed);
         STAMPS.store(wanted, Relaxed);
         note(arena);
     }
 }
 
-/// How long the first thread waits once, so that the kernel stops it.
+/// Chooses while the process runs, and nothing is recorded. What the caller can't have, for lack of
+/// a guard, is exact. The caller holds the module lock, and prepares the modules.
+pub(crate) fn choose(process: &'static Process, wanted: u32) {
+    let chosen = if wanted == EXACT || has_guard() { wanted } else { EXACT };
+    if chosen == mode() {
+        return;
+    }
+    // Threads find out by themselves, when their segment is full.
+    stop(process);
+    begin_again();
+    STAMPS.store(chosen, Relaxed);
+    // What is in the rings stays, so the choice of exact isn't noted.
+    if chosen != EXACT {
+        note(process.arena());
+    }
+}
+
+/// What the process began with.
+pub(crate) fn first() -> u32 {
+    FIRST.load(Relaxed)
+}
+
+/// Finds the guard's place, if this process can have one.
+fn has_guard() -> bool {
+    if dropped::is_counting() || CLEARS.load(Relaxed) == clears::NO {
+        return false;
+    }
+    let offset = arch::guard_offset();
+    GUARD_OFFSET.store(offset.unwrap_or(0), Relaxed);
+    offset.is_some()
+}
+
+/// Whether the calling thread has a guard that tells of all stops. The process has a place for it.
+fn is_guarded() -> bool {
+    let offset = GUARD_OFFSET.load(Relaxed);
+    // SAFETY: the offset is the guard's.
+    if !unsafe { arch::is_guarded(offset) } {
+        return false;
+    }
+    if CLEARS.load(Relaxed) == clears::UNKNOWN {
+        // Kernels may leave the guard of a thread that waits alone: it isn't within a sequence. Then
+        // it doesn't tell of waits.
+        let wait = || system::wait(&AtomicU32::new(0), 0, WAIT_NS);
+        // SAFETY: the offset is the guard's, and the sequence is never freed.
+        let is_cleared = unsafe { arch::is_cleared(offset, &NO_SEQUENCE, wait) };
+        CLEARS.store(if is_cleared { clears::YES } else { clears::NO }, Relaxed);
+    }
+    CLEARS.load(Relaxed) == clears::YES
+}
+
+/// How long a thread waits once, so that the kernel stops it.
 const WAIT_NS: u64 = 1000;
 
 /// Notes the choice in an arena, for readers.
@@ -125,7 +178,7 @@ pub(crate) fn note(arena: &Arena) {
     arena.stamps().store(mode(), Relaxed);
 }
 
-/// Lets a module's hooks know. If there is no memory for a table, all events of the process get
+/// Lets a module's hooks know, unless they do. If there is no memory for a table, all events of the process get
 /// stamps from here on.
 pub(crate) fn prepare(
     process: &'static Process,
@@ -133,7 +186,7 @@ pub(crate) fn prepare(
     index: Option<u32>,
     codes: &Range<u32>,
 ) {
-    if !are_left_out() {
+    if !are_left_out() || module.unstamped.load(Relaxed) != 0 {
         return;
     }
     let known = index.and_then(|index| MODULES.get(index as usize));
@@ -157,6 +210,11 @@ pub(crate) fn prepare(
 
 fn give_up(process: &'static Process) {
     STAMPS.store(EXACT, Relaxed);
+    stop(process);
+}
+
+/// All threads' next events get stamps.
+fn stop(process: &'static Process) {
     for control in process.controls() {
         control.stamp_after.store(0, Relaxed);
         control.stamp_due.store(0, Relaxed);
@@ -185,8 +243,7 @@ pub(crate) fn end(module: &ModuleDescriptor) {
 pub(crate) fn begin_thread(control: &Control) {
     let distance = match mode() {
         EXACT => 0,
-        // SAFETY: the offset is the guard's.
-        _ if !unsafe { arch::is_guarded(GUARD_OFFSET.load(Relaxed)) } => 0,
+        _ if !is_guarded() => 0,
         ORDER => u64::from(u32::MAX),
         _ => BOUNDED_EVENTS * WORD_SIZE as u64,
     };

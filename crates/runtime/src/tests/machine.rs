@@ -218,6 +218,7 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             unstamped_entry_hook: zero(),
             unstamped_exit_hook: zero(),
             called_exit_hook: zero(),
+            sled_hooks: [zero(), zero()],
         }))
     });
     (process::process().unwrap(), module)

@@ -33,6 +33,10 @@ impl Thread<'_> {
         if !stamps::are_left_out() {
             return;
         }
+        // It began before that was chosen.
+        if self.control.stamp_after.load(Relaxed) == 0 {
+            stamps::begin_thread(self.control);
+        }
         let words = self.ring.current().1;
         let first = match self.ring.number() {
             ..FIRST_SEGMENTS => 0,
