@@ -199,7 +199,23 @@ fn the_clock_of_a_running_process_is_chosen() {
             return;
         }
         assert!(bounded > 0.5, "{label}: {bounded}");
+        let rows = |query: &str| {
+            let mut command = place.command(everycall());
+            command.args(["sql", "-f", "csv"]).arg(place.file("session.ect")).arg(query);
+            let printed = successful(&mut command);
+            printed.lines().nth(1).and_then(|line| line.parse::<u64>().ok()).expect("a number")
+        };
+        let order = "duration_low_ns <= duration_ns and duration_ns <= duration_high_ns";
+        assert_eq!(rows(&format!("select count(*) from slices where not ({order})")), 0, "{label}");
+        assert!(
+            rows("select count(*) from slices where duration_low_ns < duration_high_ns") > 1000,
+            "{label}"
+        );
+        let of_caller = "select count(*) from slices a join slices b on b.parent = a.id where b.duration_high_ns > a.duration_high_ns";
+        assert_eq!(rows(of_caller), 0, "{label}");
         let (exact, _) = share(&[]);
+        let with_bounds = "select count(*) from slices where duration_low_ns <> duration_ns";
+        assert!(rows(with_bounds) < 10, "{label}: two events may have the same ticks");
         assert!(exact < 0.001, "{label}: {exact}");
         let (order, _) = share(&["--clock", "order"]);
         assert!(order > 0.9, "{label}: {order}");

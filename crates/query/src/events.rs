@@ -466,6 +466,8 @@ unsafe impl VTabCursor for EventsCursor {
             _ => None,
         };
         let trace = || self.shared.traces.get(lane.trace);
+        // Exact, if nothing else is said.
+        let duration_of_call = || row.duration_ns.filter(|_| row.kind == CALL);
         match column {
             0 => out.set_result(row.kind),
             1 => out.set_result(lane.pid),
@@ -496,6 +498,8 @@ unsafe impl VTabCursor for EventsCursor {
             20 => out.set_result(row.runnable_ns),
             21 => out.set_result(row.other_tid),
             22 => out.set_result(row.remarks.as_deref()),
+            24 => out.set_result(row.duration_low_ns.or(duration_of_call())),
+            25 => out.set_result(row.duration_high_ns.or(duration_of_call())),
             _ => out.set_result(trace().map(|trace| trace.name)),
         }
     }

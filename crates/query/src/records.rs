@@ -4,11 +4,11 @@ use everycall_export::{CALL, FunctionId, Row, What};
 use rustc_hash::FxHashMap;
 
 /// Numbers of a record.
-const WORDS: usize = 9;
+const WORDS: usize = 11;
 /// Bytes of a record.
 pub(crate) const RECORD: usize = WORDS * 8;
 
-/// A call: its caller, lane and function, depth and recursion, times, remarks, the last call below
+/// A call: its caller, lane and function, depth and recursion, times and their bounds, remarks, the last call below
 /// it, its number.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Record([i64; WORDS]);
@@ -64,6 +64,8 @@ impl Remarks {
             row.start_ns,
             row.duration_ns.unwrap_or(0),
             row.own_ns.unwrap_or(0),
+            row.duration_low_ns.or(row.duration_ns).unwrap_or(0),
+            row.duration_high_ns.or(row.duration_ns).unwrap_or(0),
             remark as i64,
             last,
             row.id.unwrap_or(0),
@@ -72,7 +74,7 @@ impl Remarks {
 
     /// The lane and the row of a record.
     pub(crate) fn row(&self, record: &Record) -> (usize, Row) {
-        let [parent, whose, levels, start_ns, duration_ns, own_ns, remark, _, id] = record.0;
+        let [parent, whose, levels, start_ns, duration_ns, own_ns, low_ns, high_ns, remark, _, id] = record.0;
         let remark = usize::try_from(remark).ok().and_then(|number| self.texts.get(number.checked_sub(1)?));
         let row = Row {
             kind: CALL,
@@ -84,8 +86,8 @@ impl Remarks {
             start_realtime_ns: None,
             duration_ns: Some(duration_ns),
             own_ns: Some(own_ns),
-            duration_low_ns: None,
-            duration_high_ns: None,
+            duration_low_ns: Some(low_ns),
+            duration_high_ns: Some(high_ns),
             what: What::Function(FunctionId::of_index((whose & 0xffff_ffff) as usize)),
             value: None,
             real_value: None,

@@ -31,6 +31,9 @@ const PID: Column = ("pid", "integer", "process");
 const TID: Column = ("tid", "integer", "thread; fibers have the numbers that `info` shows");
 const START: Column = ("start_ns", "integer", "nanoseconds since the trace's beginning");
 const DURATION: Column = ("duration_ns", "integer", "nanoseconds until its end");
+const DURATION_LOW: Column =
+    ("duration_low_ns", "integer", "of calls: what it took at least, where events had no times of their own");
+const DURATION_HIGH: Column = ("duration_high_ns", "integer", "of calls: what it took at most");
 const PARENT: Column = ("parent", "integer", "id of the call around it");
 const REMARKS: Column = ("remarks", "text", "what is special about it, separated by `; `");
 const FUNCTION: Column = ("function", "text", "its name");
@@ -70,6 +73,8 @@ pub(crate) const EVENTS: TableFacts = TableFacts {
         ("other_tid", "integer", "the thread that woke it, or resumed its stack"),
         REMARKS,
         TRACE,
+        DURATION_LOW,
+        DURATION_HIGH,
     ],
 };
 
@@ -80,7 +85,7 @@ pub(crate) const TABLES: &[TableFacts] = &[
         about: "calls",
         rows: From::Events(
             "id, parent, pid, process, tid, thread, depth, recursion, start_ns, start_realtime_ns, duration_ns, own_ns, \
-             function, module, file, line, remarks, trace",
+             function, module, file, line, remarks, trace, duration_low_ns, duration_high_ns",
             "kind = 'call'",
         ),
         columns: &[
@@ -106,6 +111,8 @@ pub(crate) const TABLES: &[TableFacts] = &[
             LINE,
             REMARKS,
             TRACE,
+            DURATION_LOW,
+            DURATION_HIGH,
         ],
     },
     TableFacts {

@@ -10,6 +10,8 @@
 //!   callers slower, and only that function should be reported.
 //! - The slowest 2 of 100 calls are ignored: a preemption by another program is not a change of the
 //!   function.
+//! - Where events had no times of their own, own times have bounds. A change that these bounds allow
+//!   to be none isn't significant.
 //! - If there are at least [`COMMON_MIN`] functions, changes are relative to all functions of the
 //!   same run: what makes the whole run slower or longer is not a change of a single function. It
 //!   is reported as a change of all functions, see [`Diff::common_time`] and
@@ -77,6 +79,18 @@ impl DiffRow {
     pub fn more_own_ns(&self, diff: &Diff) -> f64 {
         let per_run = |sums: &Sums, runs: usize| sums.own_ns as f64 / runs.max(1) as f64;
         per_run(&self.new, diff.new_runs) - per_run(&self.old, diff.old_runs)
+    }
+
+    /// Whether the bounds of both own times per call overlap: they may be the same.
+    #[must_use]
+    fn may_be_same(&self) -> bool {
+        let per_call = |sums: &Sums| {
+            let calls = sums.calls.max(1) as f64;
+            let own = sums.own();
+            (own.low as f64 / calls, own.high as f64 / calls)
+        };
+        let (old, new) = (per_call(&self.old), per_call(&self.new));
+        (self.old.has_bounds() || self.new.has_bounds()) && old.0 <= new.1 && new.0 <= old.1
     }
 
     /// Whether a change is significant.
@@ -190,6 +204,12 @@ impl Diff {
         let likelihoods: Vec<f64> = changes.iter().filter_map(|change| change.p).collect();
         for (change, is_found) in changes.into_iter().zip(holm(&likelihoods, ALPHA)) {
             change.is_found = is_found;
+        }
+        for row in &mut self.rows {
+            let may_be_same = row.may_be_same();
+            if let Some(own) = &mut row.own {
+                own.is_found &= !may_be_same;
+            }
         }
     }
 

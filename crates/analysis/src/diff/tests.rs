@@ -1,6 +1,7 @@
 //! Comparisons of runs that are generated from seeds.
 
 use super::*;
+use crate::profile::SumBounds;
 use crate::profile::{FunctionIdentity, made_up};
 
 /// Pseudo-random numbers, the same in each run of the test.
@@ -203,4 +204,24 @@ fn exact_counts_that_differ_are_found_and_equal_ones_are_not() {
     assert!(calls.is_found && (calls.change - 0.01).abs() < 1e-9, "{calls:?}");
     assert!(!row("g").is_found());
     assert_eq!(diff.rows[0].function.identity.name, "f");
+}
+
+#[test]
+fn changes_that_bounds_allow_to_be_none_are_none() {
+    let sums = |own_ns: u64, (low, high): (u64, u64)| Sums {
+        calls: 10,
+        own_ns,
+        total_ns: own_ns,
+        bounds: SumBounds::of_numbers([low, own_ns, high, low, own_ns, high]),
+        ..Sums::default()
+    };
+    let may_be_same = |old: Sums, new: Sums| {
+        let function = Function::default();
+        DiffRow { function, old, new, calls: None, own: None }.may_be_same()
+    };
+    assert!(may_be_same(sums(1000, (900, 1100)), sums(1200, (1050, 1300))));
+    assert!(!may_be_same(sums(1000, (900, 1100)), sums(1200, (1110, 1300))));
+    let exact = |own_ns| Sums { calls: 10, own_ns, total_ns: own_ns, ..Sums::default() };
+    assert!(may_be_same(exact(1000), sums(1200, (990, 1300))));
+    assert!(!may_be_same(exact(1000), exact(1000)), "decided by statistics alone");
 }

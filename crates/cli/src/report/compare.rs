@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use everycall_analysis::diff::{Change, Condition, Diff, DiffRow};
 use everycall_analysis::{Key, Order, Profile, Sums};
 use everycall_io::say;
+use everycall_timeline::Bars;
 use everycall_units::{Count, Duration, Several, Size};
 use serde_json::{Value, json};
 
+use super::columns::with_error;
 use super::load::{Run, mixed};
 use super::part::Part;
 use super::views::{is_meant, nothing_matches, pattern};
@@ -99,6 +101,12 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
             notes::print_notes(&profile.notes, &[]);
             break;
         }
+    }
+    if diff.rows.iter().any(|row| row.old.has_bounds() || row.new.has_bounds()) {
+        say!(
+            "everycall: times have bounds: not every event had a time of its own (record --clock). A change of own times that the bounds allow to be \
+             none isn't marked"
+        );
     }
     if shown.len() < all.len() && arguments.format == TableFormat::Text {
         notes::more_rows(all.len() - shown.len());
@@ -246,7 +254,7 @@ fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option
             percent(new as f64 / old as f64 - 1.0)
         };
         [
-            time(diff.number(Order::OwnTime, &row.new, true)).to_string(),
+            with_error(own_per_run(diff, &row.new)),
             format!("{sign}{}", time(more)),
             with_interval(row.own),
             calls_in_words(row),
@@ -257,6 +265,12 @@ fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option
     }));
     out.push_str(&super::views::fitted(&lines, width));
     out
+}
+
+/// The own time of an average new run, with its bounds.
+fn own_per_run(diff: &Diff, sums: &Sums) -> Bars {
+    let (own, runs) = (sums.own(), diff.new_runs.max(1) as u64);
+    Bars { low: own.low / runs, value: own.value / runs, high: own.high / runs }
 }
 
 /// How the number of calls has changed.
