@@ -3,18 +3,23 @@
 //
 // bracketed_calls FILE SEED EVENTS [DISTURBANCES]
 //
-// At random, once in DISTURBANCES readings, it sleeps for a millisecond, or gets a signal whose
-// handler computes as long. Beside it, a process stops it and lets it go on, competes for its CPU,
+// At random, once in DISTURBANCES readings, it sleeps for a millisecond, gets a signal whose handler
+// computes as long, or reads a page that a thread provides two milliseconds later. Beside it, a process stops it and lets it go on, competes for its CPU,
 // and sends it signals.
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,11 +55,51 @@ UNTRACED static void handler(int signal) {
     compute(signal == SIGUSR1 ? 3000000 : 100000);
 }
 
+// Pages whose faults wait for a thread; NULL where the kernel doesn't allow that.
+enum { PAGES = 256, PAGE = 4096 };
+static char* pages;
+static size_t touched;
+static int faults;
+
+UNTRACED static void* provide(void* unused) {
+    struct uffd_msg message;
+    while (read(faults, &message, sizeof message) == sizeof message) {
+        struct uffdio_zeropage zero = {{message.arg.pagefault.address & -(uint64_t)PAGE, PAGE}, 0, 0};
+        sleep_for(2000000);
+        ioctl(faults, UFFDIO_ZEROPAGE, &zero);
+    }
+    return unused;
+}
+
+UNTRACED static void begin_faults(void) {
+    struct uffdio_api api = {UFFD_API, 0, 0};
+    faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+    char* all = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct uffdio_register range = {{(uint64_t)all, PAGES * PAGE}, UFFDIO_REGISTER_MODE_MISSING, 0};
+    pthread_t thread;
+    if (faults >= 0 && all != MAP_FAILED && ioctl(faults, UFFDIO_API, &api) == 0 &&
+        ioctl(faults, UFFDIO_REGISTER, &range) == 0 && pthread_create(&thread, NULL, provide, NULL) == 0) {
+        pages = all;
+    }
+}
+
+UNTRACED static void fault(void) {
+    if (touched % PAGES == 0) {
+        madvise(pages, PAGES * PAGE, MADV_DONTNEED);
+    }
+    *(volatile char*)(pages + touched++ % PAGES * PAGE);
+}
+
 UNTRACED static void disturb(void) {
-    if (number() % 2 == 0) {
+    switch (number() % (pages == NULL ? 2 : 3)) {
+    case 0:
         sleep_for(1000000);
-    } else {
+        break;
+    case 1:
         raise(SIGUSR1);
+        break;
+    default:
+        fault();
     }
 }
 
@@ -122,6 +167,9 @@ int main(int argc, char** argv) {
     memset(readings, 0, size);
     signal(SIGUSR1, handler);
     signal(SIGUSR2, handler);
+    if (rarity != 0) {
+        begin_faults();
+    }
     pid_t torment = rarity == 0 ? 0 : fork();
     if (rarity != 0 && torment == 0) {
         beside(getppid());
@@ -134,6 +182,9 @@ int main(int argc, char** argv) {
     if (torment != 0) {
         kill(torment, SIGKILL);
         waitpid(torment, NULL, 0);
+    }
+    if (touched > 0) {
+        fprintf(stderr, "%zu faults\n", touched);
     }
     FILE* file = fopen(argv[1], "wb");
     if (file == NULL || fwrite(readings, sizeof *readings, count, file) != count || fclose(file) != 0) {

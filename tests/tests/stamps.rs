@@ -101,7 +101,7 @@ fn check(label: &str, events: &[Event], readings: &[u64]) -> Seen {
 #[test]
 fn events_lie_in_their_intervals_and_disturbances_in_the_calls_that_they_hit() {
     let place = Place::new("stamps");
-    let program = place.build(Mode::GCC_NOPS, &["-O2", "bracketed_calls.c"], "bracketed");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "-pthread", "bracketed_calls.c"], "bracketed");
     let (rounds, undisturbed, disturbed) =
         if is_full() { (10, 10_000_000, 2_000_000) } else { (1, 400_000, 200_000) };
     for (clock, seed) in
