@@ -306,7 +306,11 @@ impl<'a> Pairing<'a> {
         let from_ns = self.clock.ns(ticks);
         let (part, parts) = run.part(number);
         let length = until_ns.saturating_sub(from_ns);
-        let at_ns = from_ns + part * (length / parts.max(1)).min(self.step_max);
+        let step_max = match run.step_max {
+            u64::MAX => self.step_max,
+            step => self.clock.ns(ticks.saturating_add(step)).saturating_sub(from_ns).min(self.step_max),
+        };
+        let at_ns = from_ns + part * (length / parts.max(1)).min(step_max);
         self.now_ns = at_ns.max(self.now_ns);
         if let What::Entry(_) | What::Exit(_) | What::UnknownEntry(_) | What::UnknownExit(_) = step.what {
             let at_ns = self.now_ns;

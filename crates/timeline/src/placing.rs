@@ -10,6 +10,11 @@ use crate::slots::{Step, What};
 /// Events are placed no further apart than this, in nanoseconds.
 pub(crate) const STEP_NS: u64 = 250;
 
+/// In a run of so many events, or more, they are placed no further apart than [`PACES`] times as far
+/// as in the densest other such run beside it: a stop would be spread over all of them otherwise.
+const LONG_RUN: usize = 256;
+const PACES: u64 = 2;
+
 /// Steps that have one stamp, without the one that it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -20,6 +25,8 @@ pub(crate) struct Run {
     pub until: u64,
     /// Steps before `first` that have the same stamp: 0 if it isn't known to be that of the first.
     pub before: usize,
+    /// Its events are placed no further apart than this, ticks.
+    pub step_max: u64,
     /// Whether the next stamp isn't known yet. Then nothing is placed behind this one, because the
     /// next may be as early.
     pub is_open: bool,
@@ -40,7 +47,7 @@ impl Run {
 /// stamp of a step that isn't there. `next` is when what follows them happened, ticks.
 pub(crate) fn find_runs(steps: &[Step], begins: bool, next: Option<u64>, runs: &mut Vec<Run>) {
     runs.clear();
-    let mut first = 0;
+    let (mut first, mut pace) = (0, u64::MAX);
     for same in steps.chunk_by(|one, other| one.ticks == other.ticks) {
         let behind = first + same.len();
         let stamp = same.first().map_or(0, |step| step.ticks);
@@ -52,10 +59,18 @@ pub(crate) fn find_runs(steps: &[Step], begins: bool, next: Option<u64>, runs: &
                 count: same.len() - before,
                 until,
                 before,
+                step_max: u64::MAX,
                 is_open: false,
             });
+            if same.len() >= LONG_RUN {
+                pace = pace.min((until - stamp) / same.len() as u64);
+            }
         }
         first = behind;
+    }
+    if pace < u64::MAX {
+        let long = runs.iter_mut().filter(|run| run.count + run.before >= LONG_RUN);
+        long.for_each(|run| run.step_max = PACES * pace.max(1));
     }
 }
 
@@ -96,10 +111,21 @@ mod tests {
     fn the_first_step_may_have_a_stamp_of_before() {
         assert_eq!(runs(&[4, 9], true, Some(20)), [(0, 1, 9, 0)]);
         assert_eq!(runs(&[4, 4, 9], true, Some(20)), [(0, 2, 9, 0)]);
-        let run = Run { first: 0, count: 2, until: 9, before: 0, is_open: false };
+        let run = Run { first: 0, count: 2, until: 9, before: 0, step_max: u64::MAX, is_open: false };
         assert_eq!([run.part(0), run.part(1)], [(0, 2), (1, 2)]);
-        let run = Run { first: 5, count: 2, until: 9, before: 1, is_open: false };
+        let run = Run { first: 5, count: 2, until: 9, before: 1, step_max: u64::MAX, is_open: false };
         assert_eq!([run.part(5), run.part(6)], [(1, 3), (2, 3)]);
+    }
+
+    #[test]
+    fn a_long_run_beside_a_dense_one_is_as_dense() {
+        // 300 events in 3,000 ticks, then 400 in a million.
+        let ticks = [[10; 300].as_slice(), &[3010; 400]].concat();
+        let mut runs = Vec::new();
+        find_runs(&steps(&ticks), false, Some(1_003_010), &mut runs);
+        assert_eq!(runs.iter().map(|run| run.step_max).collect::<Vec<_>>(), [20, 20]);
+        find_runs(&steps(&[10; 100]), false, Some(1_003_010), &mut runs);
+        assert_eq!(runs.iter().map(|run| run.step_max).collect::<Vec<_>>(), [u64::MAX]);
     }
 
     #[test]
@@ -108,6 +134,9 @@ mod tests {
         steps[2].what = What::Gap(30, 0, 0);
         let mut runs = Vec::new();
         find_runs(&steps, false, None, &mut runs);
-        assert_eq!(runs, [Run { first: 1, count: 1, until: 30, before: 1, is_open: false }]);
+        assert_eq!(
+            runs,
+            [Run { first: 1, count: 1, until: 30, before: 1, step_max: u64::MAX, is_open: false }]
+        );
     }
 }
