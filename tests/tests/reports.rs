@@ -938,6 +938,26 @@ fn corrected_times_are_measured_ones_without_what_hooks_cost() {
         is(row("middle"), "own", "", 1_000.0 * inside + 10_000.0 * outside);
         is(row("middle"), "total", "", 1_000.0 * inside + 10_000.0 * (inside + outside));
 
+        // `replay` shows the same of each call.
+        let mut replay = place.command(everycall());
+        let calls = successful(replay.args(["replay", "-f", "json", "--corrected"]).arg(&recording.file));
+        let calls: Vec<Value> = calls.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        for name in ["leaf", "middle", "main"] {
+            let all =
+                calls.iter().filter(|call| call["name"].as_str().is_some_and(|of| of.starts_with(name)));
+            let total: f64 = all
+                .map(|call| {
+                    let of = |end: &str| number(call, &format!("corrected{end}_ns"));
+                    assert!(of("_low") <= of("") && of("") <= of("_high"), "{call}");
+                    assert!(of("_high") <= number(call, "dur_ns"), "{call}");
+                    of("") as f64
+                })
+                .sum();
+            let reported = number(row(name), "corrected_total_ns") as f64;
+            // Each is rounded, and none is below 0.
+            assert!((total - reported).abs() < 20_000.0 + reported / 20.0, "{name}: {total}, {reported}");
+        }
+
         // The program's CPU time without tracing is only known of one process.
         let refused = text(&place, &["--corrected", "--untraced", "1ms"], &[&recording.file]);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
@@ -957,6 +977,10 @@ fn times_are_not_corrected_where_nobody_knows_what_hooks_cost() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(said.contains(advice), "{said}");
         assert!(refused.stdout.is_empty(), "{refused:?}");
+        let refused =
+            place.command(everycall()).args(["replay", "--corrected"]).arg(file).output().expect("replay");
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(advice), "{refused:?}");
     }
     let unsorted = text(&place, &["--corrected", "--sort", "p99"], &[&old]);
     assert_eq!(unsorted.status.code(), Some(2), "{unsorted:?}");

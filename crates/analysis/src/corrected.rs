@@ -11,7 +11,7 @@
 //! without tracing, then so is what all of its hooks cost together
 //! ([`Correction::with_untraced`]); only how that is shared among functions remains uncertain.
 
-use everycall_timeline::{Bars, HookPrices, Location, Price, Trace};
+use everycall_timeline::{Bars, End, EndKind, HookPrices, Location, Price, TimelineEvent, Trace};
 
 /// Parts of a whole: prices relative to their middle are counted in these.
 const WHOLE: u64 = 1_000_000;
@@ -263,6 +263,47 @@ impl Correction {
         let differs = times(times(rest, really_ps[1], by_prices_ps), below.max(above), WHOLE);
         [low.saturating_sub(differs), middle, high.saturating_add(differs)]
     }
+}
+
+/// Goes along with a thread's timeline, and tells what calls took without their hooks.
+#[derive(Debug)]
+pub(crate) struct WithoutHooks<'p> {
+    prices: &'p Prices,
+    correction: Correction,
+    /// The open calls, with what the hooks of their callees cost, in picoseconds.
+    open: Vec<(Location, u64)>,
+}
+
+impl WithoutHooks<'_> {
+    pub(crate) fn new(prices: &Prices, correction: Correction) -> WithoutHooks<'_> {
+        WithoutHooks { prices, correction, open: Vec::new() }
+    }
+}
+
+impl everycall_export::Correcting for WithoutHooks<'_> {
+    fn event(&mut self, event: &TimelineEvent) -> Option<Bars> {
+        match event {
+            TimelineEvent::Begin(begin) => self.open.push((begin.location, 0)),
+            TimelineEvent::End(end) => {
+                let (location, callees_ps) = self.open.pop()?;
+                let price = self.prices.of_call(location, recorded_events(end));
+                let cost_ps = callees_ps.saturating_add(price.inside_ps);
+                if let Some((_, around_ps)) = self.open.last_mut() {
+                    *around_ps = around_ps.saturating_add(cost_ps).saturating_add(price.outside_ps);
+                }
+                let took = end.end_ns.saturating_sub(end.start_ns);
+                return Some(self.correction.corrected(took, cost_ps).time);
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+/// How many events a call that ended has: its entry, and its exit.
+pub(crate) fn recorded_events(end: &End) -> u64 {
+    let has_exit = matches!(end.how, EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap);
+    u64::from(!end.start_cut) + u64::from(has_exit)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use everycall_timeline::{
 };
 
 use crate::budget::named_marks;
+use crate::corrected::{Correction, NoPrices, Prices, WithoutHooks};
 use crate::names::SymbolNames;
 use crate::profile::{Stretch, Stretches};
 use crate::waits::Waits;
@@ -34,6 +35,8 @@ pub struct TraceView<'t> {
     /// While it is set, threads have no more events.
     stop: Option<Arc<AtomicBool>>,
     stretches: Option<&'t dyn Stretches>,
+    /// What hooks cost, if durations are shown without it.
+    hooks: Option<(Prices, Correction)>,
 }
 
 /// The name of the label of kept calls.
@@ -155,6 +158,7 @@ impl<'t> TraceView<'t> {
             times: export::Times::Trace,
             stop: None,
             stretches: None,
+            hooks: None,
         }
     }
 
@@ -162,6 +166,16 @@ impl<'t> TraceView<'t> {
     #[must_use]
     pub fn with_times(self, times: export::Times<'t>) -> TraceView<'t> {
         TraceView { times, ..self }
+    }
+
+    /// The same, whose calls are shown without what the hooks cost in them.
+    ///
+    /// # Errors
+    ///
+    /// Where that isn't known.
+    pub fn without_hooks(self) -> Result<TraceView<'t>, NoPrices> {
+        let (prices, range) = Prices::of(self.trace)?;
+        Ok(TraceView { hooks: Some((prices, Correction::new(range))), ..self })
     }
 
     /// The same, whose threads have no more events while `stop` is set: what is being computed ends
@@ -296,6 +310,15 @@ impl export::Source for TraceView<'_> {
 
     fn has_bounds(&self) -> bool {
         self.source.has_bounds()
+    }
+
+    fn is_corrected(&self) -> bool {
+        self.hooks.is_some()
+    }
+
+    fn correcting(&self) -> Option<Box<dyn export::Correcting + '_>> {
+        let (prices, correction) = self.hooks.as_ref()?;
+        Some(Box::new(WithoutHooks::new(prices, *correction)))
     }
 
     fn mark_name(&self, name: export::MarkName) -> &str {

@@ -11,6 +11,7 @@ use crate::arguments::{Colour, ReplayArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::BUFFER;
+use crate::report::corrected;
 use crate::traces;
 
 /// Runs the verb.
@@ -27,7 +28,10 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let full_names = options.full_names || arguments.format == TextFormat::Json;
     let options = NameOptions { inlines: arguments.inlines, full_names, ..options };
     let names = SymbolNames::new(&file, &trace, options);
-    let view = TraceView::new(&trace, &names).with_times(times);
+    let mut view = TraceView::new(&trace, &names).with_times(times);
+    if arguments.corrected {
+        view = view.without_hooks().map_err(|why| corrected::refused(&arguments.trace, why))?;
+    }
     traces::warn(&trace, &arguments.trace);
     let stdout = io::stdout();
     let mut out = BufWriter::with_capacity(BUFFER, stdout.lock());

@@ -144,7 +144,7 @@ pub(crate) fn run<'o, S: Source>(
 /// What is shown of a thread: its events, how many short calls were dropped, and when it was off
 /// the CPU in its calls.
 pub(crate) struct ThreadEvents<'s, I> {
-    events: Filtered<I>,
+    events: Filtered<'s, I>,
     off_cpu: Walk<'s>,
     min_duration_ns: u64,
     /// Short calls that were dropped, until they are told.

@@ -169,12 +169,12 @@ impl Filter {
         source: &'s S,
         index: usize,
         window: Window,
-    ) -> Filtered<impl Iterator<Item = TimelineEvent> + use<'s, S>> {
+    ) -> Filtered<'s, impl Iterator<Item = TimelineEvent> + use<'s, S>> {
         let labelled = match self.call {
             Some(call) => Some(call.position(source.events(index)).into_iter().collect()),
             None => self.label.as_ref().map(|label| labelled_calls(source, index, label)),
         };
-        Filtered::new(source.events(index), window, labelled)
+        Filtered::new(source.events(index), window, labelled, source.correcting())
     }
 }
 

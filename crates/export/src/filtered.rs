@@ -14,6 +14,7 @@ use rustc_hash::FxHashSet;
 
 use crate::names::{FunctionId, Functions};
 use crate::off_cpu::OffCpu;
+use crate::source::Correcting;
 use crate::window::Window;
 
 /// Above this number of points behind a pending call, equal ones are merged.
@@ -143,7 +144,7 @@ fn put(shown: Option<Event>, out: &mut Event) -> bool {
 }
 
 /// Applies a filter to one thread's events.
-pub(crate) struct Filtered<I> {
+pub(crate) struct Filtered<'s, I> {
     events: I,
     window: Window,
     stack: Vec<Open>,
@@ -171,12 +172,18 @@ pub(crate) struct Filtered<I> {
     /// An event that waits until pending ones have been passed on.
     waiting: Option<TimelineEvent>,
     intervals: Intervals,
-    /// The duration of the call that ended last, if it isn't known exactly.
+    correcting: Option<Box<dyn Correcting + 's>>,
+    /// The duration of the call that ended last, if it isn't known exactly, or is corrected.
     bars: Option<Bars>,
 }
 
-impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
-    pub(crate) fn new(events: I, window: Window, labelled: Option<Vec<u64>>) -> Self {
+impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
+    pub(crate) fn new(
+        events: I,
+        window: Window,
+        labelled: Option<Vec<u64>>,
+        correcting: Option<Box<dyn Correcting + 's>>,
+    ) -> Self {
         Filtered {
             events,
             window,
@@ -195,6 +202,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             shown: 0,
             waiting: None,
             intervals: Intervals::default(),
+            correcting,
             bars: None,
         }
     }
@@ -215,7 +223,10 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             let event = if is_waiting { self.waiting.take() } else { self.events.next() };
             let Some(event) = event else { return put(self.release(0), out) };
             if !is_waiting {
-                self.bars = self.intervals.event(&event);
+                self.bars = match &mut self.correcting {
+                    None => self.intervals.event(&event),
+                    Some(correcting) => correcting.event(&event),
+                };
             }
             let reached_ns = match event {
                 TimelineEvent::Gap(gap) => gap.until_ns,

@@ -73,7 +73,7 @@ pub use replay::{ReplayStyle, replay, visible};
 pub use replay_json::replay_json;
 pub use rows::{CALL, Row, RowFunction, Rows, What};
 pub use shorten::shortened_name;
-pub use source::{Process, Source, Thread, Times, TraceSource, end_ns, process_name};
+pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;

@@ -557,7 +557,7 @@ impl Ending {
         how: EndKind,
     ) -> Ending {
         let Start { cut, caller_unsure, .. } = start;
-        let ns = end_ns.saturating_sub(start_ns);
+        let ns = bars.map_or(end_ns.saturating_sub(start_ns), |bars| bars.value);
         let bound = match how {
             EndKind::TruncatedAtEnd | EndKind::TruncatedAtLoss | EndKind::TruncatedAtGap => ">",
             EndKind::ReturnedAfterGap => "~",
@@ -570,7 +570,7 @@ impl Ending {
         let remarked = if jumped { EndKind::Returned } else { how };
         let remarks = text::remarks(cut, caller_unsure, remarked).collect::<Vec<_>>().join(", ");
         let mut duration = format!("{bound}{}", moments.length(ns));
-        if let Some(bars) = bars {
+        if let Some(bars) = bars.filter(|bars| !bars.is_exact()) {
             let _ = write!(duration, " \u{b1}{}", moments.length(bars.error()));
         }
         Ending { ns, duration, remarks, jumped }

@@ -215,12 +215,20 @@ fn put_off_cpu(
     bytes.extend_from_slice(b"}\n");
 }
 
-/// What a duration is at least and at most.
+/// What a duration is at least and at most; and without what tracing cost, if that was requested.
 #[cold]
 fn put_bars(bytes: &mut Vec<u8>, source: &impl Source, start: u64, bars: Bars) {
-    for (key, length) in [("low", bars.low), ("high", bars.high)] {
-        bytes.extend_from_slice(format!(",\"dur_{key}_ns\":").as_bytes());
+    let mut put = |key: &str, length: u64| {
+        bytes.extend_from_slice(format!(",\"{key}_ns\":").as_bytes());
         put_number(bytes, JsonMoments::length_ns(source, start, start.saturating_add(length)));
+    };
+    if source.is_corrected() {
+        put("corrected", bars.value);
+        put("corrected_low", bars.low);
+        put("corrected_high", bars.high);
+    } else {
+        put("dur_low", bars.low);
+        put("dur_high", bars.high);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use everycall_format::ect::LOG_FILE_TID;
 use everycall_timeline::{
-    Clock, Code, FIBERS_FROM, MarkName, TASKS_FROM, ThreadStates, TimelineEvent, Trace, WallClock,
+    Bars, Clock, Code, FIBERS_FROM, MarkName, TASKS_FROM, ThreadStates, TimelineEvent, Trace, WallClock,
 };
 use rustc_hash::FxHashMap;
 
@@ -65,6 +65,12 @@ impl Thread {
     }
 }
 
+/// Goes along with a thread's timeline and tells what its calls took without what tracing cost.
+pub trait Correcting {
+    /// Takes the next event. Of a call that ends, returns its duration.
+    fn event(&mut self, event: &TimelineEvent) -> Option<Bars>;
+}
+
 /// A finished timeline.
 pub trait Source {
     /// Its processes.
@@ -125,6 +131,16 @@ pub trait Source {
     /// Whether events may have no times of their own, so that durations have bounds.
     fn has_bounds(&self) -> bool {
         false
+    }
+
+    /// Whether durations are shown without what tracing cost in them.
+    fn is_corrected(&self) -> bool {
+        false
+    }
+
+    /// What takes the cost of tracing out of durations, if [`Source::is_corrected`].
+    fn correcting(&self) -> Option<Box<dyn Correcting + '_>> {
+        None
     }
 
     /// When the kernel ran the thread with this index in [`Source::threads`]; `None` if nothing is known.

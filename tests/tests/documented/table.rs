@@ -748,6 +748,10 @@ pub const TABLE: &[(&str, Run)] = &[
     ("everycall count --only 'handle*' -- ./app", So("everycall count --only 'handle*' -- ./server 10")),
     // Reports.
     (
+        "everycall replay --corrected app.ect",
+        So("everycall record -q -o app.ect -- ./app args && everycall replay --corrected app.ect"),
+    ),
+    (
         "everycall report --corrected --untraced off.ect app.ect",
         So(
             "everycall record -q -o app.ect -- ./app args && EVERYCALL_START=off everycall record -q -o off.ect -- ./app args; \

@@ -18,7 +18,7 @@ use super::bounds::{Bounding, CallBounds};
 use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
 use super::notes::Notes;
 use super::stretch::{Stretch, StretchNotes, WholeCall};
-use crate::corrected::{CallPrice, HookTime, Prices};
+use crate::corrected::{CallPrice, HookTime, Prices, recorded_events};
 use crate::view::TraceView;
 
 /// A call that ends and passes the filter's conditions on function, label and depth.
@@ -681,8 +681,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
 
     /// What hooks cost in the call that ended. Its caller has what they cost outside of it.
     fn hooks_of(&mut self, end: &End, open: &Open) -> HookTime {
-        let has_exit = matches!(end.how, EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap);
-        let events = u64::from(!end.start_cut) + u64::from(has_exit);
+        let events = recorded_events(end);
         let price = self.visitor.prices().map(|prices| prices.of_call(open.location, events));
         let CallPrice { inside_ps, outside_ps } = price.unwrap_or_default();
         let mut hooks = open.inner_hooks;

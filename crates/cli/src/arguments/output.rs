@@ -31,6 +31,10 @@ pub struct ReplayArguments {
     /// Show below each call which calls the compiler inlined into its function; these have no times
     #[arg(long)]
     pub inlines: bool,
+    /// Show durations without what the hooks cost in them, with error bars; when calls begin and end
+    /// stays as it was measured
+    #[arg(long)]
+    pub corrected: bool,
     /// In which time moments are shown
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
     pub clock: Clock,

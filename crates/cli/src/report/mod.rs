@@ -12,7 +12,7 @@
 
 mod columns;
 mod compare;
-mod corrected;
+pub mod corrected;
 mod load;
 mod machine;
 mod never;
