@@ -746,6 +746,7 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     ("everycall count --only 'handle*' -- ./app", So("everycall count --only 'handle*' -- ./server 10")),
+    ("--clock order", So("everycall record --clock order -o order.ect -- ./app args")),
     // Reports.
     (
         "everycall replay --corrected app.ect",
