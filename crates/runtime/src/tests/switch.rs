@@ -73,7 +73,9 @@ impl Object {
         memory[lists + 4..lists + 8].copy_from_slice(&counter.to_le_bytes());
         memory[lists + 8] = 0xc3;
         let hook = object.text[0].start;
-        for field in [&object.module.entry_hook, &object.module.exit_hook, &object.module.tail_exit_hook] {
+        let module = &object.module;
+        let [sled_entry, sled_exit] = &module.sled_hooks;
+        for field in [&module.entry_hook, &module.exit_hook, &module.tail_exit_hook, sled_entry, sled_exit] {
             field.store(hook, Relaxed);
         }
         let (mut nops, mut sleds) = (Vec::new(), Vec::new());
