@@ -98,9 +98,10 @@ static PyObject *current_task(void)
     PyObject *loop = PyObject_CallNoArgs(tasks.running_loop);
     PyObject *task = NULL;
     if (loop && loop != Py_None) {
-        if (tasks.current_tasks) {
+        /* From 3.14 on, it has tasks of asyncio in Python only. */
+        if (tasks.current_tasks)
             task = PyDict_GetItemWithError(tasks.current_tasks, loop);
-        } else {
+        if (!task && (PY_VERSION_HEX >= 0x030E0000 || !tasks.current_tasks)) {
             task = PyObject_CallOneArg(tasks.current_task, loop);
             /* asyncio holds it while it is current. */
             Py_XDECREF(task);

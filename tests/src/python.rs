@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::place::{Place, everycall, successful};
+use crate::place::{Place, everycall, found, successful};
 
 /// A program in `tests/python`.
 #[must_use]
@@ -35,7 +35,25 @@ pub fn interpreters() -> Vec<PathBuf> {
             println!("skipped: Python {version}, as there is no {}", python.display());
         }
     }
+    all.extend(newest());
     all
+}
+
+/// Python 3.14: `EVERYCALL_PYTHON_3_14`, or in the search path. Prints what makes one if it isn't
+/// there.
+#[must_use]
+pub fn newest() -> Option<PathBuf> {
+    let python = std::env::var_os("EVERYCALL_PYTHON_3_14").map(PathBuf::from).or_else(|| found("python3.14"));
+    if python.is_none() {
+        println!("skipped: Python 3.14, as there is none in the search path: sh tests/python3.14.sh FOLDER gets one");
+    }
+    python
+}
+
+/// A compiler's options for Python's headers: Debian's are in two folders.
+#[must_use]
+pub fn header_folders(include: &str) -> [String; 2] {
+    [format!("-I{include}"), format!("-I{}", Path::new(include).parent().expect("a folder").display())]
 }
 
 /// A virtual environment with everycall.
@@ -101,7 +119,8 @@ impl Environment {
                 fs::copy(source.join(name), packages.join(name)).expect("a copy");
             }
             let mut compiler = Command::new("gcc");
-            compiler.args(WARNINGS.split(' ')).args(["-O2", "-shared", "-fPIC"]).arg(format!("-I{include}"));
+            compiler.args(WARNINGS.split(' ')).args(["-O2", "-shared", "-fPIC"]);
+            compiler.args(header_folders(include));
             compiler.arg(format!("-I{}", source.join("../crates/kit/include").display()));
             compiler.arg(source.join("everycall/_hook.c"));
             successful(compiler.arg("-o").arg(packages.join(format!("everycall/_hook{suffix}"))));
