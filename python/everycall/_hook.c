@@ -150,6 +150,8 @@ static int ends_with(const char *text, const char *end)
     return length >= of_end && strcmp(text + length - of_end, end) == 0;
 }
 
+static void look_at_uvloop(void);
+
 /* The first time that a code object is seen. There may be an exception on its way. */
 static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
 {
@@ -183,6 +185,8 @@ static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
     if (name && file && strncmp(PyBytes_AS_STRING(name), "BaseEventLoop.call_soon", 23) == 0 &&
         ends_with(PyBytes_AS_STRING(file), "/asyncio/base_events.py") && code->co_argcount == 2)
         known |= CALLS_SOON;
+    if (name && file && ends_with(PyBytes_AS_STRING(file), "/uvloop/__init__.py"))
+        look_at_uvloop();
     Py_XDECREF(name);
     Py_XDECREF(file);
     /* Without memory it is learned again, and gets the same id. */
@@ -337,7 +341,7 @@ static __attribute__((noinline)) PyObject *evaluate_more(PyThreadState *state, s
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(frame, frame->f_code);
     if (known & CALLS_SOON)
-        task_is_woken(frame, frame->f_code);
+        call_soon_begins(frame, frame->f_code);
     if (wanted & WANTS_ARGUMENTS && begins)
         say_arguments(frame, frame->f_code);
     PyObject *result = next_evaluation(state, frame, is_thrown);
@@ -457,7 +461,7 @@ static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t k
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(NULL, code);
     if (known & CALLS_SOON)
-        task_is_woken(NULL, code);
+        call_soon_begins(NULL, code);
     if (wanted & WANTS_ARGUMENTS && begins)
         say_arguments(NULL, code);
 }
@@ -715,6 +719,8 @@ static PyObject *stop(PyObject *self, PyObject *arguments)
         return NULL;
     if (PyInterpreterState_Get() != PyInterpreterState_Main())
         Py_RETURN_NONE;
+    if (is_started)
+        leave_loops();
     if (is_started && (uninstall() < 0 || ((is_base || was_disabled) && set_enabled(0))))
         return NULL;
     Py_RETURN_NONE;

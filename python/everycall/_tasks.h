@@ -90,6 +90,9 @@ static __attribute__((noinline)) int find_asyncio(void)
     return tasks.running_loop != NULL;
 }
 
+static void is_called_soon(PyObject *callback);
+#include "_loops.h"
+
 /* The task that asyncio runs in this thread, borrowed; NULL if there is none. */
 static PyObject *current_task(void)
 {
@@ -98,6 +101,8 @@ static PyObject *current_task(void)
     PyObject *loop = PyObject_CallNoArgs(tasks.running_loop);
     PyObject *task = NULL;
     if (loop && loop != Py_None) {
+        if (UNLIKELY(Py_TYPE(loop) != looked_at))
+            look_at_loop(Py_TYPE(loop));
         /* From 3.14 on, it has tasks of asyncio in Python only. */
         if (tasks.current_tasks)
             task = PyDict_GetItemWithError(tasks.current_tasks, loop);
@@ -285,12 +290,11 @@ static PyCodeObject *code_of_task(PyObject *task)
 
 /* The event loop is to call a callback soon: if that is a task's step, the task is woken here. Of
  * several wakes for a step, the first one counts. */
-static __attribute__((noinline)) void task_is_woken(void *frame, PyCodeObject *code)
+static __attribute__((noinline)) void is_called_soon(PyObject *callback)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *name, *callback = argument(frame, code, 1, &name);
-    PyObject *task = callback && (LIKELY(tasks.running_loop) || find_asyncio()) ? task_called_by(callback) : NULL;
+    PyObject *task = LIKELY(tasks.running_loop) || find_asyncio() ? task_called_by(callback) : NULL;
     Task *known = task ? known_task(task) : NULL;
     PyCodeObject *coroutine = known && !known->text[0] ? code_of_task(task) : NULL;
     if (coroutine)
@@ -301,6 +305,18 @@ static __attribute__((noinline)) void task_is_woken(void *frame, PyCodeObject *c
     }
     Py_XDECREF(coroutine);
     Py_XDECREF(task);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
+/* A call_soon() in Python has begun. */
+static __attribute__((noinline)) void call_soon_begins(void *frame, PyCodeObject *code)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *name, *callback = argument(frame, code, 1, &name);
+    if (callback)
+        is_called_soon(callback);
     Py_XDECREF(callback);
     Py_XDECREF(name);
     PyErr_Clear();
