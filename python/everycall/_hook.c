@@ -334,7 +334,7 @@ static __attribute__((noinline)) PyObject *evaluate_more(PyThreadState *state, s
     int begins = !is_thrown && (!generator || _PyInterpreterFrame_LASTI(frame) < frame->f_code->_co_firsttraceable);
     PyObject *import = known & IMPORT && wanted & WANTS_IMPORTS ? import_text(frame, frame->f_code) : NULL;
     if (known & AWAITABLE)
-        coroutine_enters(frame->f_code, frame);
+        coroutine_enters(frame->f_code, frame, begins);
     if (import)
         everycall_span_begin(PyBytes_AS_STRING(import));
     everycall_frame_enter(id);
@@ -452,7 +452,7 @@ static void *current_frame(void)
 static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t known, int begins)
 {
     if (known & AWAITABLE)
-        coroutine_enters(code, current_frame());
+        coroutine_enters(code, current_frame(), begins);
     PyObject *import = known & IMPORT && wanted & WANTS_IMPORTS ? import_text(NULL, code) : NULL;
     if (import)
         everycall_span_begin(PyBytes_AS_STRING(import));
