@@ -3,12 +3,6 @@
  * either. Those that were recorded before recording was stopped are known: they are still open.
  */
 
-/* As _PyInterpreterFrame begins, in 3.12, 3.13 and 3.14. */
-typedef struct Frame {
-    void *code;
-    struct Frame *previous;
-} Frame;
-
 /* Addresses in their order. The lowest bit is set in those that have been left. */
 typedef struct {
     uintptr_t *frames;

@@ -461,7 +461,7 @@ static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t k
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(NULL, code);
     if (known & CALLS_SOON)
-        call_soon_begins(NULL, code);
+        call_soon_begins(current_frame(), code);
     if (wanted & WANTS_ARGUMENTS && begins)
         say_arguments(NULL, code);
 }

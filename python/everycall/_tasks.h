@@ -119,9 +119,11 @@ static PyObject *current_task(void)
     return task == Py_None ? NULL : task;
 }
 
+/* Tasks of one page of memory are near each other, as they are used one after the other. */
 static inline size_t place_of_task(const PyObject *task)
 {
-    return ((uintptr_t)task >> 4) * 0x9e3779b97f4a7c15u >> 32 & (tasks.size - 1);
+    uintptr_t address = (uintptr_t)task, page = (address >> 12) * 0x9e3779b97f4a7c15u >> 32;
+    return (page << 5 | (address >> 7 & 31)) & (tasks.size - 1);
 }
 
 static int grow_tasks(void)
@@ -374,11 +376,10 @@ static __attribute__((noinline)) void call_soon_begins(void *frame, PyCodeObject
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *name, *callback = argument(frame, code, 1, &name);
+    PyObject *callback = plain_argument(frame, code, 1);
     if (callback)
         is_called_soon(callback);
     Py_XDECREF(callback);
-    Py_XDECREF(name);
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
 }
