@@ -68,9 +68,9 @@ def answer():
     except BaseException as error:
         said = {{"error": f"the program can't load everycall from {package}: {{type(error).__name__}}: {{error}}"}}
     try:
-        with open({folder!r} + "/said", "w") as file:
+        with open({answers!r} + "/said", "w") as file:
             file.write(repr(said))
-        os.rename({folder!r} + "/said", {folder!r} + "/answer")
+        os.rename({answers!r} + "/said", {answers!r} + "/answer")
     except OSError:
         pass
 answer()
@@ -153,38 +153,63 @@ def nudge(pid):
 
 
 class Place:
-    """A folder that both see."""
+    """A folder that both see. Another user's program may read it, and writes into a folder in it."""
 
     def __init__(self, pid):
         self.pid = pid
         self.folder = tempfile.mkdtemp(prefix="everycall-attach-")
+        self.answers = os.path.join(self.folder, "answers")
         try:
             self.owner = os.stat(f"/proc/{pid}")
         except FileNotFoundError:
             self.remove()
             raise Refused(f"there is no process {pid}") from None
+        os.mkdir(self.answers, 0o700)
 
     def remove(self):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def give(self):
-        """Makes it the program's user's, whose it may have to be changed by."""
+        """Has another user's program reach it."""
         if os.geteuid() == self.owner.st_uid:
             return
+        try:
+            os.chown(self.answers, self.owner.st_uid, self.owner.st_gid)
+        except PermissionError:
+            # What follows says that it may not be attached to.
+            return
         for folder, folders, files in os.walk(self.folder):
-            for name in ["", *folders, *files]:
-                try:
-                    os.chown(os.path.join(folder, name), self.owner.st_uid, self.owner.st_gid, follow_symlinks=False)
-                except PermissionError:
-                    # What follows says that it may not be attached to.
-                    return
+            if folder != self.answers:
+                os.chmod(folder, 0o755)
+                for name in files:
+                    os.chmod(os.path.join(folder, name), 0o755)
+
+    def answer(self):
+        """What the program has answered, which may be anything if it is another user's; None if it hasn't."""
+        path = os.path.join(self.answers, "answer")
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Refused(f"process {self.pid} has given no answer: {error.strerror}") from None
+        with open(file, encoding="utf-8", errors="replace") as file:
+            text = file.read(65536)
+        os.unlink(path)
+        try:
+            said = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            said = None
+        if not isinstance(said, dict):
+            raise Refused(f"process {self.pid} has given an answer that isn't everycall's")
+        return said
 
     def ask(self, call, while_waiting):
         """Has the program do something, and returns what it answers; None if it ends meanwhile."""
-        script, answer = os.path.join(self.folder, "script.py"), os.path.join(self.folder, "answer")
+        script = os.path.join(self.folder, "script.py")
         package = os.path.dirname(os.path.abspath(everycall.__file__))
         with open(script, "w", encoding="utf-8") as file:
-            file.write(SCRIPT.format(package=package, call=call, folder=self.folder))
+            file.write(SCRIPT.format(package=package, call=call, answers=self.answers))
         self.give()
         try:
             is_seen = os.path.samefile(f"/proc/{self.pid}/root{script}", script)
@@ -198,7 +223,10 @@ class Place:
         begin = nudged = time.monotonic()
         is_said = False
         try:
-            while not os.path.exists(answer):
+            while True:
+                said = self.answer()
+                if said is not None:
+                    break
                 now = time.monotonic()
                 if not is_running(self.pid):
                     return None
@@ -214,15 +242,12 @@ class Place:
                 file.write(GIVEN_UP.format(folder=self.folder))
             self.folder = os.path.join(self.folder, "is left to the program")
             raise Refused("given up", 130) from None
-        file = os.open(answer, os.O_RDONLY | os.O_NOFOLLOW)
-        with open(file, encoding="utf-8", errors="replace") as file:
-            text = file.read(65536)
-        os.unlink(answer)
-        said = ast.literal_eval(text)
-        if said.get("error"):
-            raise Refused(f"process {self.pid}: {said['error']}")
-        if said.get("note"):
-            say(f"process {self.pid}: {said['note']}")
+        for kind in ("error", "note"):
+            text = "".join(character if character.isprintable() else "?" for character in str(said.get(kind) or ""))
+            if text and kind == "error":
+                raise Refused(f"process {self.pid}: {text}")
+            if text:
+                say(f"process {self.pid}: {text}")
         return said
 
 
@@ -348,7 +373,7 @@ def end(place, command):
         if is_running(place.pid):
             raise
         return
-    if said and said["is_alone"]:
+    if said and said.get("is_alone"):
         subprocess.run([command, "disable", "-q", str(place.pid)], stderr=subprocess.DEVNULL, check=False)
 
 
