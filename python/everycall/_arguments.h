@@ -14,12 +14,17 @@ typedef struct Frame {
     void *stack;
 #endif
     struct {
-        int32_t number;
+#if PY_VERSION_HEX < 0x030E0000
+        int32_t top;
+#endif
         uint16_t offset;
-        char owner;
+        unsigned char owner;
     } state;
     uintptr_t variables[1];
 } Frame;
+_Static_assert(offsetof(Frame, variables) == (PY_VERSION_HEX >= 0x030E0000 ? 80 : 72), "as the interpreter has it");
+/* From here on, owners are C functions that run the interpreter: no call's. */
+#define OWNED_BY_C 3
 #endif
 
 /* A new reference to the argument with a number, and its name (also new); NULL if it isn't there

@@ -40,7 +40,7 @@ static FrameSet open_frames(const FrameSet *without)
     for (PyThreadState *state = PyInterpreterState_ThreadHead(PyInterpreterState_Main()); state; state = PyThreadState_Next(state)) {
         for (Frame *frame = frame_of(state); frame; frame = frame->previous) {
             const uintptr_t *known = find_frame(without, (uintptr_t)frame);
-            if ((known && !(*known & 1)) || is_own(frame))
+            if (frame->state.owner >= OWNED_BY_C || (known && !(*known & 1)) || is_own(frame))
                 continue;
             if (set.count == room) {
                 room = room ? 2 * room : 64;
