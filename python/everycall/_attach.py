@@ -251,6 +251,15 @@ class Place:
         return said
 
 
+def ring_size_of(text):
+    """What the runtime takes: it would refuse others in the program's own output."""
+    found = re.fullmatch(r"(\d+)([KMG]?)", text)
+    size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else 0
+    if not 1 << 16 <= size <= 1 << 30 or size & size - 1:
+        raise Refused(f"--ring-size takes a power of two from 64K to 1G, such as 256K or 8M, not {text!r}", 2)
+    return text
+
+
 def is_running(pid):
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -271,6 +280,12 @@ def chosen(only, left_out):
     return [" & ".join([pattern, *("!" + other for other in left_out)]) for pattern in only or ["*"]]
 
 
+def ending_signals():
+    """Those that aren't ignored, as nohup has it."""
+    all_of_them = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [number for number in all_of_them if signal.getsignal(number) != signal.SIG_IGN]
+
+
 def end_with_parent():
     """If this process is killed, its child ends, too, and writes its file."""
     set_death_signal = 1
@@ -281,8 +296,7 @@ def run(line):
     """Runs a command to its end; signals end it first, and it writes its file."""
     child = subprocess.Popen(line, process_group=0, preexec_fn=end_with_parent)
     handlers = {
-        number: signal.signal(number, lambda number, frame: child.send_signal(number))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        number: signal.signal(number, lambda number, frame: child.send_signal(number)) for number in ending_signals()
     }
     status = child.wait()
     for number, handler in handlers.items():
@@ -312,7 +326,7 @@ class Options:
                 if name in lists:
                     lists[name].append(value)
                 else:
-                    self.ring_size = value
+                    self.ring_size = ring_size_of(value)
             elif word == "--stay":
                 self.stays = True
             elif word.startswith("-"):
@@ -406,6 +420,9 @@ def main(verb, arguments, valued_options, own):
     if "-h" in arguments or "--help" in arguments or not arguments:
         sys.stdout.write(USAGE)
         return 0 if arguments else 2
+    # These end it as Ctrl-C does.
+    for number in ending_signals():
+        signal.signal(number, signal.default_int_handler)
     try:
         check()
         command = _command.find()
@@ -417,3 +434,5 @@ def main(verb, arguments, valued_options, own):
     except (Refused, RuntimeError) as refused:
         say(refused)
         return getattr(refused, "status", 1)
+    except KeyboardInterrupt:
+        return 130

@@ -1,5 +1,7 @@
 """What `python -m everycall attach` and `detach` do in the program itself: see _attach.py."""
 
+import os
+
 import everycall
 
 # Of the attachment that is there: which process has made it (its id and start; None: nobody waits for
@@ -28,6 +30,8 @@ def begin(folder, ring_size, wanted, owner):
     note = None
     if not everycall._hook:
         return {"error": f"the program can't load everycall's hook: {everycall._refusal}"}
+    if owner is not None and _start_of(owner) is None:
+        return {"error": "whoever attached to it has ended"}
     is_there = everycall.is_recorded()
     if everycall.status()["started"]:
         if not _is_attached:
@@ -39,8 +43,6 @@ def begin(folder, ring_size, wanted, owner):
         # Whoever attached was killed.
         end()
     if not is_there:
-        import os
-
         # So it listens to `everycall trace` though nothing is recorded otherwise.
         ours = {"EVERYCALL_START": "off"}
         if ring_size is not None:

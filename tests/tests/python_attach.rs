@@ -219,9 +219,13 @@ fn what_cant_be_done_is_said() {
     let own = ["-X", "disable-remote-debug", "-m", "everycall", "attach", &older.pid()];
     let output = python.run(&own);
     assert!(String::from_utf8_lossy(&output.stderr).contains("so it can't attach"), "{output:?}");
-    for words in
-        [&["attach"][..], &["attach", "x"], &["attach", "1", "2"], &["attach", "1", "--stay", "--for", "1s"]]
-    {
+    for words in [
+        &["attach"][..],
+        &["attach", "x"],
+        &["attach", "1", "2"],
+        &["attach", "1", "--stay", "--for", "1s"],
+        &["attach", "1", "--ring-size", "100K"],
+    ] {
         let _ = said(&python, words, 2);
     }
     // Its record is the parent.
