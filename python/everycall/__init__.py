@@ -34,38 +34,36 @@ def load(ring_size=None):
     `ring_size` is the memory for each thread's newest events, such as "8M". Nothing is recorded until
     `start()`. Raises `Error` if the command everycall isn't there.
     """
-    global _hook
     if is_recorded():
         return
     if not _hook:
         raise Error(_refusal)
-    import ctypes
-    import importlib.util
-    import shutil
-    import subprocess
-    import sys
     import tempfile
 
     from . import _command
 
-    command = _command.find()
-    if not command:
-        raise Error(_command.MISSING)
     if ring_size is not None:
         _os.environ["EVERYCALL_RING_SIZE"] = str(ring_size)
     with tempfile.TemporaryDirectory(prefix="everycall-") as folder:
-        written = subprocess.run([command, "integrate", folder], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, check=False)
-        library = _os.path.join(folder, "lib", "everycall", "libeverycall.so")
-        if not _os.path.exists(library):
-            raise Error(f"{command} integrate failed: {written.stderr.decode(errors='replace').strip()}")
-        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-        # The hook that was loaded before has found no runtime, and stays so: another copy finds it.
-        copy = shutil.copy(_hook.__file__, folder)
-        spec = importlib.util.spec_from_file_location(__name__ + "._hook", copy)
-        hook = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(hook)
+        _do(_command.put_runtime, folder)
+        _load_from(folder)
+        _hook.disable()
+
+
+def _load_from(folder):
+    """Loads the runtime that _command.put_runtime() has put there. The folder is no longer needed then."""
+    global _hook
+    import importlib.util
+    import sys
+
+    from . import _command
+
+    _do(_hook.load, _os.fsencode(_os.path.join(folder, _command.RUNTIME)))
+    # The hook that was loaded before has found no runtime, and stays so: another copy finds it.
+    spec = importlib.util.spec_from_file_location(__name__ + "._hook", _os.path.join(folder, _command.HOOK))
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
     hook.leave_out(_os.fsencode(_os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "")))
-    hook.disable()
     _hook = sys.modules[__name__ + "._hook"] = hook
 
 
@@ -95,16 +93,20 @@ def start(*wanted):
     Without arguments, what was wanted before still is. Returns whether it records: not in a program
     that isn't recorded (`everycall record --preload`).
     """
-    global _wanted
     unknown = [word for word in wanted if word not in WANTED]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is none of {', '.join(WANTED)}")
     if not _hook:
         return False
-    asked = wanted or _wanted
+    return _start(wanted or _wanted, True)
+
+
+def _start(asked, is_base):
+    """Starts; without `is_base`, what sessions and triggers want is recorded, and no more."""
+    global _wanted
     from . import _texts
 
-    is_started = _do(_hook.start, sum({WANTED[word] for word in asked}), _texts)
+    is_started = _do(_hook.start, sum({WANTED[word] for word in asked}), _texts, is_base)
     if is_started:
         _wanted = asked
         _gc_callback("gc" in asked)
@@ -124,8 +126,13 @@ def _gc_callback(is_wanted):
 
 def stop():
     """Records nothing until `start()`; calls of native functions neither."""
+    _stop(True)
+
+
+def _stop(is_base):
+    """Stops; without `is_base`, what sessions and triggers want of native functions is still recorded."""
     if _hook:
-        _do(_hook.stop)
+        _do(_hook.stop, is_base)
         _gc_callback(False)
 
 

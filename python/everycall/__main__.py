@@ -19,6 +19,8 @@ Record the calls of a Python program
 Usage: python -m everycall [OPTIONS] [--] SCRIPT [ARGUMENTS]...
        python -m everycall [OPTIONS] -m MODULE [ARGUMENTS]...
        python -m everycall [OPTIONS] -c CODE [ARGUMENTS]...
+       python3.14 -m everycall attach PID [OPTIONS]     records a program that runs already (attach --help)
+       python3.14 -m everycall detach PID
 
 Options:
       --c-functions    Also record calls of builtins and of methods of types in C
@@ -130,6 +132,11 @@ def main():
     if not arguments or arguments[0] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         sys.exit(0 if arguments else 2)
+    # A script of that name is ./attach.
+    if arguments[0] in ("attach", "detach"):
+        from everycall import _attach
+
+        sys.exit(_attach.main(arguments[0], arguments[1:], valued_options, own))
     check_installation()
     command = _command.find() or fail(_command.MISSING)
     verb, options, program = understood(arguments, command)

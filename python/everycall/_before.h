@@ -3,12 +3,6 @@
  * either. Those that were recorded before recording was stopped are known: they are still open.
  */
 
-/* As _PyInterpreterFrame begins, in 3.12, 3.13 and 3.14. */
-typedef struct Frame {
-    void *code;
-    struct Frame *previous;
-} Frame;
-
 /* Addresses in their order. The lowest bit is set in those that have been left. */
 typedef struct {
     uintptr_t *frames;
@@ -46,7 +40,7 @@ static FrameSet open_frames(const FrameSet *without)
     for (PyThreadState *state = PyInterpreterState_ThreadHead(PyInterpreterState_Main()); state; state = PyThreadState_Next(state)) {
         for (Frame *frame = frame_of(state); frame; frame = frame->previous) {
             const uintptr_t *known = find_frame(without, (uintptr_t)frame);
-            if ((known && !(*known & 1)) || is_own(frame))
+            if (frame->state.owner >= OWNED_BY_C || (known && !(*known & 1)) || is_own(frame))
                 continue;
             if (set.count == room) {
                 room = room ? 2 * room : 64;

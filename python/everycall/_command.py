@@ -22,5 +22,25 @@ def find():
 MISSING = "the command everycall isn't in the search path; in a checkout of everycall, run: cargo install --path crates/cli"
 
 
+# What put_runtime() puts into a folder: the runtime's library, and a copy of the hook.
+RUNTIME = os.path.join("lib", "everycall", "libeverycall.so")
+HOOK = "_hook.so"
+
+
+def put_runtime(folder):
+    """Puts what a running program has to load into a folder. Raises RuntimeError with a sentence."""
+    import subprocess
+
+    import everycall
+
+    command = find()
+    if not command:
+        raise RuntimeError(MISSING)
+    written = subprocess.run([command, "integrate", folder], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, check=False)
+    if not os.path.exists(os.path.join(folder, RUNTIME)):
+        raise RuntimeError(f"{command} integrate failed: {written.stderr.decode(errors='replace').strip()}")
+    shutil.copy(everycall._hook.__file__, os.path.join(folder, HOOK))
+
+
 def main():
     os.execv(BINARY, ["everycall", *sys.argv[1:]])

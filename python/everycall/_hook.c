@@ -20,6 +20,7 @@
 #endif
 
 #include <everycall.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -149,6 +150,8 @@ static int ends_with(const char *text, const char *end)
     return length >= of_end && strcmp(text + length - of_end, end) == 0;
 }
 
+static void look_at_uvloop(void);
+
 /* The first time that a code object is seen. There may be an exception on its way. */
 static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
 {
@@ -182,6 +185,8 @@ static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
     if (name && file && strncmp(PyBytes_AS_STRING(name), "BaseEventLoop.call_soon", 23) == 0 &&
         ends_with(PyBytes_AS_STRING(file), "/asyncio/base_events.py") && code->co_argcount == 2)
         known |= CALLS_SOON;
+    if (name && file && ends_with(PyBytes_AS_STRING(file), "/uvloop/__init__.py"))
+        look_at_uvloop();
     Py_XDECREF(name);
     Py_XDECREF(file);
     /* Without memory it is learned again, and gets the same id. */
@@ -329,14 +334,14 @@ static __attribute__((noinline)) PyObject *evaluate_more(PyThreadState *state, s
     int begins = !is_thrown && (!generator || _PyInterpreterFrame_LASTI(frame) < frame->f_code->_co_firsttraceable);
     PyObject *import = known & IMPORT && wanted & WANTS_IMPORTS ? import_text(frame, frame->f_code) : NULL;
     if (known & AWAITABLE)
-        coroutine_enters(frame->f_code, frame);
+        coroutine_enters(frame->f_code, frame, begins);
     if (import)
         everycall_span_begin(PyBytes_AS_STRING(import));
     everycall_frame_enter(id);
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(frame, frame->f_code);
     if (known & CALLS_SOON)
-        task_is_woken(frame, frame->f_code);
+        call_soon_begins(frame, frame->f_code);
     if (wanted & WANTS_ARGUMENTS && begins)
         say_arguments(frame, frame->f_code);
     PyObject *result = next_evaluation(state, frame, is_thrown);
@@ -447,7 +452,7 @@ static void *current_frame(void)
 static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t known, int begins)
 {
     if (known & AWAITABLE)
-        coroutine_enters(code, current_frame());
+        coroutine_enters(code, current_frame(), begins);
     PyObject *import = known & IMPORT && wanted & WANTS_IMPORTS ? import_text(NULL, code) : NULL;
     if (import)
         everycall_span_begin(PyBytes_AS_STRING(import));
@@ -456,7 +461,7 @@ static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t k
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(NULL, code);
     if (known & CALLS_SOON)
-        task_is_woken(NULL, code);
+        call_soon_begins(current_frame(), code);
     if (wanted & WANTS_ARGUMENTS && begins)
         say_arguments(NULL, code);
 }
@@ -654,14 +659,24 @@ static int refuse(int code)
     return code;
 }
 
-PyDoc_STRVAR(start_text, "start(wanted: int, texts: module) -> bool: records calls of Python functions from now on; the bits are those of\n"
-                         "everycall.WANTED. False without the runtime.");
+/* Whether this has disabled recording; and whether stop() has to do so again, for start(False). */
+static int is_disabled, was_disabled;
+
+static int set_enabled(int is_enabled)
+{
+    is_disabled = !is_enabled;
+    return refuse(is_enabled ? everycall_enable() : everycall_disable());
+}
+
+PyDoc_STRVAR(start_text, "start(wanted: int, texts: module, is_base: bool) -> bool: records calls of Python functions from now on; the bits\n"
+                         "are those of everycall.WANTED. Without is_base, those that sessions and triggers want. False without the runtime.");
 static PyObject *start(PyObject *self, PyObject *arguments)
 {
     (void)self;
     unsigned asked;
     PyObject *maker;
-    if (!PyArg_ParseTuple(arguments, "IO", &asked, &maker))
+    int is_base;
+    if (!PyArg_ParseTuple(arguments, "IOp", &asked, &maker, &is_base))
         return NULL;
     if (!everycall_is_there())
         Py_RETURN_FALSE;
@@ -689,18 +704,24 @@ static PyObject *start(PyObject *self, PyObject *arguments)
     }
     starts++;
     wanted = asked;
-    if (refuse(everycall_enable()) || install() < 0)
+    was_disabled = is_disabled && !is_base;
+    if (((is_base || was_disabled) && set_enabled(1)) || install() < 0)
         return NULL;
     Py_RETURN_TRUE;
 }
 
-PyDoc_STRVAR(stop_text, "stop(): records nothing until start().");
-static PyObject *stop(PyObject *self, PyObject *none)
+PyDoc_STRVAR(stop_text, "stop(is_base: bool): records nothing until start(); without is_base, sessions and triggers still see native functions.");
+static PyObject *stop(PyObject *self, PyObject *arguments)
 {
-    (void)self, (void)none;
+    (void)self;
+    int is_base;
+    if (!PyArg_ParseTuple(arguments, "p", &is_base))
+        return NULL;
     if (PyInterpreterState_Get() != PyInterpreterState_Main())
         Py_RETURN_NONE;
-    if (is_started && (uninstall() < 0 || refuse(everycall_disable())))
+    if (is_started)
+        leave_loops();
+    if (is_started && (uninstall() < 0 || ((is_base || was_disabled) && set_enabled(0))))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -709,8 +730,22 @@ PyDoc_STRVAR(disable_text, "disable(): records nothing of native code either, un
 static PyObject *disable(PyObject *self, PyObject *none)
 {
     (void)self, (void)none;
-    if (refuse(everycall_disable()))
+    if (set_enabled(0))
         return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(load_text, "load(path: bytes): loads a library that others find.");
+static PyObject *load(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *path;
+    if (!PyArg_ParseTuple(arguments, "y", &path))
+        return NULL;
+    if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL)) {
+        PyErr_SetString(PyExc_RuntimeError, dlerror());
+        return NULL;
+    }
     Py_RETURN_NONE;
 }
 
@@ -826,8 +861,9 @@ static PyObject *leave_out(PyObject *self, PyObject *arguments)
 
 static PyMethodDef methods[] = {
     {"start", start, METH_VARARGS, start_text},
-    {"stop", stop, METH_NOARGS, stop_text},
+    {"stop", stop, METH_VARARGS, stop_text},
     {"disable", disable, METH_NOARGS, disable_text},
+    {"load", load, METH_VARARGS, load_text},
     {"is_there", is_there, METH_NOARGS, is_there_text},
     {"is_main", is_main, METH_NOARGS, is_main_text},
     {"now", now, METH_NOARGS, now_text},

@@ -95,7 +95,9 @@ async def of_thread():
 
 
 def nested():
-    """A loop within a step of another one's task, which asyncio itself forbids."""
+    """A loop within a step of another one's task, which asyncio itself forbids: 3.14 in all ways."""
+    if sys.version_info >= (3, 14):
+        return
     loop = asyncio.new_event_loop()
     outer = asyncio._get_running_loop()
     asyncio._set_running_loop(None)

@@ -1,6 +1,9 @@
-"""Tasks of asyncio that are woken in known functions, as often as they wait."""
+"""Tasks of asyncio that are woken in known functions, as often as they wait. With `uvloop`, in its
+event loop, whose methods aren't Python's.
+"""
 
 import asyncio
+import sys
 import threading
 
 
@@ -74,9 +77,18 @@ async def main(kind):
         pass
 
 
-asyncio.run(main("C"))
+if sys.argv[1:] == ["uvloop"]:
+    import uvloop
 
-loop = asyncio.new_event_loop()
+    uvloop.run(main("C"))
+    loop = uvloop.new_event_loop()
+else:
+    asyncio.run(main("C"))
+    loop = asyncio.new_event_loop()
 loop.set_task_factory(lambda loop, coroutine, **more: asyncio.tasks._PyTask(coroutine, loop=loop, **more))
 loop.run_until_complete(main("Python"))
 loop.close()
+print(type(loop).call_soon.__name__, "call_soon" in vars(type(loop)))
+if "everycall" in sys.modules:
+    sys.modules["everycall"].stop()
+    assert "call_soon" not in vars(type(loop))

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::place::{Place, everycall, successful};
+use crate::place::{Place, everycall, found, successful};
 
 /// A program in `tests/python`.
 #[must_use]
@@ -35,7 +35,27 @@ pub fn interpreters() -> Vec<PathBuf> {
             println!("skipped: Python {version}, as there is no {}", python.display());
         }
     }
+    all.extend(newest());
     all
+}
+
+/// Python 3.14: `EVERYCALL_PYTHON_3_14`, or in the search path. Prints what makes one if it isn't
+/// there.
+#[must_use]
+pub fn newest() -> Option<PathBuf> {
+    let python = std::env::var_os("EVERYCALL_PYTHON_3_14").map(PathBuf::from).or_else(|| found("python3.14"));
+    if python.is_none() {
+        println!(
+            "skipped: Python 3.14, as there is none in the search path: sh tests/python3.14.sh FOLDER gets one"
+        );
+    }
+    python
+}
+
+/// A compiler's options for Python's headers: Debian's are in two folders.
+#[must_use]
+pub fn header_folders(include: &str) -> [String; 2] {
+    [format!("-I{include}"), format!("-I{}", Path::new(include).parent().expect("a folder").display())]
 }
 
 /// A virtual environment with everycall.
@@ -93,6 +113,8 @@ impl Environment {
                 "everycall.pth",
                 "everycall/__init__.py",
                 "everycall/__main__.py",
+                "everycall/_attach.py",
+                "everycall/_attached.py",
                 "everycall/_startup.py",
                 "everycall/_texts.py",
                 "everycall/_command.py",
@@ -101,7 +123,8 @@ impl Environment {
                 fs::copy(source.join(name), packages.join(name)).expect("a copy");
             }
             let mut compiler = Command::new("gcc");
-            compiler.args(WARNINGS.split(' ')).args(["-O2", "-shared", "-fPIC"]).arg(format!("-I{include}"));
+            compiler.args(WARNINGS.split(' ')).args(["-O2", "-shared", "-fPIC"]);
+            compiler.args(header_folders(include));
             compiler.arg(format!("-I{}", source.join("../crates/kit/include").display()));
             compiler.arg(source.join("everycall/_hook.c"));
             successful(compiler.arg("-o").arg(packages.join(format!("everycall/_hook{suffix}"))));
@@ -319,4 +342,34 @@ impl Calls {
         }
         text + &")".repeat(open.len().saturating_sub(1))
     }
+}
+
+/// What `calls.py count` prints: `LINE COUNT NAME`.
+fn own_counts(printed: &str) -> BTreeMap<(String, String), u64> {
+    let line = |line: &str| {
+        let [line, count, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        ((line.to_owned(), name.to_owned()), count.parse().unwrap())
+    };
+    printed.lines().map(line).collect()
+}
+
+/// Compares the recorded calls of a whole run of `calls.py` with what the interpreter has counted
+/// and `printed` itself.
+///
+/// # Panics
+/// Where they differ.
+pub fn assert_calls_are_counted(python: &Python, calls: &Calls, file: &str, printed: &str) {
+    let mut traced = calls.counts(file);
+    let mut counted = own_counts(printed);
+    assert!(counted.len() > 50, "{counted:?}");
+    // What isn't called while the interpreter counts: the file itself, and what is called before
+    // and after.
+    for (line, name, count) in
+        [("1", "<module>", 1), ("13", "plain", 1), ("60", "Account", 1), ("134", "to_the_limit", 1)]
+    {
+        *counted.entry((line.to_owned(), name.to_owned())).or_default() += count;
+    }
+    let recursing = traced.remove(&("130".to_owned(), "recursing".to_owned())).unwrap();
+    assert!((900..1000).contains(&recursing), "{recursing}");
+    assert_eq!(traced, counted, "{}", python.version());
 }

@@ -2,21 +2,11 @@
 //! programs behave as they do untraced. With Debian's Python 3.11, and with later ones where they
 //! are.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use everycall_tests::python::{Python, SYSTEM, script};
-
-/// What the interpreter counts: `LINE COUNT NAME`.
-fn own_counts(printed: &str) -> BTreeMap<(String, String), u64> {
-    let line = |line: &str| {
-        let [line, count, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        ((line.to_owned(), name.to_owned()), count.parse().unwrap())
-    };
-    printed.lines().map(line).collect()
-}
+use everycall_tests::python::{Python, SYSTEM, assert_calls_are_counted, script};
 
 #[test]
 fn calls_are_those_that_the_interpreter_counts() {
@@ -26,19 +16,7 @@ fn calls_are_those_that_the_interpreter_counts() {
         let printed = String::from_utf8(counting.stdout).unwrap();
         let (output, calls) = python.record(&[&file]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        let mut traced = calls.counts(&file);
-        let mut counted = own_counts(&printed);
-        assert!(counted.len() > 50, "{counted:?}");
-        // What isn't called while the interpreter counts: the file itself, and what is called
-        // before and after.
-        for (line, name, count) in
-            [("1", "<module>", 1), ("13", "plain", 1), ("60", "Account", 1), ("134", "to_the_limit", 1)]
-        {
-            *counted.entry((line.to_owned(), name.to_owned())).or_default() += count;
-        }
-        let recursing = traced.remove(&("130".to_owned(), "recursing".to_owned())).unwrap();
-        assert!((900..1000).contains(&recursing), "{recursing}");
-        assert_eq!(traced, counted, "{}", python.version());
+        assert_calls_are_counted(&python, &calls, &file, &printed);
         // Each ends as it does: nothing is left open, nothing is missing.
         let cut = calls
             .of_kind("call")
@@ -306,6 +284,9 @@ fn what_cant_be_done_is_said() {
         String::from_utf8(output.stderr).unwrap()
     };
     let run = |arguments: &[&str]| python.command(&[&["-m", "everycall"], arguments].concat());
+    let attaching = run(&["attach", "1"]).output().unwrap();
+    assert_eq!(attaching.status.code(), Some(1));
+    assert!(String::from_utf8(attaching.stderr).unwrap().contains("from Python 3.14 on, and this is 3.11"));
     assert!(said(&mut run(&["-o", "t.ect"])).contains("which program?"));
     assert!(
         said(

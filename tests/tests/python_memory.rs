@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use everycall_tests::python::{Python, script};
+use everycall_tests::python::{Python, header_folders, script};
 use everycall_tests::successful;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn install_counter(python: &Python) {
     let (include, suffix) = facts.trim().split_once(' ').unwrap();
     let output = python.environment.packages.join(format!("_memory_counter{suffix}"));
     let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-shared", "-fPIC", &format!("-I{include}")]).arg(script("_memory_counter.c"));
+    gcc.args(["-O2", "-shared", "-fPIC"]).args(header_folders(include)).arg(script("_memory_counter.c"));
     successful(gcc.arg("-o").arg(output));
 }
 

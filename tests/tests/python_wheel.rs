@@ -66,7 +66,7 @@ fn a_program_that_runs_already_is_recorded() {
              def after(): pass\n\
              everycall.label('nothing')\n\
              print(everycall.start(), everycall.is_recorded())\n\
-             everycall.load('1M')\n\
+             everycall.load('2M')\n\
              everycall.load()\n\
              before()\n\
              print(everycall.start(), everycall.is_recorded())\n\
@@ -99,6 +99,8 @@ fn a_program_that_runs_already_is_recorded() {
         assert!(lines.last().unwrap().contains("the magic is used so"), "{printed}");
         let calls = python.calls("t.ect");
         assert_eq!((calls.count("before"), calls.count("handle"), calls.count("after")), (0, 401 + 3, 0));
+        let info = successful(python.place.command(everycall()).args(["info", "-f", "json", "t.ect"]));
+        assert!(info.contains("\"ring_size\": 2097152"), "{info}");
         // By then, Python has changed the environment, so that is no longer on the stack.
         let odd = ["suspended", "orphan exit"].map(|kind| calls.of_kind(kind).count());
         assert_eq!(odd, [0, 0], "{}", python.version());

@@ -635,7 +635,7 @@ fn functions_are_switched_by_commands() {
             (&["enable", &pid, "/(/"][..], "isn't a regular expression"),
             (&["enable", &pid, "size:many"], "size:<20"),
             (&["enable", &pid, "@nowhere.txt"], "nowhere.txt can't be read"),
-            (&["trace", &pid, "red"], "--for"),
+            (&["trace", &pid], "PATTERN"),
         ] {
             let (code, said) = asked(&place, words);
             assert!(code == Some(2) && said.contains(wanted), "{words:?}: {code:?} {said}");

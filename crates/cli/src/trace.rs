@@ -92,6 +92,8 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     };
     // The report says how often others changed the selection.
     summary.counters[counter::SELECTIONS] = session.others;
+    // A session records functions also where nothing else does.
+    summary.off = false;
     if !arguments.threads.is_empty() && summary.threads.is_empty() {
         say!(
             "everycall: no thread of {program} matches --thread; to list its threads, take a snapshot and run \
@@ -331,7 +333,7 @@ fn wait(
 ) -> Result<(), Failure> {
     let program = session.program;
     let Run { arguments, patterns, begin, .. } = *run;
-    let time = Duration::from_nanos(arguments.time);
+    let time = arguments.time.map_or(Duration::MAX, Duration::from_nanos);
     let first = program.arena.events_written();
     let (mut counted, mut counted_at) = (first, begin);
     while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {

@@ -28,6 +28,7 @@ use Run::{Not, So};
 
 const SUITE: &str = "the test suite itself, or a part of it";
 const RUST: &str = "as the command above with other options; tested by `rust`";
+const ATTACHED: &str = "needs Python 3.14; tested in python_attach.rs";
 const LONG: &str = "takes too long for a test";
 pub const STARTS_A_SERVER: &str =
     "./server & server=$!; sleep 0.3; kill -USR2 $server; sleep 0.5; kill $server; ls server-$server-*.ect";
@@ -125,6 +126,12 @@ pub const TABLE: &[(&str, Run)] = &[
             "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --only 'app.*' app.py && everycall replay app.ect | grep -q handle",
         ),
     ),
+    ("python3.14 -m everycall detach PID", Not(ATTACHED)),
+    ("--only 'app.*'", Not(ATTACHED)),
+    ("--not PATTERN", Not(ATTACHED)),
+    ("--trigger 'app.handle > 20ms'", Not(ATTACHED)),
+    ("--ring-size 8M", Not(ATTACHED)),
+    ("--events LIST", Not(ATTACHED)),
     ("everycall trigger PID 'app.handle > 20ms'", Not("tested in python_chosen.rs")),
     ("everycall trace PID 'app.*' --for 10s", Not("tested in python_chosen.rs")),
     ("everycall disable PID 'json.*'", Not("tested in python_chosen.rs")),

@@ -81,9 +81,9 @@ pub struct TraceArguments {
     /// Functions; required unless --within or --crossing is given [default then: all]
     #[arg(required_unless_present_any = ["within", "crossing"], value_name = "PATTERN")]
     pub patterns: Vec<String>,
-    /// How long to record, such as 10s
+    /// How long to record, such as 10s [default: until Ctrl-C or the end of the program]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
-    pub time: u64,
+    pub time: Option<u64>,
     /// Record only calls of functions that this pattern matches, and all that they call; may be
     /// given several times
     #[arg(long, value_name = "PATTERN")]

@@ -1,7 +1,7 @@
 //! The program's environment, as the C library hands it to initialisers.
 #![allow(unsafe_code)] // A list of C strings, and the auxiliary vector behind it.
 
-use crate::sys::{system, text};
+use crate::sys::{processes, system, text};
 
 /// The arguments and environment of the program.
 pub(crate) struct Environment {
@@ -36,6 +36,10 @@ impl Environment {
         const REMOVED_MAX: usize = 256;
         if self.variables.is_null() || system::has_other_rights() {
             return true;
+        }
+        // A program that has changed its environment before it loaded the runtime has it elsewhere.
+        if let Some(value) = processes::auxiliary(AT_SECURE) {
+            return value != 0;
         }
         // SAFETY: the kernel puts the auxiliary vector after the environment.
         unsafe {

@@ -104,10 +104,16 @@ pub(crate) fn file_name() -> Name {
 /// The address of the program's name, which the kernel puts at the top of the first thread's stack.
 pub(crate) fn top_of_first_stack() -> Option<u64> {
     const AT_EXECFN: u64 = 31;
+    auxiliary(AT_EXECFN)
+}
+
+/// A value of the auxiliary vector. `None` without `/proc`, or if the kernel doesn't let the process
+/// read it.
+pub(crate) fn auxiliary(wanted: u64) -> Option<u64> {
     let mut bytes = [0; 1024];
     let length = File::open(b"/proc/self/auxv\0", false)?.read(&mut bytes);
     let (values, _) = bytes.get(..length)?.as_chunks::<8>();
     let (pairs, _) = values.as_chunks::<2>();
-    let found = pairs.iter().find(|[kind, _]| u64::from_le_bytes(*kind) == AT_EXECFN);
+    let found = pairs.iter().find(|[kind, _]| u64::from_le_bytes(*kind) == wanted);
     found.map(|[_, value]| u64::from_le_bytes(*value))
 }
