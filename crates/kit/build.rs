@@ -41,8 +41,8 @@ const INLINED: [&str; 8] = [
 /// The kit's files that are made of the runtime.
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
-const WRAPPERS: [&str; 7] =
-    ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock", "rust"];
+const WRAPPERS: [&str; 8] =
+    ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock", "rust", "tokio"];
 /// Archives, and the wrappers whose objects they contain.
 const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
 /// The libraries that are preloaded to record more, their sources, and whether their functions are
@@ -295,6 +295,7 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
                 "everycall_called_entry",
                 "everycall_called_exit",
                 "everycall_tail_exit",
+                "__start_everycall_tasks",
                 "__start_xray_fn_idx",
                 "__stop_xray_fn_idx",
                 "__xray_remove_handler",

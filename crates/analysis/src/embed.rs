@@ -80,8 +80,9 @@ pub fn gather(
     has_sources: bool,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Embedding, GatherError> {
-    let trace = Trace::open(file).map_err(GatherError::Trace)?;
+    let mut trace = Trace::open(file).map_err(GatherError::Trace)?;
     let names = SymbolNames::new(file, &trace, options).keeping();
+    names.name_tasks(&mut trace);
     Gathering { trace: &trace, names: &names, asked: HashSet::new(), is_over }.ask()?;
     let mut embedding = Embedding::default();
     let mut sources: BTreeMap<Vec<u8>, Option<EmbeddedSource>> = BTreeMap::new();

@@ -170,7 +170,7 @@ impl Write for Image {
 
 impl<'a> SymbolNames<'a> {
     /// The names of `trace`, which was opened from `file`.
-    pub fn new(file: &'a TraceFile<'static>, trace: &'a Trace<'_>, wanted: NameOptions) -> SymbolNames<'a> {
+    pub fn new(file: &'a TraceFile<'static>, trace: &Trace<'_>, wanted: NameOptions) -> SymbolNames<'a> {
         let maps_paths = !wanted.binary_maps.is_empty();
         let prefers_files = maps_paths || !wanted.debug_dirs.is_empty();
         let mut options = SymbolOptions { binary_maps: wanted.binary_maps, ..SymbolOptions::default() };
@@ -272,6 +272,19 @@ impl<'a> SymbolNames<'a> {
     #[must_use]
     pub fn variable(&self, location: Location) -> Option<String> {
         self.with_module(location, |symbols| symbols.variable_at(location.image_address))?
+    }
+
+    /// Gives tasks of `trace`, which was opened from the same file, the names of their types, where
+    /// the program didn't name them.
+    pub fn name_tasks(&self, trace: &mut Trace<'_>) {
+        if trace.has_tasks_of_code() {
+            trace.name_tasks(|location| self.task(location));
+        }
+    }
+
+    /// The name of tasks whose type is that of the function at a location.
+    pub fn task(&self, location: Location) -> Option<String> {
+        self.with_module(location, |symbols| symbols.task_name_at(location.image_address))?
     }
 
     /// If the location is in a thunk without the function's body: how it continues in its function.

@@ -45,10 +45,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     destination.is_not(&arguments.trace)?;
     let mut file = traces::open(&arguments.trace)?;
     traces::select(&mut file, kept, &arguments.trace)?;
-    let trace = traces::trace_by(&file, &arguments.trace, arguments.clock)?;
-    let calendar = Calendar::local();
-    let times = traces::times(&trace, &arguments.trace, arguments.clock, &calendar)?;
-    traces::check_filter(&trace, &arguments.trace, &filter)?;
+    let mut trace = traces::trace_by(&file, &arguments.trace, arguments.clock)?;
     let is_small = !facts.repeats_inlined_calls || calls(&trace) <= JSON_INLINES_MAX;
     let has_inlines = arguments.inlines || is_small && !arguments.no_inlines;
     let options = NameOptions {
@@ -58,6 +55,10 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         ..traces::name_options(&arguments.symbols)
     };
     let names = SymbolNames::new(&file, &trace, options);
+    names.name_tasks(&mut trace);
+    let calendar = Calendar::local();
+    let times = traces::times(&trace, &arguments.trace, arguments.clock, &calendar)?;
+    traces::check_filter(&trace, &arguments.trace, &filter)?;
     let view = TraceView::new(&trace, &names).with_times(times);
     traces::warn(&trace, &arguments.trace);
     // Source code may be confidential.

@@ -20,14 +20,15 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let mut file = traces::open(&arguments.trace)?;
     traces::select(&mut file, kept, &arguments.trace)?;
-    let trace = traces::trace_by(&file, &arguments.trace, arguments.clock)?;
-    let calendar = Calendar::local();
-    let times = traces::times(&trace, &arguments.trace, arguments.clock, &calendar)?;
-    traces::check_filter(&trace, &arguments.trace, &filter)?;
+    let mut trace = traces::trace_by(&file, &arguments.trace, arguments.clock)?;
     let options = traces::name_options(&arguments.symbols);
     let full_names = options.full_names || arguments.format == TextFormat::Json;
     let options = NameOptions { inlines: arguments.inlines, full_names, ..options };
     let names = SymbolNames::new(&file, &trace, options);
+    names.name_tasks(&mut trace);
+    let calendar = Calendar::local();
+    let times = traces::times(&trace, &arguments.trace, arguments.clock, &calendar)?;
+    traces::check_filter(&trace, &arguments.trace, &filter)?;
     let mut view = TraceView::new(&trace, &names).with_times(times);
     if arguments.corrected {
         view = view.without_hooks().map_err(|why| corrected::refused(&arguments.trace, why))?;

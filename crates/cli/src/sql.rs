@@ -91,9 +91,10 @@ fn open(path: &Path, filter: &'static Filter, arguments: &SqlArguments) -> Resul
     traces::select(&mut file, arguments.filter.kept, path)?;
     let file = Box::leak(Box::new(file));
     let trace = Box::leak(Box::new(traces::trace(file, path)?));
+    let names = SymbolNames::new(file, trace, traces::name_options(&arguments.symbols));
+    names.name_tasks(trace);
     traces::check_filter(trace, path, filter)?;
     traces::warn(trace, path);
-    let names = SymbolNames::new(file, trace, traces::name_options(&arguments.symbols));
     let names = Box::leak(Box::new(names));
     let view = Box::leak(Box::new(TraceView::new(trace, names)));
     let name = String::leak(path.display().to_string());

@@ -11,7 +11,7 @@ pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The kit's object that reports jumps and thread ends; kits may lack it. This and the next seven
+/// The kit's object that reports jumps and thread ends; kits may lack it. This and the next eight
 /// have another form for executables: [`for_executable`].
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that registers fiber stacks.
@@ -24,6 +24,8 @@ pub const MEMORY_LOCK_OBJECT: &str = "everycall-memory-lock.o";
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 /// The object that reports Rust's panics.
 pub const RUST_OBJECT: &str = "everycall-rust.o";
+/// The object that makes tokio's tasks known.
+pub const TOKIO_OBJECT: &str = "everycall-tokio.o";
 /// The object that marks a link whose code reports the exits of inlined calls also when exceptions
 /// leave them.
 pub const CLEANED_OBJECT: &str = "everycall-cleaned.o";

@@ -17,7 +17,7 @@ use crate::args::{Invocation, Stage};
 use crate::compiler::{self, Family};
 use crate::kit_files::{
     BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT,
-    MEMORY_LOCK_OBJECT, RUST_OBJECT, for_executable,
+    MEMORY_LOCK_OBJECT, RUST_OBJECT, TOKIO_OBJECT, for_executable,
 };
 
 /// Functions that one object of the kit wraps. If the object lies in an archive, it is linked only
@@ -74,6 +74,9 @@ const CLEANUPS: Wrapper =
 
 /// Rust's standard library, in any form, calls these of the unwinder's library.
 const RUST: [&str; 2] = ["_Unwind_SetGR", "_Unwind_RaiseException"];
+
+/// What functions call that the kit's object for tokio is to know. The runtime has it.
+const TOKIO: [&str; 1] = ["__fentry__"];
 
 /// Whether all code of a link reports the exits of inlined calls also when an exception leaves them
 /// (in modes that report inlined calls). clang's code doesn't.
@@ -168,12 +171,22 @@ pub fn archives(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsS
 
 /// Options of a link of Rust's code, beside the others.
 pub fn rust(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
-    let object = object_of(RUST_OBJECT, invocation, kit);
-    if is_users(invocation, RUST.iter()) || !object.exists() {
+    always(&RUST, RUST_OBJECT, invocation, kit)
+}
+
+/// Options of a link with tokio, beside those.
+pub fn tokio(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
+    always(&TOKIO, TOKIO_OBJECT, invocation, kit)
+}
+
+/// Options of a link that certainly has these functions.
+fn always(functions: &[&str], object: &str, invocation: &Invocation, kit: &Path) -> Vec<OsString> {
+    let object = object_of(object, invocation, kit);
+    if is_users(invocation, functions.iter()) || !object.exists() {
         return Vec::new();
     }
     let mut text = String::from(WRAP);
-    for function in RUST {
+    for function in functions {
         text += &format!(",--wrap={function}");
         if invocation.is_static {
             text += &format!(",-u,{function}");

@@ -185,6 +185,8 @@ pub mod data {
     pub const CONSTANT: u32 = 1;
     /// A variable.
     pub const VARIABLE: u32 = 2;
+    /// What tasks are called whose type is that of a function there.
+    pub const TASK: u32 = 3;
 }
 
 wire_struct! {

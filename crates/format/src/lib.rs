@@ -9,6 +9,7 @@
 //! - [`event`]: the 8-byte word that a hook writes, and the longer records.
 //! - [`stamp`]: which events have a time of their own.
 //! - [`label`]: the records of labels, instants, spans and counters.
+//! - [`tasks`]: tasks that are named by their code.
 //! - [`log_line`]: the records of log lines.
 //! - [`xray_event`]: the records of XRay's custom and typed events.
 //! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
@@ -56,6 +57,7 @@ pub mod sched;
 pub mod site;
 pub mod site_set;
 pub mod stamp;
+pub mod tasks;
 pub mod times;
 pub mod trigger;
 mod wire;

@@ -33,6 +33,8 @@ struct everycall_runtime {
     void (*landing)(uint32_t what, uint64_t stack_pointer, const char* name, uint64_t function);
     int32_t (*min_duration)(uint64_t nanoseconds);
     uint64_t (*xray)(uint32_t operation, void* object, uint64_t first, uint64_t second, uint64_t third);
+    const uint32_t* off;
+    int32_t (*quick_mark)(uint32_t what, const char* name, uint64_t value, uint64_t stack_pointer);
 };
 extern const struct everycall_runtime everycall_runtime_v1 EVERYCALL_WEAK;
 

@@ -43,6 +43,7 @@ mod plt;
 mod sites;
 mod source;
 mod table;
+mod task_names;
 mod variables;
 mod warning;
 

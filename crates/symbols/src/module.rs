@@ -15,6 +15,7 @@ use crate::name::{demangle, is_named, split_part, thunk_target};
 use crate::options::SymbolOptions;
 use crate::source::CompiledSource;
 use crate::table::FunctionTable;
+use crate::task_names::TaskNames;
 use crate::variables::Variables;
 use crate::warning::SymbolWarning;
 
@@ -49,6 +50,8 @@ pub struct ModuleSymbols {
     constants: Option<Constants>,
     /// Read when a variable is looked up.
     variables: Option<Variables>,
+    /// Read when a task's name is looked up.
+    task_names: Option<TaskNames>,
     warnings: Vec<SymbolWarning>,
 }
 
@@ -91,6 +94,7 @@ impl ModuleSymbols {
             all_names: None,
             constants: None,
             variables: None,
+            task_names: None,
             debug: debug_state(located, options),
             warnings,
         }
@@ -183,6 +187,16 @@ impl ModuleSymbols {
         let (name, inside) = variables.at(image_address)?;
         let name = crate::demangle(name);
         Some(if inside == 0 { name } else { format!("{name}+{inside}") })
+    }
+
+    /// What tasks are called whose type is that of the function at an image address; `None` if it
+    /// isn't one of a task's type.
+    pub fn task_name_at(&mut self, image_address: u64) -> Option<String> {
+        let id = self.table.find(image_address)?;
+        let file = self.file.as_ref()?;
+        let names = self.task_names.get_or_insert_with(|| read(file, TaskNames::of));
+        let linkage_name = str::from_utf8(self.table.entry(id)?.linkage_name).ok()?;
+        names.get(split_part(linkage_name).0).map(str::to_owned)
     }
 
     fn is_start(&self, image_address: u64) -> bool {

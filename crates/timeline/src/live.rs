@@ -98,8 +98,8 @@ impl<'t> LiveThread<'t> {
         let name = |slot, detail| {
             with_name(words, slot, |name| {
                 let mut names = names.borrow_mut();
-                names.count(name, detail);
-                names.number(name, detail)
+                names.count(process, name, detail);
+                names.number(process, name, detail)
             })
         };
         let line = |slot, ticks| {
@@ -184,12 +184,19 @@ impl<'t> LiveThread<'t> {
         }
     }
 
-    /// The text of a mark: its name, or a log line, whose format `format_at` reads.
+    /// The text of a mark: its name, or a log line, whose format `format_at` reads. `task_at` gives
+    /// the names of tasks that are named by code, by its address.
     #[must_use]
-    pub fn mark_text(&self, mark: &Mark, format_at: impl FnOnce(Location) -> Option<Vec<u8>>) -> String {
+    pub fn mark_text(
+        &self,
+        mark: &Mark,
+        format_at: impl FnOnce(Location) -> Option<Vec<u8>>,
+        task_at: impl FnOnce(u64) -> Option<String>,
+    ) -> String {
         let names = self.names.borrow();
         match mark.kind {
             MarkKind::Log | MarkKind::Output(_) => names.logs.text(mark.name, format_at),
+            MarkKind::Wake | MarkKind::Step => names.text_with(mark.name, task_at),
             _ => names.text(mark.name).to_owned(),
         }
     }

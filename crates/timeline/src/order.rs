@@ -400,7 +400,7 @@ impl<'a> Ordered<'a> {
             self;
         let clamped_before = *clamped;
         let mut stale = unstamped.as_mut().map(|unstamped| &mut unstamped.stale);
-        let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
+        let name = |slot, detail| with_name(words, slot, |name| names.number(process, name, detail));
         let line = |slot, ticks| names.logs.step(words, slot, process, ticks);
         let mut latest_now = *latest;
         let mut place = steps.len();

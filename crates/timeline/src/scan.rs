@@ -142,15 +142,15 @@ impl ThreadScan {
                 EventKind::Label { detail, value } if label::is_task(detail) => {
                     self.tasks.mark(words, event.slot, detail, value, event.ticks);
                     if label::is_numbered_step(detail, value) {
-                        with_name(words, event.slot, |name| names.count(name, detail));
+                        with_name(words, event.slot, |name| names.count(process, name, detail));
                     }
                 }
                 EventKind::Label { detail, .. } => {
-                    with_name(words, event.slot, |name| names.count(name, detail));
+                    with_name(words, event.slot, |name| names.count(process, name, detail));
                 }
                 EventKind::Log => names.logs.add(words, event.slot, process, event.ticks),
                 EventKind::XrayEvent => {
-                    with_name(words, event.slot, |name| names.count(name, label::INSTANT))
+                    with_name(words, event.slot, |name| names.count(process, name, label::INSTANT))
                 }
                 EventKind::Resumed { from_ticks, .. } => {
                     self.suspended += 1;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use everycall_format::tasks;
 use everycall_reader::{
     Child, CodeRange, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process,
     ProcessCalibration, ProcessEnd, Recording, Sched, Session, Snapshot, Source, ThreadKey, Trigger, Warning,
@@ -13,7 +14,7 @@ use crate::clock::{Clock, ClockQuality};
 use crate::code::Code;
 use crate::location::{Location, ModuleMap};
 use crate::log_lines::LogLines;
-use crate::marks::MarkNames;
+use crate::marks::{MarkNames, TaskCode};
 use crate::narrowing::Narrowing;
 use crate::part::Part;
 use crate::process_tree::{Relative, process_tree};
@@ -34,6 +35,8 @@ pub struct Trace<'a> {
     modules: Vec<ModuleMap>,
     threads: Vec<ThreadInfo>,
     names: MarkNames,
+    /// Threads that are tasks which are named by their code.
+    coded: Vec<(usize, TaskCode)>,
     narrowing: Option<Narrowing>,
     /// Made when they are asked for: that takes as long as reading them.
     states: OnceLock<Option<States>>,
@@ -116,6 +119,7 @@ impl<'a> Trace<'a> {
             in_ns = Some(std::mem::replace(&mut clock, raw));
         }
         let renames = recording.sched.as_ref().map(|sched| states::renames(sched, &clock));
+        let mut coded = Vec::new();
         let threads = scans
             .into_iter()
             .enumerate()
@@ -124,6 +128,12 @@ impl<'a> Trace<'a> {
                 if let Some(renames) = renames.as_ref().filter(|_| thread.fiber.is_none()) {
                     let (from, _) = thread.reach.unwrap_or((thread.start_ns, 0));
                     thread.renames = renames.of(thread.pid, thread.tid, from.max(thread.start_ns));
+                }
+                let name = &recording.snapshots[key.snapshot].threads[key.thread].name;
+                if let Some(address) = tasks::code_in(name).filter(|_| thread.fiber.is_some()) {
+                    let code = TaskCode { process: thread.process, address };
+                    thread.name = code.title();
+                    coded.push((index, code));
                 }
                 thread
             })
@@ -144,6 +154,7 @@ impl<'a> Trace<'a> {
             modules,
             threads,
             names,
+            coded,
             narrowing,
             states: OnceLock::new(),
             warnings,
@@ -395,6 +406,39 @@ impl<'a> Trace<'a> {
         let narrowing = self.narrowing.as_ref().filter(is_its);
         ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, code, resumed)
             .narrowed(narrowing)
+    }
+
+    /// Whether there are tasks that are named by their code.
+    #[must_use]
+    pub fn has_tasks_of_code(&self) -> bool {
+        !self.coded.is_empty() || self.names.codes().next().is_some()
+    }
+
+    /// Gives the tasks that are named by their code the names that `name` knows for it.
+    pub fn name_tasks(&mut self, mut name: impl FnMut(Location) -> Option<String>) {
+        let mut known: HashMap<TaskCode, Option<String>> = HashMap::new();
+        let locate = |code: TaskCode| self.locate_last(code.process, code.address);
+        let threads = self.coded.iter().map(|(_, code)| *code);
+        for code in threads.chain(self.names.codes()) {
+            known.entry(code).or_insert_with(|| name(locate(code)?));
+        }
+        self.names.name_tasks(&mut |code| known.get(&code).cloned().flatten());
+        for (index, code) in &self.coded {
+            if let (Some(thread), Some(Some(name))) = (self.threads.get_mut(*index), known.get(code)) {
+                thread.name.clone_from(name);
+            }
+        }
+    }
+
+    /// The location of an address of a process in the traced module that was there last.
+    #[must_use]
+    pub fn locate_last(&self, process: usize, address: u64) -> Option<Location> {
+        let modules = self.processes().get(process)?.modules.clone();
+        let there = self.modules().get(modules)?.iter().filter(|module| module.is_complete());
+        let there = there.filter(|module| (module.start..module.end).contains(&address));
+        let module = there.max_by_key(|module| module.loaded_ticks)?;
+        let offset = u32::try_from(address - module.start).ok()?.checked_add(module.code_start)?;
+        Some(self.locate(process, offset, module.loaded_ticks))
     }
 
     /// The modules of a process.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use everycall_analysis::NameOptions;
+use everycall_analysis::{NameOptions, SymbolNames};
 use everycall_export::{Filter, Source as _, Thread, TraceSource};
 use everycall_reader::{Source as _, ThreadKey, TraceFile};
 use everycall_timeline::{ThreadStates, Trace};
@@ -46,6 +46,14 @@ impl SharedInput {
         let Input { path, file, names } = input;
         SharedInput { path, file: Arc::new(file), names, filter }
     }
+}
+
+/// The trace with the names of its tasks.
+fn named(input: &SharedInput, mut trace: Trace<'static>) -> Trace<'static> {
+    if trace.has_tasks_of_code() {
+        SymbolNames::new(&input.file, &trace, input.names.clone()).name_tasks(&mut trace);
+    }
+    trace
 }
 
 /// An opened file.
@@ -122,7 +130,7 @@ impl File {
         if keys.map(|key| input.file.parts(key)).sum::<usize>() < PARTS_MIN {
             return Ok(None);
         }
-        let mut file = File::of(index, input, Trace::open_unread(Arc::clone(&input.file))?);
+        let mut file = File::of(index, input, named(input, Trace::open_unread(Arc::clone(&input.file))?));
         let parts = file.indices.iter().map(|index| file.trace.parts(*index)).collect();
         file.sketch = Sketch::new(parts).map(Arc::new);
         Ok(Some(file))
@@ -139,7 +147,7 @@ impl File {
         input: &SharedInput,
         sketched: Option<&File>,
     ) -> Result<File, everycall_reader::Error> {
-        let mut file = File::of(index, input, Trace::open(Arc::clone(&input.file))?);
+        let mut file = File::of(index, input, named(input, Trace::open(Arc::clone(&input.file))?));
         // A thread's first event may be an earlier one than it seemed.
         let is_same = |before: &&File| {
             before.indices == file.indices

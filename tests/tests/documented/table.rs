@@ -964,6 +964,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("EVERYCALL_FULL=1", Not(SUITE)),
     ("EVERYCALL_FULL=1 cargo nextest run -p everycall-tests --test rust_real", Not(SUITE)),
+    ("cargo nextest run -p everycall-tests --test rust_tokio", Not(SUITE)),
     ("EVERYCALL_PROGRAMS=1800", Not(SUITE)),
     ("EVERYCALL_SCRIPTS=10000", Not(SUITE)),
 ];

@@ -335,7 +335,7 @@ impl<'a> Session<'a> {
             }
             thread.had_happened_by(everycall_live::now_ticks());
             thread.read(&written.words, written.done, &open, &mut events);
-            self.queue(owner, thread, names, &mut events);
+            self.queue(owner, thread, (trace, names), &mut events);
         }
     }
 
@@ -359,7 +359,7 @@ impl<'a> Session<'a> {
             let Some(mut thread) = threads.remove(&owner) else { continue };
             let open = open_calls(follower.open_calls(owner).into_iter());
             thread.finish(&open, &mut events);
-            self.queue(owner, &thread, names, &mut events);
+            self.queue(owner, &thread, (trace, names), &mut events);
         }
         self.carried.retain(|owner, _| !follower.is_over(*owner));
         let is_waiting = |owner: RingOwner| {
@@ -374,12 +374,16 @@ impl<'a> Session<'a> {
         &mut self,
         owner: RingOwner,
         thread: &LiveThread<'_>,
-        names: &SymbolNames<'_>,
+        (trace, names): (&Trace<'_>, &SymbolNames<'_>),
         events: &mut Vec<TimelineEvent>,
     ) {
         for event in events.drain(..) {
             let said = match &event {
-                TimelineEvent::Mark(mark) => thread.mark_text(mark, |location| names.constant_text(location)),
+                TimelineEvent::Mark(mark) => thread.mark_text(
+                    mark,
+                    |location| names.constant_text(location),
+                    |address| names.task(trace.locate_last(0, address)?),
+                ),
                 _ => String::new(),
             };
             let latest = self.latest.entry(owner).or_default();

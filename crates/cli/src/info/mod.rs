@@ -78,10 +78,11 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let path = &arguments.trace;
     let mut file = traces::open(path)?;
     traces::select(&mut file, None, path)?;
-    let trace = traces::trace(&file, path)?;
+    let mut trace = traces::trace(&file, path)?;
     let options = traces::name_options(&arguments.symbols);
     let full_names = options.full_names || arguments.format == TextFormat::Json;
     let names = SymbolNames::new(&file, &trace, NameOptions { full_names, ..options });
+    names.name_tasks(&mut trace);
     let view = TraceView::new(&trace, &names);
     let profile = Profile::of(&view);
     let mut warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();

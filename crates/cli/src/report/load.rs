@@ -180,9 +180,10 @@ impl Load {
         }
         let mut file = traces::open(path)?;
         traces::select(&mut file, self.kept, path)?;
-        let trace = traces::trace(&file, path)?;
-        traces::check_filter(&trace, path, &self.filter)?;
+        let mut trace = traces::trace(&file, path)?;
         let names = SymbolNames::new(&file, &trace, self.names.clone());
+        names.name_tasks(&mut trace);
+        traces::check_filter(&trace, path, &self.filter)?;
         let view = TraceView::new(&trace, &names);
         traces::warn(&trace, path);
         let result = with(&view);
@@ -199,8 +200,9 @@ impl Load {
     pub fn quietly<T>(&self, path: &Path, with: impl FnOnce(&TraceView<'_>) -> T) -> Result<T, Failure> {
         let mut file = traces::open(path)?;
         traces::select(&mut file, self.kept, path)?;
-        let trace = traces::trace(&file, path)?;
+        let mut trace = traces::trace(&file, path)?;
         let names = SymbolNames::new(&file, &trace, self.names.clone());
+        names.name_tasks(&mut trace);
         Ok(with(&TraceView::new(&trace, &names)))
     }
 

@@ -1,8 +1,8 @@
 //! What a call of rustc does, derived from its arguments.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The request to rustc, as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,15 @@ pub(super) struct Rustc {
     pub emitted: Vec<String>,
     /// The target, if it is named.
     pub target: Option<String>,
+    /// Features of the package.
+    pub features: Vec<String>,
+    /// The folder of what is made, and what files' names have behind the crate's.
+    pub out_dir: Option<OsString>,
+    pub extra_filename: String,
+    /// Files of crates it may use.
+    pub externs: Vec<OsString>,
+    /// Folders with the files of crates that those use.
+    pub dependencies: Vec<OsString>,
     /// `-C opt-level`.
     pub opt_level: String,
     /// `-C debuginfo`, or `-g`.
@@ -85,6 +94,13 @@ impl Rustc {
             "--crate-type" => self.crate_types.extend(list()),
             "--emit" => self.emitted.extend(list()),
             "--target" => self.target = Some(text),
+            "--cfg" => {
+                let feature = text.strip_prefix("feature=\"").and_then(|rest| rest.strip_suffix('"'));
+                self.features.extend(feature.map(str::to_owned));
+            }
+            "--out-dir" => self.out_dir = Some(word.value.clone()),
+            "--extern" => self.externs.extend(after(&word.value, b'=')),
+            "-L" if text.starts_with("dependency=") => self.dependencies.extend(after(&word.value, b'=')),
             "--test" => self.is_test = true,
             "--print" | "--version" | "-V" | "-vV" | "--help" | "-h" | "--explain" => self.is_query = true,
             "-O" => self.opt_level = "3".to_owned(),
@@ -98,6 +114,7 @@ impl Rustc {
         let (name, text) = text.split_once('=').unwrap_or((text, ""));
         match name {
             "opt-level" => self.opt_level = text.to_owned(),
+            "extra-filename" => text.clone_into(&mut self.extra_filename),
             "debuginfo" => self.debug_info = Some(text.to_owned()),
             "linker" => {
                 let bytes = value.as_bytes();
@@ -128,8 +145,27 @@ impl Rustc {
         makes_link && (self.is_test || self.crate_types.is_empty() || self.crate_types.iter().any(is_linked))
     }
 
-    /// The arguments of a run that only writes the functions' names into `folder`, as LLVM's text.
-    pub fn first_run(&self, folder: &Path) -> Vec<OsString> {
+    /// Whether the crate `name` is among those that it may use, themselves or through others.
+    pub fn may_use(&self, name: &str) -> bool {
+        let start = format!("lib{name}-");
+        let is_it = |file: &OsStr| file.as_bytes().starts_with(start.as_bytes());
+        let has = |folder: &OsString| {
+            let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            files.map(|file| file.file_name()).any(|name| is_it(&name))
+        };
+        self.externs.iter().any(|path| Path::new(path).file_name().is_some_and(is_it))
+            || self.dependencies.iter().any(has)
+    }
+
+    /// The file with what is known of tokio's tasks in the crate, beside its library.
+    pub fn tasks_file(&self) -> Option<PathBuf> {
+        let (folder, name) = (self.out_dir.as_ref()?, self.crate_name.as_ref()?);
+        Some(Path::new(folder).join(format!("lib{name}{}.{}", self.extra_filename, super::tokio::EXTENSION)))
+    }
+
+    /// The arguments of a run that only writes the functions' names into `folder`, as LLVM's text;
+    /// `with_types`: also their types.
+    pub fn first_run(&self, folder: &Path, with_types: bool) -> Vec<OsString> {
         let mut kept = Vec::with_capacity(self.args.len());
         let mut at = 0;
         while at < self.args.len() {
@@ -143,7 +179,8 @@ impl Rustc {
         let mut out: OsString = "--out-dir=".into();
         out.push(folder);
         kept.extend(["--emit=llvm-ir".into(), out, "--cap-lints=allow".into()]);
-        kept.extend(["-Cno-prepopulate-passes", "-Cdebuginfo=0", "-Clto=off"].map(OsString::from));
+        let types = if with_types { "-Cdebuginfo=line-tables-only" } else { "-Cdebuginfo=0" };
+        kept.extend(["-Cno-prepopulate-passes", types, "-Clto=off"].map(OsString::from));
         kept
     }
 }
@@ -161,6 +198,12 @@ fn is_left_out(word: &Word) -> bool {
         }
         _ => false,
     }
+}
+
+/// What follows the first `mark`.
+fn after(text: &OsStr, mark: u8) -> Option<OsString> {
+    let (_, rest) = text.as_bytes().split_at_checked(memchr::memchr(mark, text.as_bytes())? + 1)?;
+    Some(OsString::from_vec(rest.to_vec()))
 }
 
 fn word_at(args: &[OsString], at: usize) -> Word {
@@ -215,18 +258,24 @@ mod tests {
     fn calls_by_cargo() {
         let rustc = read(
             "--crate-name app --edition=2024 src/main.rs --error-format=json --json=artifacts --crate-type bin \
-             --emit=dep-info,link -C opt-level=3 -C embed-bitcode=no -C debuginfo=1 --out-dir /t -Clinker=/usr/bin/mold \
-             -L dependency=/t --extern a=/t/liba.rlib",
+             --emit=dep-info,link -C opt-level=3 -C embed-bitcode=no -C debuginfo=1 --cfg feature=\"rt\" -C extra-filename=-0a --out-dir /t -Clinker=/usr/bin/mold \
+             -L dependency=/t --extern a=/t/liba-1.rlib",
         );
         assert!(rustc.makes_code() && rustc.links() && !rustc.is_part_of_the_build());
         assert_eq!((&rustc.opt_level[..], rustc.debug_info.as_deref()), ("3", Some("1")));
         assert_eq!(rustc.linker, Some("/usr/bin/mold".into()));
-        let first = rustc.first_run(Path::new("/s"));
+        let first = rustc.first_run(Path::new("/s"), false);
+        assert!(rustc.may_use("a") && !rustc.may_use("b"));
+        assert_eq!(
+            (&rustc.features[..], &rustc.dependencies[..]),
+            (&["rt".to_owned()][..], &["/t".into()][..])
+        );
+        assert_eq!(rustc.tasks_file(), Some("/t/libapp-0a.tokio".into()));
         let first: Vec<_> = first.iter().map(|arg| arg.to_string_lossy()).collect();
         assert_eq!(
             first.join(" "),
-            "--crate-name app --edition=2024 src/main.rs --crate-type bin -C opt-level=3 -Clinker=/usr/bin/mold -L \
-             dependency=/t --extern a=/t/liba.rlib --emit=llvm-ir --out-dir=/s --cap-lints=allow -Cno-prepopulate-passes \
+            "--crate-name app --edition=2024 src/main.rs --crate-type bin -C opt-level=3 --cfg feature=\"rt\" -C extra-filename=-0a -Clinker=/usr/bin/mold -L \
+             dependency=/t --extern a=/t/liba-1.rlib --emit=llvm-ir --out-dir=/s --cap-lints=allow -Cno-prepopulate-passes \
              -Cdebuginfo=0 -Clto=off"
         );
     }

@@ -5,30 +5,47 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
-/// The linker names of all functions that are defined in LLVM's text files of a folder, each once.
-///
-/// # Errors
-/// Those of the file system.
-pub(super) fn in_folder(folder: &Path) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension() == Some(OsStr::new("ll")) {
-            in_text(&mut BufReader::with_capacity(1 << 20, File::open(path)?), &mut names)?;
-        }
-    }
-    names.sort_unstable();
-    names.dedup();
-    Ok(names)
+use super::tokio::{self, Types};
+
+/// The functions of a crate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Functions {
+    /// Their linker names, each once.
+    pub names: Vec<String>,
+    /// What is known of those of tokio's.
+    pub types: Types,
+    /// Whether they are compiled for musl.
+    pub are_for_musl: bool,
 }
 
-fn in_text(text: &mut dyn BufRead, names: &mut Vec<String>) -> io::Result<()> {
-    let mut line = Vec::new();
-    while text.read_until(b'\n', &mut line)? > 0 {
-        names.extend(defined_in(&line).filter(|name| can_be_listed(name)));
-        line.clear();
+impl Functions {
+    /// The functions that are defined in LLVM's text files of a folder.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn in_folder(folder: &Path) -> io::Result<Functions> {
+        let mut functions = Functions::default();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension() == Some(OsStr::new("ll")) {
+                functions.add(&mut BufReader::with_capacity(1 << 20, File::open(path)?))?;
+            }
+        }
+        functions.names.sort_unstable();
+        functions.names.dedup();
+        Ok(functions)
     }
-    Ok(())
+
+    fn add(&mut self, text: &mut dyn BufRead) -> io::Result<()> {
+        let mut line = Vec::new();
+        while text.read_until(b'\n', &mut line)? > 0 {
+            self.names.extend(defined_in(&line).filter(|name| can_be_listed(name)));
+            self.types.read(&line);
+            self.are_for_musl |= line.starts_with(b"target triple") && line.ends_with(b"-musl\"\n");
+            line.clear();
+        }
+        Ok(())
+    }
 }
 
 /// The name in `define TYPE @name(...)`, or `@"name"` with unusual characters.
@@ -56,15 +73,15 @@ fn can_be_listed(name: &str) -> bool {
 ///
 /// # Errors
 /// Those of the file system.
-pub(super) fn write_list(names: &[String], keep_apart: bool, out: &mut dyn Write) -> io::Result<()> {
-    for (number, name) in names.iter().enumerate() {
+pub(super) fn write_list(functions: &Functions, keep_apart: bool, out: &mut dyn Write) -> io::Result<()> {
+    for (number, name) in functions.names.iter().enumerate() {
         writeln!(out, "{name},instrument-function-entry-inlined=__cyg_profile_func_enter")?;
         writeln!(out, "{name},instrument-function-exit-inlined=__cyg_profile_func_exit")?;
         if keep_apart {
             writeln!(out, "{name},everycall={number}")?;
         }
     }
-    Ok(())
+    tokio::write_list(&functions.names, &functions.types, out)
 }
 
 #[cfg(test)]
@@ -73,12 +90,17 @@ mod tests {
 
     #[test]
     fn definitions() {
-        let text = "declare void @no()\n\
+        let text = "target triple = \"x86_64-unknown-linux-musl\"\n\
+            declare void @no()\n\
             define internal void @_ZN1a1bE(ptr %x) unnamed_addr #0 {\n\
             define i32 @\"_ZN4core3ops8function6FnOnce40call_once$u7b$$u7b$vtable.shim\"(ptr %0) {\n\
             define void @\"od,d\"() {\n  call void @_ZN1a1cE()\n}\n";
-        let mut names = Vec::new();
-        in_text(&mut text.as_bytes(), &mut names).unwrap();
-        assert_eq!(names, ["_ZN1a1bE", "_ZN4core3ops8function6FnOnce40call_once$u7b$$u7b$vtable.shim"]);
+        let mut functions = Functions::default();
+        functions.add(&mut text.as_bytes()).unwrap();
+        assert!(functions.are_for_musl);
+        assert_eq!(
+            functions.names,
+            ["_ZN1a1bE", "_ZN4core3ops8function6FnOnce40call_once$u7b$$u7b$vtable.shim"]
+        );
     }
 }

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 
 use everycall_io::say;
 
+use super::tasks_object;
 use crate::args::Invocation;
 use crate::compiler;
 use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN};
@@ -74,6 +75,10 @@ fn options(linker: &Path, args: &[OsString], kit: Kit<'_>) -> io::Result<(Vec<Os
     before.extend(wrap::options(&invocation, linker, &kit, false));
     if !is_bare || has_start_of_rustc(args) {
         before.extend(wrap::rust(&invocation, &kit));
+        if let Some(names) = std::env::var_os(tasks_object::TASKS_VARIABLE) {
+            before.extend(wrap::tokio(&invocation, &kit));
+            before.extend(["-Xlinker".into(), names]);
+        }
     }
     let behind = wrap::archives(&invocation, linker, &kit);
     let fit = |options: Vec<OsString>| if is_plain { for_linker(options) } else { options };

@@ -4,8 +4,8 @@
 //! made.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -13,7 +13,8 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use everycall_io::say;
 
 use super::arguments::Rustc;
-use super::{functions, link, noise};
+use super::functions::{self, Functions};
+use super::{link, noise, tasks_object, tokio};
 use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED};
 use crate::toolbox::{RUSTC_NAME, Toolbox};
 
@@ -127,7 +128,8 @@ fn run(command: Vec<OsString>) -> Result<ExitStatus, Failure> {
     let is_traced =
         crates.has(|name| std::env::var_os(name)) && rustc.makes_code() && !rustc.is_part_of_the_build();
     if !is_traced {
-        return Err(compiler.replace_this(&args));
+        let status = if is_tokio(&rustc) { with_wakes(&compiler, &rustc, &args)? } else { None };
+        return status.ok_or_else(|| compiler.replace_this(&args));
     }
     if let Some(target) = rustc.target.as_deref().filter(|target| !is_supported(target)) {
         return Err(Failure {
@@ -141,6 +143,42 @@ fn run(command: Vec<OsString>) -> Result<ExitStatus, Failure> {
     traced(&compiler, &rustc, &args)
 }
 
+/// Whether code of tokio's is made, whose wakes are recorded also where it isn't traced.
+fn is_tokio(rustc: &Rustc) -> bool {
+    rustc.crate_name.as_deref() == Some(tokio::CRATE)
+        && std::env::var_os("CARGO_PKG_NAME").is_some_and(|name| name == tokio::CRATE)
+        && rustc.makes_code()
+        && !rustc.links()
+        && rustc.target.as_deref().is_none_or(is_supported)
+}
+
+/// Runs rustc so that only tokio's functions that wake tasks are known to the wrapper; `None` if it
+/// is not to be, or there are none.
+fn with_wakes(compiler: &Compiler, rustc: &Rustc, args: &[OsString]) -> Result<Option<ExitStatus>, Failure> {
+    let toolbox = Toolbox::open()?;
+    let scratch = Scratch::new(&toolbox)?;
+    let Some(mut functions) = functions_of(compiler, rustc, &scratch)? else { return Ok(None) };
+    if functions.are_for_musl && rustc.target.is_none() {
+        // Build scripts may use it, too: its C library doesn't have the function that is called.
+        return Ok(None);
+    }
+    functions.names.retain(|name| tokio::Role::of(name) == Some(tokio::Role::Wake));
+    if functions.names.is_empty() {
+        if rustc.features.iter().any(|feature| feature == "rt") {
+            say!(
+                "everycall: what wakes tasks of this version of tokio isn't known, so traces have no arrows for it"
+            );
+        }
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    tokio::write_list(&functions.names, &functions.types, &mut text)?;
+    let mut command = compiler.command();
+    command.args(args);
+    listed(&mut command, rustc, &list(text, &scratch, &toolbox, compiler)?);
+    run_without_noise(compiler, command).map(Some)
+}
+
 /// Targets of x86-64 Linux with a C library.
 fn is_supported(target: &str) -> bool {
     target.starts_with("x86_64-") && target.contains("-linux-") && !target.ends_with("x32")
@@ -152,15 +190,18 @@ fn traced(compiler: &Compiler, rustc: &Rustc, args: &[OsString]) -> Result<ExitS
     let scratch = Scratch::new(&toolbox)?;
     let mut command = compiler.command();
     command.args(args);
-    let names = names(compiler, rustc, &scratch)?;
-    if let Some(names) = &names {
-        let list = list(names, rustc, &scratch, &toolbox, compiler.inner.is_some())?;
-        let mut option = OsString::from("-Cllvm-args=-forceattrs-csv-path=");
-        option.push(&list);
-        command.arg(option);
-        if rustc.opt_level == "0" {
-            // Without optimisation, LLVM doesn't look at the list by itself.
-            command.arg("-Cpasses=forceattrs");
+    let functions = functions_of(compiler, rustc, &scratch)?;
+    if let Some(functions) = &functions {
+        // In the others, functions aren't merged.
+        let keep_apart = !matches!(&rustc.opt_level[..], "0" | "1");
+        let mut text = Vec::new();
+        functions::write_list(functions, keep_apart, &mut text)?;
+        listed(&mut command, rustc, &list(text, &scratch, &toolbox, compiler)?);
+        keep_names_of_tasks(rustc, functions)?;
+        if !tokio::can_be_told_apart(&functions.names) {
+            say!(
+                "everycall: what ends tasks of this version of tokio isn't known, so its tasks have no tracks"
+            );
         }
     }
     if rustc.debug_info.as_deref().is_none_or(|level| matches!(level, "0" | "none")) {
@@ -173,15 +214,16 @@ fn traced(compiler: &Compiler, rustc: &Rustc, args: &[OsString]) -> Result<ExitS
         option.push(linker);
         command
             .arg(option)
-            .env(link::REAL_VARIABLE, rustc.linker.as_deref().unwrap_or(OsStr::new(link::DEFAULT)));
+            .env(link::REAL_VARIABLE, rustc.linker.as_deref().unwrap_or(OsStr::new(link::DEFAULT)))
+            .env_remove(tasks_object::TASKS_VARIABLE);
+        if rustc.may_use(tokio::CRATE) {
+            let folders = rustc.dependencies.iter().map(Path::new);
+            let names = tasks_object::write(rustc.tasks_file().as_deref(), folders, &scratch.folder)?;
+            command.env(tasks_object::TASKS_VARIABLE, names);
+        }
     }
-    let mut child = command.stderr(Stdio::piped()).spawn().map_err(|error| compiler.not_run(&error))?;
-    if let Some(mut stderr) = child.stderr.take() {
-        // A reader that has gone away is cargo's: rustc ends then, too.
-        let _ = noise::remove(&mut stderr, &mut io::stderr().lock());
-    }
-    let status = child.wait()?;
-    if names.is_none() && status.success() {
+    let status = run_without_noise(compiler, command)?;
+    if functions.is_none() && status.success() {
         let name = rustc.crate_name.as_deref().unwrap_or_default();
         return Err(Failure::not_run(format!(
             "the functions of the crate {name} couldn't be listed, so it would not be traced; its build by plain cargo works"
@@ -190,11 +232,46 @@ fn traced(compiler: &Compiler, rustc: &Rustc, args: &[OsString]) -> Result<ExitS
     Ok(status)
 }
 
+/// Writes the file with the names of the crate's tasks, if it has any.
+fn keep_names_of_tasks(rustc: &Rustc, functions: &Functions) -> io::Result<()> {
+    let Some(file) = rustc.tasks_file() else { return Ok(()) };
+    match tokio::names_of_tasks(&functions.names, &functions.types) {
+        // One may be there of what the crate was before.
+        text if text.is_empty() => {
+            let _ = fs::remove_file(file);
+            Ok(())
+        }
+        text => fs::write(file, text),
+    }
+}
+
+/// Makes LLVM give functions the attributes of a list.
+fn listed(command: &mut Command, rustc: &Rustc, list: &Path) {
+    let mut option = OsString::from("-Cllvm-args=-forceattrs-csv-path=");
+    option.push(list);
+    command.arg(option);
+    if rustc.opt_level == "0" {
+        // Without optimisation, LLVM doesn't look at the list by itself.
+        command.arg("-Cpasses=forceattrs");
+    }
+}
+
+/// Runs rustc without what LLVM says about the list.
+fn run_without_noise(compiler: &Compiler, mut command: Command) -> Result<ExitStatus, Failure> {
+    let mut child = command.stderr(Stdio::piped()).spawn().map_err(|error| compiler.not_run(&error))?;
+    if let Some(mut stderr) = child.stderr.take() {
+        // A reader that has gone away is cargo's: rustc ends then, too.
+        let _ = noise::remove(&mut stderr, &mut io::stderr().lock());
+    }
+    Ok(child.wait()?)
+}
+
 /// The functions of the crate; `None` if rustc fails, and will say why in its real run.
-fn names(compiler: &Compiler, rustc: &Rustc, scratch: &Scratch) -> Result<Option<Vec<String>>, Failure> {
+fn functions_of(compiler: &Compiler, rustc: &Rustc, scratch: &Scratch) -> Result<Option<Functions>, Failure> {
+    let with_types = rustc.may_use(tokio::CRATE) || rustc.crate_name.as_deref() == Some(tokio::CRATE);
     let mut command = Command::new(&compiler.program);
     command
-        .args(rustc.first_run(&scratch.folder))
+        .args(rustc.first_run(&scratch.folder, with_types))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -202,29 +279,17 @@ fn names(compiler: &Compiler, rustc: &Rustc, scratch: &Scratch) -> Result<Option
     if !status.success() {
         return Ok(None);
     }
-    Ok(Some(functions::in_folder(&scratch.folder)?))
+    Ok(Some(Functions::in_folder(&scratch.folder)?))
 }
 
 /// The file with the list. A compiler cache hashes the path, not the file: there the path stands
 /// for the text, and the file stays.
-fn list(
-    names: &[String],
-    rustc: &Rustc,
-    scratch: &Scratch,
-    toolbox: &Toolbox,
-    is_cached: bool,
-) -> io::Result<PathBuf> {
-    // In the others, functions aren't merged.
-    let keep_apart = !matches!(&rustc.opt_level[..], "0" | "1");
-    if is_cached {
-        let mut text = Vec::new();
-        functions::write_list(names, keep_apart, &mut text)?;
+fn list(text: Vec<u8>, scratch: &Scratch, toolbox: &Toolbox, compiler: &Compiler) -> io::Result<PathBuf> {
+    if compiler.inner.is_some() {
         return toolbox.list(&String::from_utf8_lossy(&text));
     }
     let path = scratch.folder.join("functions.csv");
-    let mut out = BufWriter::new(File::create(&path)?);
-    functions::write_list(names, keep_apart, &mut out)?;
-    out.flush()?;
+    fs::write(&path, text)?;
     Ok(path)
 }
 

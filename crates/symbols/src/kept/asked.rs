@@ -28,6 +28,7 @@ struct Asked {
     answers: BTreeMap<Question, Option<bool>>,
     constants: BTreeMap<u64, Vec<u8>>,
     variables: BTreeMap<u64, String>,
+    tasks: BTreeMap<u64, String>,
 }
 
 impl Symbols {
@@ -220,6 +221,19 @@ impl Symbols {
         }
     }
 
+    /// See [`ModuleSymbols::task_name_at`].
+    pub fn task_name_at(&mut self, image_address: u64) -> Option<String> {
+        match &mut self.0 {
+            From::File(file) => file.task_name_at(image_address),
+            From::Kept(kept) => kept.task_name_at(image_address),
+            From::Keeping(file, asked) => {
+                let name = file.task_name_at(image_address)?;
+                asked.tasks.insert(image_address, name.clone());
+                Some(name)
+            }
+        }
+    }
+
     /// See [`ModuleSymbols::compiled_source`].
     #[must_use]
     pub fn compiled_source(&self, path: &Path) -> CompiledSource {
@@ -252,8 +266,10 @@ impl Symbols {
             From::File(_) | From::Kept(_) => None,
             From::Keeping(file, asked) => {
                 let kept = asked.kept(file);
-                let is_empty =
-                    kept.functions.is_empty() && kept.constants.is_empty() && kept.variables.is_empty();
+                let is_empty = kept.functions.is_empty()
+                    && kept.constants.is_empty()
+                    && kept.variables.is_empty()
+                    && kept.tasks.is_empty();
                 (!is_empty).then_some(kept)
             }
         }
@@ -345,6 +361,7 @@ impl Asked {
             answers: answers.collect(),
             constants: self.constants.iter().map(|(address, text)| (*address, text.clone())).collect(),
             variables: self.variables.iter().map(|(address, name)| (*address, name.clone())).collect(),
+            tasks: self.tasks.iter().map(|(address, name)| (*address, name.clone())).collect(),
             compiled: BTreeMap::new(),
             warnings: Vec::new(),
         }

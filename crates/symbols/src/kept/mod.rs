@@ -56,6 +56,7 @@ pub struct KeptSymbols {
     answers: HashMap<Question, Option<bool>>,
     constants: HashMap<u64, Vec<u8>>,
     variables: HashMap<u64, String>,
+    tasks: HashMap<u64, String>,
     compiled: BTreeMap<PathBuf, CompiledSource>,
     warnings: Vec<String>,
 }
@@ -252,6 +253,10 @@ impl Answers {
 
     pub fn variable_at(&self, address: u64) -> Option<String> {
         self.kept.variables.get(&address).cloned()
+    }
+
+    pub fn task_name_at(&self, address: u64) -> Option<String> {
+        self.kept.tasks.get(&address).cloned()
     }
 
     pub fn compiled_source(&self, path: &Path) -> CompiledSource {

@@ -68,6 +68,9 @@ impl KeptSymbols {
         for (address, name) in sorted(&self.variables) {
             all.push(DataEntry { address: *address, text: texts.add(name.as_bytes()), kind: data::VARIABLE });
         }
+        for (address, name) in sorted(&self.tasks) {
+            all.push(DataEntry { address: *address, text: texts.add(name.as_bytes()), kind: data::TASK });
+        }
         array(&mut arrays, all.into_iter());
         let compiled = self.compiled.iter().map(|(path, compiled)| CompiledEntry {
             path: texts.path(Some(path)),
@@ -165,6 +168,7 @@ impl KeptSymbols {
                     drop(kept.constants.insert(entry.address, texts.bytes(entry.text)?.to_vec()))
                 }
                 data::VARIABLE => drop(kept.variables.insert(entry.address, texts.string(entry.text)?)),
+                data::TASK => drop(kept.tasks.insert(entry.address, texts.string(entry.text)?)),
                 _ => {}
             }
         }
@@ -431,6 +435,7 @@ mod tests {
             .into(),
             constants: [(99, b"%d\xff\n".to_vec())].into(),
             variables: [(98, "server".to_owned())].into(),
+            tasks: [(99, "app::serve".to_owned())].into(),
             compiled: [
                 ("/src/a.cpp".into(), CompiledSource { md5: Some([3; 16]), folder: Some("/src".into()) }),
                 ("/src/b.cpp".into(), CompiledSource::default()),
