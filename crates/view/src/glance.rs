@@ -37,7 +37,7 @@ fn processes(file: usize, recording: &Recording, clock: &Clock, end_ns: u64) -> 
         json!({
             "id": track_id(file, index),
             "pid": thread.pid,
-            "tid": id(thread),
+            "tid": thread.fiber.unwrap_or(thread.tid),
             "name": thread.name_lossy(),
             "kind": if thread.is_sampled { "counter" } else if thread.fiber.is_some() { "fiber" } else { "thread" },
             "depth": 1,

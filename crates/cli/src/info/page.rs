@@ -335,7 +335,11 @@ fn times(report: &Report<'_>) -> Option<String> {
     if let Some(intervals) = &report.intervals {
         let without = intervals.without.count();
         let stamped = intervals.events.saturating_sub(without) as f64 / intervals.events.max(1) as f64;
-        let mut text = format!("{:.1} % of the events have times of their own", 100.0 * stamped);
+        let mut text = match without {
+            // Such as two that a slow path wrote at the same tick.
+            1.. if stamped > 0.9995 => format!("all but {} events have times of their own", Count(without)),
+            _ => format!("{:.1} % of the events have times of their own", 100.0 * stamped),
+        };
         let percentile = |of| intervals.without.percentile(of).map(|ns| Duration { ns });
         if let (Some(median), Some(p99)) = (percentile(5_000), percentile(9_900)) {
             text += &format!(", the others are known within {median} (median), {p99} (99th percentile)");

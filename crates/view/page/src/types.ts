@@ -6,7 +6,7 @@ export interface Track {
   tid: number;
   pid?: number;
   name: string;
-  kind: 'thread' | 'fiber' | 'output' | 'counter' | 'cpu';
+  kind: 'thread' | 'fiber' | 'task' | 'output' | 'counter' | 'cpu';
   /** Levels of calls: 1 is no nesting. */
   depth: number;
   from: number;

@@ -132,17 +132,16 @@ fn track(file: &File, index: usize) -> Value {
     let is_read = known.as_ref().is_some_and(|track| track.is_complete);
     let sketch = file.sketch.as_ref().filter(|_| !is_read);
     let depth = depth.max(sketch.map_or(0, |sketch| sketch.depth(index)));
-    let kind = if thread.is_sampled {
-        "counter"
-    } else if thread.fiber().is_some() {
-        "fiber"
-    } else {
-        "thread"
+    let (kind, number) = match (thread.task(), thread.fiber()) {
+        _ if thread.is_sampled => ("counter", thread.tid),
+        (Some(task), _) => ("task", task),
+        (None, Some(fiber)) => ("fiber", fiber),
+        (None, None) => ("thread", thread.tid),
     };
     json!({
         "id": file.track_id(index),
         "pid": thread.pid,
-        "tid": thread.tid,
+        "tid": number,
         "name": thread.name,
         "kind": kind,
         "depth": depth,

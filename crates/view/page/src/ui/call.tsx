@@ -109,7 +109,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
         <Row head="Own time">{duration(about.own_ns)} <span class="faint">{time > 0 ? `${((100 * about.own_ns) / time).toFixed(1)} %` : ''}</span></Row>
         <Row head="Begins">{moment(about.from)} <span class="faint">{wall(trace.begin_wall_ns, about.from)}</span></Row>
         <Row head="Ends">{moment(about.to)}</Row>
-        <Row head="Thread"><bdi>{visible(track?.name ?? '?')}</bdi> <span class="faint">{track?.tid ?? ''}, depth {count(about.depth)}</span></Row>
+        <Row head="Thread"><bdi>{visible(track?.name ?? '?')}</bdi> <span class="faint">{track?.kind === 'fiber' || track?.kind === 'task' ? `${track.kind} ` : ''}{track?.tid ?? ''}, depth {count(about.depth)}</span></Row>
         {func && <Row head="Module"><bdi>{visible(func.module)}</bdi></Row>}
         {func?.file && <Row head="Where"><bdi>{visible(func.file)}:{func.line}</bdi> <Copy text={`${func.file}:${func.line}`} what="the source position" /></Row>}
         {about.all_calls ? <Row head="All its calls">{count(about.all_calls)} <span class="faint">since the process began, as counted beside the events</span></Row> : null}

@@ -204,7 +204,7 @@ function Gutter({ store, lanes, top }: { store: Store; lanes: Lane[]; top: numbe
         const shift = Math.max(0, Math.min(top - y, height - 22));
         const canFold = track?.kind !== 'output';
         const name = track ? visible(shortened(track.name, 300)) : visible(shortened(process.name || 'process', 300));
-        const kind = track?.kind === 'fiber' ? 'fiber ' : '';
+        const kind = track?.kind === 'fiber' || track?.kind === 'task' ? `${track.kind} ` : '';
         const detail = track ? (track.tid ? `${kind}${track.tid}` : track.kind) : `pid ${process.pid}`;
         const files = store.trace.files.length > 1 && !track ? ` \u00b7 ${visible(store.trace.files[process.file ?? 0]?.name.split('/').pop() ?? '')}` : '';
         return (
