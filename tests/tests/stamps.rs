@@ -32,13 +32,9 @@ struct Event {
     until: u64,
 }
 
-/// The events inside `main`.
-fn events(file: &Path) -> Vec<Event> {
-    let bytes = std::fs::read(file).expect("the trace");
-    let trace =
-        Trace::open_in_ticks(TraceFile::open(&bytes).expect("a trace")).expect("the trace is readable");
-    let longest = (0..trace.threads().len()).max_by_key(|index| trace.threads()[*index].events);
-    let mut thread = trace.thread_events(longest.expect("a thread"));
+/// The entries and exits of a thread, with their depths.
+fn events_of(trace: &Trace<'_>, thread: usize) -> Vec<(u32, Event)> {
+    let mut thread = trace.thread_events(thread);
     let mut intervals = Intervals::default();
     let mut all = Vec::new();
     loop {
@@ -48,16 +44,26 @@ fn events(file: &Path) -> Vec<Event> {
         }
         for event in some {
             intervals.event(event);
-            let at = match event {
-                TimelineEvent::Begin(begin) if begin.depth > 0 => begin.start_ns,
-                TimelineEvent::End(end) if end.depth > 0 => end.end_ns,
+            let (depth, at) = match event {
+                TimelineEvent::Begin(begin) => (begin.depth, begin.start_ns),
+                TimelineEvent::End(end) => (end.depth, end.end_ns),
                 _ => continue,
             };
             let interval = intervals.at(at);
-            all.push(Event { at, from: interval.from_ns, until: interval.until_ns });
+            all.push((depth, Event { at, from: interval.from_ns, until: interval.until_ns }));
         }
     }
     all
+}
+
+/// The events inside `main`.
+fn events(file: &Path) -> Vec<Event> {
+    let bytes = std::fs::read(file).expect("the trace");
+    let trace =
+        Trace::open_in_ticks(TraceFile::open(&bytes).expect("a trace")).expect("the trace is readable");
+    let longest = (0..trace.threads().len()).max_by_key(|index| trace.threads()[*index].events);
+    let all = events_of(&trace, longest.expect("a thread"));
+    all.into_iter().filter(|(depth, _)| *depth > 0).map(|(_, event)| event).collect()
 }
 
 /// Disturbances that were seen where they were, those seen elsewhere, and events without a stamp.
@@ -146,29 +152,10 @@ fn events_lie_in_their_intervals_and_disturbances_in_the_calls_that_they_hit() {
 fn stamped(file: &Path) -> (usize, usize) {
     let bytes = std::fs::read(file).expect("the trace");
     let trace = Trace::open(TraceFile::open(&bytes).expect("a trace")).expect("the trace is readable");
-    let (mut all, mut unstamped) = (0, 0);
-    for thread in 0..trace.threads().len() {
-        let mut thread = trace.thread_events(thread);
-        let mut intervals = Intervals::default();
-        loop {
-            let some = thread.next_some();
-            if some.is_empty() {
-                break;
-            }
-            for event in some {
-                intervals.event(event);
-                let at = match event {
-                    TimelineEvent::Begin(begin) => begin.start_ns,
-                    TimelineEvent::End(end) => end.end_ns,
-                    _ => continue,
-                };
-                let interval = intervals.at(at);
-                all += 1;
-                unstamped += usize::from(interval.from_ns < interval.until_ns);
-            }
-        }
-    }
-    (all, unstamped)
+    let events = (0..trace.threads().len()).flat_map(|thread| events_of(&trace, thread));
+    events.fold((0, 0), |(all, unstamped), (_, event)| {
+        (all + 1, unstamped + usize::from(event.from < event.until))
+    })
 }
 
 #[test]
@@ -255,4 +242,31 @@ fn the_clock_of_a_running_process_is_chosen() {
         let printed = successful(place.command(&program).arg("0").env("EVERYCALL_START", "off"));
         assert!(printed.ends_with(" 0 wrong\n"), "{label}: {printed}");
     }
+}
+
+/// Also before it is complete: its recorder may be killed.
+#[test]
+fn a_stream_tells_of_a_clock_that_is_chosen_meanwhile() {
+    let place = Place::new("stamps-stream");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "selected.c", "-pthread"], "selected");
+    let file = place.file("stream.ect");
+    let mut command = place.command(everycall());
+    command.args(["record", "-q", "--stream", "-o"]).arg(&file).arg("--").arg(&program).arg("2");
+    let mut standing = Standing::start(&mut command).find_traced();
+    let arena = attach(standing.pid).expect("the process");
+    let mut control = Control::connect(&arena, Duration::from_secs(30)).expect("its control socket");
+    control.set(true, Some(ORDER), &[]).expect("the order of all functions");
+    if arena.header().stamps != ORDER {
+        // The C library doesn't tell of stops.
+        return;
+    }
+    let is_told = || {
+        let (all, unstamped) = stamped(&file);
+        unstamped * 2 > all
+    };
+    wait::until("most events have no stamp", is_told);
+    standing.go_on();
+    let (status, printed) = standing.end();
+    assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+    assert!(is_told());
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everycall_control::resolve;
-use everycall_format::arena::{ThreadHeader, counter};
+use everycall_format::arena::{ThreadHeader, counter, process_state};
 use everycall_format::until_nul;
 use everycall_io::outfile::OutFile;
 use everycall_io::say;
@@ -62,6 +62,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         sets,
         activations: 1,
         others: 0,
+        was_off: false,
         before,
     };
     let chosen = Chosen { threads: &arguments.threads, start_ticks, children };
@@ -92,8 +93,8 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     };
     // The report says how often others changed the selection.
     summary.counters[counter::SELECTIONS] = session.others;
-    // A session records functions also where nothing else does.
-    summary.off = false;
+    // By now, functions that only it recorded are off.
+    summary.off = session.was_off;
     if !arguments.threads.is_empty() && summary.threads.is_empty() {
         say!(
             "everycall: no thread of {program} matches --thread; to list its threads, take a snapshot and run \
@@ -217,6 +218,8 @@ struct Session<'p> {
     /// How often it changed the selection, and, when it ends, how often others did.
     activations: u64,
     others: u64,
+    /// Whether the program had switched tracing off when it ended.
+    was_off: bool,
     /// All calls when it began.
     before: Option<AllCalls>,
 }
@@ -224,7 +227,9 @@ struct Session<'p> {
 impl Session<'_> {
     /// Ends it now: functions that only it recorded are switched off.
     fn end(&mut self) {
-        let changes = self.program.arena.header().counters[counter::SELECTIONS];
+        let header = self.program.arena.header();
+        let changes = header.counters[counter::SELECTIONS];
+        self.was_off = header.state == process_state::OFF;
         self.others = changes.saturating_sub(self.activations);
         self.control = None;
     }

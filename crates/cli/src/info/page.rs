@@ -326,6 +326,7 @@ fn times(report: &Report<'_>) -> Option<String> {
         parts.push(match stamps.clock {
             _ if stamps.clock == stamps.wanted => format!("{name}{of}"),
             EventClock::Exact => format!("{name}{of}, although {wanted} was wanted: {}", written::WHY_EXACT),
+            _ if stamps.wanted == EventClock::Exact => format!("{name}{of}, chosen while it ran"),
             _ => format!("{name}{of}, although {wanted} was wanted"),
         });
     }

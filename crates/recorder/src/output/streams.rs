@@ -51,7 +51,9 @@ pub(crate) struct Streams {
 struct Head {
     process: Vec<u8>,
     snapshot: Vec<u8>,
+    /// Which events have stamps, and which should have.
     stamps: u32,
+    stamps_wanted: u32,
 }
 
 impl Head {
@@ -59,12 +61,11 @@ impl Head {
         &self,
         file: &mut ChunkWriter<W>,
         number: u32,
-        stamps_wanted: u32,
         arena: Option<&Arena>,
     ) -> io::Result<()> {
         file.set_process(number);
         file.chunk(chunk::PROCESS, &[&self.process])?;
-        write_stamps(file, self.stamps, stamps_wanted)?;
+        write_stamps(file, self.stamps, self.stamps_wanted)?;
         if let Some(arena) = arena {
             arena.write_calibration(file, None)?;
         }
@@ -117,8 +118,8 @@ impl Streams {
         let process = [process, member.command.clone()].concat();
         let header = member.arena.header();
         let snapshot = bytes_of(&snapshot_record(member, &header, reason::STREAM, 0, 0));
-        let head = Head { process, snapshot, stamps: header.stamps };
-        head.write(file, member.number, stamps_wanted, Some(&member.arena))?;
+        let head = Head { process, snapshot, stamps: header.stamps, stamps_wanted };
+        head.write(file, member.number, Some(&member.arena))?;
         self.heads.insert(member.number, head);
         Ok(())
     }
@@ -144,7 +145,7 @@ impl Streams {
         let sum = |streams: &Streams| streams.arenas.values().map(|arena| arena.stored.bytes).sum::<u64>();
         let before = sum(self);
         let mut is_more = false;
-        let mut stored = Ok(());
+        let mut stored = self.note_stamps(file);
         for arena in self.arenas.values_mut() {
             match arena.pass(file, runs, limit) {
                 Ok(more) => is_more |= more,
@@ -162,16 +163,30 @@ impl Streams {
         (Pass { bytes, pause: self.pause }, stored)
     }
 
+    /// Announces again which events have stamps, where that was chosen anew (`everycall enable`).
+    fn note_stamps<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
+        for (number, head) in &mut self.heads {
+            let Some(arena) = self.arenas.get(number).map(ArenaStream::arena) else { continue };
+            let stamps = arena.header().stamps;
+            if head.stamps != stamps {
+                head.stamps = stamps;
+                file.set_process(*number);
+                write_stamps(file, stamps, head.stamps_wanted)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Number of segments of process `number` that wait to be written.
     pub fn waiting(&self, number: u32) -> usize {
         self.arenas.get(&number).map_or(0, ArenaStream::waiting)
     }
 
     /// A new file begins: announces the existing processes in it.
-    pub fn begin_file<W: Write>(&mut self, file: &mut ChunkWriter<W>, stamps_wanted: u32) -> io::Result<()> {
+    pub fn begin_file<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
         for (number, head) in &self.heads {
             let arena = self.arenas.get(number).map(ArenaStream::arena);
-            head.write(file, *number, stamps_wanted, arena)?;
+            head.write(file, *number, arena)?;
         }
         self.arenas.values_mut().for_each(ArenaStream::begin_file);
         Ok(())

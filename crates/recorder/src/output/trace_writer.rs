@@ -101,7 +101,7 @@ impl<W: Write> TraceWriter<W> {
         self.summary.earlier_files += 1;
         self.summary.earlier_size = self.summary.earlier_size.saturating_add(size);
         self.file.chunk(chunk::META, &[&self.meta])?;
-        streams.begin_file(&mut self.file, self.stamps_wanted)?;
+        streams.begin_file(&mut self.file)?;
         sched.into_iter().for_each(Sched::begin_file);
         self.sampled.iter_mut().for_each(Sampled::begin_file);
         self.images.clear();
