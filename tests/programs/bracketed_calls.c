@@ -4,7 +4,8 @@
 // bracketed_calls FILE SEED EVENTS [DISTURBANCES]
 //
 // At random, once in DISTURBANCES readings, it sleeps for a millisecond, gets a signal whose handler
-// computes as long, or reads a page that a thread provides two milliseconds later. Beside it, a process stops it and lets it go on, competes for its CPU,
+// computes as long, or reads a page that a thread provides two milliseconds later. Beside it, a
+// process stops it and lets it go on, competes for its CPU,
 // and sends it signals.
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -303,7 +303,8 @@ impl State {
 /// Follows every path through a hook to its `ret` and asserts that all registers have their old
 /// values; also those on which the kernel interrupts the restartable sequence, anywhere. The
 /// runtime's Rust function is assumed to preserve what the ABI requires. Returns the most bytes of
-/// the thread's own stack that the hook uses, until it changes to the slow path's stack. (If all of those stacks are in use, it continues on the current one.)
+/// the thread's own stack that the hook uses, until it changes to the slow path's stack. (If all of
+/// those stacks are in use, it continues on the current one.)
 fn prove(code: &Code, hook: &str) -> i64 {
     let [begin, end, abort] = SEQUENCE.map(|name| code.functions.get(name).map_or(0, |(start, _)| *start));
     let is_exit = hook.contains("exit") || hook == "__return__";

@@ -157,6 +157,25 @@ impl Prices {
         let CallPrice { inside_ps, outside_ps } = *module.unwrap_or(&self.other);
         CallPrice { inside_ps: inside_ps * events / 2, outside_ps: outside_ps * events / 2 }
     }
+
+    /// What hooks cost in a call that ended, where those of its callees cost `inner`. What they cost
+    /// outside of it is added to the call around it.
+    pub(crate) fn of_ended(
+        &self,
+        (location, end): (Location, &End),
+        inner: HookTime,
+        around: Option<&mut HookTime>,
+    ) -> HookTime {
+        let has_exit = matches!(end.how, EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap);
+        let events = u64::from(!end.start_cut) + u64::from(has_exit);
+        let CallPrice { inside_ps, outside_ps } = self.of_call(location, events);
+        let mut hooks = inner;
+        hooks.add(inside_ps, inside_ps);
+        if let Some(around) = around {
+            around.add(outside_ps, outside_ps.saturating_add(hooks.total_ps));
+        }
+        hooks
+    }
 }
 
 /// How far prices reach below and above their middle, in parts of [`WHOLE`].
@@ -270,8 +289,8 @@ impl Correction {
 pub(crate) struct WithoutHooks<'p> {
     prices: &'p Prices,
     correction: Correction,
-    /// The open calls, with what the hooks of their callees cost, in picoseconds.
-    open: Vec<(Location, u64)>,
+    /// The open calls, with what the hooks of their callees cost.
+    open: Vec<(Location, HookTime)>,
 }
 
 impl WithoutHooks<'_> {
@@ -283,14 +302,11 @@ impl WithoutHooks<'_> {
 impl everycall_export::Correcting for WithoutHooks<'_> {
     fn event(&mut self, event: &TimelineEvent) -> Option<Bars> {
         match event {
-            TimelineEvent::Begin(begin) => self.open.push((begin.location, 0)),
+            TimelineEvent::Begin(begin) => self.open.push((begin.location, HookTime::default())),
             TimelineEvent::End(end) => {
-                let (location, callees_ps) = self.open.pop()?;
-                let price = self.prices.of_call(location, recorded_events(end));
-                let cost_ps = callees_ps.saturating_add(price.inside_ps);
-                if let Some((_, around_ps)) = self.open.last_mut() {
-                    *around_ps = around_ps.saturating_add(cost_ps).saturating_add(price.outside_ps);
-                }
+                let (location, inner) = self.open.pop()?;
+                let around = self.open.last_mut().map(|(_, hooks)| hooks);
+                let cost_ps = self.prices.of_ended((location, end), inner, around).total_ps;
                 let took = end.end_ns.saturating_sub(end.start_ns);
                 return Some(self.correction.corrected(took, cost_ps).time);
             }
@@ -298,12 +314,6 @@ impl everycall_export::Correcting for WithoutHooks<'_> {
         }
         None
     }
-}
-
-/// How many events a call that ended has: its entry, and its exit.
-pub(crate) fn recorded_events(end: &End) -> u64 {
-    let has_exit = matches!(end.how, EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap);
-    u64::from(!end.start_cut) + u64::from(has_exit)
 }
 
 #[cfg(test)]

@@ -175,6 +175,10 @@ pub const fn is_in_word(address: u64, length: usize) -> bool {
 }
 
 impl Site {
+    fn new(form: Form, address: u64, displacement: [u8; 4]) -> Site {
+        Site { form, address, displacement, others: [None; OTHERS] }
+    }
+
     /// A site of mode `nops` and of this [`site_kind`].
     ///
     /// # Errors
@@ -185,7 +189,7 @@ impl Site {
             site_kind::RETURN => Form::Return,
             _ => return Err(Refusal::UnknownKind),
         };
-        Ok(Site { form, address, displacement: displacement(address, hook)?, others: [None; OTHERS] })
+        Ok(Site::new(form, address, displacement(address, hook)?))
     }
 
     /// A call that the compiler has left, which is to call this hook.
@@ -193,12 +197,7 @@ impl Site {
     /// # Errors
     /// Where the hook is too far away.
     pub fn of_call(address: u64, hook: u64) -> Result<Site, Refusal> {
-        Ok(Site {
-            form: Form::Call,
-            address,
-            displacement: displacement(address, hook)?,
-            others: [None; OTHERS],
-        })
+        Ok(Site::new(Form::Call, address, displacement(address, hook)?))
     }
 
     /// The same site; it may call the hook `other` so far. At most [`OTHERS`] count, the first ones.
@@ -228,29 +227,14 @@ impl Site {
             sled_kind::EXIT => (Form::Exit, 0),
             // They call no hook of ours.
             sled_kind::CUSTOM_EVENT => {
-                return Ok(Site {
-                    form: Form::Event(0x0f),
-                    address,
-                    displacement: [0; 4],
-                    others: [None; OTHERS],
-                });
+                return Ok(Site::new(Form::Event(0x0f), address, [0; 4]));
             }
             sled_kind::TYPED_EVENT => {
-                return Ok(Site {
-                    form: Form::Event(0x14),
-                    address,
-                    displacement: [0; 4],
-                    others: [None; OTHERS],
-                });
+                return Ok(Site::new(Form::Event(0x14), address, [0; 4]));
             }
             _ => return Err(Refusal::UnknownKind),
         };
-        Ok(Site {
-            form,
-            address,
-            displacement: displacement(address.wrapping_add(call), hook)?,
-            others: [None; OTHERS],
-        })
+        Ok(Site::new(form, address, displacement(address.wrapping_add(call), hook)?))
     }
 
     /// Its address.

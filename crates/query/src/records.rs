@@ -8,8 +8,8 @@ const WORDS: usize = 11;
 /// Bytes of a record.
 pub(crate) const RECORD: usize = WORDS * 8;
 
-/// A call: its caller, lane and function, depth and recursion, times and their bounds, remarks, the last call below
-/// it, its number.
+/// A call: its caller, lane and function, depth and recursion, times and their bounds, remarks, the
+/// last call below it, its number.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Record([i64; WORDS]);
 

@@ -1,8 +1,7 @@
 //! Comparisons of runs that are generated from seeds.
 
 use super::*;
-use crate::profile::SumBounds;
-use crate::profile::{FunctionIdentity, made_up};
+use crate::profile::{FunctionIdentity, SumBounds, made_up};
 
 /// Pseudo-random numbers, the same in each run of the test.
 struct Random(u64);

@@ -18,7 +18,7 @@ use super::bounds::{Bounding, CallBounds};
 use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
 use super::notes::Notes;
 use super::stretch::{Stretch, StretchNotes, WholeCall};
-use crate::corrected::{CallPrice, HookTime, Prices, recorded_events};
+use crate::corrected::{HookTime, Prices};
 use crate::view::TraceView;
 
 /// A call that ends and passes the filter's conditions on function, label and depth.
@@ -681,15 +681,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
 
     /// What hooks cost in the call that ended. Its caller has what they cost outside of it.
     fn hooks_of(&mut self, end: &End, open: &Open) -> HookTime {
-        let events = recorded_events(end);
-        let price = self.visitor.prices().map(|prices| prices.of_call(open.location, events));
-        let CallPrice { inside_ps, outside_ps } = price.unwrap_or_default();
-        let mut hooks = open.inner_hooks;
-        hooks.add(inside_ps, inside_ps);
-        if let Some(around) = self.stack.last_mut() {
-            around.inner_hooks.add(outside_ps, outside_ps.saturating_add(hooks.total_ps));
-        }
-        hooks
+        let Some(prices) = self.visitor.prices() else { return HookTime::default() };
+        let around = self.stack.last_mut().map(|around| &mut around.inner_hooks);
+        prices.of_ended((open.location, end), open.inner_hooks, around)
     }
 
     /// The thread states of the call that ended.

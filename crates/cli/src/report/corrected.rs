@@ -5,8 +5,7 @@ use std::path::Path;
 
 use everycall_analysis::{Corrected, Correction, NoPrices, Order, Profile, Row, Sums, WholeRun};
 use everycall_io::say;
-use everycall_timeline::Bars;
-use everycall_timeline::Trace;
+use everycall_timeline::{Bars, Trace};
 use everycall_units::{Count, Duration, Several, parse_time};
 use serde_json::{Map, Value, json};
 

@@ -284,10 +284,11 @@ impl Server<'_> {
         };
         if request.on != 0 && !self.choose_stamps(request) {
             // Nothing of the base selection is recorded meanwhile.
-            let was_on = self.locked(|| selection::set_base_on(false));
+            let was_on = selection::is_base_on();
+            self.locked(|| selection::set_base_on(false));
             self.change();
             if !self.choose_stamps(request) {
-                let _ = self.locked(|| selection::set_base_on(was_on));
+                self.locked(|| selection::set_base_on(was_on));
                 self.change();
                 return status::OTHER_CLOCK;
             }
@@ -295,7 +296,7 @@ impl Server<'_> {
         IS_CHANGED.store((new.is_some() || request.on == 0).into(), Relaxed);
         self.locked(|| {
             selection::set_base(new);
-            let _ = selection::set_base_on(request.on != 0);
+            selection::set_base_on(request.on != 0);
         });
         self.change();
         if selection::is_allowed() { status::DONE } else { status::DISABLED }

@@ -481,10 +481,7 @@ pub(crate) fn choose_stamps(process: &'static Process, wanted: Option<u32>) -> b
     stamps::choose(process, chosen);
     for (_, module) in modules() {
         let index = module.index.load(Relaxed);
-        let start = module.bias_entry.load(Relaxed);
-        let codes = (module.start.load(Relaxed) as u32).wrapping_sub(start);
-        let codes = codes..codes.saturating_add(module.size.load(Relaxed) as u32);
-        stamps::prepare(process, module, (index != NOT_REGISTERED).then_some(index), &codes);
+        stamps::prepare(process, module, (index != NOT_REGISTERED).then_some(index));
     }
     true
 }

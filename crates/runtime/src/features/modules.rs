@@ -61,8 +61,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.start.store(image.start, Relaxed);
     module.size.store(size, Relaxed);
     prepare(module, slow_path);
-    let codes = code_start..code_start.saturating_add(size as u32);
-    stamps::prepare(process, module, claim.as_ref().map(|claim| claim.index), &codes);
+    stamps::prepare(process, module, claim.as_ref().map(|claim| claim.index));
     if !counted::begin(module) {
         if dropped::is_counting() {
             arena.count(counter::MODULES_UNTRACED, 1);

@@ -212,8 +212,8 @@ pub(crate) fn is_base_on() -> bool {
     IS_BASE_ON.load(Relaxed) != 0
 }
 
-pub(crate) fn set_base_on(on: bool) -> bool {
-    IS_BASE_ON.swap(on.into(), Relaxed) != 0
+pub(crate) fn set_base_on(on: bool) {
+    IS_BASE_ON.store(on.into(), Relaxed);
 }
 
 /// Whether the program itself lets tracing be on.

@@ -178,17 +178,14 @@ pub(crate) fn note(arena: &Arena) {
     arena.stamps().store(mode(), Relaxed);
 }
 
-/// Lets a module's hooks know, unless they do. If there is no memory for a table, all events of the process get
-/// stamps from here on.
-pub(crate) fn prepare(
-    process: &'static Process,
-    module: &ModuleDescriptor,
-    index: Option<u32>,
-    codes: &Range<u32>,
-) {
+/// Lets a module's hooks know, unless they do. If there is no memory for a table, all events of the
+/// process get stamps from here on. The module's place in the code space is set.
+pub(crate) fn prepare(process: &'static Process, module: &ModuleDescriptor, index: Option<u32>) {
     if !are_left_out() || module.unstamped.load(Relaxed) != 0 {
         return;
     }
+    let first = (module.start.load(Relaxed) as u32).wrapping_sub(module.bias_entry.load(Relaxed));
+    let codes = &(first..first.saturating_add(module.size.load(Relaxed) as u32));
     let known = index.and_then(|index| MODULES.get(index as usize));
     let (sequence, table) = match known {
         Some(known) if known.begin(codes) => {
