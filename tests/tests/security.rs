@@ -359,12 +359,14 @@ fn in_sticky_folders_files_are_their_owners() {
     let place = Place::new("security-sticky");
     mode(place.path(), 0o755);
     let program = program(&place);
+    // What may be replaced but for whose it is.
+    const PRECIOUS: &str = "everycall trace\nprecious";
     let (sticky, binary) = (place.file("sticky"), place.file("everycall"));
     copy(everycall(), &binary);
     mode(&binary, 0o755);
     fs::create_dir(&sticky).unwrap();
     mode(&sticky, 0o1777);
-    fs::write(sticky.join("rights.ect"), "precious").unwrap();
+    fs::write(sticky.join("rights.ect"), PRECIOUS).unwrap();
     mode(&sticky.join("rights.ect"), 0o666);
     let record = |other: bool| {
         let mut command = Command::new(&binary);
@@ -373,7 +375,7 @@ fn in_sticky_folders_files_are_their_owners() {
     };
     let output = record(true);
     assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
-    assert_eq!(fs::read_to_string(sticky.join("rights.ect")).unwrap(), "precious");
+    assert_eq!(fs::read_to_string(sticky.join("rights.ect")).unwrap(), PRECIOUS);
     // Whose file it is, and root, may.
     chown(sticky.join("rights.ect"), Some(OTHER), Some(OTHER)).unwrap();
     assert!(record(true).status.success() && record(false).status.success());

@@ -27,7 +27,7 @@ const RATE_DIFFERENCE: f64 = 1e-4;
 pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let path = &arguments.core;
     let failed = |reason: &dyn std::fmt::Display| Failure::of(path, reason);
-    let output = Destination::new(arguments.output.as_deref(), || default_output(path));
+    let output = Destination::new(arguments.output.as_deref(), arguments.force, || default_output(path));
     output.is_not(path)?;
     everycall_recorder::outlive_size_limit();
     let file = open_for_reading(path)

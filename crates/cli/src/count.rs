@@ -5,7 +5,6 @@
 mod live;
 mod live_table;
 
-use std::fs::File;
 use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,15 +12,17 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use everycall_analysis::{Grouping, Profile};
+use everycall_io::outfile::MODE_PRIVATE;
 use everycall_io::say;
 use everycall_recorder::Counting;
 
 use crate::arguments::{
-    CountArguments, EmbedChoice, FilterArguments, KeepArguments, RecordArguments, TableFormat,
+    CountArguments, EmbedChoice, FilterArguments, Force, KeepArguments, RecordArguments, TableFormat,
     TriggerArguments,
 };
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::Destination;
 use crate::record;
 use crate::report::{Load, print_table};
 
@@ -53,7 +54,7 @@ fn of_program(arguments: CountArguments) -> Result<ExitCode, Failure> {
             format!("no temporary folder for the counts: {error}; set TMPDIR, or keep them: -o FILE"),
         )
     })?;
-    let path = arguments.output.clone().unwrap_or_else(|| folder.path().join("counts.ect"));
+    let path = output(&arguments, std::process::id(), folder.path()).path;
     let status = record::run(recording(&arguments, &path))?;
     if !path.exists() {
         // `record` has said why.
@@ -88,6 +89,7 @@ fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Ru
 fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
         output: Some(path.to_owned()),
+        force: if arguments.output.is_some() { arguments.force } else { Force::default() },
         only_counts: Some(match arguments {
             CountArguments { memory: true, .. } => Counting::Memory,
             CountArguments { time: true, .. } => Counting::Times,
@@ -121,23 +123,30 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     }
 }
 
+/// Where the counts go: a file that the user wants to keep, or one in a temporary folder.
+fn output(arguments: &CountArguments, pid: u32, folder: &Path) -> Destination {
+    let default = || folder.join("counts.ect");
+    Destination::of_process(pid, arguments.output.as_deref(), arguments.force, default)
+}
+
 /// Prints what a running process has counted.
 fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure> {
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::new(exit_code::FAILED, format!("no temporary folder: {error}")))?;
-    let path = arguments.output.clone().unwrap_or_else(|| folder.path().join("counts.ect"));
+    let destination = output(arguments, pid, folder.path());
+    let path = destination.path.clone();
     let load = load(arguments)?;
     let is_live = arguments.every.is_some();
     if let Some(every) = arguments.every
         && arguments.format == TableFormat::Text
         && everycall_tui::screen::is_there()
     {
-        return live::run(pid, Duration::from_nanos(every), arguments, &load, &path);
+        return live::run(pid, Duration::from_nanos(every), arguments, &load, &destination);
     }
     let mut before = arguments.since.as_ref().map(|file| earlier(pid, arguments, &load, file)).transpose()?;
     let mut is_first = true;
     loop {
-        match read(pid, &path) {
+        match read(pid, &destination) {
             // The process has ended.
             Err(_) if !is_first => return Ok(ExitCode::SUCCESS),
             result => result?,
@@ -188,11 +197,12 @@ fn earlier(pid: u32, arguments: &CountArguments, load: &Load, file: &Path) -> Re
 }
 
 /// Reads the counts of a process into a file.
-fn read(pid: u32, path: &Path) -> Result<(), Failure> {
+fn read(pid: u32, destination: &Destination) -> Result<(), Failure> {
     let failed =
         |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
     let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;
-    let create = || File::create(path).map(BufWriter::new).map_err(|error| Failure::writing(path, error));
+    let path = &destination.path;
+    let create = || destination.open(MODE_PRIVATE).map(BufWriter::new);
     let version = env!("CARGO_PKG_VERSION");
     let mut file;
     let written = if arena.is_counting() {
@@ -205,5 +215,6 @@ fn read(pid: u32, path: &Path) -> Result<(), Failure> {
         everycall_live::write_counts(&arena, None, |_| true, &mut file, version)
     };
     written.map_err(|error| Failure::writing(path, error))?;
-    file.flush().map_err(|error| Failure::writing(path, error))
+    file.into_inner().map_err(|error| Failure::writing(path, error.into_error()))?.finish()?;
+    Ok(())
 }

@@ -44,7 +44,7 @@ pub fn run(arguments: &CullArguments) -> Result<ExitCode, Failure> {
     let culled = cull(rows, kept.as_ref(), event_ns, share);
     print(&page(&culled, event_ns, share))?;
     if let Some(output) = &arguments.output {
-        let destination = Destination::new(Some(output), || output.clone());
+        let destination = Destination::new(Some(output), arguments.force, || output.clone());
         destination.is_not(path)?;
         let mut out = destination.open(MODE_SHARED)?;
         out.write_all(list(&culled, share).as_bytes()).map_err(|error| Failure::writing(output, error))?;

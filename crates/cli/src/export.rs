@@ -41,7 +41,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         return Err(Failure::new(exit_code::USAGE, why));
     }
     let default = || default_output(&arguments.trace, &facts);
-    let destination = Destination::new(arguments.output.as_deref(), default);
+    let destination = Destination::new(arguments.output.as_deref(), arguments.force, default);
     destination.is_not(&arguments.trace)?;
     let mut file = traces::open(&arguments.trace)?;
     traces::select(&mut file, kept, &arguments.trace)?;

@@ -14,7 +14,8 @@ use crate::output::{Destination, Output};
 /// Runs the verb.
 pub fn run(arguments: &ImportArguments) -> Result<ExitCode, Failure> {
     let source = &arguments.source;
-    let destination = Destination::new(arguments.output.as_deref(), || default_output(source));
+    let destination =
+        Destination::new(arguments.output.as_deref(), arguments.force, || default_output(source));
     destination.is_not(source)?;
     everycall_recorder::outlive_size_limit();
     let failed = |error| failure(source, &error);

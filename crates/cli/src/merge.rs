@@ -17,7 +17,7 @@ use crate::report::{Load, mixed};
 
 /// Runs the verb.
 pub fn run(arguments: &MergeArguments) -> Result<ExitCode, Failure> {
-    let destination = Destination::new(Some(&arguments.output), || arguments.output.clone());
+    let destination = Destination::new(Some(&arguments.output), arguments.force, || arguments.output.clone());
     for trace in &arguments.traces {
         destination.is_not(trace)?;
     }

@@ -1,13 +1,18 @@
 //! Outputs of verbs: their paths, and the traces that a verb reads and writes.
 
+use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use everycall_io::outfile::{MODE_PRIVATE, OutFile, OutFileError};
+use everycall_export::Calendar;
+use everycall_io::outfile::{Existing, MODE_PRIVATE, OutFile, OutFileError};
 use everycall_recorder::Summary;
 use rustix::termios::tcgetwinsize;
 
+use crate::arguments::Force;
 use crate::exit_code;
 use crate::failure::Failure;
 
@@ -20,23 +25,43 @@ pub struct Destination {
     pub path: PathBuf,
     /// Whether the user named it: otherwise, links there aren't followed.
     is_chosen: bool,
+    existing: Existing,
 }
 
 impl Destination {
     /// The output that the user named, or `default`.
-    pub fn new(asked: Option<&Path>, default: impl FnOnce() -> PathBuf) -> Destination {
-        Destination { path: asked.map_or_else(default, Path::to_owned), is_chosen: asked.is_some() }
+    pub fn new(asked: Option<&Path>, force: Force, default: impl FnOnce() -> PathBuf) -> Destination {
+        Destination::of_process(std::process::id(), asked, force, default)
+    }
+
+    /// As [`Destination::new`], where `%p` is this process.
+    pub fn of_process(
+        pid: u32,
+        asked: Option<&Path>,
+        force: Force,
+        default: impl FnOnce() -> PathBuf,
+    ) -> Destination {
+        let existing = Existing { is_forced: force.force, is_kept: false };
+        let path = asked.map(|path| filled_in(path, pid));
+        Destination { is_chosen: path.is_some(), path: path.unwrap_or_else(default), existing }
+    }
+
+    /// For what can't be made again: an existing recording of this name becomes `NAME.old`.
+    #[must_use]
+    pub fn keeping_old(mut self) -> Destination {
+        self.existing.is_kept = true;
+        self
     }
 
     /// An output that the user didn't name.
     pub fn by_default(path: PathBuf) -> Destination {
-        Destination { path, is_chosen: false }
+        Destination { path, is_chosen: false, existing: Existing::default() }
     }
 
     /// Opens it.
     pub fn open(&self, mode: u32) -> Result<OutFile, OutFileError> {
         let create = if self.is_chosen { OutFile::create } else { OutFile::create_by_default };
-        create(&self.path, mode)
+        create(&self.path, mode, self.existing)
     }
 
     /// Fails if it is `input`, which would be overwritten.
@@ -52,6 +77,27 @@ impl Destination {
             _ => Ok(()),
         }
     }
+}
+
+/// The name that the user meant: `%p` is a process id, `%t` the local time, `%%` a percent sign.
+fn filled_in(path: &Path, pid: u32) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    let mut name = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, behind)) = rest.split_first() {
+        let (text, taken) = match (first, behind.first()) {
+            (b'%', Some(b'p')) => (pid.to_string(), 2),
+            (b'%', Some(b't')) => (Calendar::local().file_name(SystemTime::now()), 2),
+            (b'%', Some(b'%')) => ("%".to_owned(), 2),
+            _ => (String::new(), 1),
+        };
+        if taken == 1 {
+            name.push(*first);
+        }
+        name.extend_from_slice(text.as_bytes());
+        rest = &rest[taken..];
+    }
+    PathBuf::from(OsString::from_vec(name))
 }
 
 /// A table as text. Columns are right-aligned, except for `at_the_left` and the last one.

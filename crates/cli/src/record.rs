@@ -40,8 +40,10 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let quiet = arguments.quiet;
     let begun = Instant::now();
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
-    let destination =
-        Destination::new(arguments.output.as_deref(), || default_output(arguments.command.first()));
+    let destination = Destination::new(arguments.output.as_deref(), arguments.force, || {
+        default_output(arguments.command.first())
+    })
+    .keeping_old();
     let (mut launch, carries_runtime) = prepare(&arguments)?;
     // Stays open as long as processes of the program may start.
     let only = only::prepare(&arguments)?;

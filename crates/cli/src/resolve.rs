@@ -65,7 +65,9 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
         return Err(Failure::new(exit_code::FAILED, sentence));
     }
     say_unknown_types(&triggers, &objects.traced);
-    let output = Destination::new(arguments.output.as_deref(), || default_output(&arguments.files[0]));
+    let output = Destination::new(arguments.output.as_deref(), arguments.force, || {
+        default_output(&arguments.files[0])
+    });
     arguments.files.iter().chain(&objects.traced).try_for_each(|file| output.is_not(file))?;
     let mut out = output.open(MODE_PRIVATE)?;
     let output = output.path;
@@ -107,7 +109,9 @@ fn select(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     let objects = objects(&arguments.files)?;
     let selection =
         only::resolved(&arguments.functions, &objects.traced, objects.loads, objects.names_frames)?;
-    let output = Destination::new(arguments.output.as_deref(), || default_output(&arguments.files[0]));
+    let output = Destination::new(arguments.output.as_deref(), arguments.force, || {
+        default_output(&arguments.files[0])
+    });
     arguments.files.iter().chain(&objects.traced).try_for_each(|file| output.is_not(file))?;
     let mut out = output.open(MODE_PRIVATE)?;
     let output = output.path;

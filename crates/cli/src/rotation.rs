@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use everycall_io::outfile::{MODE_PRIVATE, OutFile, folder_of};
+use everycall_io::ours;
+use everycall_io::outfile::{Existing, MODE_PRIVATE, OutFile, folder_of};
 use everycall_recorder::Rotation;
 
 use crate::arguments::RecordArguments;
@@ -71,8 +72,11 @@ impl Files {
         let Some(gone) = self.kept.and_then(|kept| self.newest.get().checked_sub(kept)) else { return };
         let count = self.older.partition_point(|number| *number <= gone);
         for number in self.older.drain(..count) {
-            // The file may have been moved away.
-            let _ = std::fs::remove_file(name(&self.output, number));
+            let path = name(&self.output, number);
+            // The file may have been moved away, or be somebody's own of this name.
+            if ours::is_own_file(&path) {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 
@@ -81,7 +85,11 @@ impl Files {
         let mut files = self.clone();
         let next = move |file: &mut BufWriter<OutFile>| -> io::Result<()> {
             let number = files.newest.get();
-            let mut new = OutFile::create_by_default(&name(&files.output, number + 1), MODE_PRIVATE)?;
+            let mut new = OutFile::create_by_default(
+                &name(&files.output, number + 1),
+                MODE_PRIVATE,
+                Existing::default(),
+            )?;
             new.publish()?;
             *file = BufWriter::with_capacity(buffer, new);
             files.newest.set(number + 1);

@@ -1,6 +1,7 @@
 //! `everycall snapshot`: the trace of a running program.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -16,10 +17,12 @@ use crate::written::{self, Moment};
 
 /// Runs the verb.
 pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
-    if arguments.output.is_some() && arguments.pids.len() > 1 {
+    let names_one = |path: &Path| !path.as_os_str().as_bytes().windows(2).any(|two| two == b"%p");
+    if arguments.pids.len() > 1 && arguments.output.as_deref().is_some_and(names_one) {
         return Err(Failure::new(
             exit_code::USAGE,
-            "-o names one file, but several processes were named; without -o, each gets a file PROGRAM-PID.ect",
+            "-o names one file, but several processes were named; write %p for their ids, as in -o app-%p.ect, or \
+             leave out -o: each gets a file PROGRAM-PID.ect",
         ));
     }
     everycall_recorder::outlive_size_limit();
@@ -43,7 +46,9 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
         [] => failed(&error),
         programs => failed(&recorder(programs)),
     })?;
-    let output = Destination::new(arguments.output.as_deref(), || default_output(arena.process()));
+    let default = || default_output(arena.process());
+    let output = Destination::of_process(pid, arguments.output.as_deref(), arguments.force, default);
+    let output = output.keeping_old();
     // Created before segments are pinned, because they stay pinned while we wait for the disk.
     let file = Output::create(&output)?;
     let snapshot = everycall_live::take(&arena, arguments.last).map_err(|error| failed(&error))?;

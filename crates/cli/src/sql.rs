@@ -121,7 +121,7 @@ fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(
             flushed
         }
         Some(path) => {
-            let destination = Destination::new(Some(path), PathBuf::new);
+            let destination = Destination::new(Some(path), arguments.force, PathBuf::new);
             for input in arguments.words.iter().rev().skip(1) {
                 destination.is_not(Path::new(input))?;
             }

@@ -42,7 +42,10 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let quiet = arguments.quiet;
     let modules = program.module_count();
     let sets = Sets::new(patterns, &arguments.within, &mut program.tables()?, quiet)?;
-    let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
+    let default = || default_output(program.arena.process());
+    let output =
+        Destination::of_process(arguments.pid, arguments.output.as_deref(), arguments.force, default)
+            .keeping_old();
     let file = Output::create(&output)?;
     let children = children_of(&arguments.threads).map_err(|error| program.failed(&error))?;
     let mut control = program.connect_to_record()?;

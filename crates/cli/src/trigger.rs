@@ -60,7 +60,10 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
         }
     }
     say_unknown_types(&triggers, &found.files);
-    let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
+    let default = || default_output(program.arena.process());
+    let output =
+        Destination::of_process(arguments.pid, arguments.output.as_deref(), arguments.force, default)
+            .keeping_old();
     let file = Output::create(&output)?;
     let since = clock::read();
     // From here on, signals end the wait instead of this process.

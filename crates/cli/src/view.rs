@@ -41,7 +41,7 @@ pub fn run(arguments: ViewArguments) -> Result<ExitCode, Failure> {
 /// Writes the page that holds everything.
 fn write(inputs: Vec<Input>, arguments: &ViewArguments, path: &Path) -> Result<ExitCode, Failure> {
     let filter = arguments.filter.clone().filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-    let destination = Destination::new(Some(path), || path.to_owned());
+    let destination = Destination::new(Some(path), arguments.force, || path.to_owned());
     for trace in &arguments.traces {
         destination.is_not(trace)?;
     }

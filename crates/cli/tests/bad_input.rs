@@ -149,10 +149,12 @@ fn outputs_that_are_the_program() {
     }
     assert_eq!(here.read("app"), before);
     assert_eq!(here.files(), ["app", "app.cpp", "bin", "link", "script"]);
-    // Other existing files are replaced as usual, whether or not they are arguments.
-    here.write("old.ect", "old");
+    // Older traces are replaced as usual, whether or not they are arguments.
+    let old = b"everycall trace\nold";
+    here.write("old.ect", old);
     here.succeed("record -q -o old.ect -- env ./app 0 old.ect");
-    assert_ne!(here.read("old.ect"), b"old");
+    assert_ne!(here.read("old.ect"), old);
+    assert_eq!(here.read("old.ect.old"), old);
 }
 
 #[test]
@@ -175,7 +177,7 @@ fn limits_of_the_process() {
     here.succeed("record -q -o app.ect -- ./app");
     let outcome = here.shell("ulimit -f 1; exec $EVERYCALL export -o app.json app.ect");
     is_failure("export", &outcome, 1, &["app.json", "ulimit -f"]);
-    assert_eq!(here.files(), ["app", "app.cpp", "app.ect"]);
+    assert_eq!(here.files(), ["app", "app.cpp", "app.ect", "app.ect.old"]);
 }
 
 #[test]

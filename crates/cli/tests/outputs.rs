@@ -21,6 +21,9 @@ int main(int count, char** words) {
 }
 "#;
 
+/// What looks like an older trace.
+const OLD: &[u8] = b"everycall trace\nold";
+
 fn build(here: &Workplace) {
     here.write("loop.c", LOOP);
     here.succeed("cc -- gcc -O1 -g loop.c -o loop");
@@ -44,11 +47,11 @@ fn an_older_trace_stays_if_the_program_cant_be_started() {
         }
         assert_eq!(here.files(), before);
         if is_first {
-            here.write("o.ect", "old");
-            here.write("o.0001.ect", "old");
+            here.write("o.ect", OLD);
+            here.write("o.0001.ect", OLD);
         }
     }
-    assert_eq!((here.read("o.ect"), here.read("o.0001.ect")), (b"old".to_vec(), b"old".to_vec()));
+    assert_eq!((here.read("o.ect"), here.read("o.0001.ect")), (OLD.to_vec(), OLD.to_vec()));
     here.succeed("record -q --stream -o o.ect -- ./loop");
     assert!(here.succeed("replay o.ect").stdout.contains("leaf"));
 }
@@ -58,7 +61,7 @@ fn a_stream_can_be_read_while_the_program_runs() {
     let here = Workplace::new();
     here.write("wait.c", "#include <unistd.h>\nint main(void) { char c; return read(0, &c, 1) != 0; }\n");
     here.succeed("cc -- gcc -O1 -g wait.c -o wait");
-    here.write("o.ect", "old");
+    here.write("o.ect", OLD);
     let mut record = here
         .command()
         .args(["record", "-q", "--stream", "-o", "o.ect", "--", "./wait"])
@@ -205,4 +208,113 @@ fn what_is_read_is_not_overwritten() {
         here.fail(line, code, &["would be overwritten", "-o"]);
         assert!(here.read("t.ect") == trace && here.read("loop") == program, "{line}");
     }
+}
+
+/// Each output of each verb replaces an older one of its format, and no file of the user's.
+#[test]
+fn only_files_of_everycall_are_replaced() {
+    let here = Workplace::new();
+    build(&here);
+    here.succeed("record -q -o t.ect -- ./loop");
+    let formats = [
+        "vizviewer",
+        "chrome",
+        "perfetto",
+        "csv",
+        "jsonl",
+        "parquet",
+        "speedscope",
+        "firefox",
+        "folded",
+        "flamegraph",
+        "pprof",
+        "callgrind",
+        "dot",
+        "mermaid",
+    ];
+    let mut lines: Vec<String> = formats.map(|format| format!("export -f {format} -o out t.ect")).into();
+    let help = here.succeed("export --help").stdout;
+    assert!(formats.iter().all(|format| help.contains(&format!("- {format}:"))), "{help}");
+    assert_eq!(
+        help.lines().filter(|line| line.trim().starts_with("- ")).count(),
+        formats.len() + 3,
+        "{help}"
+    );
+    lines.extend(
+        [
+            "record -q -o out -- ./loop",
+            "record -q --stream -o out -- ./loop",
+            "count -o out -- ./loop",
+            "merge -q -o out t.ect",
+            "view --html out t.ect",
+            "cull --budget 0.001% -o out t.ect",
+            "resolve -q --trigger leaf>1s -o out ./loop",
+            "resolve -q --only leaf -o out ./loop",
+            "sql -f parquet -o out t.ect select/**/1/**/as/**/x",
+            "import -q -o out source.json",
+        ]
+        .map(String::from),
+    );
+    here.succeed("export -f chrome -o source.json t.ect");
+    for line in &lines {
+        let _ = std::fs::remove_file(here.path("out"));
+        for other in ["print('mine')\n", "PAR1 but not everycall's PAR1", "{\"traceEvents\":[]}", "a;b 7\n"] {
+            here.write("out", other);
+            let outcome = here.run(line);
+            assert!(
+                outcome.code != Some(0) && outcome.stderr.contains("--force"),
+                "{line} over {other}: {outcome:?}"
+            );
+            assert_eq!(here.read("out"), other.as_bytes(), "{line}");
+        }
+        // The user may want it so.
+        let (verb, rest) = line.split_once(' ').unwrap();
+        here.succeed(&format!("{verb} --force {rest}"));
+        assert!(!here.path("out.old").exists(), "{line}");
+        let first = here.read("out");
+        here.succeed(line);
+        // A copy has no attribute: the content tells, if the format has a place for that.
+        here.write("out", &first);
+        if !line.contains("folded") {
+            here.succeed(line);
+        } else {
+            assert!(here.run(line).stderr.contains("--force"));
+        }
+        if ["record", "count"].contains(&verb) {
+            assert_eq!(here.read("out.old"), first, "{line}");
+            std::fs::remove_file(here.path("out.old")).unwrap();
+        }
+        assert!(!here.path("out.old").exists(), "{line}");
+    }
+}
+
+/// A file of the user's stays where it is, also when it would be moved out of the way.
+#[test]
+fn the_last_recording_stays_and_names_may_be_unique() {
+    let here = Workplace::new();
+    build(&here);
+    here.write("loop.ect", "");
+    here.write("loop.ect.old", "mine");
+    here.succeed("record -q -- ./loop");
+    let first = here.read("loop.ect");
+    here.succeed("record -q -- ./loop");
+    assert_eq!(here.read("loop.ect.old"), b"mine");
+    let aside = here.files().into_iter().find(|name| name.starts_with("loop.ect.old-")).unwrap();
+    assert_eq!(here.read(&aside), first);
+
+    let before = here.files();
+    here.succeed("record -q -o %p-%t-%%-%x.ect -- ./loop");
+    here.succeed("record -q -o %p-%t-%%-%x.ect -- ./loop");
+    let new: Vec<String> = here.files().into_iter().filter(|name| !before.contains(name)).collect();
+    assert_eq!(new.len(), 2, "{new:?}");
+    for name in new {
+        let (stamp, rest) = name.split_once("-%-%x.ect").unwrap();
+        let parts: Vec<&str> = stamp.split('-').collect();
+        assert_eq!((parts.len(), rest), (3, ""), "{name}");
+        assert!(parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit())), "{name}");
+    }
+    // Numbers of a series are no reason to remove a file of the user's.
+    here.write("o.0001.ect", "mine");
+    here.succeed("record -q --stream --keep-files 1 -o o.ect -- ./loop");
+    assert_eq!(here.read("o.0001.ect"), b"mine");
 }

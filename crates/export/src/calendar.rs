@@ -92,6 +92,14 @@ impl Calendar {
         text
     }
 
+    /// Date and time for names of files: `20261123-110000`.
+    #[must_use]
+    pub fn file_name(&self, time: std::time::SystemTime) -> String {
+        let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let zoned = self.zoned(u64::try_from(since.as_nanos()).unwrap_or(0));
+        zoned.map_or_else(|| "0".to_owned(), |time| time.strftime("%Y%m%d-%H%M%S").to_string())
+    }
+
     /// Time of day to the microsecond: `11:00:00.123456`.
     #[must_use]
     pub fn time_of_day(&self, realtime_ns: u64) -> String {

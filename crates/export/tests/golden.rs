@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use everycall_export::{Filter, Format, ReplayStyle, export, parse_function, replay, replay_json};
-use everycall_io::outfile::{MODE_SHARED, OutFile};
+use everycall_io::outfile::{Existing, MODE_SHARED, OutFile};
 
 type Writer = Box<dyn Fn(&mut dyn Write) -> io::Result<()>>;
 
@@ -234,7 +234,8 @@ fn outputs_are_the_golden_ones() {
         );
 
         let path = folder.path().join(name);
-        let mut file = OutFile::create(&path, MODE_SHARED).unwrap();
+        let mut file =
+            OutFile::create(&path, MODE_SHARED, Existing { is_forced: true, ..Existing::default() }).unwrap();
         write(&mut file).unwrap();
         assert!(!path.exists());
         file.finish().unwrap();

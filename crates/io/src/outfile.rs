@@ -15,6 +15,9 @@
 //! `/proc`) can't be replaced by a rename: it is written directly. A symbolic link stays, and its
 //! target is replaced.
 //!
+//! Only files that everycall wrote are replaced ([`crate::ours`]), unless the user wants it
+//! otherwise. The last recording stays as `NAME.old`.
+//!
 //! It doesn't buffer: wrap it in a [`std::io::BufWriter`], and flush that before
 //! [`OutFile::finish`].
 
@@ -27,6 +30,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 
+use crate::ours;
+
 /// Mode of files that anyone may read; the process's umask takes bits away.
 pub const MODE_SHARED: u32 = 0o644;
 /// Mode of files for the owner alone.
@@ -38,12 +43,26 @@ const STDOUT: &str = "standard output";
 /// How many symbolic links are followed from one name; as many as the kernel does.
 const LINKS_MAX: usize = 40;
 
+/// What becomes of an existing file that has the output's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Existing {
+    /// It is replaced even if everycall didn't write it.
+    pub is_forced: bool,
+    /// It is renamed to `NAME.old`, as it can't be made again.
+    pub is_kept: bool,
+}
+
+/// Why an existing file isn't replaced.
+const NOT_OURS: &str =
+    "it exists, and everycall didn't write it; name another file, or replace this one with --force";
+
 /// An output that doesn't appear before it is complete.
 #[derive(Debug)]
 pub struct OutFile {
     /// For messages.
     shown: PathBuf,
     target: Target,
+    existing: Existing,
 }
 
 #[derive(Debug)]
@@ -127,21 +146,22 @@ impl OutFile {
     ///
     /// # Errors
     ///
-    /// The folder doesn't exist or can't be written to, or `path` is a folder.
-    pub fn create(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
-        let target = Target::open(path, mode).map_err(|source| error(path, "write to", source))?;
+    /// The folder doesn't exist or can't be written to, `path` is a folder, or a file that mustn't
+    /// be replaced.
+    pub fn create(path: &Path, mode: u32, existing: Existing) -> Result<OutFile, OutFileError> {
+        let target = Target::open(path, mode, existing).map_err(|source| error(path, "write to", source))?;
         let shown = if let Target::Stdout(_) = target { Path::new(STDOUT) } else { path };
-        Ok(OutFile { shown: shown.to_owned(), target })
+        Ok(OutFile { shown: shown.to_owned(), target, existing })
     }
 
-    /// The same for a name that the user has not chosen: an entry that another user may have put
+    /// Opens an output whose name the user has not chosen: an entry that another user may have put
     /// there is left alone.
     ///
     /// # Errors
     ///
     /// As with [`OutFile::create`], and if there is a symbolic link or anything but a regular file
     /// under that name.
-    pub fn create_by_default(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
+    pub fn create_by_default(path: &Path, mode: u32, existing: Existing) -> Result<OutFile, OutFileError> {
         let refused = |reason: &str| Err(error(path, "write to", io::Error::other(reason)));
         match fs::symlink_metadata(path) {
             Ok(there) if there.is_symlink() => {
@@ -154,7 +174,7 @@ impl OutFile {
             }
             _ => {}
         }
-        let mut file = OutFile::create(path, mode)?;
+        let mut file = OutFile::create(path, mode, existing)?;
         // What came meanwhile would hear all.
         if let Target::Direct(_) = file.target {
             return refused("it isn't a regular file; name the file with -o");
@@ -176,7 +196,7 @@ impl OutFile {
     pub fn publish(&mut self) -> Result<(), OutFileError> {
         if let Target::Replaced { file, temporary, final_path } = &mut self.target {
             let live = file.try_clone().and_then(|live| {
-                move_to(file, temporary.take(), final_path)?;
+                move_to(file, temporary.take(), final_path, self.existing)?;
                 Ok(Target::Live(live))
             });
             self.target = live.map_err(|source| error(&self.shown, "write to", source))?;
@@ -206,9 +226,11 @@ impl OutFile {
         let result = match self.target {
             Target::Direct(mut file) => file.flush(),
             // Delayed allocation may find only now that the disk is full.
-            Target::Live(file) => file.sync_all(),
+            Target::Live(file) => file.sync_all().inspect(|()| ours::mark(&file)),
             Target::Stdout(mut stdout) => stdout.flush(),
-            Target::Replaced { file, temporary, final_path } => replace(&file, temporary, &final_path),
+            Target::Replaced { file, temporary, final_path } => {
+                replace(&file, temporary, &final_path, self.existing)
+            }
         };
         result.map_err(|source| error(&self.shown, "finish", source))
     }
@@ -231,7 +253,7 @@ impl Write for OutFile {
 }
 
 impl Target {
-    fn open(path: &Path, mode: u32) -> io::Result<Target> {
+    fn open(path: &Path, mode: u32, existing: Existing) -> io::Result<Target> {
         if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path.as_os_str() == *name) {
             return Ok(Target::Stdout(io::stdout()));
         }
@@ -245,6 +267,9 @@ impl Target {
                 drop(OpenOptions::new().write(true).open(path)?);
                 if !may_replace(&there, folder_of(&follow_links(path)?)) {
                     return Err(io::ErrorKind::PermissionDenied.into());
+                }
+                if !existing.is_forced && !is_ours(path) {
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, NOT_OURS));
                 }
             }
             // A rename onto such a name would fail at the end.
@@ -277,10 +302,47 @@ fn may_replace(there: &fs::Metadata, folder: &Path) -> bool {
     })
 }
 
-fn replace(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::Result<()> {
+/// Whether everycall wrote the file that a name leads to.
+fn is_ours(path: &Path) -> bool {
+    // Whatever has come there meanwhile isn't waited for.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    file.is_ok_and(|file| ours::is_ours(&file))
+}
+
+/// Gives the file that has this name another one, if it has to stay: `NAME.old`, in place of an
+/// earlier one that everycall wrote.
+fn set_aside(path: &Path, existing: Existing) -> io::Result<()> {
+    if !fs::symlink_metadata(path).is_ok_and(|there| there.is_file() && there.len() > 0) {
+        return Ok(());
+    }
+    // One that came while this one was written, such as another recording.
+    let is_strange = !existing.is_forced && !is_ours(path);
+    if !existing.is_kept && !is_strange || existing.is_forced && !is_ours(path) {
+        return Ok(());
+    }
+    let named = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let mut old = named(".old");
+    if fs::symlink_metadata(&old).is_ok() && !ours::is_own_file(&old) {
+        old = named(&format!(".old-{}", std::process::id()));
+    }
+    fs::rename(path, old)
+}
+
+fn replace(
+    file: &File,
+    temporary: Option<Temporary>,
+    final_path: &Path,
+    existing: Existing,
+) -> io::Result<()> {
     // Delayed allocation may find only now that the disk is full.
     file.sync_all()?;
-    move_to(file, temporary, final_path)?;
+    ours::mark(file);
+    move_to(file, temporary, final_path, existing)?;
     // Without this, a power failure may undo the rename; a folder that can't be synced is not an
     // error.
     if let Ok(folder) = File::open(folder_of(final_path)) {
@@ -290,7 +352,12 @@ fn replace(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::
 }
 
 /// Gives `file` its name.
-fn move_to(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::Result<()> {
+fn move_to(
+    file: &File,
+    temporary: Option<Temporary>,
+    final_path: &Path,
+    existing: Existing,
+) -> io::Result<()> {
     let temporary = match temporary {
         Some(temporary) => temporary,
         // A link can't replace a name, so the file gets a passing one first.
@@ -300,6 +367,7 @@ fn move_to(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::
             create_temporary(final_path, link)?.1
         }
     };
+    set_aside(final_path, existing)?;
     fs::rename(&temporary.0, final_path)?;
     std::mem::forget(temporary);
     Ok(())

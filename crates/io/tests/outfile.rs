@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
-use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED, OutFile};
+use everycall_io::outfile::{Existing, MODE_PRIVATE, MODE_SHARED, OutFile};
 
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(folder)
@@ -20,7 +20,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 fn write(path: &Path, text: &str) {
-    let mut out = OutFile::create(path, MODE_SHARED).unwrap();
+    let mut out = OutFile::create(path, MODE_SHARED, Existing::default()).unwrap();
     out.write_all(text.as_bytes()).unwrap();
     out.finish().unwrap();
 }
@@ -29,7 +29,7 @@ fn write(path: &Path, text: &str) {
 fn a_file_appears_only_when_it_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
-    let mut out = OutFile::create(&path, MODE_PRIVATE).unwrap();
+    let mut out = OutFile::create(&path, MODE_PRIVATE, Existing::default()).unwrap();
     out.write_all(b"first").unwrap();
     assert!(!path.exists());
     assert!(!out.is_direct());
@@ -47,7 +47,7 @@ fn an_abandoned_output_leaves_only_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     write(&path, "old");
-    let mut out = OutFile::create(&path, MODE_SHARED).unwrap();
+    let mut out = OutFile::create(&path, MODE_SHARED, Existing::default()).unwrap();
     out.write_all(b"half of the new").unwrap();
     drop(out);
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
@@ -66,7 +66,7 @@ fn links_stay_and_their_targets_are_replaced() {
 
     let ring = folder.path().join("ring");
     symlink("ring", &ring).unwrap();
-    assert!(OutFile::create(&ring, MODE_SHARED).is_err());
+    assert!(OutFile::create(&ring, MODE_SHARED, Existing::default()).is_err());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn special_files_are_written_directly() {
 
 #[test]
 fn full_devices_and_closed_pipes_are_distinguished() {
-    let mut out = OutFile::create(Path::new("/dev/full"), MODE_SHARED).unwrap();
+    let mut out = OutFile::create(Path::new("/dev/full"), MODE_SHARED, Existing::default()).unwrap();
     assert_eq!(out.write_all(b"x").unwrap_err().kind(), std::io::ErrorKind::StorageFull);
 
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn full_devices_and_closed_pipes_are_distinguished() {
         let fifo = fifo.clone();
         move || drop(fs::File::open(fifo).unwrap())
     });
-    let mut out = OutFile::create(&fifo, MODE_SHARED).unwrap();
+    let mut out = OutFile::create(&fifo, MODE_SHARED, Existing::default()).unwrap();
     reader.join().unwrap();
     assert_eq!(out.write_all(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
 }
@@ -109,12 +109,12 @@ fn full_devices_and_closed_pipes_are_distinguished() {
 fn obstacles_are_sentences_that_name_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("no/such/out");
-    let sentence = OutFile::create(&missing, MODE_SHARED).unwrap_err().to_string();
+    let sentence = OutFile::create(&missing, MODE_SHARED, Existing::default()).unwrap_err().to_string();
     assert!(sentence.contains(missing.to_str().unwrap()) && sentence.contains("must exist"), "{sentence}");
-    let sentence = OutFile::create(folder.path(), MODE_SHARED).unwrap_err().to_string();
+    let sentence = OutFile::create(folder.path(), MODE_SHARED, Existing::default()).unwrap_err().to_string();
     assert!(sentence.contains("name a file in it"), "{sentence}");
-    assert!(OutFile::create(Path::new(""), MODE_SHARED).is_err());
-    assert!(OutFile::create(Path::new(".."), MODE_SHARED).is_err());
+    assert!(OutFile::create(Path::new(""), MODE_SHARED, Existing::default()).is_err());
+    assert!(OutFile::create(Path::new(".."), MODE_SHARED, Existing::default()).is_err());
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_published_output_stays_and_grows_under_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     write(&path, "old");
-    let mut out = OutFile::create(&path, MODE_PRIVATE).unwrap();
+    let mut out = OutFile::create(&path, MODE_PRIVATE, Existing::default()).unwrap();
     out.write_all(b"head").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
     out.publish().unwrap();
@@ -149,12 +149,12 @@ fn default_names_follow_no_links() {
     let (victim, link) = (folder.path().join("victim"), folder.path().join("link"));
     fs::write(&victim, "precious").unwrap();
     symlink(&victim, &link).unwrap();
-    let error = OutFile::create_by_default(&link, MODE_SHARED).unwrap_err();
+    let error = OutFile::create_by_default(&link, MODE_SHARED, Existing::default()).unwrap_err();
     assert!(error.to_string().contains("symbolic link"), "{error}");
     fs::remove_file(&link).unwrap();
     // One that comes later is replaced.
     for publish in [false, true] {
-        let mut out = OutFile::create_by_default(&link, MODE_SHARED).unwrap();
+        let mut out = OutFile::create_by_default(&link, MODE_SHARED, Existing::default()).unwrap();
         symlink(&victim, &link).unwrap();
         if publish {
             out.publish().unwrap();
@@ -171,7 +171,7 @@ fn default_names_follow_no_links() {
         0,
     )
     .unwrap();
-    let error = OutFile::create_by_default(&link, MODE_SHARED).unwrap_err();
+    let error = OutFile::create_by_default(&link, MODE_SHARED, Existing::default()).unwrap_err();
     assert!(error.to_string().contains("regular file"), "{error}");
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
 }

@@ -9,6 +9,14 @@ use everycall_symbols::PathMap;
 use everycall_units::{parse_size, parse_time};
 use regex::Regex;
 
+/// What an output may replace.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Force {
+    /// Replace an existing file even if everycall didn't write it
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// Which calls are shown.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Filters")]

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use everycall_import::Format;
 
+use super::common::Force;
+
 /// `import`.
 #[derive(Debug, Args)]
 pub struct ImportArguments {
     /// Trace file to write [default: the source's name and .ect, in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// Format of the source [default: by its content]
     #[arg(short, long, value_enum)]
     pub format: Option<ImportFormat>,

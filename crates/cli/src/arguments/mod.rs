@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 pub use cargo::CargoArguments;
-pub use common::{Clock, FilterArguments, SymbolArguments, TextFormat, moment};
+pub use common::{Clock, FilterArguments, Force, SymbolArguments, TextFormat, moment};
 pub use embed::{EmbedArguments, EmbedChoice};
 pub use follow::{FollowArguments, LevelRule};
 pub use import::ImportArguments;

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use everycall_analysis::{Grouping, Order};
 use everycall_units::parse_time;
 
-use super::common::{Clock, FilterArguments, SymbolArguments};
+use super::common::{Clock, FilterArguments, Force, SymbolArguments};
 use super::selection::OnlyArguments;
 
 /// `cull`.
@@ -24,6 +24,8 @@ pub struct CullArguments {
     #[arg(short, long, value_name = "LIST")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
+    pub force: Force,
+    #[command(flatten)]
     pub symbols: SymbolArguments,
     /// Trace file
     pub trace: PathBuf,
@@ -35,6 +37,8 @@ pub struct CountArguments {
     /// Keep the counts in this file, for `report`, `merge` and `cull`
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// Output format: a table for people, or all numbers for programs
     #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
@@ -204,6 +208,8 @@ pub struct MergeArguments {
     /// File to write, for `report`
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    #[command(flatten)]
+    pub force: Force,
     /// Add up all runs, instead of storing each one for `report --diff`
     #[arg(long)]
     pub sum: bool,

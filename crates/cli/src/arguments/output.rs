@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use everycall_export::Format;
 
-use super::common::{Clock, FilterArguments, SymbolArguments, TextFormat, existing_folder};
+use super::common::{Clock, FilterArguments, Force, SymbolArguments, TextFormat, existing_folder};
 
 /// `info`.
 #[derive(Debug, Args)]
@@ -58,6 +58,8 @@ pub struct ExportArguments {
     /// File to write, - for standard output [default: the trace's name with the format's extension]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// In which time moments are written
     ///
     /// csv has columns of calendar time or ticks; chrome and vizviewer name the beginning in

@@ -5,14 +5,19 @@ use std::path::PathBuf;
 use clap::Args;
 use everycall_units::parse_time;
 
-use super::common::{TextFormat, process_id};
+use super::common::{Force, TextFormat, process_id};
 
 /// `snapshot`.
 #[derive(Debug, Args)]
 pub struct SnapshotArguments {
     /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
+    ///
+    /// %p stands for the process id, %t for the local time, %% for a percent sign. An older
+    /// recording of this name becomes NAME.old.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// Write only the newest events, covering at least this time, such as 200ms [default: all that
     /// the rings hold]
     ///
@@ -44,6 +49,8 @@ pub struct CoreArguments {
     /// Trace file to write [default: the core's name and .ect, in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// The program's file, if it is no longer at the path that it ran from
     #[arg(long, value_name = "FILE")]
     pub exe: Option<PathBuf>,

@@ -9,7 +9,7 @@ use everycall_format::{dropped, stamp};
 use everycall_recorder::Counting;
 use everycall_units::parse_time;
 
-use super::common::large_size;
+use super::common::{Force, large_size};
 use super::embed::EmbedChoice;
 use super::selection::OnlyArguments;
 use super::triggers::TriggerArguments;
@@ -18,8 +18,13 @@ use super::triggers::TriggerArguments;
 #[derive(Debug, Args)]
 pub struct RecordArguments {
     /// Trace file to write [default: PROGRAM.ect in the current folder]
+    ///
+    /// %p stands for this command's process id, %t for the local time, %% for a percent sign, as in
+    /// app-%t.ect. An older recording of this name becomes NAME.old.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// Memory for each thread's newest events: a power of two from 64K to 1G; an event takes 8
     /// bytes [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = ring_size)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use everycall_units::parse_time;
 
-use super::common::{TextFormat, large_size, process_id};
+use super::common::{Force, TextFormat, large_size, process_id};
 use super::record::EventTimes;
 
 /// What patterns are, for `--help`.
@@ -120,6 +120,8 @@ pub struct TraceArguments {
     /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// The session's name, for `everycall sessions` [default: the patterns]
     #[arg(long)]
     pub name: Option<String>,

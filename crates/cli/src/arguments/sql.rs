@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::common::{FilterArguments, SymbolArguments};
+use super::common::{FilterArguments, Force, SymbolArguments};
 
 /// `sql`.
 #[derive(Debug, Args)]
@@ -16,6 +16,8 @@ pub struct SqlArguments {
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// Print the tables with their columns
     #[arg(long)]
     pub schema: bool,

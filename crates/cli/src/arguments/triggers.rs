@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use everycall_triggers::Trigger;
 use everycall_units::parse_time;
 
-use super::common::size;
+use super::common::{Force, size};
 use super::selection::OnlyArguments;
 
 /// Which calls are kept.
@@ -74,6 +74,8 @@ pub struct LiveTriggerArguments {
     /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// Print no report
     #[arg(short, long)]
     pub quiet: bool,
@@ -87,6 +89,8 @@ pub struct ResolveArguments {
     /// Trigger file to write [default: FILE.ecs in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// Print no report at the end
     #[arg(short, long)]
     pub quiet: bool,

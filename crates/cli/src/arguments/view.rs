@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::common::{FilterArguments, SymbolArguments, existing_folder};
+use super::common::{FilterArguments, Force, SymbolArguments, existing_folder};
 
 /// `view`.
 #[derive(Debug, Args)]
@@ -26,6 +26,8 @@ pub struct ViewArguments {
     /// the functions shown, as far as they may be shown.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
     /// With --html: let other users read the file
     #[arg(long, requires = "html")]
     pub shared: bool,

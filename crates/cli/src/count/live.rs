@@ -1,6 +1,5 @@
 //! The live table of a process: readings at an interval, and keys in between.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use super::{read, show};
 use crate::arguments::CountArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::Destination;
 use crate::report::{Load, clean};
 use crate::trigger::Signals;
 
@@ -25,17 +25,22 @@ pub fn run(
     every: Duration,
     arguments: &CountArguments,
     load: &Load,
-    path: &Path,
+    destination: &Destination,
 ) -> Result<ExitCode, Failure> {
     // What is wrong with the process or its symbols is said before there is a table, and once.
-    read(pid, path)?;
+    read(pid, destination)?;
     let mut last = Profile::by(arguments.by.clone());
-    let runs = load.add_all(&[path.to_owned()], &mut last)?;
+    let runs = load.add_all(&[destination.path.clone()], &mut last)?;
     let command = runs.first().map_or_else(String::new, |run| clean(&run.command));
     let title = format!("process {pid} {command}");
     let signals = Signals::begin();
-    let ended =
-        live(pid, every, load, path, Live { title, last: &mut last, by: arguments, signals: &signals });
+    let ended = live(
+        pid,
+        every,
+        load,
+        destination,
+        Live { title, last: &mut last, by: arguments, signals: &signals },
+    );
     signals.end();
     if ended? == Ended::Process {
         show(&last, arguments, &runs)?;
@@ -59,7 +64,13 @@ enum Ended {
     Process,
 }
 
-fn live(pid: u32, every: Duration, load: &Load, path: &Path, live: Live<'_>) -> Result<Ended, Failure> {
+fn live(
+    pid: u32,
+    every: Duration,
+    load: &Load,
+    destination: &Destination,
+    live: Live<'_>,
+) -> Result<Ended, Failure> {
     let Live { title, last, by, signals } = live;
     let failed = |error| Failure::new(exit_code::FAILED, format!("the terminal: {error}"));
     let mut screen = Screen::begin().map_err(failed)?;
@@ -96,12 +107,12 @@ fn live(pid: u32, every: Duration, load: &Load, path: &Path, live: Live<'_>) -> 
             next_at = Instant::now() + every;
             continue;
         }
-        if read(pid, path).is_err() {
+        if read(pid, destination).is_err() {
             return Ok(Ended::Process);
         }
         let at = Instant::now();
         let mut now = Profile::by(by.by.clone());
-        load.quietly(path, |view| now.add_trace(view, &load.filter))?;
+        load.quietly(&destination.path, |view| now.add_trace(view, &load.filter))?;
         let seconds = at.duration_since(last_at).as_secs_f64();
         reading = Reading::new(title.clone(), &now, Some((last, seconds)));
         *last = now;

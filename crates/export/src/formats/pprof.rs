@@ -8,6 +8,7 @@
 use std::io::{self, Write};
 
 use flate2::Compression;
+use flate2::GzBuilder;
 use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
@@ -123,7 +124,7 @@ impl<'o, S: Source> Sink<'o, S> for Pprof<'o> {
 
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
         export.summary.add_paths(&self.paths);
-        let mut zip = GzEncoder::new(Vec::new(), Compression::fast());
+        let mut zip = GzBuilder::new().comment("everycall").write(Vec::new(), Compression::fast());
         let mut message = Vec::new();
         self.value_type(profile::SAMPLE_TYPE, "calls", "count", &mut message);
         self.value_type(profile::SAMPLE_TYPE, "wall", "nanoseconds", &mut message);
