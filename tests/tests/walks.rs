@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use everycall_tests::workloads::{Build, Linkage, Workload};
 use everycall_tests::{Mode, Place, is_full, number_asked, successful};
 
-/// At most one of them is missing on a machine that passes the tests: the second comes with libc++,
-/// the third with profilers.
+/// At most one of them is missing on a machine that passes the tests: the second is LLVM's own, the
+/// third comes with profilers.
 const LLVM_UNWINDERS: [&str; 2] =
     ["/usr/lib/llvm-19/lib/libunwind.so.1", "/usr/lib/llvm-22/lib/libunwind.so.1"];
 const OLD_UNWINDER: &str = "/usr/lib/x86_64-linux-gnu/libunwind.so.8";
@@ -25,7 +25,7 @@ const FLAGS: [&[&str]; 3] = [&["-O0"], &["-O2"], &["-O2", "-fno-omit-frame-point
 
 fn unwinders() -> Vec<Vec<&'static str>> {
     let llvm = LLVM_UNWINDERS.into_iter().find(|path| Path::new(path).exists());
-    let llvm = llvm.expect("LLVM's unwinder (Debian: libunwind-19-dev, which libc++-19-dev brings)");
+    let llvm = llvm.expect("LLVM's unwinder (Debian: libunwind-19)");
     let old = Path::new(OLD_UNWINDER).exists().then_some(vec!["nongnu", OLD_UNWINDER]);
     [vec!["gcc"], vec!["llvm", llvm]].into_iter().chain(old).collect()
 }
