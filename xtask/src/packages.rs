@@ -128,6 +128,17 @@ pub fn ensure(packages: &[Package]) -> Result<(), String> {
     Ok(())
 }
 
+/// Makes sure that cargo-nextest, which runs the tests, is there.
+///
+/// # Errors
+/// It can't be built; as a sentence.
+pub fn ensure_nextest() -> Result<(), String> {
+    if found("cargo-nextest").is_some() {
+        return Ok(());
+    }
+    Step::new(Path::new("/"), "cargo").args(["install", "--locked", "cargo-nextest"]).run()
+}
+
 /// Packages that aren't there. `is_found`: whether a program is in the search path; `installed`: what
 /// dpkg has, `None` on a system without it, where libraries are taken to be there.
 fn missing(

@@ -1,18 +1,11 @@
-//! All checks, in one command.
+//! All checks, in one command. `.config/nextest.toml` says how each test runs, and which are quick.
 
-mod binaries;
 mod models;
 mod options;
-mod plan;
-mod report;
 
-use std::collections::VecDeque;
-use std::fs;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use binaries::{Job, Outcome};
 pub use models::models;
 pub use options::Options;
 
@@ -28,117 +21,105 @@ const SOAK_SECONDS: &str = "20";
 /// What failed, as a sentence.
 pub fn run(options: &Options) -> Result<(), String> {
     packages::ensure(&packages::TESTS)?;
+    packages::ensure_nextest()?;
     let mut phases = Phases::default();
     let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
-    let is_whole = !options.is_quick && options.only.is_none();
-    if options.only.is_none() {
-        phases.time("formatting", || cargo(&["fmt", "--all", "--check"]).run())?;
-    }
-    if is_whole {
+    phases.time("formatting", || cargo(&["fmt", "--all", "--check"]).run())?;
+    if !options.is_quick {
         let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         phases.time("lints", || cargo(&lints).run())?;
     }
-    let selection = if options.is_quick { plan::quick_selection() } else { Vec::new() };
-    let mut built = phases.time("building the tests", || binaries::build(&selection))?;
-    if let Some(only) = &options.only {
-        built.binaries.retain(|binary| binary.name.contains(only));
-    }
-
-    let mut environment = vec![("EVERYCALL_SOAK_SECONDS".to_owned(), SOAK_SECONDS.to_owned())];
-    let everycall = built.everycall.as_ref().ok_or("cargo didn't build everycall")?;
-    environment.push(("EVERYCALL_TEST_BINARY".to_owned(), everycall.display().to_string()));
-    let times_file = target_folder().join("test-times.txt");
-    let mut times = plan::read_times(&times_file);
-    let (beside, alone) = match options.is_quick {
-        true => (plan::quick(&built.binaries, &times), Vec::new()),
-        false => plan::whole(&built.binaries, &times),
+    let tests = ["nextest", "run", "--workspace", "--cargo-quiet"];
+    phases.time("building the tests", || cargo(&tests).args(["--no-run"]).run())?;
+    let everycall = target_folder().join("debug/everycall");
+    let run_tests = || {
+        let profile = if options.is_quick { "quick" } else { "default" };
+        let jobs = options.jobs.to_string();
+        cargo(&tests)
+            .args(["--profile", profile, "--test-threads", &jobs])
+            .env("EVERYCALL_SOAK_SECONDS", SOAK_SECONDS)
+            // Tests would otherwise build it once more, with other features of its dependencies.
+            .env("EVERYCALL_TEST_BINARY", &everycall.to_string_lossy())
+            .run()
     };
-    let mut outcomes = phases.time("tests", || run_all(beside, options.jobs, &environment))?;
-    if !alone.is_empty() {
-        println!("$ tests that need a quiet machine, one by one");
-        outcomes.extend(phases.time("tests that run alone", || run_all(alone, 1, &environment))?);
-    }
-    times.extend(outcomes.iter().map(|outcome| (outcome.label.clone(), outcome.wall.as_secs_f64())));
-    plan::write_times(&times_file, &times);
-
-    let mut result = Ok(());
-    if is_whole {
-        let doc_tests = ["test", "--workspace", "--doc", "--quiet"];
-        // What fails here doesn't hide what failed before.
-        result = phases
-            .time("examples in the documentation", || cargo(&doc_tests).run())
-            .and(phases.time("model checker", models::model_checker));
-    }
-    print!("{}", report::report(&outcomes, &phases.0));
-    let failed = outcomes.iter().filter(|outcome| !outcome.is_good()).count();
-    if failed > 0 {
-        let also = result.err().map(|error| format!("; {error}")).unwrap_or_default();
-        return Err(format!(
-            "{failed} test binaries failed; whole outputs: {}{also}",
-            logs_folder().display()
-        ));
-    }
-    result
+    let tested = if options.is_quick {
+        phases.time("tests", run_tests)
+    } else {
+        // The closing lines of the tests come last. What fails here doesn't hide what fails there.
+        let documented = phases.time("examples in the documentation", || {
+            cargo(&["test", "--workspace", "--doc", "--quiet"]).run()
+        });
+        let modelled = phases.time("model checker", models::model_checker);
+        phases.time("tests", run_tests).and(documented).and(modelled)
+    };
+    print!("{}", phases.report());
+    tested
 }
 
 /// What took how long.
 #[derive(Default)]
-struct Phases(Vec<(String, Duration)>);
+struct Phases(Vec<(&'static str, Duration)>);
 
 impl Phases {
-    fn time<T>(&mut self, name: &str, work: impl FnOnce() -> T) -> T {
+    fn time<T>(&mut self, name: &'static str, work: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let done = work();
-        self.0.push((name.to_owned(), begin.elapsed()));
+        self.0.push((name, begin.elapsed()));
         done
     }
-}
 
-fn logs_folder() -> std::path::PathBuf {
-    target_folder().join("test-logs")
-}
-
-/// Runs the jobs, so many at a time, in their order.
-fn run_all(
-    jobs: Vec<Job>,
-    at_a_time: usize,
-    environment: &[(String, String)],
-) -> Result<Vec<Outcome>, String> {
-    let logs = logs_folder();
-    fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    println!("$ {} test binaries, {at_a_time} at a time; outputs: {}", jobs.len(), logs.display());
-    let count = jobs.len();
-    let waiting = Mutex::new(VecDeque::from(jobs));
-    let done = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(job) = job else { break };
-            let outcome = binaries::run(&job, environment, &logs);
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            done.push(outcome);
-            println!("{}", progress(done.len(), count, &done[done.len() - 1]));
+    fn report(&self) -> String {
+        let mut text = String::from("\nPhases (seconds):\n");
+        for (name, time) in &self.0 {
+            let _ = writeln!(text, "{:8.1}  {name}", time.as_secs_f64());
         }
-    };
-    thread::scope(|scope| {
-        for _ in 0..at_a_time {
-            scope.spawn(work);
-        }
-    });
-    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-fn progress(number: usize, count: usize, outcome: &Outcome) -> String {
-    let [passed, failed, _] = outcome.counts();
-    let verdict = if outcome.is_good() { "ok" } else { "FAILED" };
-    let mut line = format!(
-        "[{number:3}/{count}] {verdict:6} {:6.1} s ({:.1} s of CPU time)  {}: {passed} passed",
-        outcome.wall.as_secs_f64(),
-        outcome.cpu.as_secs_f64(),
-        outcome.label
-    );
-    if !outcome.is_good() {
-        line = format!("{line}, {failed} failed: {}", outcome.failures().join(" "));
+        let total: Duration = self.0.iter().map(|(_, time)| *time).sum();
+        let _ = writeln!(text, "{:8.1}  total", total.as_secs_f64());
+        text
     }
-    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A test that is renamed would silently run under other conditions, or no longer in the quick
+    /// run. nextest itself refuses binaries that aren't there.
+    #[test]
+    fn the_runners_configuration_names_tests_that_are_there() {
+        let configuration = fs::read_to_string(workspace().join(".config/nextest.toml")).unwrap();
+        let mut files: Vec<PathBuf> = ["crates", "tests"].map(|folder| workspace().join(folder)).into();
+        let mut text = String::new();
+        while let Some(path) = files.pop() {
+            match fs::read_dir(&path) {
+                Ok(entries) => files.extend(entries.map(|entry| entry.unwrap().path())),
+                Err(_) if path.extension().is_some_and(|extension| extension == "rs") => {
+                    text += &fs::read_to_string(&path).unwrap();
+                }
+                Err(_) => {}
+            }
+        }
+        let named = configuration.split(" test(").chain(configuration.split("(test(")).skip(1);
+        let mut count = 0;
+        for word in named.filter_map(|rest| rest.split(')').next()).filter(|word| !word.contains('\n')) {
+            let name = word.rsplit("::").next().unwrap_or(word);
+            let is_there = text.contains(&format!("fn {name}")) || text.contains(&format!("mod {name};"));
+            // Parts of names count, too.
+            assert!(is_there || text.contains(&format!("_{name}")), "{word}");
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
+    }
+
+    #[test]
+    fn phases_are_listed_with_their_sum() {
+        let phases = Phases(vec![("lints", Duration::from_secs(3)), ("tests", Duration::from_secs(40))]);
+        assert_eq!(
+            phases.report(),
+            "\nPhases (seconds):\n     3.0  lints\n    40.0  tests\n    43.0  total\n"
+        );
+    }
 }
