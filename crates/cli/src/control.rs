@@ -11,6 +11,7 @@ use everycall_format::arena::{ModuleEntry, module_state};
 use everycall_format::control::{Reply, status};
 use everycall_format::{stamp, until_nul};
 use everycall_io::say;
+use everycall_io::terminal::Escapes;
 use everycall_live::{Control, LiveArena, ProcessFacts};
 use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
 use everycall_recorder::{ArenaContents, SharedTriggers};
@@ -20,7 +21,7 @@ use serde_json::json;
 use crate::arguments::{EventTimes, SelectArguments, SessionsArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{lines, print};
+use crate::output::{clean, lines, print, print_as};
 use crate::trigger::Signals;
 use crate::written::WHY_EXACT;
 
@@ -151,17 +152,17 @@ pub fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failure> {
                 })
             })
             .collect();
-        print(&format!("{:#}\n", json!({ "pid": arguments.pid, "sessions": rows })))?;
+        print_as(Escapes::Json, &format!("{:#}\n", json!({ "pid": arguments.pid, "sessions": rows })))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut rows = vec![["OWNER", "PROGRAM", "STATE", "SITES", "NAME"].map(str::to_owned)];
     rows.extend(sessions.iter().map(|session| {
         [
             session.owner.to_string(),
-            owner(session.owner).escape_debug().to_string(),
+            clean(&owner(session.owner)),
             if session.active == 0 { "staged" } else { "active" }.to_owned(),
             Count(session.sites).to_string(),
-            name(&session.name).escape_debug().to_string(),
+            clean(&name(&session.name)),
         ]
     }));
     if rows.len() > 1 {
@@ -188,7 +189,7 @@ pub struct Program {
 
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.arena.process().program().escape_debug(), self.pid)
+        write!(f, "{} ({})", clean(&self.arena.process().program()), self.pid)
     }
 }
 

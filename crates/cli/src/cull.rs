@@ -13,7 +13,7 @@ use everycall_units::{Count, Duration, Several};
 use crate::arguments::CullArguments;
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{Destination, print};
+use crate::output::{Destination, clean, print};
 use crate::traces;
 
 /// The cost of an event if neither the trace nor an option gives it: `docs/benchmarks.md`.
@@ -87,8 +87,12 @@ fn page(culled: &Cull, event_ns: f64, budget: f64) -> String {
     for function in culled.functions.iter().take(LISTED) {
         let own = Duration { ns: function.row.own_ns }.to_string();
         let calls = Count(function.row.calls).to_string();
-        let _ =
-            writeln!(text, "{:>12} {calls:>15} {own:>10}  {}", percent(function.share), function.row.name);
+        let _ = writeln!(
+            text,
+            "{:>12} {calls:>15} {own:>10}  {}",
+            percent(function.share),
+            clean(&function.row.name)
+        );
     }
     let more = culled.functions.len().saturating_sub(LISTED);
     if more > 0 {

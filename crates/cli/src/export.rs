@@ -64,6 +64,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     // Source code may be confidential.
     let mode = if facts.has_sources && !arguments.shared { MODE_PRIVATE } else { MODE_SHARED };
     let out = destination.open(mode)?;
+    let out = if facts.ending.ends_with("json") || facts.ending == "jsonl" { out.as_json() } else { out };
     let output = &destination.path;
     let shown = out.shown().to_owned();
     let mut out = BufWriter::with_capacity(BUFFER, out);

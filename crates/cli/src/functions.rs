@@ -7,6 +7,7 @@ use everycall_control::{SelectionSet, resolve, selection_of};
 use everycall_format::control::CONNECTIONS;
 use everycall_format::until_nul;
 use everycall_io::say;
+use everycall_io::terminal::Escapes;
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_units::{Count, Several};
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use crate::arguments::{FunctionsArguments, TextFormat};
 use crate::control::{self, Program};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{lines, print};
+use crate::output::{clean, lines, print, print_as};
 
 /// Runs the verb.
 pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
@@ -56,7 +57,7 @@ pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
                 Several(outcome.all.sites, "site", "sites")
             );
         }
-        TextFormat::Json => print(&format!("{:#}\n", json!({ "functions": objects })))?,
+        TextFormat::Json => print_as(Escapes::Json, &format!("{:#}\n", json!({ "functions": objects })))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -197,15 +198,15 @@ impl Function {
             self.instructions.to_string(),
             if self.has_loop { "yes" } else { "" }.to_owned(),
             format!("{:#x}", self.address),
-            self.source.clone().unwrap_or_default().escape_debug().to_string(),
-            self.name.escape_debug().to_string(),
+            clean(self.source.as_deref().unwrap_or_default()),
+            clean(&self.name),
         ]
     }
 
     /// Names of the sessions that record it.
     fn sessions(&self) -> String {
         let names = self.state.as_ref().map(|state| state.sessions.join(", "));
-        names.unwrap_or_default().escape_debug().to_string()
+        clean(&names.unwrap_or_default())
     }
 
     fn object(&self) -> Value {

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use everycall_export::Calendar;
 use everycall_io::outfile::{Existing, MODE_PRIVATE, OutFile, OutFileError};
+use everycall_io::terminal::{self, Escapes};
 use everycall_recorder::Summary;
 use rustix::termios::tcgetwinsize;
 
@@ -124,9 +125,19 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()))
 }
 
+/// A text of others on one line, without characters that could steer a terminal.
+pub fn clean(text: &str) -> String {
+    terminal::line(text).into_owned()
+}
+
 /// Writes text to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    print_as(Escapes::Text, text)
+}
+
+/// Writes text to standard output, where it may be JSON.
+pub fn print_as(escapes: Escapes, text: &str) -> Result<(), Failure> {
+    let mut out = terminal::stdout(escapes);
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::writing_to_stdout)
 }
 

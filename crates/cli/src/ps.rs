@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{PsArguments, TextFormat};
 use crate::failure::Failure;
-use crate::output::{lines, print};
+use crate::output::{clean, lines, print_as};
 
 /// Runs the verb.
 pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
@@ -34,7 +34,7 @@ pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
             format!("{:#}\n", json!({ "processes": listed, "crash_files": left, "unreachable": others }))
         }
     };
-    print(&text)?;
+    print_as(arguments.format.escapes(), &text)?;
     if arguments.format == TextFormat::Text {
         notes(&listed, &left, &others);
     }
@@ -115,9 +115,9 @@ fn row(listed: &Listed) -> [String; 8] {
         match (listed.reached, &listed.file) {
             (Reached::Recorder(pid), _) => format!("record {pid}"),
             (Reached::Own, None) => "itself".to_owned(),
-            (Reached::Own, Some(file)) => file.display().to_string().escape_debug().to_string(),
+            (Reached::Own, Some(file)) => clean(&file.to_string_lossy()),
         },
-        listed.process.program().escape_debug().to_string(),
+        clean(&listed.process.program()),
     ]
 }
 
@@ -129,8 +129,8 @@ fn left_row(left: &LeftBehind) -> [String; 6] {
         ago.map_or("unknown".to_owned(), |ago| format!("{} ago", age(ago))),
         left.threads.to_string(),
         Size(left.disk).to_string(),
-        left.path.display().to_string().escape_debug().to_string(),
-        left.command.join(" ").escape_debug().to_string(),
+        clean(&left.path.to_string_lossy()),
+        clean(&left.command.join(" ")),
     ]
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use everycall_analysis::{NameOptions, SymbolNames, TraceView};
 use everycall_export::{Calendar, ReplayStyle};
+use everycall_io::terminal;
 use rustix::termios::tcgetwinsize;
 
 use crate::arguments::{Colour, ReplayArguments, TextFormat};
@@ -34,8 +35,7 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
         view = view.without_hooks().map_err(|why| corrected::refused(&arguments.trace, why))?;
     }
     traces::warn(&trace, &arguments.trace);
-    let stdout = io::stdout();
-    let mut out = BufWriter::with_capacity(BUFFER, stdout.lock());
+    let mut out = BufWriter::with_capacity(BUFFER, terminal::stdout(arguments.format.escapes()));
     let written = match arguments.format {
         TextFormat::Text => {
             everycall_export::replay(&view, &names, &filter, style(arguments.color), &mut out)

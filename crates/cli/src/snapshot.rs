@@ -12,7 +12,7 @@ use everycall_units::Duration;
 use crate::arguments::SnapshotArguments;
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{Destination, Output};
+use crate::output::{Destination, Output, clean};
 use crate::written::{self, Moment};
 
 /// Runs the verb.
@@ -61,7 +61,7 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
         let [pinned_in, cpu, written_in, cpu_of_that] =
             [pinned_in, cpu, written_in, cpu_of_that].map(|ns| Duration { ns });
         let program = arena.process().program();
-        let program = program.escape_debug();
+        let program = clean(&program);
         say!(
             "everycall: snapshot of {program} ({pid}), pinned within {pinned_in}, {cpu} of CPU time; written within {written_in}, \
              {cpu_of_that} of CPU time"

@@ -10,6 +10,7 @@ use everycall_analysis::{SymbolNames, TraceView};
 use everycall_export::Filter;
 use everycall_io::outfile::MODE_SHARED;
 use everycall_io::say;
+use everycall_io::terminal::{self, Escapes};
 use everycall_query::{Database, Format, OpenTrace, Output, Parquet, QueryError, Table};
 
 use crate::arguments::{ResultFormat, SqlArguments};
@@ -107,7 +108,11 @@ fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(
             let stdout = io::stdout();
             // Escapes are written for one of unknown width, too.
             let width = stdout.is_terminal().then(|| terminal_width().unwrap_or(80));
-            let mut out = BufWriter::with_capacity(BUFFER, stdout.lock());
+            let escapes = match arguments.format {
+                ResultFormat::Json => Escapes::Json,
+                _ => Escapes::Text,
+            };
+            let mut out = BufWriter::with_capacity(BUFFER, terminal::stdout(escapes));
             if arguments.format == ResultFormat::Parquet && width.is_some() {
                 return Err(usage("Parquet isn't for terminals; name a file with -o"));
             }
@@ -126,6 +131,7 @@ fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(
                 destination.is_not(Path::new(input))?;
             }
             let out = destination.open(MODE_SHARED)?;
+            let out = if arguments.format == ResultFormat::Json { out.as_json() } else { out };
             let shown = out.shown().to_owned();
             let mut out = BufWriter::with_capacity(BUFFER, out);
             let ran = database.query(query, &mut *output(arguments.format, &mut out, None));

@@ -12,6 +12,7 @@ use everycall_triggers::{Condition, Outcome, Tally, Trigger};
 use everycall_units::{Count, Duration, OptionSize, Several, Size};
 
 use crate::counters;
+use crate::output::clean;
 
 /// Largest number of threads and children that are listed.
 const NAMED_MAX: usize = 4;
@@ -341,12 +342,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         },
     )?;
     for ThreadSummary { tid, name, reach_ns, .. } in cut.iter().take(NAMED_MAX) {
-        writeln!(
-            out,
-            "    {:>9}  of thread {tid} {}",
-            Duration { ns: *reach_ns }.to_string(),
-            name.escape_debug()
-        )?;
+        writeln!(out, "    {:>9}  of thread {tid} {}", Duration { ns: *reach_ns }.to_string(), clean(name))?;
     }
     if cut.len() > NAMED_MAX {
         writeln!(out, "    and more of {}", Several((cut.len() - NAMED_MAX) as u64, "other", "others"))?;
@@ -389,7 +385,7 @@ fn children(out: &mut String, summary: &Summary) -> fmt::Result {
     for (place, child) in summary.children.iter().take(NAMED_MAX).enumerate() {
         let how = if child.kind == child_kind::EXEC { "exec" } else { "fork" };
         let separator = if place == 0 { ": " } else { ", " };
-        write!(out, "{separator}{} {} ({how})", child.pid, child.name.escape_debug())?;
+        write!(out, "{separator}{} {} ({how})", child.pid, clean(&child.name))?;
     }
     if count > NAMED_MAX as u64 {
         write!(out, ", ...")?;

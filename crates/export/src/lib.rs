@@ -69,7 +69,7 @@ pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionId, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids};
 pub use passing::{Beginning, Receiver, pass};
-pub use replay::{ReplayStyle, replay, visible};
+pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use rows::{CALL, Row, RowFunction, Rows, What};
 pub use shorten::shortened_name;

@@ -41,6 +41,7 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 use everycall_format::ect::LOG_FILE_TID;
+use everycall_io::terminal::line as visible;
 use everycall_timeline::{Bars, EndKind, Gap, Mark, MarkKind, Stream};
 
 use crate::driver::{self, Export, Sink};
@@ -167,7 +168,7 @@ fn title(thread: &Thread, process: Option<&Process>) -> String {
         Some(_) if thread.task().is_some() => (format!("task {}", thread.task().unwrap_or(0)), true),
         // The default name of a fiber.
         Some(fiber) => (format!("fiber {fiber}"), thread.name != format!("fiber {fiber}")),
-        None if thread.is_sampled => (thread.name.clone(), false),
+        None if thread.is_sampled => (visible(&thread.name).into_owned(), false),
         None if thread.tid >= LOG_FILE_TID => (format!("log file {}", visible(&thread.name)), false),
         None => (format!("thread {}", thread.tid), true),
     };
@@ -265,7 +266,7 @@ impl Page<'_> {
         let indent = self.line_start(self.stack.len(), slice.at_ns);
         let duration = self.moments.length(slice.until_ns - slice.at_ns);
         let name = visible(&functions.get(slice.function).name);
-        let name = Shortable::new(name).fitting(self.room(indent + 16));
+        let name = Shortable::new(name.into_owned()).fitting(self.room(indent + 16));
         self.ink(Ink::Faint, format_args!("-- => {name} {duration} --"));
         self.sink.put(b"\n");
     }
@@ -409,7 +410,7 @@ impl Page<'_> {
         let value = value.map(|value| format!(" = {value}")).unwrap_or_default();
         let name = visible(name);
         let room = self.room(indent + sign.len() + 1 + value.len() + tail.len());
-        let name = Shortable::plain(name).fitting(room);
+        let name = Shortable::plain(name.into_owned()).fitting(room);
         self.ink(Ink::Mark, format_args!("{sign} {name}{value}"));
         self.sink.put(tail.as_bytes());
         self.sink.put(b"\n");
@@ -425,7 +426,8 @@ impl Page<'_> {
                 call.place.as_deref().map(|place| format!(" at {}", visible(place))).unwrap_or_default();
             let tail = format!("  inlined{place}, not timed");
             let start = indent(level + call.level as usize);
-            let name = Shortable::new(visible(&call.name)).fitting(self.room(start + 2 + tail.len()));
+            let name =
+                Shortable::new(visible(&call.name).into_owned()).fitting(self.room(start + 2 + tail.len()));
             self.sink.bytes.resize(self.sink.bytes.len() + start, b' ');
             self.ink(Ink::Faint, format_args!("- {name}{tail}"));
             self.sink.put(b"\n");
@@ -440,7 +442,7 @@ impl Page<'_> {
 
     /// Writes what is missing, and why.
     fn remark(&mut self, indent: usize, what: &str, detail: &str) {
-        let detail = Shortable::new(visible(detail)).fitting(self.room(indent + what.len() + 8));
+        let detail = Shortable::new(visible(detail).into_owned()).fitting(self.room(indent + what.len() + 8));
         self.ink(Ink::Missing, format_args!("-- {what}: {detail} --"));
         self.sink.put(b"\n");
     }
@@ -470,9 +472,9 @@ impl Page<'_> {
         if self.labels[id.index()].name.whole.is_empty() {
             let function = functions.get(id);
             let name = visible(if function.name.is_empty() { "(no name)" } else { &function.name });
-            let place = visible(&function.place().unwrap_or_default());
+            let place = visible(&function.place().unwrap_or_default()).into_owned();
             let details = functions.details(id);
-            self.labels[id.index()] = Label { name: Shortable::new(name), place, details };
+            self.labels[id.index()] = Label { name: Shortable::new(name.into_owned()), place, details };
         }
         let room = self.room(used + tail);
         used + self.labels[id.index()].name.put(&mut self.sink.bytes, room)
@@ -579,34 +581,5 @@ impl Ending {
     fn width(&self) -> usize {
         let remarks = if self.remarks.is_empty() { 0 } else { 2 + self.remarks.len() };
         columns(&self.duration) + remarks + if self.jumped { 3 } else { 0 }
-    }
-}
-
-/// `text` with escapes in the place of characters that could steer a terminal or reorder what it
-/// shows.
-#[must_use]
-pub fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        let steers = character.is_control()
-            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(character, '\u{2060}'..='\u{206f}' | '\u{feff}');
-        if steers {
-            let _ = write!(shown, "\\u{{{:x}}}", character as u32);
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn terminals_are_not_steered() {
-        assert_eq!(visible("a\x1b[31m\u{9b}\u{202e}\n"), "a\\u{1b}[31m\\u{9b}\\u{202e}\\u{a}");
-        assert_eq!(visible("größe<T>"), "größe<T>");
     }
 }

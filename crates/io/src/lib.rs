@@ -3,6 +3,7 @@
 //! - [`messages`]: text on standard error, which is left out if it can't be written.
 //! - [`outfile`]: outputs that appear under their name only when they are complete.
 //! - [`ours`]: which files everycall wrote, as only these are replaced by outputs.
+//! - [`terminal`]: text of others, which must not steer a terminal.
 //! - [`cache`]: folders in which no other user can replace a file.
 
 // Messages go through `messages`, because these macros panic if standard error can't be written.
@@ -14,3 +15,4 @@ pub mod cache;
 pub mod messages;
 pub mod ours;
 pub mod outfile;
+pub mod terminal;

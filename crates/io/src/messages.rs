@@ -8,9 +8,10 @@
 //! control sequences of terminals, so such bytes are escaped. A line break in a name can't begin a
 //! line that looks like a message.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
+
+use crate::terminal;
 
 /// Writes a line to standard error, as far as it can be written.
 #[macro_export]
@@ -38,37 +39,11 @@ pub fn write_line(out: &mut dyn Write, text: fmt::Arguments<'_>) {
     write(out, format_args!("{indented}"));
 }
 
-/// A text without characters that change how a terminal shows others: control characters except
-/// line breaks and tabs, and those that change the direction of text.
-#[must_use]
-pub fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_escaped) {
-        return text.into();
-    }
-    let mut shown = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
-        if is_escaped(character) {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown.into()
-}
-
-fn is_escaped(character: char) -> bool {
-    match character {
-        '\n' | '\t' => false,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => true,
-        _ => character.is_control(),
-    }
-}
-
 /// Writes `text` to `out`, escaped, in one piece if `out` accepts it: standard error has no buffer,
 /// and others may write there, too.
 pub fn write(out: &mut dyn Write, text: fmt::Arguments<'_>) {
     // Nobody is left to tell.
-    let _ = out.write_all(escaped(&text.to_string()).as_bytes());
+    let _ = out.write_all(terminal::lines(&text.to_string()).as_bytes());
 }
 
 #[cfg(test)]
@@ -111,7 +86,6 @@ mod tests {
             shown,
             "everycall: a\\u{1b}]0;title\\u{7}\\rb\\u{9b}2Jc\n  everycall: all is well\\u{202e}\tä: no file\n  hint\n"
         );
-        assert!(matches!(escaped("plain: ä\n"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 
 use crate::ours;
+use crate::terminal::{self, Escapes, Filter};
 
 /// Mode of files that anyone may read; the process's umask takes bits away.
 pub const MODE_SHARED: u32 = 0o644;
@@ -69,7 +70,7 @@ pub struct OutFile {
 enum Target {
     /// Written in place.
     Direct(File),
-    Stdout(io::Stdout),
+    Stdout(Filter<io::Stdout>),
     /// Under its name already.
     Live(File),
     /// Renamed at the end.
@@ -210,6 +211,15 @@ impl OutFile {
         &self.shown
     }
 
+    /// The output is JSON, if it is written to a terminal.
+    #[must_use]
+    pub fn as_json(mut self) -> OutFile {
+        if let Target::Stdout(stdout) = &mut self.target {
+            stdout.set_escapes(Escapes::Json);
+        }
+        self
+    }
+
     /// Whether bytes are visible as they are written, as in a pipe.
     #[must_use]
     pub fn is_direct(&self) -> bool {
@@ -255,7 +265,7 @@ impl Write for OutFile {
 impl Target {
     fn open(path: &Path, mode: u32, existing: Existing) -> io::Result<Target> {
         if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path.as_os_str() == *name) {
-            return Ok(Target::Stdout(io::stdout()));
+            return Ok(Target::Stdout(terminal::stdout(Escapes::Text)));
         }
         match fs::metadata(path) {
             Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -456,7 +466,7 @@ mod tests {
 
         let (mut file, temporary) = make();
         file.write_all(b"whole").unwrap();
-        replace(&file, Some(temporary), &final_path).unwrap();
+        replace(&file, Some(temporary), &final_path, Existing::default()).unwrap();
         assert_eq!(fs::read(&final_path).unwrap(), b"whole");
         assert_eq!(count(), 1);
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use everycall_export::visible;
+use everycall_io::terminal::line as visible;
 use rusqlite::types::ValueRef;
 
 use crate::database::Output;
@@ -66,7 +66,7 @@ impl<'o> Table<'o> {
     fn cell(&self, value: ValueRef<'_>) -> Cell {
         let is_number = !matches!(value, ValueRef::Text(_) | ValueRef::Blob(_));
         let text = plain(value);
-        Cell { text: if self.escapes { visible(&text) } else { text }, is_number }
+        Cell { text: if self.escapes { visible(&text).into_owned() } else { text }, is_number }
     }
 
     /// Chooses the widths, and writes what was held.
@@ -82,7 +82,11 @@ impl<'o> Table<'o> {
             fit(&mut widths, &self.numbers, width);
         }
         self.widths = Some(widths);
-        let names = self.names.iter().map(|name| Cell { text: visible(name), is_number: false }).collect();
+        let names = self
+            .names
+            .iter()
+            .map(|name| Cell { text: visible(name).into_owned(), is_number: false })
+            .collect();
         self.line(names)?;
         for row in std::mem::take(&mut self.held) {
             self.line(row)?;

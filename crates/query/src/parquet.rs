@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use everycall_export::visible;
+use everycall_io::terminal::line as visible;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -121,7 +121,7 @@ impl<'o> Parquet<'o> {
         };
         for ((name, values), kind) in self.names.iter().zip(&self.values).zip(&*kinds) {
             if let Some(other) = values.iter().find(|value| !kind.holds(value)) {
-                let other = visible(&plain(ValueRef::from(other)));
+                let other = visible(&plain(ValueRef::from(other))).into_owned();
                 return Err(io::Error::other(format!(
                     "column `{name}` has {} in its first rows and `{other:.40}` later; write cast({name} as text) or the like in the query",
                     kind.name()

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser as _;
 use clap::{Args, ValueEnum};
 use everycall_export::{Calendar, Filter, LabelPattern, WallTime, parse_function, parse_ids};
+use everycall_io::terminal::Escapes;
 use everycall_symbols::PathMap;
 use everycall_units::{parse_size, parse_time};
 use regex::Regex;
@@ -163,6 +164,16 @@ pub enum TextFormat {
     Text,
     /// For programs.
     Json,
+}
+
+impl TextFormat {
+    /// How what could steer a terminal is written on one.
+    pub fn escapes(self) -> Escapes {
+        match self {
+            TextFormat::Text => Escapes::Text,
+            TextFormat::Json => Escapes::Json,
+        }
+    }
 }
 
 /// A folder that exists: a mistyped one would be ignored silently.

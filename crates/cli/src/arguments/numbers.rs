@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use everycall_analysis::{Grouping, Order};
+use everycall_io::terminal::Escapes;
 use everycall_units::parse_time;
 
 use super::common::{Clock, FilterArguments, Force, SymbolArguments};
@@ -237,6 +238,13 @@ pub enum TableFormat {
     Csv,
     /// One object.
     Json,
+}
+
+impl TableFormat {
+    /// How what could steer a terminal is written on one.
+    pub fn escapes(self) -> Escapes {
+        if self == TableFormat::Json { Escapes::Json } else { Escapes::Text }
+    }
 }
 
 /// The process whose counts are read.

@@ -12,8 +12,8 @@ use super::{read, show};
 use crate::arguments::CountArguments;
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::Destination;
-use crate::report::{Load, clean};
+use crate::output::{Destination, clean};
+use crate::report::Load;
 use crate::trigger::Signals;
 
 /// How often signals are looked for while no key comes.

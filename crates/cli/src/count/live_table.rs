@@ -7,7 +7,8 @@ use everycall_analysis::{Grouping, Profile, Sums};
 use everycall_export::shortened_name;
 use everycall_units::{Count, Duration, Size};
 
-use crate::report::{clean, heading};
+use crate::output::clean;
+use crate::report::heading;
 
 /// A number of a group between two readings.
 struct Column {

@@ -21,6 +21,7 @@ use everycall_analysis::{NameOptions, SymbolNames};
 use everycall_format::arena::thread_state;
 use everycall_format::until_nul;
 use everycall_io::say;
+use everycall_io::terminal::{self, Escapes};
 use everycall_live::{Control, Follower, RingOwner, Written, write_kept};
 use everycall_reader::{OpenCall, TraceFile, open_calls};
 use everycall_recorder::clock;
@@ -30,11 +31,12 @@ use rustix::termios::tcgetwinsize;
 
 use self::levels::Levels;
 use self::output::{Outputs, Said};
-use self::page::{Page, clean};
+use self::page::Page;
 use crate::arguments::{FollowArguments, LevelRule};
 use crate::control::{Program, notes};
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::clean;
 use crate::trigger::Signals;
 
 /// Time between two reads of the rings.
@@ -419,7 +421,7 @@ impl<'a> Session<'a> {
         if text.is_empty() {
             return Ok(());
         }
-        let mut out = io::stdout().lock();
+        let mut out = terminal::stdout(Escapes::Text);
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::writing_to_stdout)
     }
 

@@ -25,6 +25,7 @@ use everycall_units::{Count, Duration, Several};
 
 use super::levels::Levels;
 use crate::arguments::Clock as Shown;
+use crate::output::clean;
 
 /// A call that hasn't ended after this time gets a line of its own.
 const OPEN_AFTER_NS: u64 = 20_000_000;
@@ -405,9 +406,4 @@ impl Page {
             until.map_or(self.lines.len(), |until| self.lines.partition_point(|line| line.at <= until));
         self.lines.drain(..count).flat_map(|line| [line.text, "\n".to_owned()]).collect()
     }
-}
-
-/// The text without control characters, which could control a terminal.
-pub fn clean(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }

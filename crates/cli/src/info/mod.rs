@@ -19,7 +19,7 @@ use everycall_timeline::Trace;
 
 use crate::arguments::{Clock, InfoArguments, TextFormat};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::print_as;
 use crate::traces;
 pub use page::signal_name;
 
@@ -112,9 +112,12 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
         clock,
         calendar,
     };
-    print(&match arguments.format {
-        TextFormat::Text => page::page(&report),
-        TextFormat::Json => json::json(&report),
-    })?;
+    print_as(
+        arguments.format.escapes(),
+        &match arguments.format {
+            TextFormat::Text => page::page(&report),
+            TextFormat::Json => json::json(&report),
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }

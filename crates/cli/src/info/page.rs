@@ -19,6 +19,7 @@ use nix::sys::signal::Signal;
 use super::{Report, kept_function};
 use crate::arguments::Clock;
 use crate::counters;
+use crate::output::clean;
 use crate::written::{self, is_of_no_function, named_late, not_armed};
 
 /// Columns of the page.
@@ -917,11 +918,6 @@ fn lines(text: &str, width: usize) -> Vec<String> {
     }
     lines.push(line);
     lines
-}
-
-/// The text without control characters, which could control a terminal.
-fn clean(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 fn quoted(word: &str) -> String {

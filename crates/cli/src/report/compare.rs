@@ -14,11 +14,11 @@ use super::columns::with_error;
 use super::load::{Run, mixed};
 use super::part::Part;
 use super::views::{is_meant, nothing_matches, pattern};
-use super::{Load, clean, limit, machine, notes, width};
+use super::{Load, limit, machine, notes, width};
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{clean, print_as};
 
 /// The conditions of `--fail-if`.
 pub fn conditions(arguments: &ReportArguments) -> Result<Vec<Condition>, Failure> {
@@ -73,28 +73,31 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     });
     let all: Vec<&DiffRow> = rows(&diff, sort);
     let shown = &all[..limit(arguments).min(all.len())];
-    print(&match arguments.format {
-        TableFormat::Text if sort.is_memory() => text_of_memory(&diff, shown, width(arguments)),
-        TableFormat::Text => {
-            let side = if are_parts(&runs) { ["part", "parts"] } else { ["run", "runs"] };
-            text(&diff, shown, side, width(arguments))
-        }
-        TableFormat::Csv => machine::csv_of(&objects(&diff, shown)),
-        TableFormat::Json => {
-            let files = |runs: &[Run]| runs.iter().map(Run::json).collect::<Vec<_>>();
-            let whole = json!({
-                "old_files": files(&old_runs),
-                "new_files": files(&new_runs),
-                "old_runs": diff.old_runs,
-                "new_runs": diff.new_runs,
-                "common_functions": diff.common,
-                "all_functions_own_time": change_json(diff.common_time),
-                "all_functions_calls": change_json(diff.common_calls),
-                "rows": objects(&diff, shown),
-            });
-            format!("{whole:#}\n")
-        }
-    })?;
+    print_as(
+        arguments.format.escapes(),
+        &match arguments.format {
+            TableFormat::Text if sort.is_memory() => text_of_memory(&diff, shown, width(arguments)),
+            TableFormat::Text => {
+                let side = if are_parts(&runs) { ["part", "parts"] } else { ["run", "runs"] };
+                text(&diff, shown, side, width(arguments))
+            }
+            TableFormat::Csv => machine::csv_of(&objects(&diff, shown)),
+            TableFormat::Json => {
+                let files = |runs: &[Run]| runs.iter().map(Run::json).collect::<Vec<_>>();
+                let whole = json!({
+                    "old_files": files(&old_runs),
+                    "new_files": files(&new_runs),
+                    "old_runs": diff.old_runs,
+                    "new_runs": diff.new_runs,
+                    "common_functions": diff.common,
+                    "all_functions_own_time": change_json(diff.common_time),
+                    "all_functions_calls": change_json(diff.common_calls),
+                    "rows": objects(&diff, shown),
+                });
+                format!("{whole:#}\n")
+            }
+        },
+    )?;
     explain(&diff, &old_runs, &new_runs);
     for profile in old_profiles.iter().chain(&new_profiles) {
         if profile.notes.numbers().iter().any(|number| *number > 0) {

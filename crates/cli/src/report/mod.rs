@@ -28,7 +28,7 @@ use everycall_analysis::{Grouping, Order, Profile, Row};
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{print, terminal_width};
+use crate::output::{clean, print_as, terminal_width};
 pub use load::{Load, Run, mixed};
 
 /// Default number of rows in text.
@@ -97,11 +97,14 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
     }
     let shown = &all[..limit(arguments).min(all.len())];
     let style = text::Style { width: width(arguments), by: &arguments.by, sort, correction };
-    print(&match arguments.format {
-        TableFormat::Text => text::table(&profile, shown, &style),
-        TableFormat::Csv => machine::csv(&profile, shown, correction.as_ref()),
-        TableFormat::Json => machine::json(&profile, shown, &runs, correction.as_ref()),
-    })?;
+    print_as(
+        arguments.format.escapes(),
+        &match arguments.format {
+            TableFormat::Text => text::table(&profile, shown, &style),
+            TableFormat::Csv => machine::csv(&profile, shown, correction.as_ref()),
+            TableFormat::Json => machine::json(&profile, shown, &runs, correction.as_ref()),
+        },
+    )?;
     load.explain(&profile, &runs, &arguments.traces, sort);
     if let Some(correction) = &correction {
         corrected::explain(correction, &profile, &all, !arguments.untraced.is_empty());
@@ -130,11 +133,14 @@ pub fn print_table(
     let shown = &all[..most.min(all.len())];
     let style =
         text::Style { width: terminal_width(), by: profile.grouping(), sort: order, correction: None };
-    print(&match format {
-        TableFormat::Text => text::table(profile, shown, &style),
-        TableFormat::Csv => machine::csv(profile, shown, None),
-        TableFormat::Json => machine::json(profile, shown, runs, None),
-    })?;
+    print_as(
+        format.escapes(),
+        &match format {
+            TableFormat::Text => text::table(profile, shown, &style),
+            TableFormat::Csv => machine::csv(profile, shown, None),
+            TableFormat::Json => machine::json(profile, shown, runs, None),
+        },
+    )?;
     notes::print_measures(profile, order);
     notes::print_notes(&profile.notes, &[]);
     if shown.len() < all.len() && format == TableFormat::Text {
@@ -186,9 +192,4 @@ pub fn heading(by: &Grouping) -> &str {
 /// The displayed name of a row, on one line.
 fn shown_key(profile: &Profile, row: &Row<'_>) -> String {
     clean(&row.key.shown(profile.functions()))
-}
-
-/// A text on one line.
-pub fn clean(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }

@@ -14,10 +14,10 @@ use everycall_symbols::PathMap;
 use everycall_units::{Count, Several};
 use serde_json::json;
 
-use super::{Load, Run, clean, limit, machine, notes, width};
+use super::{Load, Run, limit, machine, notes, width};
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::failure::Failure;
-use crate::output::{lines, print};
+use crate::output::{clean, lines, print, print_as};
 
 /// A program or library of the traces.
 type ModuleKey = (PathBuf, Vec<u8>);
@@ -87,15 +87,18 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
                 })
             })
             .collect();
-        print(&if arguments.format == TableFormat::Csv {
-            machine::csv_of(&objects)
-        } else {
-            let files = runs.iter().map(Run::json).collect::<Vec<_>>();
-            format!(
-                "{:#}\n",
-                json!({ "files": files, "functions": all, "never_called": total, "rows": objects })
-            )
-        })?;
+        print_as(
+            arguments.format.escapes(),
+            &if arguments.format == TableFormat::Csv {
+                machine::csv_of(&objects)
+            } else {
+                let files = runs.iter().map(Run::json).collect::<Vec<_>>();
+                format!(
+                    "{:#}\n",
+                    json!({ "files": files, "functions": all, "never_called": total, "rows": objects })
+                )
+            },
+        )?;
     }
     say!(
         "everycall: {} of {} not called, or were inlined wherever they were",

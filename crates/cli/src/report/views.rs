@@ -14,11 +14,11 @@ use everycall_units::{Count, Duration, Several};
 use serde_json::{Map, Value, json};
 
 use super::columns::with_error;
-use super::{Load, Run, clean, limit, machine, notes, width};
+use super::{Load, Run, limit, machine, notes, width};
 use crate::arguments::{Clock as Shown, ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{clean, print, print_as};
 use crate::traces;
 
 /// Why a file with counts isn't enough.
@@ -158,7 +158,7 @@ pub fn edges(
             }
         }
     };
-    print(&shown)?;
+    print_as(arguments.format.escapes(), &shown)?;
     notes::print_notes(&edges.notes, &arguments.traces);
     if rows.len() < all && arguments.format == TableFormat::Text {
         notes::more_rows(all - rows.len());
@@ -254,7 +254,7 @@ pub fn tree(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failur
             }
         }
     };
-    print(&shown)?;
+    print_as(arguments.format.escapes(), &shown)?;
     notes::print(&profile, &arguments.traces, order);
     if left_out > 0 && arguments.format == TableFormat::Text {
         notes::more_rows(left_out);
@@ -367,12 +367,15 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             Value::Object(object)
         });
         let objects: Vec<Value> = objects.collect();
-        return print(&if arguments.format == TableFormat::Csv {
-            machine::csv_of(&objects)
-        } else {
-            let files = runs.iter().map(Run::json).collect::<Vec<_>>();
-            format!("{:#}\n", json!({ "files": files, "function": text, "rows": objects }))
-        })
+        return print_as(
+            arguments.format.escapes(),
+            &if arguments.format == TableFormat::Csv {
+                machine::csv_of(&objects)
+            } else {
+                let files = runs.iter().map(Run::json).collect::<Vec<_>>();
+                format!("{:#}\n", json!({ "files": files, "function": text, "rows": objects }))
+            },
+        )
         .map(|()| ExitCode::SUCCESS);
     }
     let mut out = String::new();
@@ -499,20 +502,23 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
                 })
             })
             .collect();
-        return print(&if arguments.format == TableFormat::Csv {
-            machine::csv_of(&objects)
-        } else {
-            let whole = json!({
-                "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
-                "function": text,
-                "timed_calls": times.count(),
-                "slow_from_ns": explanation.slow_from_ns(),
-                "slow": doings(slow),
-                "median": doings(median),
-                "rows": objects,
-            });
-            format!("{whole:#}\n")
-        })
+        return print_as(
+            arguments.format.escapes(),
+            &if arguments.format == TableFormat::Csv {
+                machine::csv_of(&objects)
+            } else {
+                let whole = json!({
+                    "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
+                    "function": text,
+                    "timed_calls": times.count(),
+                    "slow_from_ns": explanation.slow_from_ns(),
+                    "slow": doings(slow),
+                    "median": doings(median),
+                    "rows": objects,
+                });
+                format!("{whole:#}\n")
+            },
+        )
         .map(|()| ExitCode::SUCCESS);
     }
     let time = |ns: f64| {
