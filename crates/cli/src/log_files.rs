@@ -4,10 +4,10 @@
 //! Without a format, the file is looked at often while the program runs, and a line has the time at
 //! which it was found. With one, lines are read at the end and have the times that they begin with.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,6 @@ use everycall_units::Several;
 use jiff::fmt::strtime::{self, BrokenDownTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Zoned};
-use rustix::fs::OFlags;
 
 use crate::arguments::LogChoice;
 use crate::exit_code;
@@ -258,9 +257,7 @@ pub fn check_format(format: &str) -> Result<(), String> {
 
 /// Opens a log: a regular file. Nothing else is waited for or read from.
 fn open(path: &Path) -> io::Result<File> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+    everycall_io::infile::open(path)
 }
 
 /// Lines in the first `length` bytes of a file.

@@ -109,11 +109,17 @@ pub fn lines<const N: usize>(rows: &[[String; N]], at_the_left: &[usize]) -> Str
             let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
             if column + 1 == N {
                 text.push_str(cell);
-            } else if at_the_left.contains(&column) {
-                text.push_str(&format!("{cell:<width$}  "));
-            } else {
-                text.push_str(&format!("{cell:>width$}  "));
+                continue;
             }
+            let space = std::iter::repeat_n(' ', width.saturating_sub(cell.chars().count()));
+            if at_the_left.contains(&column) {
+                text.push_str(cell);
+                text.extend(space);
+            } else {
+                text.extend(space);
+                text.push_str(cell);
+            }
+            text.push_str("  ");
         }
         text.push('\n');
     }

@@ -226,7 +226,7 @@ fn calls(object: &Path) -> Option<[bool; 3]> {
     const FRAMES: &str = ".everycall.frames";
     const LOADS: [&str; 2] = ["dlopen", "dlmopen"];
     const STARTS: [&str; 5] = ["exec", "fexecve", "posix_spawn", "system", "popen"];
-    let file = fs::File::open(object).ok()?;
+    let file = everycall_io::infile::open(object).ok()?;
     let cache = ReadCache::new(file);
     let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
     let symbols = elf.dynamic_symbols().chain(elf.symbols());
@@ -249,7 +249,8 @@ fn is_launcher(name: &str) -> bool {
 
 fn is_script(path: &Path) -> bool {
     let mut beginning = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(BEGINNING as u64).read_to_end(&mut beginning));
+    let read = everycall_io::infile::open(path)
+        .and_then(|file| file.take(BEGINNING as u64).read_to_end(&mut beginning));
     read.is_ok() && (beginning.starts_with(b"#!") || !beginning.contains(&0))
 }
 
@@ -294,7 +295,7 @@ struct Links {
 }
 
 fn links(object: &Path) -> Option<Links> {
-    let file = fs::File::open(object).ok()?;
+    let file = everycall_io::infile::open(object).ok()?;
     let cache = ReadCache::new(file);
     let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
     let endian = elf.endian();

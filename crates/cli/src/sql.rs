@@ -1,17 +1,17 @@
 //! `everycall sql`: queries over traces.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use everycall_analysis::{SymbolNames, TraceView};
 use everycall_export::Filter;
 use everycall_io::outfile::MODE_SHARED;
 use everycall_io::say;
 use everycall_io::terminal::{self, Escapes};
-use everycall_query::{Database, Format, OpenTrace, Output, Parquet, QueryError, Table};
+use everycall_query::{Database, Format, Limits, OpenTrace, Output, Parquet, QueryError, Table};
 
 use crate::arguments::{ResultFormat, SqlArguments};
 use crate::exit_code;
@@ -46,8 +46,8 @@ pub fn run(arguments: &SqlArguments) -> Result<ExitCode, Failure> {
         opened.push(open(Path::new(path), filter, arguments)?);
     }
     let names: Vec<_> = opened.iter().map(|trace| trace.view.names()).collect();
-    let database = Database::open(opened).map_err(|error| failed(&error))?;
-    write(&database, &query, arguments)?;
+    let mut database = Database::open(opened).map_err(|error| failed(&error))?;
+    write(&mut database, &query, arguments)?;
     names.into_iter().for_each(traces::warn_of_names);
     if let Some(scans) = database.many_scans() {
         say!(
@@ -71,7 +71,8 @@ fn read_query(word: &OsStr) -> Result<String, Failure> {
             Failure::new(exit_code::FAILED, format!("can't read the query from standard input: {error}"))
         })?
     } else if let Some(path) = text.strip_prefix('@') {
-        let read = File::open(path).and_then(|file| file.take(QUERY_MAX + 1).read_to_end(&mut bytes));
+        let read = everycall_io::infile::open(Path::new(path))
+            .and_then(|file| file.take(QUERY_MAX + 1).read_to_end(&mut bytes));
         read.map_err(|error| Failure::of(Path::new(path), format!("the query can't be read: {error}")))?
     } else if Path::new(&text).is_file() {
         return Err(usage(format!(
@@ -102,7 +103,11 @@ fn open(path: &Path, filter: &'static Filter, arguments: &SqlArguments) -> Resul
     Ok(OpenTrace { name, view, filter })
 }
 
-fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(), Failure> {
+fn write(database: &mut Database, query: &str, arguments: &SqlArguments) -> Result<(), Failure> {
+    let limits = Limits {
+        time: arguments.timeout.map(Duration::from_nanos),
+        temporary: arguments.temp_size.unwrap_or(Limits::default().temporary),
+    };
     match &arguments.output {
         None => {
             let stdout = io::stdout();
@@ -116,7 +121,7 @@ fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(
             if arguments.format == ResultFormat::Parquet && width.is_some() {
                 return Err(usage("Parquet isn't for terminals; name a file with -o"));
             }
-            let ran = database.query(query, &mut *output(arguments.format, &mut out, width));
+            let ran = database.query(query, limits, &mut *output(arguments.format, &mut out, width));
             // What was found before an error is shown.
             let flushed = out.flush().map_err(Failure::writing_to_stdout);
             ran.map_err(|error| match error {
@@ -134,7 +139,7 @@ fn write(database: &Database, query: &str, arguments: &SqlArguments) -> Result<(
             let out = if arguments.format == ResultFormat::Json { out.as_json() } else { out };
             let shown = out.shown().to_owned();
             let mut out = BufWriter::with_capacity(BUFFER, out);
-            let ran = database.query(query, &mut *output(arguments.format, &mut out, None));
+            let ran = database.query(query, limits, &mut *output(arguments.format, &mut out, None));
             ran.map_err(|error| match error {
                 QueryError::Output(error) => Failure::writing(&shown, error),
                 error => failed(&error),

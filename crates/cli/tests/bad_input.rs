@@ -498,3 +498,104 @@ fn endless_queries_are_interrupted() {
     let status = child.wait().expect("it ends");
     assert_eq!(status.signal(), Some(rustix::process::Signal::TERM.as_raw()), "{status:?}");
 }
+
+/// What is named as an input: only regular files are read, whoever made them, and within bounds.
+#[test]
+fn endless_and_waiting_inputs_are_refused() {
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -q -o t.ect -- ./app");
+    assert_eq!(
+        here.shell("mkfifo fifo && mkdir uf uz && mkfifo uf/info && ln -s /dev/zero uz/info").code,
+        Some(0)
+    );
+    for odd in ["fifo", "/dev/zero"] {
+        for line in [
+            "info X",
+            "replay X",
+            "report X",
+            "report --diff X --against X",
+            "export -o out X",
+            "view --html out X",
+            "merge -o out X",
+            "cull X",
+            "embed X",
+            "core -o out X",
+            "import -o out X",
+            "sql X select",
+            "sql t.ect @X",
+            "cc --only @X -- gcc -c app.cpp -o app.o",
+            "record -o out --only @X -- ./app",
+            "record -o out --not @X -- ./app",
+            "record -o out --log X -- ./app",
+            "resolve -o out --only @X ./app",
+            "resolve -o out --trigger 'main > 1s' X",
+            "functions X",
+        ] {
+            // A limit ends what reads it all.
+            let line = line.replace('X', odd);
+            let outcome = here.shell(&format!("ulimit -v 8000000; exec timeout 120 $EVERYCALL {line}"));
+            assert!(
+                ![Some(0), Some(124), Some(101), Some(134), None].contains(&outcome.code),
+                "{line}: {outcome:?}"
+            );
+            assert!(outcome.stderr.contains(odd), "{line}: {outcome:?}");
+        }
+    }
+    for folder in ["uf", "uz"] {
+        here.fail(&format!("import -o out {folder}"), 1, &[folder, "not a regular file"]);
+    }
+    assert!(!here.path("out").exists());
+}
+
+#[test]
+fn queries_have_bounds() {
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -q -o t.ect -- ./app");
+    let many = "slices a, slices b, slices c, slices d";
+    let query =
+        |options: &str, query: &str| here.shell(&format!("exec $EVERYCALL sql {options} t.ect \"{query}\""));
+    let slow = query("--timeout 100ms", &format!("select count(*) from {many}"));
+    is_failure("--timeout", &slow, 1, &["--timeout 100 ms"]);
+    let large =
+        query("--temp-size 1M", &format!("select a.function from {many} order by hex(randomblob(500))"));
+    is_failure("--temp-size", &large, 1, &["more than 1 MiB", "--temp-size"]);
+    // A cell that is longer than the widths of formats, in a pipe.
+    let wide = query("", "select hex(zeroblob(100000)) as cell, 1 as one");
+    assert_eq!(wide.code, Some(0), "{}", wide.stderr);
+    assert!(wide.stdout.contains(&"0".repeat(200_000)));
+}
+
+/// A process that is stopped can't answer, which is said soon.
+#[test]
+fn a_stopped_process_is_called_stopped() {
+    let here = Workplace::new();
+    here.write(
+        "loop.c",
+        "#include <unistd.h>\n__attribute__((noinline)) void work(void) { usleep(1000); }\nint main() { for (;;) work(); }\n",
+    );
+    here.succeed("cc -- gcc -O1 loop.c -o loop");
+    let mut child = std::process::Command::new(here.path("loop")).spawn().unwrap();
+    let pid = child.id();
+    let signal = |name: &str| assert_eq!(here.shell(&format!("kill -{name} {pid}")).code, Some(0));
+    // It is there when its arena is.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while here.run(&format!("functions {pid}")).code != Some(0) {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for round in ["before it listens", "while it listens"] {
+        signal("STOP");
+        for line in [format!("enable {pid} work"), format!("trace --for 100ms -o t.ect {pid} work")] {
+            let begin = std::time::Instant::now();
+            here.fail(&line, 1, &["is stopped", &format!("kill -CONT {pid}")]);
+            // Not the minute that an answer may take.
+            assert!(begin.elapsed() < std::time::Duration::from_secs(40), "{round}: {line}");
+        }
+        signal("CONT");
+        here.succeed(&format!("enable {pid} work"));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,7 +1,6 @@
 //! What a program's file says: its build id, and where it was loaded. And the texts in which tools
 //! name files and addresses.
 
-use std::fs::File;
 use std::path::Path;
 
 use object::read::{ReadCache, ReadRef};
@@ -20,7 +19,7 @@ pub(crate) fn facts_of(path: &Path) -> Option<FileFacts> {
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;
     }
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(everycall_io::infile::open(path).ok()?);
     let file = object::File::parse(&cache).ok()?;
     Some(FileFacts {
         build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
@@ -90,7 +89,7 @@ pub(crate) fn base_of(path: &Path, start: u64, offset: u64) -> u64 {
         if !std::fs::metadata(path).ok()?.is_file() {
             return None;
         }
-        let cache = ReadCache::new(File::open(path).ok()?);
+        let cache = ReadCache::new(everycall_io::infile::open(path).ok()?);
         let file = object::File::parse(&cache).ok()?;
         let mut segments = file.segments().map(|segment| (segment.file_range(), segment.address()));
         let ((at, _), address) =

@@ -1,9 +1,11 @@
 //! Which format something has, by its content.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+
+use everycall_io::infile;
 
 use crate::error::ImportError;
 
@@ -74,8 +76,13 @@ pub fn detect(path: &Path) -> Result<Format, ImportError> {
     let unreadable = |error| ImportError::Unreadable(None, error);
     let data = fs::metadata(path).map_err(unreadable)?;
     if data.is_dir() {
-        return match fs::read(path.join("info")) {
-            Ok(info) if info.starts_with(b"Ftrace!\0") => Ok(Format::Uftrace),
+        let mut head = Vec::new();
+        let info = infile::open(&path.join("info"));
+        return match info.and_then(|info| info.take(HEAD).read_to_end(&mut head)) {
+            Ok(_) if head.starts_with(b"Ftrace!\0") => Ok(Format::Uftrace),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                Err(ImportError::Unknown(Some("a folder whose file `info` is not a regular file")))
+            }
             _ if path.join("task.txt").exists() => Ok(Format::Uftrace),
             _ => Err(ImportError::Unknown(Some(
                 "a folder, but not one of uftrace: it has no file `info` of it",
@@ -86,7 +93,7 @@ pub fn detect(path: &Path) -> Result<Format, ImportError> {
         return Err(ImportError::Unknown(Some("not a regular file")));
     }
     let mut head = Vec::new();
-    File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head)).map_err(unreadable)?;
+    infile::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head)).map_err(unreadable)?;
     detect_bytes(&head)
 }
 

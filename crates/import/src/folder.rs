@@ -1,9 +1,11 @@
 //! A folder of files, on disk or in memory.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use everycall_io::infile;
 
 use crate::input::BUFFER;
 
@@ -46,12 +48,8 @@ impl DiskFolder {
 
 impl Folder for DiskFolder {
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + '_>> {
-        let path = self.0.join(name);
         // What waits for a writer, or is endless, isn't a part of a trace.
-        if !fs::metadata(&path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-        }
-        Ok(Box::new(BufReader::with_capacity(BUFFER, File::open(path)?)))
+        Ok(Box::new(BufReader::with_capacity(BUFFER, infile::open(&self.0.join(name))?)))
     }
 
     fn names(&self) -> io::Result<Vec<String>> {

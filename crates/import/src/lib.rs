@@ -40,7 +40,6 @@ mod perf;
 mod uftrace;
 mod xray;
 
-use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::Path;
 
@@ -73,7 +72,7 @@ pub fn import(
     if format == Format::Uftrace {
         return import_folder(&DiskFolder::new(path), options, output, tool_version);
     }
-    let file = File::open(path).map_err(|error| ImportError::Unreadable(None, error))?;
+    let file = everycall_io::infile::open(path).map_err(|error| ImportError::Unreadable(None, error))?;
     let input = BufReader::with_capacity(BUFFER, file);
     import_bytes(input, format, options, output, tool_version)
 }

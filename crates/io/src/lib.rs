@@ -1,6 +1,7 @@
 //! How commands deal with a system that may be full, closed or somebody else's:
 //!
 //! - [`messages`]: text on standard error, which is left out if it can't be written.
+//! - [`infile`]: inputs that are named, of which only regular files are read.
 //! - [`outfile`]: outputs that appear under their name only when they are complete.
 //! - [`ours`]: which files everycall wrote, as only these are replaced by outputs.
 //! - [`terminal`]: text of others, which must not steer a terminal.
@@ -12,6 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 pub mod cache;
+pub mod infile;
 pub mod messages;
 pub mod ours;
 pub mod outfile;

@@ -23,8 +23,13 @@ use crate::process;
 
 /// How often to check the arena for the socket.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long an answer may take: a process with millions of sites, on a machine that is busy.
+/// How long an answer may take, all of it: a process with millions of sites, on a machine that is
+/// busy.
 const ANSWER: Duration = Duration::from_secs(60);
+/// How often to check that the process, which is waited for, isn't stopped.
+const CHECK: Duration = Duration::from_millis(200);
+/// A process that is stopped for so long is waited for no longer.
+const STOPPED: Duration = Duration::from_secs(1);
 /// Sessions that are read at most.
 const SESSIONS_MAX: u64 = 1 << 16;
 
@@ -34,6 +39,10 @@ const SESSIONS_MAX: u64 = 1 << 16;
 pub enum ControlError {
     /// It makes no traced calls, so it hasn't noticed the request.
     Silent(Duration),
+    /// It is stopped, by a signal or a debugger.
+    Stopped(u32),
+    /// It has given no answer for so long.
+    Slow(Duration),
     /// It has ended.
     Ended,
     /// It can't listen.
@@ -67,6 +76,14 @@ impl fmt::Display for ControlError {
                 is busy; or start it with EVERYCALL_START=off, so that it always listens",
                 time.as_secs()
             ),
+            ControlError::Stopped(pid) => write!(
+                f,
+                "the process is stopped, by a signal or a debugger, so it can't answer; let it go on (kill -CONT {pid}, or in \
+                 the debugger), and try again"
+            ),
+            ControlError::Slow(time) => {
+                write!(f, "the process gave no complete answer within {} s; try again when it is less busy", time.as_secs())
+            }
             ControlError::Ended => f.write_str(
                 "the process has ended; choose functions when it starts, with `everycall record --only` or EVERYCALL_ONLY",
             ),
@@ -122,6 +139,29 @@ impl From<io::Error> for ControlError {
 #[derive(Debug)]
 pub struct Control {
     stream: UnixStream,
+    pid: u32,
+}
+
+/// Whether a process is stopped for longer than [`STOPPED`].
+struct Watch {
+    pid: u32,
+    since: Option<Instant>,
+}
+
+impl Watch {
+    fn new(pid: u32) -> Watch {
+        Watch { pid, since: None }
+    }
+
+    /// Fails if it is.
+    fn check(&mut self) -> Result<(), ControlError> {
+        if !process::is_stopped(self.pid) {
+            self.since = None;
+        } else if self.since.get_or_insert_with(Instant::now).elapsed() >= STOPPED {
+            return Err(ControlError::Stopped(self.pid));
+        }
+        Ok(())
+    }
 }
 
 impl Control {
@@ -132,7 +172,9 @@ impl Control {
     /// It doesn't listen, or isn't ours.
     pub fn connect(arena: &LiveArena, patience: Duration) -> Result<Control, ControlError> {
         let deadline = Instant::now() + patience;
+        let mut watch = Watch::new(arena.process().pid);
         loop {
+            watch.check()?;
             match arena.control_state() {
                 control_state::LISTENING => match Control::to(arena) {
                     // It has just stopped to listen.
@@ -168,9 +210,9 @@ impl Control {
         if u32::try_from(peer.pid.as_raw_nonzero().get()) != Ok(arena.process().pid) {
             return Err(ControlError::OtherNamespace);
         }
-        stream.set_read_timeout(Some(ANSWER))?;
-        stream.set_write_timeout(Some(ANSWER))?;
-        Ok(Control { stream })
+        stream.set_read_timeout(Some(CHECK))?;
+        stream.set_write_timeout(Some(CHECK))?;
+        Ok(Control { stream, pid: arena.process().pid })
     }
 
     /// What is recorded now, and the base selection, a site set; empty for all functions.
@@ -262,10 +304,24 @@ impl Control {
         let mut bytes = vec![0; Request::SIZE];
         Request { length: body.len() as u64, ..request }.write(&mut bytes);
         // What a process refuses it doesn't read to the end: its answer says why.
-        let sent = self.stream.write_all(&bytes).and_then(|()| self.stream.write_all(body));
+        bytes.extend_from_slice(body);
+        let deadline = Instant::now() + ANSWER;
+        let mut watch = Watch::new(self.pid);
+        let mut left = &bytes[..];
+        let mut sent = None;
+        while !left.is_empty() && sent.is_none() {
+            match self.stream.write(left) {
+                Ok(0) => sent = Some(io::ErrorKind::WriteZero.into()),
+                Ok(count) => left = &left[count..],
+                Err(error) => sent = still(error, deadline, &mut watch)?,
+            }
+        }
         let mut head = [0; Reply::SIZE];
-        if let Err(error) = self.stream.read_exact(&mut head) {
-            return Err(ControlError::Io(sent.err().unwrap_or(error)));
+        if let Err(error) = self.read(&mut head, deadline, &mut watch) {
+            return Err(match (error, sent) {
+                (ControlError::Io(_), Some(sent)) => ControlError::Io(sent),
+                (error, _) => error,
+            });
         }
         let reply = Reply::read(&head).filter(|reply| reply.magic == MAGIC).ok_or(ControlError::Version)?;
         match reply.status {
@@ -287,13 +343,53 @@ impl Control {
             return Err(ControlError::Version);
         }
         let mut body = Vec::new();
-        (&mut self.stream).take(reply.length).read_to_end(&mut body)?;
-        if body.len() as u64 != reply.length {
-            return Err(ControlError::Io(io::ErrorKind::UnexpectedEof.into()));
+        let length = usize::try_from(reply.length).map_err(|_| ControlError::Version)?;
+        while body.len() < length {
+            // Memory is taken as bytes come.
+            let piece = (length - body.len()).min(PIECE);
+            let filled = body.len();
+            body.resize(filled + piece, 0);
+            self.read(&mut body[filled..], deadline, &mut watch)?;
         }
         Ok((reply, body))
     }
+
+    /// Fills `bytes` before `deadline`.
+    fn read(&mut self, bytes: &mut [u8], deadline: Instant, watch: &mut Watch) -> Result<(), ControlError> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.stream.read(&mut bytes[filled..]) {
+                Ok(0) => return Err(ControlError::Io(io::ErrorKind::UnexpectedEof.into())),
+                Ok(count) => filled += count,
+                Err(error) => {
+                    if let Some(error) = still(error, deadline, watch)? {
+                        return Err(ControlError::Io(error));
+                    }
+                }
+            }
+            // Bytes that come one by one don't make it wait for longer.
+            if Instant::now() >= deadline && filled < bytes.len() {
+                return Err(ControlError::Slow(ANSWER));
+            }
+        }
+        Ok(())
+    }
 }
+
+/// What an error of the socket means: nothing yet if it only was silent, and is waited for.
+fn still(error: io::Error, deadline: Instant, watch: &mut Watch) -> Result<Option<io::Error>, ControlError> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => Ok(None),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            watch.check()?;
+            if Instant::now() >= deadline { Err(ControlError::Slow(ANSWER)) } else { Ok(None) }
+        }
+        _ => Ok(Some(error)),
+    }
+}
+
+/// Bytes of an answer that are read at once.
+const PIECE: usize = 1 << 20;
 
 fn request(operation: u32) -> Request {
     Request { magic: MAGIC, version: VERSION, operation, on: 1, ..Request::default() }

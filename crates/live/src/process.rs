@@ -140,6 +140,14 @@ pub(crate) fn began(pid: u32) -> Option<u64> {
     stat(pid).ok().filter(|stat| !stat.has_ended).map(|stat| stat.started)
 }
 
+/// Whether process `pid` is stopped, by a signal or by a debugger.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let Ok(text) = read(pid, "stat") else { return false };
+    // The name, in parentheses, may contain anything.
+    let behind = text.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &text[at + 1..]);
+    matches!(behind.trim_ascii_start().first(), Some(b'T' | b't'))
+}
+
 /// A file of process `pid`.
 pub(crate) fn read(pid: u32, name: &str) -> Result<Vec<u8>, LiveError> {
     std::fs::read(format!("/proc/{pid}/{name}")).map_err(refused)

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -166,7 +165,7 @@ impl FunctionTable {
             return Err(TableError::NotUnderstood(path.to_owned(), "not a file".to_owned()));
         }
         let odd = |error: object::Error| TableError::NotUnderstood(path.to_owned(), error.to_string());
-        let cache = ReadCache::new(File::open(path).map_err(unreadable)?);
+        let cache = ReadCache::new(everycall_io::infile::open(path).map_err(unreadable)?);
         let elf = ElfFile64::<Endianness, _>::parse(&cache).map_err(odd)?;
         let build_id = elf.build_id().ok().flatten().unwrap_or_default().to_vec();
         let symbols = ModuleSymbols::open(&ModuleIdentity::new(path, &build_id), &SymbolOptions::default());

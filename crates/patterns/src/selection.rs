@@ -149,11 +149,8 @@ impl Selection {
 
     fn add_list(&mut self, path: &Path, is_in: bool) -> Result<(), SelectionError> {
         let failed = |reason: String| SelectionError::List(path.to_owned(), reason);
-        let facts = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-        if facts.len() > LIST_SIZE_MAX {
-            return Err(failed(format!("it has {} bytes, more than a list of functions", facts.len())));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let text = everycall_io::infile::read_text(path, LIST_SIZE_MAX)
+            .map_err(|error| failed(error.to_string()))?;
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.trim();
             // `#` begins a comment where it begins a line or follows a space; names may contain it.

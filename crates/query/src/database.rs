@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::QueryError;
 use crate::lanes::OpenTrace;
+use crate::limits::{self, Limits, Reached};
 use crate::schema::TABLES;
 use crate::traces::Shared;
 use crate::{events, functions, lists};
@@ -74,9 +75,21 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// It isn't one query, it isn't SQL, it names what isn't there, it wants to write, or its
-    /// result can't be written.
-    pub fn query(&self, sql: &str, output: &mut dyn Output) -> Result<(), QueryError> {
+    /// It isn't one query, it isn't SQL, it names what isn't there, it wants to write, it exceeds a
+    /// limit, or its result can't be written.
+    pub fn query(&mut self, sql: &str, limits: Limits, output: &mut dyn Output) -> Result<(), QueryError> {
+        let reached = Reached::default();
+        let watch = limits::watch(limits, reached.clone());
+        let set = self.connection.progress_handler(limits::INSTRUCTIONS, Some(watch));
+        set.map_err(|error| QueryError::of(&error, None))?;
+        let ran = self.run(sql, output);
+        match reached.take(&limits) {
+            Some(why) if ran.is_err() => Err(QueryError::Run(why)),
+            _ => ran,
+        }
+    }
+
+    fn run(&self, sql: &str, output: &mut dyn Output) -> Result<(), QueryError> {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let failed = |error| {
             let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -7,6 +7,7 @@
 //! events      the table that all rows of a timeline make, read while a query runs
 //! calls       calls by their numbers, for joins: in a temporary file
 //! groups      calls in the order of their functions, for `group by`: likewise
+//! limits      how long a query may run, and how much it may write into temporary files
 //! lists       tables that are small: threads, processes, modules, sums of functions
 //! functions   functions of SQL that SQLite doesn't have
 //! output      results as table, CSV and JSON lines
@@ -28,6 +29,7 @@ mod events;
 mod functions;
 mod groups;
 mod lanes;
+mod limits;
 mod lists;
 mod output;
 mod parquet;
@@ -38,6 +40,7 @@ mod traces;
 pub use database::{Database, Output};
 pub use error::QueryError;
 pub use lanes::OpenTrace;
+pub use limits::Limits;
 pub use output::{Format, Table};
 pub use parquet::Parquet;
 pub use schema::schema;

@@ -21,6 +21,10 @@ pub enum Format {
 
 /// Rows by which the widths of a table's columns are chosen.
 const MEASURED: usize = 1000;
+/// Bytes of rows that are held for that.
+const HELD_MAX: usize = 16 << 20;
+/// Columns aren't filled up with spaces to more characters.
+const PADDED_MAX: usize = 1000;
 /// Columns of text aren't made narrower than this.
 const NARROW: usize = 8;
 /// Space between two columns.
@@ -37,6 +41,7 @@ pub struct Table<'o> {
     names: Vec<String>,
     /// Rows until the widths are chosen.
     held: Vec<Vec<Cell>>,
+    held_bytes: usize,
     widths: Option<Vec<usize>>,
     /// By column: whether it has numbers only.
     numbers: Vec<bool>,
@@ -54,7 +59,7 @@ impl<'o> Table<'o> {
     pub fn new(out: &'o mut dyn Write, format: Format, width: Option<usize>) -> Self {
         let escapes = format == Format::Text || width.is_some();
         let (names, held, numbers) = (Vec::new(), Vec::new(), Vec::new());
-        Table { out, format, width, escapes, names, held, widths: None, numbers, rows: 0 }
+        Table { out, format, width, escapes, names, held, held_bytes: 0, widths: None, numbers, rows: 0 }
     }
 
     /// The number of rows so far.
@@ -81,6 +86,8 @@ impl<'o> Table<'o> {
         if let Some(width) = self.width {
             fit(&mut widths, &self.numbers, width);
         }
+        // In a pipe, a single long cell would make every line as long.
+        widths.iter_mut().for_each(|width| *width = (*width).min(PADDED_MAX));
         self.widths = Some(widths);
         let names = self
             .names
@@ -104,9 +111,11 @@ impl<'o> Table<'o> {
             let text = if self.width.is_some() { cut(&cell.text, *width) } else { cell.text.clone() };
             let space = width.saturating_sub(length(&text));
             if *is_number {
-                let _ = write!(line, "{:space$}{text}", "");
+                line.extend(std::iter::repeat_n(' ', space));
+                line.push_str(&text);
             } else {
-                let _ = write!(line, "{text}{:space$}", "");
+                line.push_str(&text);
+                line.extend(std::iter::repeat_n(' ', space));
             }
         }
         line.truncate(line.trim_end().len());
@@ -140,8 +149,10 @@ impl Output for Table<'_> {
                 if self.widths.is_some() {
                     return self.line(row);
                 }
+                self.held_bytes += row.iter().map(|cell: &Cell| cell.text.len()).sum::<usize>();
                 self.held.push(row);
-                if self.held.len() >= MEASURED { self.lay_out() } else { Ok(()) }
+                let is_enough = self.held.len() >= MEASURED || self.held_bytes >= HELD_MAX;
+                if is_enough { self.lay_out() } else { Ok(()) }
             }
             Format::Csv => {
                 let line: Vec<String> = values.iter().map(|value| field(&self.cell(*value).text)).collect();
@@ -299,5 +310,19 @@ mod tests {
         assert!(written(Format::Text, None, &["n", "name", "other"], &[row]).contains(&long));
         // Columns that can't be made narrower run over.
         assert!(written(Format::Text, Some(5), &["n", "name", "other"], &[row]).contains("1000000007"));
+    }
+
+    #[test]
+    fn long_cells_are_no_reason_to_fail() {
+        let long = "x".repeat(200_000);
+        let row: &[ValueRef<'_>] =
+            &[ValueRef::Integer(1), ValueRef::Text(long.as_bytes()), ValueRef::Integer(2)];
+        let short: &[ValueRef<'_>] = &[ValueRef::Integer(1), ValueRef::Text(b"y"), ValueRef::Integer(2)];
+        for width in [None, Some(80)] {
+            let table = written(Format::Text, width, &["a", "b", "c"], &[row, short]);
+            assert_eq!(table.contains(&long), width.is_none());
+            // The others aren't filled up to its length.
+            assert!(table.lines().last().unwrap().len() < 1100, "{width:?}");
+        }
     }
 }

@@ -56,15 +56,8 @@ impl Deref for FileBytes {
 
 /// Opens a regular file for reading. A FIFO doesn't block, a terminal isn't acquired.
 pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
-    // Asked before opening too: opening some devices has effects.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(not_regular());
-    }
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let file = everycall_io::infile::open(path)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(not_regular());
-    }
     Ok((file, metadata))
 }
 

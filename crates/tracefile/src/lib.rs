@@ -45,7 +45,7 @@ pub use embedded::SourceFile;
 pub use frame_names::FrameNames;
 pub use kept_states::KeptStates;
 pub use packer::Packer;
-pub use payload::{module_image, module_table, texts};
+pub use payload::{module_image, module_image_of, module_table, texts};
 pub use ring::{Ring, Segments, Tally, is_segment, tally};
 pub use runs::{Place, Runs};
 pub use stamps::write_stamps;

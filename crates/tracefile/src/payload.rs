@@ -1,6 +1,6 @@
 //! Payloads of single chunks.
 
-use std::io;
+use std::io::{self, Read, Write};
 
 use everycall_format::arena::{ModuleEntry, module_state};
 use everycall_format::ect::{MetaField, ModuleImage, encoding};
@@ -47,6 +47,54 @@ pub fn module_table(
 
 /// Module files are compressed fast rather than tightly: the user waits, and few files need it.
 const IMAGE_LEVEL: i32 = 1;
+
+/// The two parts of a MODULE_IMAGE payload of a file of `length` bytes, which is read in pieces.
+///
+/// # Errors
+///
+/// It can't be read, or takes more than `most` bytes packed, or there is no memory for it.
+pub fn module_image_of(module: u32, file: impl Read, length: u64, most: usize) -> io::Result<[Vec<u8>; 2]> {
+    let mut encoder = zstd::stream::write::Encoder::new(Bounded { bytes: Vec::new(), most }, IMAGE_LEVEL)?;
+    encoder.set_pledged_src_size(Some(length))?;
+    encoder.include_contentsize(true)?;
+    let mut from = file.take(length);
+    let mut piece = vec![0; 1 << 20];
+    let mut read = 0;
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => {
+                encoder.write_all(piece.get(..count).unwrap_or_default())?;
+                read += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let record = ModuleImage { module, encoding: encoding::ZSTD, length: read };
+    Ok([bytes_of(&record), encoder.finish()?.bytes])
+}
+
+/// Memory up to a size.
+struct Bounded {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.most {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large"));
+        }
+        self.bytes.try_reserve(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// The two parts of a MODULE_IMAGE payload: the file `bytes` of module number `module`.
 ///

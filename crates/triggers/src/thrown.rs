@@ -81,7 +81,7 @@ fn shown(name: &str) -> Option<String> {
 /// constants.
 pub(crate) fn types_of(file: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let Ok(file) = std::fs::File::open(file) else { return names };
+    let Ok(file) = everycall_io::infile::open(file) else { return names };
     let cache = ReadCache::new(file);
     let Ok(elf) = ElfFile64::<Endianness, _>::parse(&cache) else { return names };
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::common::{FilterArguments, Force, SymbolArguments};
+use everycall_units::parse_time;
+
+use super::common::{FilterArguments, Force, SymbolArguments, size};
 
 /// `sql`.
 #[derive(Debug, Args)]
@@ -18,6 +20,12 @@ pub struct SqlArguments {
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub force: Force,
+    /// End the query after this time, such as 30s
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub timeout: Option<u64>,
+    /// How much the query may write into temporary files [default: 8G]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub temp_size: Option<u64>,
     /// Print the tables with their columns
     #[arg(long)]
     pub schema: bool,

@@ -25,7 +25,7 @@ const PREFIXES: [&[u8]; 10] =
 /// The selection in a file that the compiler prefix wrote.
 pub(super) fn selection(path: &Path) -> io::Result<Selection> {
     let name = |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| name(&error))?;
+    let text = everycall_io::infile::read_text(path, 64 << 20).map_err(|error| name(&error))?;
     Selection::from_text(&text).ok_or_else(|| name(&"not a list of functions"))
 }
 

@@ -1,6 +1,5 @@
 //! XRay's tables in a program's file: which functions its numbers are.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use object::read::ReadCache;
@@ -44,7 +43,7 @@ pub(super) fn xray_binary(path: &Path) -> Result<XrayBinary, ImportError> {
     if !std::fs::metadata(path).map_err(|error| failed(&error))?.is_file() {
         return Err(failed(&"it is not a regular file"));
     }
-    let cache = ReadCache::new(File::open(path).map_err(|error| failed(&error))?);
+    let cache = ReadCache::new(everycall_io::infile::open(path).map_err(|error| failed(&error))?);
     let file = object::File::parse(&cache).map_err(|error| failed(&error))?;
     if !file.is_little_endian() || !file.is_64() {
         return Err(failed(&"it is of a 32-bit or big-endian machine"));
