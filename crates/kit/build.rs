@@ -66,7 +66,7 @@ const VARIABLES: &str = "environ";
 /// The entry that the dynamic linker keeps for debuggers.
 const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
-const WEAK: [&str; 11] = [
+const WEAK: [&str; 13] = [
     "everycall_xray_entry",
     "everycall_xray_exit",
     "everycall_xray_tail_exit",
@@ -78,6 +78,8 @@ const WEAK: [&str; 11] = [
     "_GLOBAL_OFFSET_TABLE_",
     "__rseq_offset",
     "__rseq_size",
+    "__register_atfork",
+    "pthread_atfork",
 ];
 
 fn main() {

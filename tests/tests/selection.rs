@@ -97,6 +97,49 @@ fn functions_are_recorded_as_selected() {
     }
 }
 
+/// Children that are forked while nothing is recorded are listed, controlled and looked at like
+/// any process.
+#[test]
+fn children_forked_while_tracing_is_off_are_reached() {
+    let place = Place::new("selection-forked");
+    for mode in MODES {
+        let program =
+            place.build(mode, &["-O2", "fork_server.c", "-pthread"], &format!("server-{}", mode.label()));
+        let mut standing = Standing::start(place.command(&program).env("EVERYCALL_START", "off"));
+        standing.go_on();
+        let direct = wait::children(standing.pid);
+        let children: Vec<u32> =
+            direct.iter().flat_map(|&pid| wait::children(pid).into_iter().chain([pid])).collect();
+        assert_eq!(children.len(), 3, "{children:?}");
+        for &child in &children {
+            // Each has an arena of its own a moment after the fork.
+            wait::until("the child listens", || attach(child).is_ok());
+            let listed = successful(place.command(everycall()).arg("ps"));
+            assert!(
+                listed.lines().any(|line| line.trim_start().starts_with(&format!("{child} "))),
+                "{listed}"
+            );
+            let calls = || {
+                let file = place.file(&format!("child-{child}.ect"));
+                let _ = std::fs::remove_file(&file);
+                let (file_text, pid) = (file.to_str().unwrap(), child.to_string());
+                successful(place.command(everycall()).args(["snapshot", "-q", "-o", file_text, &pid]));
+                TraceView::open(&file).calls("red")
+            };
+            assert_eq!(calls(), 0, "{mode:?}");
+            let mut control = Control::connect(&attach(child).unwrap(), PATIENCE).unwrap();
+            let reply = control.set(true, None, &only(&program, &["red"])).unwrap();
+            assert_eq!((reply.pid, reply.failed), (child, 0), "{reply:?}");
+            standing.go_on();
+            assert_eq!(calls(), 20, "{mode:?}");
+            assert_eq!(control.set(false, None, &[]).unwrap().sites_on, 0);
+            standing.go_on();
+            assert_eq!(calls(), 20, "{mode:?}");
+        }
+        assert!(standing.end().0.success());
+    }
+}
+
 /// A session records its functions in addition, and ends with its owner.
 #[test]
 fn sessions_end_with_their_connections() {

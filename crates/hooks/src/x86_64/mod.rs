@@ -41,6 +41,8 @@
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub mod calibration;
 pub mod code;
+#[cfg(any(feature = "executable", feature = "shared"))]
+mod forked;
 pub mod frame;
 mod frames;
 mod guard;
@@ -61,6 +63,8 @@ mod processor;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod unstamped;
 
+#[cfg(any(feature = "executable", feature = "shared"))]
+pub use forked::call_in_forked_children;
 pub use frames::frames;
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use frames::{everycall_frame_enter, everycall_frame_leave};

@@ -187,6 +187,10 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         }
         switch::begin();
         process.state.store(process_state::ON, Release);
+        #[cfg(any(feature = "executable", feature = "shared"))]
+        // SAFETY: the runtime starts in an initialiser, and stays. Without such a C library, what
+        // is forked while tracing is off can't be reached.
+        let _ = unsafe { everycall_hooks::arch::call_in_forked_children(control::in_forked_child) };
         if !on || crate::state::dropped::is_counting() {
             // Hooks that don't record never detect a client's request, so the process listens from
             // the start.

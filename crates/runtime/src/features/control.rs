@@ -5,16 +5,17 @@
 //! its start. Otherwise it ends after [`PATIENCE_S`], and the next request starts another one: the
 //! client sets a word in the arena, which the slow path sees. Hooks take the slow path at least
 //! once in 2^32 ticks. A process that starts with tracing off has no events, so it has the thread
-//! from its start.
+//! from its start, and so has a child that is forked while nothing is recorded.
 //!
 //! A session ends with its connection. The kernel closes that when its owner ends, however it does.
 #![allow(unsafe_code)] // A thread that gets the process by its address.
 
 use crate::features::live::{self, OUTCOME};
 use crate::features::live_triggers;
-use crate::features::pause;
-use crate::state::process::{Process, process_state};
+use crate::features::{fork, pause};
+use crate::state::process::{self, Process, process_state};
 use crate::state::selection::{self, HEAD, Selection};
+use crate::state::{dropped, recording};
 use crate::sys::block::Block;
 use crate::sys::helper::{self, Stack, Started};
 use crate::sys::lock::Lock;
@@ -32,6 +33,8 @@ use everycall_format::site_set;
 const PATIENCE_S: u32 = 10;
 /// How often it looks whether it is still needed.
 const LOOK_MS: usize = 1000;
+/// A forked child gets its arena only after this time, as most children soon execute a program.
+const SETTLING_MS: usize = 10;
 const PLACES: usize = CONNECTIONS as usize;
 
 static STACK: Stack = Stack::new();
@@ -70,11 +73,45 @@ pub(crate) fn start(process: &'static Process) {
     }
 }
 
+/// The C library calls it in each child of `fork`. Hooks that don't record never take the slow path,
+/// in which a child begins to be traced and finds a client's request. So a child that begins with
+/// its functions off gets the thread at once.
+pub(crate) unsafe extern "C" fn in_forked_child() {
+    let Some(process) = process::process() else { return };
+    let is_silent = recording::is_disabled()
+        || !selection::is_base_on()
+        || IS_CHANGED.load(Relaxed) != 0
+        || dropped::is_counting();
+    if !is_silent || process.state.load(Acquire) != process_state::BLANK || live::is_filtered() {
+        return;
+    }
+    let argument = core::ptr::from_ref(process) as u64;
+    let mask = system::set_signal_mask(u64::MAX);
+    if HAS_STACK.swap(1, Relaxed) != 0 || STACK.map() {
+        let _ = helper::start(&STACK, &process.listener, listen_in_child, argument);
+    }
+    system::set_signal_mask(mask);
+}
+
+/// Runs in the thread of a forked child.
+unsafe extern "C" fn listen_in_child(process: u64) {
+    helper::begin();
+    let _ = socket::wait(&mut [], SETTLING_MS);
+    // SAFETY: the process that has started the thread; it is never unmapped.
+    let process: &'static Process = unsafe { &*(process as *const Process) };
+    if fork::begin_in_helper(process) {
+        serve(process);
+    }
+}
+
 /// Runs in the thread.
 unsafe extern "C" fn listen(process: u64) {
     helper::begin();
     // SAFETY: the process that has started the thread; it is never unmapped.
-    let process: &'static Process = unsafe { &*(process as *const Process) };
+    serve(unsafe { &*(process as *const Process) });
+}
+
+fn serve(process: &'static Process) {
     let arena = process.arena();
     match Listener::new(PLACES) {
         None => arena.control_state().store(control_state::REFUSED, Release),

@@ -62,10 +62,32 @@ pub(crate) fn traced() -> Option<&'static Process> {
     on.then_some(process)
 }
 
+/// Starts tracing a child in a thread of ours, unless it is traced already. Returns whether it is
+/// traced now.
+pub(crate) fn begin_in_helper(process: &'static Process) -> bool {
+    match process.state.load(Acquire) {
+        process_state::BLANK => begin_by(process, Beginner::Helper),
+        state => state == process_state::ON,
+    }
+}
+
+/// Which thread starts to trace a child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beginner {
+    /// One of the program's, maybe the forked one.
+    Program,
+    /// One of ours, which has the thread pointer of the forked one.
+    Helper,
+}
+
 /// Starts tracing a child, at its first event or module. Returns whether the child is traced from
 /// now on. Threads that come at the same time wait for the first one; a signal handler that
 /// interrupts it doesn't.
 pub(crate) fn begin(process: &'static Process) -> bool {
+    begin_by(process, Beginner::Program)
+}
+
+fn begin_by(process: &'static Process, beginner: Beginner) -> bool {
     let own = system::thread_id().unwrap_or(u32::MAX);
     if let Err(starter) = process.starter.compare_exchange(0, own, AcqRel, Acquire) {
         while process.state.load(Acquire) == process_state::BLANK {
@@ -79,7 +101,7 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     recording::begin_child();
     live::begin_child();
     live_triggers::begin_child();
-    let inheritance = inheritance(process);
+    let inheritance = inheritance(process, beginner);
     let is_on = inheritance.is_some_and(|inheritance| {
         let begun = begin_first(process, &inheritance);
         if begun.is_none() {
@@ -97,7 +119,7 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     is_on
 }
 
-fn inheritance(process: &'static Process) -> Option<Inheritance> {
+fn inheritance(process: &'static Process, beginner: Beginner) -> Option<Inheritance> {
     let parent = process::inherited_arena()?;
     Some(Inheritance {
         parent,
@@ -107,7 +129,7 @@ fn inheritance(process: &'static Process) -> Option<Inheritance> {
         modules: module_table::known().min(parent.layout().module_capacity),
         shortest: dropped::inheritance(&parent),
         paths: parent.paths_used().load(Relaxed).min(parent.layout().paths_size),
-        slots_barred: barred_slots(process, &parent),
+        slots_barred: barred_slots(process, &parent, beginner),
     })
 }
 
@@ -185,9 +207,10 @@ pub(crate) fn leave_out(hub: &Hub, kind: u32) {
 /// The forked thread finds its parent's control block in its thread-local slot, wiped. If that
 /// thread is the one that begins, it gets a new slot. Otherwise its slot is unknown, so all of the
 /// parent's are barred; also if a thread of ours may get a slot before it does.
-fn barred_slots(process: &'static Process, parent: &Arena) -> u32 {
+fn barred_slots(process: &'static Process, parent: &Arena, beginner: Beginner) -> u32 {
     let capacity = parent.layout().thread_capacity;
-    let is_forked = local::has_any(process, capacity) && !budget::is_set();
+    let is_program = beginner == Beginner::Program && !budget::is_set();
+    let is_forked = is_program && local::has_any(process, capacity);
     if is_forked { 0 } else { parent.thread_count().load(Relaxed).min(capacity) }
 }
 
