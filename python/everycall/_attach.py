@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -152,6 +153,36 @@ def nudge(pid):
         time.sleep(0.002)
 
 
+def make_readable(path, leave_out=None):
+    """Lets all users read what is in a folder of ours, by descriptors that follow no link."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _make_readable(folder, leave_out)
+    finally:
+        os.close(folder)
+
+
+def _make_readable(folder, leave_out):
+    for name in os.listdir(folder):
+        if name == leave_out:
+            continue
+        try:
+            entry = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        except OSError:
+            continue
+        try:
+            facts = os.fstat(entry)
+            if facts.st_uid != os.geteuid():
+                continue
+            if stat.S_ISDIR(facts.st_mode):
+                _make_readable(entry, None)
+            elif stat.S_ISREG(facts.st_mode):
+                os.fchmod(entry, 0o755)
+        finally:
+            os.close(entry)
+    os.fchmod(folder, 0o755)
+
+
 class Place:
     """A folder that both see. Another user's program may read it, and writes into a folder in it."""
 
@@ -174,15 +205,13 @@ class Place:
         if os.geteuid() == self.owner.st_uid:
             return
         try:
-            os.chown(self.answers, self.owner.st_uid, self.owner.st_gid)
+            os.chown(self.answers, self.owner.st_uid, self.owner.st_gid, follow_symlinks=False)
         except PermissionError:
             # What follows says that it may not be attached to.
             return
-        for folder, folders, files in os.walk(self.folder):
-            if folder != self.answers:
-                os.chmod(folder, 0o755)
-                for name in files:
-                    os.chmod(os.path.join(folder, name), 0o755)
+        # Only what this process has put there, and never what lies in the other user's folder: a link there would
+        # lead anywhere.
+        make_readable(self.folder, leave_out=os.path.basename(self.answers))
 
     def answer(self):
         """What the program has answered, which may be anything if it is another user's; None if it hasn't."""
@@ -193,6 +222,9 @@ class Place:
             return None
         except OSError as error:
             raise Refused(f"process {self.pid} has given no answer: {error.strerror}") from None
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise Refused(f"process {self.pid} has given an answer that isn't everycall's")
         with open(file, encoding="utf-8", errors="replace") as file:
             text = file.read(65536)
         os.unlink(path)

@@ -28,9 +28,9 @@ pub(crate) const MOUNT: &str = "/sys/kernel/tracing";
 /// Instances of recorders begin so; their process id follows.
 const OWN: &str = "everycall.";
 /// KiB of each CPU's buffer: room for some 15,000 switches at least.
-const BUFFER_KB: RangeInclusive<u32> = 1024..=2048;
+pub(crate) const BUFFER_KB: RangeInclusive<u32> = 1024..=2048;
 /// The same, while nobody records.
-const UNUSED_KB: &str = "4";
+pub(crate) const UNUSED_KB: &str = "4";
 /// How long a killed recorder's watcher may take: it needs some milliseconds.
 const TURN_MAX: Duration = Duration::from_millis(200);
 /// A thread, in the flags of clone.
@@ -113,8 +113,10 @@ impl Tracefs {
             clock::MONOTONIC_RAW
         };
         // The kernel's own size does mostly. To change it takes some 10 ms.
-        let size = fs::read_to_string(instance.folder.join("buffer_size_kb"))?;
-        if !size.trim().parse().is_ok_and(|size| BUFFER_KB.contains(&size)) {
+        // That of an instance that root has given is root's, and right.
+        let size = fs::read_to_string(instance.folder.join("buffer_size_kb"));
+        let is_right = |size: String| size.trim().parse().is_ok_and(|size| BUFFER_KB.contains(&size));
+        if !size.map_or(instance.stays(), is_right) {
             set("buffer_size_kb", &BUFFER_KB.start().to_string())?;
         }
         let formats = Formats::read(&instance.folder)?;
@@ -383,8 +385,6 @@ impl Drop for Instance {
         EVENTS.iter().for_each(|event| off(&format!("events/{event}/enable")));
         match &self.lock {
             Some(lock) => {
-                // It stays, and its memory would.
-                let _ = fs::write(self.folder.join("buffer_size_kb"), UNUSED_KB);
                 // The watcher has the lock, too, for some time.
                 self.watcher = None;
                 let _ = flock(lock, FlockOperation::Unlock);

@@ -40,6 +40,7 @@ mod library;
 mod marks;
 mod packed;
 mod parts;
+mod peers;
 mod query;
 mod read;
 mod series;

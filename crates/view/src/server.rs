@@ -11,12 +11,18 @@ use crate::assets;
 use crate::file::lock;
 use crate::http::{Answer, Rules, read_head};
 use crate::library::Library;
+use crate::peers;
 use crate::threads::thread;
 
-/// Connections at once; a browser opens six.
+/// Connections at once that have shown the secret; a browser opens six.
 const CONNECTIONS_MAX: usize = 64;
-/// A connection may be silent for so long.
+/// Connections at once that haven't shown it yet. They are counted apart, so that whoever doesn't
+/// know it takes no place of the page.
+const STRANGERS_MAX: usize = 16;
+/// A connection that has shown the secret may be silent for so long.
 const IDLE: Duration = Duration::from_secs(120);
+/// Within this time, the whole head of a connection's first request has to be there.
+const FIRST_HEAD: Duration = Duration::from_secs(5);
 /// The server ends so long after the page last said that it is there.
 const AFTER_PAGE: Duration = Duration::from_secs(15);
 /// A server whose address is known.
@@ -62,6 +68,8 @@ impl Server {
             begun: Instant::now(),
             seen_ms: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
+            strangers: AtomicUsize::new(0),
+            others: AtomicUsize::new(0),
             failed: Mutex::new(None),
         });
         let accepting = Arc::clone(&state);
@@ -88,6 +96,10 @@ struct State {
     /// When the page last said that it is there, in milliseconds since `begun`; 0 for never.
     seen_ms: AtomicU64,
     connections: AtomicUsize,
+    /// Connections that haven't shown the secret, of this user or of nobody known.
+    strangers: AtomicUsize,
+    /// Those of other users.
+    others: AtomicUsize,
     failed: Mutex<Option<io::Error>>,
 }
 
@@ -106,15 +118,14 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
                 continue;
             }
         };
-        if state.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-            state.connections.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
+        // Where the system tells whose it is, other users take no place of this one's.
+        let kind: fn(&State) -> &AtomicUsize =
+            if peers::is_of_another_user(&stream) { |state| &state.others } else { |state| &state.strangers };
+        let Some(place) = Place::take(state, STRANGERS_MAX, kind) else { continue };
         let of_connection = Arc::clone(state);
         let started = thread("connection", move || {
             // A connection that breaks is the client's matter.
-            let _ = answer_all(stream, &of_connection);
-            of_connection.connections.fetch_sub(1, Ordering::Relaxed);
+            let _ = answer_all(stream, place, &of_connection);
         });
         if let Err(error) = started {
             *lock(&state.failed) = Some(error);
@@ -122,15 +133,61 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
     }
 }
 
-fn answer_all(stream: TcpStream, state: &State) -> io::Result<()> {
-    stream.set_read_timeout(Some(IDLE))?;
+/// A place among the connections of a kind, which is given back when it is dropped.
+struct Place {
+    state: Arc<State>,
+    of: fn(&State) -> &AtomicUsize,
+}
+
+impl Place {
+    fn take(state: &Arc<State>, most: usize, of: fn(&State) -> &AtomicUsize) -> Option<Place> {
+        // Given back by `drop` if it is one too many.
+        let place = Place { state: Arc::clone(state), of };
+        (of(state).fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        (self.of)(&self.state).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection that is read until a moment.
+struct Until<'a> {
+    from: &'a TcpStream,
+    /// None: each read waits for [`IDLE`] at most.
+    deadline: Option<Instant>,
+}
+
+impl io::Read for Until<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let rest = self.deadline.map_or(IDLE, |deadline| deadline.saturating_duration_since(Instant::now()));
+        if rest.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.from.set_read_timeout(Some(rest))?;
+        self.from.read(bytes)
+    }
+}
+
+fn answer_all(stream: TcpStream, place: Place, state: &Arc<State>) -> io::Result<()> {
     stream.set_write_timeout(Some(IDLE))?;
     stream.set_nodelay(true)?;
     let mut from = stream.try_clone()?;
     let mut out = BufWriter::new(stream);
     let mut left = Vec::new();
-    while let Some(head) = read_head(&mut from, &mut left)? {
-        let (answer, keeps_alive) = match state.rules.check(&head) {
+    let (mut place, mut is_known) = (Some(place), false);
+    loop {
+        let deadline = (!is_known).then(|| Instant::now() + FIRST_HEAD);
+        let Some(head) = read_head(&mut Until { from: &from, deadline }, &mut left)? else { break };
+        let checked = state.rules.check(&head);
+        if checked.is_ok() && !is_known {
+            let Some(known) = Place::take(state, CONNECTIONS_MAX, |state| &state.connections) else { break };
+            place = Some(known);
+            is_known = true;
+        }
+        let (answer, keeps_alive) = match checked {
             Ok(request) => (state.answer(&request.path, &request.query), request.keeps_alive),
             Err(refusal) => {
                 let (status, sentence) = refusal.answer();
@@ -142,6 +199,7 @@ fn answer_all(stream: TcpStream, state: &State) -> io::Result<()> {
             return end(&out, &mut from);
         }
     }
+    drop(place);
     Ok(())
 }
 

@@ -402,3 +402,56 @@ fn waits_have_the_name_of_their_system_call() {
     }
     assert!(found > 0, "{rows}");
 }
+
+/// Whoever holds connections without knowing the secret doesn't keep the page from its answers.
+#[test]
+fn strangers_take_no_place_of_the_page() {
+    let url = serve(&[file(1, 100)]);
+    let secret = url.rsplit('/').nth(1).unwrap();
+    let alive = format!("GET /{secret}/alive HTTP/1.1\r\nHost: {}\r\n\r\n", host(&url));
+    let ask = |stream: &mut TcpStream| -> std::io::Result<bool> {
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.write_all(alive.as_bytes())?;
+        let mut answer = [0; 15];
+        stream.read_exact(&mut answer)?;
+        // The rest is read with the next answer's beginning otherwise.
+        let mut rest = [0; 4096];
+        let _ = stream.read(&mut rest)?;
+        Ok(answer.starts_with(b"HTTP/1.1 200 OK"))
+    };
+    let mut page = TcpStream::connect(host(&url)).unwrap();
+    assert!(ask(&mut page).unwrap());
+    // Of this user: they hold all places for strangers, but only until their heads are overdue.
+    let mut held: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(host(&url)).unwrap()).collect();
+    held.iter_mut().for_each(|stream| drop(stream.write_all(b"G")));
+    assert!(ask(&mut page).unwrap(), "the page's own connection");
+    let deadline = std::time::Instant::now() + Duration::from_secs(120);
+    while !TcpStream::connect(host(&url)).and_then(|mut stream| ask(&mut stream)).unwrap_or(false) {
+        assert!(std::time::Instant::now() < deadline, "no new connection of the page");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(held);
+    // Of another user: never.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    use std::os::unix::process::CommandExt;
+    let port = host(&url).rsplit(':').next().unwrap().to_owned();
+    let hold = format!(
+        "for i in $(seq 100); do exec {{fd}}<>/dev/tcp/127.0.0.1/{port}; printf G >&$fd; done; echo; exec sleep 600"
+    );
+    let mut other = std::process::Command::new("bash")
+        .args(["-c", &hold])
+        .uid(65_534)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    other.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(host(&url)).unwrap();
+        assert!(ask(&mut stream).unwrap());
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
