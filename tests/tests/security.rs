@@ -443,3 +443,67 @@ fn what_record_writes_is_its_users() {
     File::open(&victim).unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "precious", "{output:?}");
 }
+
+/// What the package's `attach` does as root in the folder that it shares with another user's program:
+/// the program may put anything there, and nothing but root's own files changes.
+#[test]
+fn attaching_as_root_follows_no_links() {
+    if !has_other_user() {
+        return;
+    }
+    let place = Place::new("security-attach");
+    mode(place.path(), 0o755);
+    let secret = place.file("secret");
+    fs::write(&secret, "secret").unwrap();
+    mode(&secret, 0o600);
+    // The package from its sources: attaching itself needs a Python 3.14, which is left out here.
+    let script = r#"
+import os, sys
+from everycall import _attach
+pid, secret = int(sys.argv[1]), sys.argv[2]
+hostile = """
+import os, sys
+folder, secret = sys.argv[1:]
+os.makedirs(folder + '/sub', exist_ok=True)
+for at in ('/x', '/sub/x', '/script.py'):
+    if not os.path.islink(folder + at):
+        os.symlink(secret, folder + at)
+open(folder + '/said', 'w').write("{'note': None}")
+os.rename(folder + '/said', folder + '/answer')
+"""
+def request(pid, script):
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            sys.argv = ["", place.answers, secret]
+            exec(hostile, {})
+        except BaseException as error:
+            sys.stderr.write(f"{error!r}\n")
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+_attach.request = request
+place = _attach.Place(pid)
+for call in ("begin()", "end()"):
+    assert place.ask(call, "x") == {"note": None}
+script = os.stat(place.folder + "/script.py")
+assert script.st_mode & 0o777 == 0o755, oct(script.st_mode)
+place.remove()
+assert not os.path.exists(place.folder)
+"#;
+    let mut other = Command::new("sleep").arg("600").uid(65_534).gid(65_534).spawn().unwrap();
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let output = Command::new("python3")
+        .args(["-B", "-c", script, &other.id().to_string()])
+        .arg(&secret)
+        .env("PYTHONPATH", package)
+        .output()
+        .unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::metadata(&secret).unwrap().mode() & 0o777, 0o600);
+}

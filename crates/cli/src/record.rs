@@ -1,6 +1,6 @@
 //! `everycall record`: examines the program, runs it, writes its trace, and exits with its status.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::BufWriter;
 use std::os::unix::fs::MetadataExt;
@@ -106,6 +106,13 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         Ok(summary) if !quiet => {
             match why_untraced.filter(|_| !summary.traced) {
                 Some(why) => written::print_untraced(summary, &launch.program, why, &output),
+                None if !summary.traced && is_python(&launch.program) => say!(
+                    "everycall: nothing was traced: Python's functions are recorded by its package, as in `{} -m everycall {}`; {} \
+                     contains no calls",
+                    launch.program.display(),
+                    launch.arguments.join(OsStr::new(" ")).display(),
+                    output.display()
+                ),
                 None => written::print(summary, &output, Moment::Run),
             }
             if let Some(budget) = arguments.budget.as_ref().filter(|_| summary.traced) {
@@ -263,6 +270,13 @@ pub fn ring_size(option: Option<u64>) -> u64 {
         size
     };
     option.or_else(from_environment).unwrap_or(env::RING_SIZE_DEFAULT)
+}
+
+/// Whether a program is an interpreter of Python, by its name.
+fn is_python(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default().as_encoded_bytes();
+    let version = name.strip_prefix(b"python").unwrap_or(b"no");
+    version.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
 fn default_output(program: Option<&OsString>) -> PathBuf {

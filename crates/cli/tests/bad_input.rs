@@ -567,6 +567,16 @@ fn queries_have_bounds() {
     assert!(wide.stdout.contains(&"0".repeat(200_000)));
 }
 
+/// Somebody who records Python without its package is told how.
+#[test]
+fn python_alone_is_recorded_by_its_package() {
+    let here = Workplace::new();
+    here.write("x.py", "print(1)\n");
+    let outcome = here.succeed("record -o x.ect -- python3 x.py");
+    assert!(outcome.stderr.contains("`python3 -m everycall x.py`"), "{outcome:?}");
+    assert!(!outcome.stderr.contains("g++"), "{outcome:?}");
+}
+
 /// A process that is stopped can't answer, which is said soon.
 #[test]
 fn a_stopped_process_is_called_stopped() {

@@ -111,7 +111,11 @@ fn advice(said: &str) -> String {
     let after = |start: &str| said.strip_prefix(start).map(str::trim);
     if let Some(name) = after("no such table:") {
         let names = || TABLES.iter().map(|table| table.name);
-        let near = nearest(name, names());
+        // What everybody calls them has another name here.
+        let near = match name.to_ascii_lowercase().as_str() {
+            "call" | "calls" | "trace" => vec!["slices"],
+            _ => nearest(name, names()),
+        };
         let list = names().collect::<Vec<_>>().join(", ");
         return format!("{}; there are {list}", meant(&near));
     }
@@ -158,6 +162,7 @@ mod tests {
     #[test]
     fn near_names_are_suggested() {
         assert!(advice("no such table: slice").starts_with("; did you mean slices?"));
+        assert!(advice("no such table: calls").starts_with("; did you mean slices?"));
         assert!(advice("no such column: s.duration").contains("duration_ns"));
         assert!(advice("no such column: woken_by").ends_with("it is a column of states"));
     }
