@@ -67,6 +67,10 @@ pub(crate) enum Node<'a> {
     Parameter(u32, Option<Id>),
     /// `name[abi:tag]`.
     Tagged(Id, &'a str),
+    /// A part of a module's name: the parts before it, whether it is a partition, and its text.
+    Module(Option<Id>, bool, &'a str),
+    /// `name@module`: what is attached to a named module.
+    Attached(Id, Id),
     /// A constructor or destructor of the scope.
     Structor {
         scope: Id,

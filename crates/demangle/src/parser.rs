@@ -273,7 +273,10 @@ impl<'a> Parser<'a> {
                 let target = self.encoding(true)?;
                 Some(self.node(Node::Special(words, target)))
             }
-            b"GI" => of_name(self, "initializer for module "),
+            b"GI" => {
+                let module = self.module_name(None)??;
+                Some(self.node(Node::Special("initializer for module ", module)))
+            }
             b"TC" => {
                 let derived = self.ty()?;
                 self.digits()?;
@@ -319,9 +322,19 @@ impl<'a> Parser<'a> {
             [b'N', _] => parser.nested_name(state),
             [b'Z', _] => parser.local_name(state),
             [b'S', next] if next != b't' => {
-                let name = parser.substitution()?;
+                let mut name = parser.substitution()?;
+                let is_attached = parser.is_module(name);
+                if is_attached {
+                    name = parser.unqualified_name_in(None, Some(name), state.as_deref_mut())?;
+                }
                 if parser.peek() == b'I' {
+                    if is_attached {
+                        parser.substitutable(name);
+                    }
                     return parser.with_arguments(name, state);
+                }
+                if is_attached {
+                    return Some(name);
                 }
                 // An abbreviation with a scope of its own: none is a function's name.
                 None
@@ -382,9 +395,20 @@ impl<'a> Parser<'a> {
                     is_new = false;
                     self.node(Node::Name("std"))
                 }
-                (None, [b'S', _]) => {
-                    is_new = false;
-                    self.substitution()?
+                (_, [b'S', _]) => {
+                    let known = self.substitution()?;
+                    if self.is_module(known) {
+                        let own = self.unqualified_name_in(scope, Some(known), state.as_deref_mut())?;
+                        match scope {
+                            Some(scope) => self.node(Node::Nested(scope, own)),
+                            None => own,
+                        }
+                    } else if scope.is_none() {
+                        is_new = false;
+                        known
+                    } else {
+                        return None;
+                    }
                 }
                 _ => {
                     let own = self.unqualified_name(scope, state.as_deref_mut())?;
@@ -447,7 +471,35 @@ impl<'a> Parser<'a> {
         scope: Option<Id>,
         state: Option<&mut NameState>,
     ) -> Option<Id> {
+        self.unqualified_name_in(scope, None, state)
+    }
+
+    /// Whether this is the name of a module, or the beginning of one.
+    pub(crate) fn is_module(&self, id: Id) -> bool {
+        matches!(self.nodes.get(id as usize), Some(Node::Module(..)))
+    }
+
+    /// Parts of a module's name, after those that are known.
+    fn module_name(&mut self, mut module: Option<Id>) -> Option<Option<Id>> {
+        while self.eat(b'W') {
+            let is_partition = self.eat(b'P');
+            let text = self.identifier()?;
+            let part = self.node(Node::Module(module, is_partition, text));
+            module = Some(self.substitutable(part));
+        }
+        Some(module)
+    }
+
+    /// A name without scope that may be attached to a module; `module`: the parts of its name that
+    /// are known.
+    pub(crate) fn unqualified_name_in(
+        &mut self,
+        scope: Option<Id>,
+        module: Option<Id>,
+        state: Option<&mut NameState>,
+    ) -> Option<Id> {
         self.deeper(|parser| {
+            let module = parser.module_name(module)?;
             let is_friend = parser.eat(b'F');
             parser.eat(b'L');
             let name = match parser.peek_two() {
@@ -465,6 +517,10 @@ impl<'a> Parser<'a> {
                 }
                 [b'C', b'1'..=b'5' | b'I'] | [b'D', b'0'..=b'5'] => parser.structor(scope?, state)?,
                 _ => parser.operator_name(state)?,
+            };
+            let name = match module {
+                Some(module) => parser.node(Node::Attached(name, module)),
+                None => name,
             };
             let name = parser.tagged(name)?;
             Some(if is_friend { parser.node(Node::Friend(name)) } else { name })

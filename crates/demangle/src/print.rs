@@ -323,6 +323,22 @@ impl<'p, 'a> Printer<'p, 'a> {
                 self.put(tag);
                 self.put("]");
             }
+            Node::Module(before, is_partition, text) => {
+                if let Some(before) = before {
+                    self.print(before)?;
+                }
+                match (is_partition, before) {
+                    (true, _) => self.put(":"),
+                    (false, Some(_)) => self.put("."),
+                    (false, None) => {}
+                }
+                self.put(text);
+            }
+            Node::Attached(name, module) => {
+                self.print(name)?;
+                self.put("@");
+                self.print(module)?;
+            }
             Node::Structor { scope, is_destructor } => {
                 if is_destructor {
                     self.put("~");
@@ -551,6 +567,7 @@ impl<'p, 'a> Printer<'p, 'a> {
             | Node::Local(_, name)
             | Node::Template(name, _)
             | Node::Tagged(name, _)
+            | Node::Attached(name, _)
             | Node::DefaultArgument(_, name) => printer.last_name(name),
             Node::Standard { last, .. } => {
                 printer.put(last);
@@ -602,6 +619,7 @@ impl<'p, 'a> Printer<'p, 'a> {
                 | Node::GlobalScope(a)
                 | Node::CountOfPack(a)
                 | Node::Tagged(a, _)
+                | Node::Attached(a, _)
                 | Node::Conversion(a) => [Some(a), None, None],
                 Node::Conditional(a, b, c) => [Some(a), Some(b), Some(c)],
                 Node::Template(name, list) | Node::Call(name, list) | Node::Convert(name, list) => {

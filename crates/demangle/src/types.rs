@@ -131,6 +131,11 @@ impl<'a> Parser<'a> {
             }
             [b'S', next] if next != b't' => {
                 let known = self.substitution()?;
+                if self.is_module(known) {
+                    let name = self.unqualified_name_in(None, Some(known), None)?;
+                    let ty = self.arguments_of_type(name)?;
+                    return Some(self.substitutable(ty));
+                }
                 // Of a conversion's own arguments, or of what the conversion leads to: the latter
                 // where only that can be read.
                 if self.peek() != b'I' {
@@ -165,6 +170,16 @@ impl<'a> Parser<'a> {
             }
         };
         Some(self.substitutable(ty))
+    }
+
+    /// A class's name, with its arguments if they follow.
+    fn arguments_of_type(&mut self, name: Id) -> Option<Id> {
+        if self.peek() != b'I' {
+            return Some(name);
+        }
+        self.substitutable(name);
+        let arguments = self.template_arguments(false)?;
+        Some(self.node(Node::Template(name, arguments)))
     }
 
     /// The type of one letter.

@@ -140,6 +140,67 @@ fn names_are_those_of_cxxfilt() {
     assert!(count == 0, "{count} of {} names differ:\n{}", names.len(), different.join("\n"));
 }
 
+/// Names that gcc and clang give what is attached to a named module: modules with parts and partitions,
+/// classes and templates of theirs, in scopes, as parameters and again as substitutions.
+#[test]
+fn names_in_modules_are_those_of_cxxfilt() {
+    let folder = std::env::temp_dir().join(format!("everycall-module-names-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let body = "export namespace n { struct S { S(); ~S(); int f(S*) const; template <class T> T g(T*, S&); operator int(); };\n\
+                int h(S, S*, int (*)(S)); template <class T> struct V { T t; void put(T const&, V<V<T>>*); }; }\n\
+                export int twice(int x) { return 2 * x; }\nexport int both(n::S*, n::V<n::S>*) { return 0; }\n\
+                n::S::S() {}\nn::S::~S() {}\nint n::S::f(S*) const { return 0; }\nn::S::operator int() { return 1; }\n\
+                int n::h(S, S*, int (*)(S)) { return 0; }\n\
+                template <class T> T n::S::g(T*, S&) { return T(); }\ntemplate <class T> void n::V<T>::put(T const&, V<V<T>>*) {}\n\
+                template n::V<int> n::S::g(n::V<int>*, S&);\ntemplate struct n::V<n::S>;\nstatic int own(n::S*) { return 3; }\n\
+                export int uses() { auto f = [](n::S* s) { return own(s); }; return f(nullptr); }\n";
+    let mut names = BTreeSet::new();
+    for (module, compiler) in [
+        ("m", &["g++", "-fmodules-ts", "-x", "c++"][..]),
+        ("m.sub.part", &["g++", "-fmodules-ts", "-x", "c++"]),
+        ("m.sub:part", &["g++", "-fmodules-ts", "-x", "c++"]),
+        ("m", &["clang++-19", "-x", "c++-module"]),
+        ("m.sub:part", &["clang++-19", "-x", "c++-module"]),
+    ] {
+        let source = folder.join("m.cpp");
+        std::fs::write(&source, format!("export module {module};\n{body}")).unwrap();
+        let object = folder.join("m.o");
+        let output = Command::new(compiler[0])
+            .args(["-std=c++20", "-O0", "-c"])
+            .args(&compiler[1..])
+            .arg(&source)
+            .arg("-o")
+            .arg(&object)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{compiler:?} {}", String::from_utf8_lossy(&output.stderr));
+        let text = output_of_nm(&object);
+        names.extend(text.lines().filter_map(|line| line.split(' ').next_back()).map(str::to_owned));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    let names: Vec<String> = names.into_iter().filter(|name| name.starts_with("_Z")).collect();
+    assert!(names.iter().filter(|name| name.contains('W')).count() > 30, "{names:?}");
+    for (name, theirs) in names.iter().zip(by_cxxfilt(&names)) {
+        let ours = demangle(name).unwrap_or_else(|| name.clone());
+        assert!(is_same(name, &ours, &theirs), "{name}\n  c++filt {theirs}\n  we      {ours}");
+    }
+    for (name, want) in [
+        ("_ZGIW1m", "initializer for module m"),
+        ("_ZGIW1mW3subWP4part", "initializer for module m.sub:part"),
+        ("_ZN3NMSW3FOO3FooC1Ev", "NMS::Foo@FOO::Foo()"),
+        ("_ZNW3Foo3BarB3abi3BazEv", "Bar@Foo[abi:abi]::Baz()"),
+        ("_ZStW3foo3barv", "std::bar@foo()"),
+    ] {
+        assert_eq!(demangle(name).as_deref(), Some(want), "{name}");
+    }
+    assert_eq!(demangle("_ZGI"), None);
+}
+
+fn output_of_nm(object: &Path) -> String {
+    output("nm", &[&object.to_string_lossy()])
+}
+
 /// What `c++filt` of binutils 2.40 leaves: constraints, and parameters in the names of templates.
 /// As newer ones read them.
 #[test]
