@@ -8,8 +8,8 @@ import gc as _gc
 import os as _os
 
 __all__ = [
-    "Error", "instant", "is_recorded", "label", "load", "now", "recording", "snapshot", "span", "start", "status",
-    "stop",
+    "Error", "counter", "instant", "is_recorded", "label", "leave_out", "load", "now", "recording", "select",
+    "snapshot", "span", "start", "status", "stop",
 ]
 
 
@@ -64,6 +64,8 @@ def _load_from(folder):
     hook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hook)
     hook.leave_out(_os.fsencode(_os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "")))
+    for code, is_left_out in _marked:
+        hook.mark(code, is_left_out)
     _hook = sys.modules[__name__ + "._hook"] = hook
 
 
@@ -83,12 +85,16 @@ def _do(function, *arguments):
 
 # What may be recorded besides calls of Python functions, and the hook's bits for it. (The hook isn't
 # told of garbage collections: gc.callbacks tells it.)
-WANTED = {"c-functions": 1, "arguments": 2, "import": 4, "logging": 8, "gc": 0}
+WANTED = {"c-functions": 1, "arguments": 2, "import": 4, "logging": 8, "gc": 0, "selected": 16}
 
 
-def start(*wanted):
+def start(*wanted, max_depth=None):
     """Records calls of Python functions from now on, in all threads of the main interpreter, and
-    what of these is wanted: "c-functions", "arguments", "import", "logging", "gc".
+    what of these is wanted: "c-functions", "arguments", "import", "logging", "gc"; with "selected",
+    only functions that are decorated with `select`.
+
+    With `max_depth`, calls are recorded that have fewer calls around them than that, counted in each
+    thread from where recording begins; 0 lifts that.
 
     Without arguments, what was wanted before still is. Returns whether it records: not in a program
     that isn't recorded (`everycall record --preload`).
@@ -96,24 +102,38 @@ def start(*wanted):
     unknown = [word for word in wanted if word not in WANTED]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is none of {', '.join(WANTED)}")
+    if max_depth is not None and not 0 <= max_depth < 2**32:
+        raise ValueError(f"max_depth is a number of calls, not {max_depth!r}")
     if not _hook:
         return False
-    return _start(wanted or _wanted, True)
+    return _start(wanted or _wanted, True, max_depth)
 
 
-def _start(asked, is_base):
+def _start(asked, is_base, max_depth=None):
     """Starts; without `is_base`, what sessions and triggers want is recorded, and no more."""
-    global _wanted
+    global _wanted, _max_depth
     from . import _texts
 
-    is_started = _do(_hook.start, sum({WANTED[word] for word in asked}), _texts, is_base)
+    depth = _max_depth if max_depth is None else max_depth
+    is_started = _do(_hook.start, sum({WANTED[word] for word in asked}), _texts, is_base, depth)
     if is_started:
-        _wanted = asked
+        _wanted, _max_depth = asked, depth
         _gc_callback("gc" in asked)
     return is_started
 
 
+def _start_words(words, is_base):
+    """Starts with what `python -m everycall` wants: words, and perhaps `max-depth=N`."""
+    depths = [word for word in words if word.startswith("max-depth=")]
+    wanted = [word for word in words if word not in depths]
+    unknown = [word for word in wanted if word not in WANTED]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is none of {', '.join(WANTED)}")
+    return _start(tuple(wanted), is_base, int(depths[-1].partition("=")[2]) if depths else None)
+
+
 _wanted = ()
+_max_depth = 0
 
 
 def _gc_callback(is_wanted):
@@ -145,7 +165,8 @@ def status():
     """A dict of what the hook has done: whether it is `started` and still `in_place`, and
     `c_functions_in_place` in this thread as far as they are wanted, how many
     `functions` were seen, how many `deep_calls` took it off for want of stack (Python 3.11), how many
-    functions are `without_id` or `without_name`.
+    functions are `without_id` or `without_name`, and how many calls ended in another greenlet than
+    they began in (`misplaced`).
     """
     return _hook.status() if _hook else {"started": False, "in_place": False}
 
@@ -165,6 +186,40 @@ def instant(name, value=None):
     """An event at this moment, perhaps with an int."""
     if _hook:
         _hook.instant(name, value)
+
+
+def counter(name, value):
+    """A value of a time series from this moment on: an int of 64 bits, or a float. Counters belong to
+    the process, so all threads may set one of the same name.
+    """
+    if _hook:
+        _hook.counter(name, value)
+
+
+# Code of decorated functions, for a hook that is loaded later.
+_marked = []
+
+
+def _mark(function, is_left_out):
+    inner = function.__func__ if isinstance(function, (classmethod, staticmethod)) else function
+    code = getattr(inner, "__code__", None)
+    if code is None:
+        raise TypeError(f"{'leave_out' if is_left_out else 'select'} decorates functions of Python, below other decorators, not {function!r}")
+    if _hook:
+        if not _hook.is_there():
+            _marked.append((code, is_left_out))
+        _do(_hook.mark, code, is_left_out)
+    return function
+
+
+def leave_out(function):
+    """A decorator: calls of the function aren't recorded, nor are those that they make."""
+    return _mark(function, True)
+
+
+def select(function):
+    """A decorator: `python -m everycall --selected` records calls of such functions, and no others."""
+    return _mark(function, False)
 
 
 def snapshot(path, since=None, last=None):

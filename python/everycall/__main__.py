@@ -26,6 +26,8 @@ Options:
       --c-functions    Also record calls of builtins and of methods of types in C
       --arguments      Show arguments and results of each call, up to 480 characters
       --events LIST    Show these on the timeline: import, logging, gc, or all
+      --selected       Record only functions that are decorated with @everycall.select
+      --max-depth N    Record only calls with fewer than N calls around them in their thread
       --count          Count each function's calls instead of recording them
       --time           Count, and measure times: own, with what is called, percentiles
       --memory         Count, and measure what calls allocate: bytes and blocks
@@ -64,7 +66,7 @@ def divided(arguments, valued):
 def understood(arguments, command):
     """`count` or `record`, its options, and the program with its arguments, which may look like options of ours."""
     for verb in ["count"] * any(argument in COUNTING for argument in arguments) + ["record"]:
-        options, program = divided(arguments, valued_options(command, verb) | {"--events"})
+        options, program = divided(arguments, valued_options(command, verb) | {"--events", "--max-depth"})
         if verb == "record" or any(option in COUNTING for option in options):
             break
     return verb, options, program
@@ -79,8 +81,13 @@ def own(options):
     wanted, others = [], []
     words = iter(options)
     for word in words:
-        if word in ("--c-functions", "--arguments"):
+        if word in ("--c-functions", "--arguments", "--selected"):
             wanted.append(word[2:])
+        elif word == "--max-depth" or word.startswith("--max-depth="):
+            depth = word.partition("=")[2] if "=" in word else next(words, "")
+            if not depth.isdecimal() or not 0 < int(depth) < 2**32:
+                fail(f"--max-depth takes a number of calls from 1 on, not {depth!r}")
+            wanted.append(f"max-depth={int(depth)}")
         elif word == "--events" or word.startswith("--events="):
             listed = word.partition("=")[2] if "=" in word else next(words, "")
             events = EVENTS if listed == "all" else listed.split(",")
@@ -144,8 +151,9 @@ def main():
     if not program:
         fail("which program? Name a script, or -m MODULE, or -c CODE: python -m everycall [OPTIONS] SCRIPT [ARGUMENTS]")
     if verb == "count":
-        if wanted and wanted != ["c-functions"]:
-            fail(f"--{wanted[-1]} is about a timeline, which a count doesn't have: leave out {' and '.join(set(options) & set(COUNTING))}, or that")
+        drawn = [word for word in wanted if word in ("arguments", *EVENTS)]
+        if drawn:
+            fail(f"--{drawn[-1]} is about a timeline, which a count doesn't have: leave out {' and '.join(set(options) & set(COUNTING))}, or that")
         if "--memory" in options:
             count_objects()
         options = [option for option in options if option != "--count"]

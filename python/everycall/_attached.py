@@ -59,7 +59,7 @@ def begin(folder, ring_size, wanted, owner):
                     os.environ[name] = value
     elif ring_size is not None:
         note = "it has its rings already, which --ring-size doesn't change"
-    if not everycall._start(wanted, False):
+    if not everycall._start_words(wanted, False):
         return {"error": "the runtime of everycall that was loaded into it isn't found by the hook"}
     _owner = owner and (owner, _start_of(owner))
     _is_attached = True

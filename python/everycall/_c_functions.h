@@ -123,11 +123,11 @@ static int profile(PyObject *self, PyFrameObject *frame, int what, PyObject *fun
     if (id == NO_C_FUNCTION)
         return 0;
     if (what == PyTrace_C_CALL)
-        everycall_frame_enter(id);
+        frame_enters(id, 0);
     else if (what == PyTrace_C_RETURN)
-        everycall_frame_leave(id);
+        frame_leaves(id, 0);
     else
-        everycall_frame_unwind(id, NULL);
+        frame_unwinds(id, 0, NULL);
     return 0;
 }
 
@@ -155,7 +155,7 @@ static PyObject *c_enter(PyObject *self, PyObject *const *arguments, size_t coun
     (void)self, (void)count, (void)names;
     uint32_t id = c_function_id(arguments[2]);
     if (id != NO_C_FUNCTION && !(known_of((PyCodeObject *)arguments[0]) & OWN))
-        everycall_frame_enter(id);
+        frame_enters(id, 0);
     Py_RETURN_NONE;
 }
 
@@ -164,7 +164,7 @@ static PyObject *c_leave(PyObject *self, PyObject *const *arguments, size_t coun
     (void)self, (void)count, (void)names;
     uint32_t id = c_function_id(arguments[2]);
     if (id != NO_C_FUNCTION && !(known_of((PyCodeObject *)arguments[0]) & OWN))
-        everycall_frame_leave(id);
+        frame_leaves(id, 0);
     Py_RETURN_NONE;
 }
 
@@ -173,7 +173,7 @@ static PyObject *c_unwind(PyObject *self, PyObject *const *arguments, size_t cou
     (void)self, (void)count, (void)names;
     uint32_t id = c_function_id(arguments[2]);
     if (id != NO_C_FUNCTION && !(known_of((PyCodeObject *)arguments[0]) & OWN))
-        everycall_frame_unwind(id, NULL);
+        frame_unwinds(id, 0, NULL);
     Py_RETURN_NONE;
 }
 

@@ -35,6 +35,7 @@
 #undef Py_BUILD_CORE_MODULE
 #define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex
 #define PyUnstable_Code_SetExtra _PyCode_SetExtra
+#define PyUnstable_Code_GetExtra _PyCode_GetExtra
 #endif
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
@@ -61,7 +62,14 @@
 #define LOGGING 32u
 /* The event loop's functions that have a callback called, such as a task's next step. */
 #define CALLS_SOON 64u
-#define ID_SHIFT 7
+/* The module greenlet, at whose end it is there. */
+#define GREENLET 128u
+/* Decorated: left out, with what they call; recorded where only such functions are. */
+#define LEFT_OUT 256u
+#define SELECTED 512u
+#define ID_SHIFT 10
+/* Calls of such do more than to be recorded. */
+#define DOES_MORE (AWAITABLE | IMPORT | LOGGING | CALLS_SOON | GREENLET)
 
 typedef struct {
     uint64_t hash;
@@ -73,6 +81,8 @@ static struct {
     Named *places;
     /* A power of two, or 0. */
     size_t size;
+    /* By id; half as many as places. NULL without memory. */
+    char **names;
     uint32_t used;
     uint64_t without_id;
     uint64_t without_name;
@@ -107,7 +117,15 @@ static int grow(void)
     free(ids.places);
     ids.places = places;
     ids.size = size;
-    return 0;
+    char **names = realloc(ids.names, size / 2 * sizeof *names);
+    if (names)
+        ids.names = names;
+    return names ? 0 : -1;
+}
+
+static const char *name_of_id(uint32_t id)
+{
+    return id < ids.used && ids.names[id] ? ids.names[id] : "a function";
 }
 
 /* The id of a function, which is told its name if it is new. */
@@ -130,6 +148,7 @@ static uint32_t id_named(const char *name, size_t name_length, const char *file,
     }
     uint32_t id = ids.used++;
     ids.places[place] = (Named){hash, id + 1};
+    ids.names[id] = strdup(name);
     if (everycall_frame_name(id, name, file, line) != 0)
         ids.without_name++;
     return id;
@@ -158,7 +177,10 @@ static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *name = utf8(code->co_qualname), *file = utf8(code->co_filename);
+    void *marked = NULL;
     uintptr_t known = KNOWN;
+    if (PyUnstable_Code_GetExtra((PyObject *)code, extra_index, &marked) == 0)
+        known |= (uintptr_t)marked;
     if (name && file) {
         const char *path = PyBytes_AS_STRING(file);
         uint32_t line = code->co_firstlineno > 0 ? (uint32_t)code->co_firstlineno : 0;
@@ -187,6 +209,8 @@ static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
         known |= CALLS_SOON;
     if (name && file && ends_with(PyBytes_AS_STRING(file), "/uvloop/__init__.py"))
         look_at_uvloop();
+    if (name && file && strcmp(PyBytes_AS_STRING(name), "<module>") == 0 && ends_with(PyBytes_AS_STRING(file), "/greenlet/__init__.py"))
+        known |= GREENLET;
     Py_XDECREF(name);
     Py_XDECREF(file);
     /* Without memory it is learned again, and gets the same id. */
@@ -208,12 +232,12 @@ static inline uintptr_t known_of(PyCodeObject *code)
     const Extra *extra = code->co_extra;
     if (LIKELY(extra && extra->size > extra_index)) {
         uintptr_t known = (uintptr_t)extra->extras[extra_index];
-        if (LIKELY(known))
+        if (LIKELY(known & KNOWN))
             return known;
     }
 #else
     void *known = NULL;
-    if (PyUnstable_Code_GetExtra((PyObject *)code, extra_index, &known) == 0 && LIKELY(known))
+    if (PyUnstable_Code_GetExtra((PyObject *)code, extra_index, &known) == 0 && LIKELY((uintptr_t)known & KNOWN))
         return (uintptr_t)known;
 #endif
     return learn(code);
@@ -235,6 +259,7 @@ static int is_started;
 #define WANTS_ARGUMENTS 2u
 #define WANTS_IMPORTS 4u
 #define WANTS_LOGGING 8u
+#define WANTS_SELECTED 16u
 static unsigned wanted;
 /* Whether this thread makes texts, of which nothing is recorded. */
 static __thread int is_describing;
@@ -245,8 +270,25 @@ static uint32_t deep;
 /* Calls at whose depth it was taken off. */
 static uint64_t deep_calls;
 
+/* The frame that a thread runs; NULL if there is none. */
+static void *frame_of(PyThreadState *state)
+{
+#if PY_VERSION_HEX < 0x030D0000
+    return state->cframe->current_frame;
+#else
+    return state->current_frame;
+#endif
+}
+
+/* The frame that an event is of. */
+static void *current_frame(void)
+{
+    return frame_of(PyThreadState_Get());
+}
+
 #include "_arguments.h"
 #include "_tasks.h"
+#include "_open_frames.h"
 #include "_c_functions.h"
 #include "_said.h"
 
@@ -337,27 +379,29 @@ static __attribute__((noinline)) PyObject *evaluate_more(PyThreadState *state, s
         coroutine_enters(frame->f_code, frame, begins);
     if (import)
         everycall_span_begin(PyBytes_AS_STRING(import));
-    everycall_frame_enter(id);
+    int is_recorded = frame_enters(id, known);
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(frame, frame->f_code);
     if (known & CALLS_SOON)
         call_soon_begins(frame, frame->f_code);
-    if (wanted & WANTS_ARGUMENTS && begins)
+    if (wanted & WANTS_ARGUMENTS && begins && is_recorded && may_say(id))
         say_arguments(frame, frame->f_code);
     PyObject *result = next_evaluation(state, frame, is_thrown);
     int has_yielded = result && generator && generator->gi_frame_state == FRAME_SUSPENDED;
     int waits = has_yielded && known & AWAITABLE && waits_for(result);
-    if (wanted & WANTS_ARGUMENTS && result && !waits)
+    if (wanted & WANTS_ARGUMENTS && result && !waits && is_recorded && may_say(id))
         say_result(has_yielded ? "yielded" : "returned", result);
     if (LIKELY(result))
-        everycall_frame_leave(id);
+        frame_leaves(id, known);
     else
-        everycall_frame_unwind(id, raised((PyTypeObject *)state->curexc_type, state->curexc_traceback));
+        frame_unwinds(id, known, raised((PyTypeObject *)state->curexc_type, state->curexc_traceback));
+    if (known & GREENLET)
+        look_at_greenlet();
     if (import)
         everycall_span_end(PyBytes_AS_STRING(import));
     Py_XDECREF(import);
     if (known & AWAITABLE)
-        coroutine_leaves(frame, waits);
+        coroutine_leaves(frame, waits, is_recorded && may_say(id));
     return result;
 }
 
@@ -374,7 +418,7 @@ static PyObject *evaluate(PyThreadState *state, struct _PyInterpreterFrame *fram
         /* A generator that is made runs only up to there. */
         if (known & OWN || frame->owner != FRAME_OWNED_BY_GENERATOR)
             return next_evaluation(state, frame, is_thrown);
-    if (UNLIKELY(known & (AWAITABLE | IMPORT | LOGGING | CALLS_SOON)) || UNLIKELY(wanted & WANTS_ARGUMENTS)) {
+    if (UNLIKELY(known & DOES_MORE) || UNLIKELY(does_more)) {
         if (is_describing)
             return next_evaluation(state, frame, is_thrown);
         return evaluate_more(state, frame, is_thrown, known);
@@ -430,22 +474,6 @@ typedef struct {
     vectorcallfunc call;
 } Callback;
 
-/* The frame that a thread runs. */
-static void *frame_of(PyThreadState *state)
-{
-#if PY_VERSION_HEX < 0x030D0000
-    return state->cframe->current_frame;
-#else
-    return state->current_frame;
-#endif
-}
-
-/* The frame that an event is of. */
-static void *current_frame(void)
-{
-    return frame_of(PyThreadState_Get());
-}
-
 #include "_before.h"
 
 /* What a call of a coroutine, or one that says something, does besides: as it is entered. */
@@ -457,12 +485,13 @@ static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t k
     if (import)
         everycall_span_begin(PyBytes_AS_STRING(import));
     Py_XDECREF(import);
-    everycall_frame_enter((uint32_t)(known >> ID_SHIFT));
+    uint32_t id = (uint32_t)(known >> ID_SHIFT);
+    int is_recorded = frame_enters(id, known);
     if (known & LOGGING && wanted & WANTS_LOGGING)
         say_record(NULL, code);
     if (known & CALLS_SOON)
         call_soon_begins(current_frame(), code);
-    if (wanted & WANTS_ARGUMENTS && begins)
+    if (wanted & WANTS_ARGUMENTS && begins && is_recorded && may_say(id))
         say_arguments(NULL, code);
 }
 
@@ -471,21 +500,22 @@ static __attribute__((noinline)) void leave_more(PyCodeObject *code, uintptr_t k
 {
     uint32_t id = (uint32_t)(known >> ID_SHIFT);
     int waits = what && *what == 'y' && known & AWAITABLE && waits_for(value);
-    if (wanted & WANTS_ARGUMENTS && what && !waits)
+    int is_recorded = is_innermost_recorded(known);
+    if (wanted & WANTS_ARGUMENTS && what && !waits && is_recorded && may_say(id))
         say_result(what, value);
     if (what)
-        everycall_frame_leave(id);
+        frame_leaves(id, known);
     else
-        everycall_frame_unwind(id, raised(Py_TYPE(value), ((PyBaseExceptionObject *)value)->traceback));
+        frame_unwinds(id, known, raised(Py_TYPE(value), ((PyBaseExceptionObject *)value)->traceback));
+    if (known & GREENLET)
+        look_at_greenlet();
     PyObject *import = known & IMPORT && wanted & WANTS_IMPORTS ? import_text(NULL, code) : NULL;
     if (import)
         everycall_span_end(PyBytes_AS_STRING(import));
     Py_XDECREF(import);
     if (known & AWAITABLE)
-        coroutine_leaves(current_frame(), waits);
+        coroutine_leaves(current_frame(), waits, is_recorded && may_say(id));
 }
-
-#define DOES_MORE(known) (UNLIKELY(known & (AWAITABLE | IMPORT | LOGGING | CALLS_SOON)) || UNLIKELY(wanted & WANTS_ARGUMENTS))
 
 static inline PyObject *enter_any(PyObject *const *arguments, int begins)
 {
@@ -493,7 +523,7 @@ static inline PyObject *enter_any(PyObject *const *arguments, int begins)
     uintptr_t known = known_of(code);
     if (UNLIKELY(known & OWN))
         Py_RETURN_NONE;
-    if (DOES_MORE(known))
+    if (UNLIKELY(known & DOES_MORE) || UNLIKELY(does_more))
         enter_more(code, known, begins);
     else
         everycall_frame_enter((uint32_t)(known >> ID_SHIFT));
@@ -506,7 +536,7 @@ static inline PyObject *leave_any(PyObject *const *arguments, const char *what)
     uintptr_t known = known_of(code);
     if (UNLIKELY(known & OWN) || (UNLIKELY(before_open) && was_begun_before()))
         Py_RETURN_NONE;
-    if (DOES_MORE(known))
+    if (UNLIKELY(known & DOES_MORE) || UNLIKELY(does_more))
         leave_more(code, known, what, arguments[2]);
     else if (what)
         everycall_frame_leave((uint32_t)(known >> ID_SHIFT));
@@ -668,15 +698,25 @@ static int set_enabled(int is_enabled)
     return refuse(is_enabled ? everycall_enable() : everycall_disable());
 }
 
-PyDoc_STRVAR(start_text, "start(wanted: int, texts: module, is_base: bool) -> bool: records calls of Python functions from now on; the bits\n"
-                         "are those of everycall.WANTED. Without is_base, those that sessions and triggers want. False without the runtime.");
+static int find_extra_index(void)
+{
+    if (extra_index < 0)
+        extra_index = PyUnstable_Eval_RequestCodeExtraIndex(NULL);
+    if (extra_index < 0)
+        PyErr_SetString(PyExc_RuntimeError, "other tools have all places that this Python has for data of code objects (co_extra), "
+                                            "of which everycall needs one: start without one of them");
+    return extra_index < 0 ? -1 : 0;
+}
+
+PyDoc_STRVAR(start_text, "start(wanted: int, texts: module, is_base: bool, max_depth: int) -> bool: records calls of Python functions from\n"
+                         "now on; the bits are those of everycall.WANTED. Without is_base, those that sessions and triggers want. False without the runtime.");
 static PyObject *start(PyObject *self, PyObject *arguments)
 {
     (void)self;
-    unsigned asked;
+    unsigned asked, deepest;
     PyObject *maker;
     int is_base;
-    if (!PyArg_ParseTuple(arguments, "IOp", &asked, &maker, &is_base))
+    if (!PyArg_ParseTuple(arguments, "IOpI", &asked, &maker, &is_base, &deepest))
         return NULL;
     if (!everycall_is_there())
         Py_RETURN_FALSE;
@@ -684,18 +724,14 @@ static PyObject *start(PyObject *self, PyObject *arguments)
         PyErr_SetString(PyExc_RuntimeError, "everycall records the main interpreter only: call start() there");
         return NULL;
     }
-    if (is_started && asked == wanted)
+    if (is_started && asked == wanted && deepest == max_depth)
         Py_RETURN_TRUE;
     if (is_started && uninstall() < 0)
         return NULL;
     Py_XSETREF(texts, Py_NewRef(maker));
-    if (extra_index < 0) {
-        extra_index = PyUnstable_Eval_RequestCodeExtraIndex(NULL);
-        if (extra_index < 0) {
-            PyErr_SetString(PyExc_RuntimeError, "other tools have all places that this Python has for data of code objects (co_extra), "
-                                                "of which everycall needs one: start without one of them");
-            return NULL;
-        }
+    if (find_extra_index() < 0)
+        return NULL;
+    if (!starts) {
         if (refuse(everycall_frame_name(LAST_ID, "(a function without a name of its own)", NULL, 0)))
             return NULL;
 #if !USES_MONITORING
@@ -704,6 +740,9 @@ static PyObject *start(PyObject *self, PyObject *arguments)
     }
     starts++;
     wanted = asked;
+    max_depth = deepest;
+    decide_what_calls_do();
+    look_at_greenlet();
     was_disabled = is_disabled && !is_base;
     if (((is_base || was_disabled) && set_enabled(1)) || install() < 0)
         return NULL;
@@ -719,8 +758,10 @@ static PyObject *stop(PyObject *self, PyObject *arguments)
         return NULL;
     if (PyInterpreterState_Get() != PyInterpreterState_Main())
         Py_RETURN_NONE;
-    if (is_started)
+    if (is_started) {
         leave_loops();
+        leave_greenlets();
+    }
     if (is_started && (uninstall() < 0 || ((is_base || was_disabled) && set_enabled(0))))
         return NULL;
     Py_RETURN_NONE;
@@ -811,6 +852,48 @@ MARK(instant, everycall_instant, everycall_instant_value, "instant(name, value=N
 MARK(span_begin, everycall_span_begin, everycall_span_begin_value, "span_begin(name, value=None): a span of time begins in this thread.")
 MARK(span_end, everycall_span_end, everycall_span_end_value, "span_end(name, value=None): it ends.")
 
+PyDoc_STRVAR(counter_text, "counter(name, value): a value of a time series, an int of 64 bits or a float.");
+static PyObject *counter(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    PyObject *text, *value;
+    if (!PyArg_ParseTuple(arguments, "UO", &text, &value))
+        return NULL;
+    int is_real = PyFloat_Check(value), overflows = 0;
+    double real = is_real ? PyFloat_AsDouble(value) : 0;
+    long long whole = is_real ? 0 : PyLong_AsLongLongAndOverflow(value, &overflows);
+    if (PyErr_Occurred())
+        return NULL;
+    if (overflows) {
+        PyErr_SetString(PyExc_OverflowError, "a counter's value is an int of 64 bits or a float");
+        return NULL;
+    }
+    PyObject *name = everycall_is_there() ? utf8(text) : NULL;
+    if (name && is_real)
+        everycall_counter_double(PyBytes_AS_STRING(name), real);
+    else if (name)
+        everycall_counter(PyBytes_AS_STRING(name), whole);
+    Py_XDECREF(name);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(mark_text, "mark(code, is_left_out): whether calls of a function, and what they call, are left out, or the function is selected.");
+static PyObject *mark(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    PyObject *code;
+    int is_left_out;
+    void *known = NULL;
+    if (!PyArg_ParseTuple(arguments, "O!p", &PyCode_Type, &code, &is_left_out) || find_extra_index() < 0)
+        return NULL;
+    if (PyUnstable_Code_GetExtra(code, extra_index, &known) < 0 ||
+        PyUnstable_Code_SetExtra(code, extra_index, (void *)((uintptr_t)known | (is_left_out ? LEFT_OUT : SELECTED))) < 0)
+        return NULL;
+    has_left_out |= is_left_out;
+    decide_what_calls_do();
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(snapshot_text, "snapshot(path: bytes, since: int): writes what the rings hold, from a time in ticks on.");
 static PyObject *snapshot(PyObject *self, PyObject *arguments)
 {
@@ -842,9 +925,10 @@ PyDoc_STRVAR(status_text, "status() -> dict: what the hook has done.");
 static PyObject *status(PyObject *self, PyObject *none)
 {
     (void)self, (void)none;
-    return Py_BuildValue("{sNsNsNsIsKsKsK}", "started", PyBool_FromLong(is_started), "in_place", PyBool_FromLong(is_in_place()),
+    return Py_BuildValue("{sNsNsNsIsKsKsKsK}", "started", PyBool_FromLong(is_started), "in_place", PyBool_FromLong(is_in_place()),
                          "c_functions_in_place", PyBool_FromLong(are_c_functions_in_place()), "functions", ids.used, "deep_calls", (unsigned long long)deep_calls, "without_id",
-                         (unsigned long long)ids.without_id, "without_name", (unsigned long long)ids.without_name);
+                         (unsigned long long)ids.without_id, "without_name", (unsigned long long)ids.without_name,
+                         "misplaced", (unsigned long long)greenlets.doubtful);
 }
 
 PyDoc_STRVAR(leave_out_text, "leave_out(folder: bytes): functions of files in it aren't recorded; it ends with a separator.");
@@ -870,6 +954,8 @@ static PyMethodDef methods[] = {
     {"ticks_per_second", ticks, METH_NOARGS, ticks_text},
     {"label", label, METH_VARARGS, label_text},
     {"instant", instant, METH_VARARGS, instant_text},
+    {"counter", counter, METH_VARARGS, counter_text},
+    {"mark", mark, METH_VARARGS, mark_text},
     {"span_begin", span_begin, METH_VARARGS, span_begin_text},
     {"span_end", span_end, METH_VARARGS, span_end_text},
     {"snapshot", snapshot, METH_VARARGS, snapshot_text},

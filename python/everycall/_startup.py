@@ -22,6 +22,9 @@ def _at_exit():
         _say("another tool has taken the hook off, so later calls of Python functions are not in the trace: run without that tool")
     elif status["started"] and not status["c_functions_in_place"]:
         _say("another tool has set a profile function, so functions in C are not in the trace from then on: run without that tool")
+    if status.get("misplaced"):
+        _say(f"{status['misplaced']} calls ended where they hadn't begun: something switches between stacks of calls and doesn't tell, so the nesting of calls is in doubt")
+        everycall.instant("nesting in doubt: calls ended where they hadn't begun", status["misplaced"])
     if status.get("without_name"):
         _say(f"{status['without_name']} functions have no name in the trace: there was no room for more names")
 
@@ -35,7 +38,8 @@ def _begin():
         everycall.instant("not recorded: calls in a sub-interpreter")
         return
     try:
-        is_started = everycall.start(*filter(None, os.environ["EVERYCALL_PYTHON"].split(",")[1:]))
+        words = [word for word in os.environ["EVERYCALL_PYTHON"].split(",")[1:] if word]
+        is_started = everycall._start_words(words, True)
     except (everycall.Error, ValueError) as error:
         _say(f"calls of Python functions are not recorded: {error}")
         return

@@ -23,7 +23,11 @@ typedef struct {
     uint32_t is_whole;
     /* Coroutines that were left to wait, and no other was entered since. */
     uint32_t suspended;
+    /* How many frames were open in its greenlet before. */
+    uint32_t depth;
 } Step;
+
+static size_t frames_of_greenlet(void);
 
 static __thread struct {
     Step steps[STEPS_MAX];
@@ -293,7 +297,8 @@ static __attribute__((noinline)) void coroutine_enters(PyCodeObject *code, void 
                 known->frame = frame;
             known->has_begun = 1;
             name_task(known->name, task, code);
-            own_steps.steps[own_steps.open++] = (Step){task, frame, known->number, known->frame == frame, 0};
+            own_steps.steps[own_steps.open++] = (Step){task, frame, known->number, known->frame == frame, 0,
+                                                            (uint32_t)frames_of_greenlet()};
             /* An exception that is thrown into coroutines in each other enters one after the other: only
              * the first one is a step that the task was woken for. */
             if (known->woken > known->begun)
@@ -385,12 +390,13 @@ static __attribute__((noinline)) void call_soon_begins(void *frame, PyCodeObject
 }
 
 /* A coroutine's frame was left: `waits` if it is to be entered again where it has awaited. */
-static __attribute__((noinline)) void coroutine_leaves(void *frame, int waits)
+static __attribute__((noinline)) void coroutine_leaves(void *frame, int waits, int is_recorded)
 {
     Step *step = innermost_step();
     if (!step)
         return;
-    step->suspended = waits ? step->suspended + 1 : 0;
+    /* Only of calls that are recorded is there an end that doesn't count. */
+    step->suspended = waits ? step->suspended + (uint32_t)is_recorded : 0;
     if (step->frame == frame) {
         own_steps.open--;
         everycall_task_end(step->number, step->suspended);

@@ -171,6 +171,21 @@ impl Python {
         &self.environment.version
     }
 
+    /// Installs a package of the package registry. Prints that it can't.
+    ///
+    /// # Panics
+    /// Where pip can't be run.
+    #[must_use]
+    pub fn installs(&self, package: &str) -> bool {
+        let mut pip = Command::new(SYSTEM);
+        pip.args(["-m", "pip", "install", "-q", "--only-binary=:all:", "--python-version", self.version()]);
+        let installed = pip.arg("--target").arg(&self.environment.packages).arg(package).output().unwrap();
+        if !installed.status.success() {
+            println!("skipped: Python {} gets no {package}: {installed:?}", self.version());
+        }
+        installed.status.success()
+    }
+
     /// Whether calls are recorded by `sys.monitoring`.
     #[must_use]
     pub fn is_monitored(&self) -> bool {

@@ -194,3 +194,78 @@ fn calls_that_began_before_recording_leave_no_exits() {
         assert_eq!(facts["threads"][0]["orphan_exits"], 0, "{}", python.version());
     }
 }
+
+/// What `picked.py` shows in its calls, by thread: the lines of a `replay` without times.
+fn lines_of(python: &Python) -> Vec<String> {
+    let replay = successful(python.place.command(everycall()).args(["replay", "t.ect"]));
+    replay.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn arguments_belong_to_recorded_calls() {
+    for python in Python::all() {
+        let file = script("picked.py").display().to_string();
+        let plain = python.run(&[&file]);
+        let options = ["--arguments", "--only", "picked.around", "--only", "picked.picked"];
+        let (output, calls) = python.record(&[&options[..], &[&file]].concat());
+        assert_eq!((&output.stdout, output.status.code()), (&plain.stdout, Some(0)), "{output:?}");
+        assert_eq!(calls.tree(&file, "around"), "around(picked)", "{}", python.version());
+        let lines = lines_of(&python);
+        let said: Vec<&str> =
+            lines.iter().filter_map(|line| line.split_once("> ")).map(|(_, said)| said).collect();
+        let own: Vec<&str> =
+            said.into_iter().filter(|said| said.starts_with('(') || said.starts_with("returned")).collect();
+        assert_eq!(own, ["()", "(text='two')", "returned 'twotwo'", "returned None"], "{lines:?}");
+        // A label is the innermost recorded call's.
+        let label = calls.of_kind("label").find(|line| line["function"] == "said").expect("a label");
+        let around = calls.of_kind("call").find(|line| line["function"] == "around").expect("a call");
+        assert_eq!(label["depth"].parse::<u64>().unwrap(), around["depth"].parse::<u64>().unwrap() + 1);
+        assert!(lines.iter().any(|line| line.contains("# half = 0.5")), "{lines:?}");
+    }
+}
+
+#[test]
+fn calls_in_tasks_stay_whole_where_the_coroutines_are_not_recorded() {
+    for python in Python::all() {
+        let file = script("picked.py").display().to_string();
+        for (options, tree) in [(["--only", "picked.leaf"], "leaf leaf"), (["--only", "waits"], "waits")] {
+            let (_, calls) = python.record(&[&options[..], &[&file]].concat());
+            let trees = calls.trees(&file);
+            assert_eq!(trees["waits (Task-1)"], tree, "{}", python.version());
+            let cut = calls.of_kind("call").filter(|line| line["remarks"].contains("truncated"));
+            assert_eq!(cut.count(), 0, "{}", python.version());
+        }
+    }
+}
+
+#[test]
+fn decorators_and_depth_choose_calls() {
+    for python in Python::all() {
+        let file = script("picked.py").display().to_string();
+        let plain = python.run(&[&file]);
+        let tree = |options: &[&str]| {
+            let (output, calls) = python.record(&[options, &[&file]].concat());
+            assert_eq!((&output.stdout, output.status.code()), (&plain.stdout, Some(0)), "{output:?}");
+            assert_eq!(calls.of_kind("orphan exit").count(), 0, "{options:?} {}", python.version());
+            calls.trees(&file)
+        };
+        let nested = "nested(nested(nested(nested(nested leaf) leaf) leaf) leaf)";
+        let main = format!(
+            "main(around(unpicked picked(leaf)) leaf leaf leaf Holder.held(leaf) Holder.of_class(leaf) {nested} leaf)"
+        );
+        let thread = |trees: &BTreeMap<String, String>| {
+            trees.values().find(|tree| tree.contains("main") || tree.contains("picked")).cloned().unwrap()
+        };
+        let all = tree(&[]);
+        assert_eq!(thread(&all), format!("<module>(Holder {main})"), "{}", python.version());
+        let selected = tree(&["--selected"]);
+        assert_eq!(thread(&selected), "picked Holder.held Holder.of_class", "{}", python.version());
+        assert_eq!(selected["waits (Task-1)"], "waits");
+        // The module and `main` are two of them.
+        let shallow = tree(&["--max-depth", "4"]);
+        let main = "main(around(unpicked picked) leaf leaf leaf Holder.held(leaf) Holder.of_class(leaf) nested(nested leaf) leaf)";
+        assert_eq!(thread(&shallow), format!("<module>(Holder {main})"), "{}", python.version());
+        let refused = python.run(&["-m", "everycall", "--max-depth", "0", &file]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+}

@@ -1,9 +1,8 @@
 //! Tasks of asyncio: each is a track, on which the calls that wait are open until they go on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
-use everycall_tests::python::{Python, SYSTEM, script};
+use everycall_tests::python::{Python, script};
 use everycall_tests::{everycall, is_full, successful};
 use serde_json::Value;
 
@@ -174,14 +173,136 @@ fn arrows_lead_to_steps_in_uvloop_too() {
         return;
     }
     for python in Python::all() {
-        let mut pip = Command::new(SYSTEM);
-        pip.args(["-m", "pip", "install", "-q", "--only-binary=:all:", "--python-version", python.version()]);
-        pip.arg("--target").arg(&python.environment.packages).arg("uvloop");
-        let installed = pip.output().unwrap();
-        if installed.status.success() {
+        if python.installs("uvloop") {
             assert_arrows_lead(&python, &["uvloop"]);
-        } else {
-            println!("skipped: Python {} gets no uvloop: {installed:?}", python.version());
         }
+    }
+}
+
+/// What the greenlets of `greenlets.py` call, by their function: those of one function are sorted.
+const GREENLETS: [(&str, &[&str]); 11] = [
+    (
+        "plain",
+        &[
+            "plain(outer(pauses(leaf leaf leaf) leaf))",
+            "plain(outer(pauses(leaf leaf) leaf))",
+            "plain(outer(pauses(leaf) leaf))",
+            "plain(outer(pauses(leaf) leaf))",
+            "plain(outer(pauses(leaf) leaf))",
+        ],
+    ),
+    ("catches", &["catches(pauses!(leaf) leaf leaf)"]),
+    ("passes", &["passes!(pauses!(leaf))"]),
+    // One of them is in a cycle, and greenlets that are left in a call aren't garbage.
+    (
+        "collected",
+        &[
+            "collected!(pauses!(leaf))",
+            "collected!(pauses!(leaf))",
+            "collected!(pauses!(leaf))",
+            "collected(pauses(leaf))",
+        ],
+    ),
+    ("Own.run", &["Own.run(pauses(leaf))", "Own.run(pauses(leaf))", "Own.run(pauses(leaf))"]),
+    ("passing_on", &["passing_on(leaf leaf)", "passing_on(leaf leaf)", "passing_on(leaf leaf)"]),
+    ("generates", &["generates(values(leaf) leaf values(leaf) leaf values)"]),
+    ("looping (Task", &["looping(step(leaf leaf))"]),
+    ("spawning (Task", &["spawning(leaf)"]),
+    ("awaits", &["awaits(leaf leaf)"]),
+    ("in_thread.<locals>.turns", &["in_thread.<locals>.turns(leaf leaf)"]),
+];
+
+#[test]
+fn each_greenlet_is_a_track_on_which_its_calls_wait() {
+    for python in Python::all() {
+        if !python.installs("greenlet") {
+            continue;
+        }
+        let file = script("greenlets.py").display().to_string();
+        let plain = python.run(&[&file]);
+        assert_eq!(plain.status.code(), Some(0), "{plain:?}");
+        for options in [&[][..], &["--c-functions"]] {
+            let (output, calls) = python.record(&[options, &["--ring-size", "8M", &file]].concat());
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            assert_eq!(output.stdout, plain.stdout);
+            assert!(!String::from_utf8_lossy(&output.stderr).contains("calls ended where"), "{output:?}");
+            let trees = calls.trees(&file);
+            for (function, expected) in GREENLETS {
+                let mut found: Vec<&str> = trees
+                    .iter()
+                    .filter(|(track, _)| {
+                        track.strip_prefix(function).is_some_and(|rest| {
+                            rest.starts_with(" (greenlet ")
+                                || function.ends_with("(Task") && rest.starts_with('-')
+                        })
+                    })
+                    .map(|(_, tree)| tree.as_str())
+                    .collect();
+                found.sort_unstable();
+                assert_eq!(found, expected, "{function}, {}, {options:?}", python.version());
+            }
+            // The main greenlet's calls are on the thread's track, in the functions that make them.
+            let callers = "select caller.function, count(*) from slices callee join slices caller \
+                           on caller.id = callee.parent where callee.function = 'leaf' and callee.thread \
+                           not like '% (greenlet %' and callee.thread not like '% (Task-%' group by 1 order by 1";
+            let callers =
+                successful(python.place.command(everycall()).args(["sql", "-f", "csv", "t.ect", callers]));
+            let expected = ["<module>,1", "dropped,6", "in_thread,1", "in_turns,9", "raised,1"];
+            assert!(callers.lines().skip(1).eq(expected), "{callers}, {}", python.version());
+        }
+    }
+}
+
+#[test]
+fn recording_starts_while_greenlets_are_left_in_calls() {
+    for python in Python::all() {
+        if !python.installs("greenlet") {
+            continue;
+        }
+        let file = script("midway.py").display().to_string();
+        let mut record = python.place.command(everycall());
+        record.args(["record", "--preload", "-o", "t.ect", "--"]).arg(python.environment.bin.join("python"));
+        assert_eq!(successful(record.arg(&file)), "0\n", "{}", python.version());
+        let calls = python.calls("t.ect");
+        assert_eq!(calls.of_kind("orphan exit").count(), 0, "{}", python.version());
+        let trees: Vec<String> = calls.trees(&file).into_values().collect();
+        let mut trees: Vec<&str> = trees.iter().map(String::as_str).collect();
+        trees.sort_unstable();
+        let expected =
+            ["leaf", "leaf leaf", "leaf leaf", "leaf leaf leaf leaf leaf", "plain(pauses(leaf) leaf)"];
+        assert_eq!(trees, expected, "{}", python.version());
+    }
+}
+
+/// Calls of the functions of `gevents.py`, by function.
+const OF_GEVENT: [(&str, usize, &str); 5] = [
+    ("works", 12, "works(leaf leaf)"),
+    ("putter", 1, "putter"),
+    ("taker", 1, "taker(leaf leaf leaf)"),
+    ("answers", 1, "answers(leaf)"),
+    ("asks", 1, "asks(leaf)"),
+];
+
+#[test]
+fn greenlets_of_gevent_are_tracks() {
+    for python in Python::all() {
+        if !python.installs("gevent") {
+            continue;
+        }
+        let file = script("gevents.py").display().to_string();
+        let (output, calls) = python.record(&["--ring-size", "32M", &file]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let trees = calls.trees(&file);
+        for (function, count, tree) in OF_GEVENT {
+            let title = format!("{function} (greenlet ");
+            let own: Vec<_> =
+                trees.iter().filter(|(_, found)| found.split(['(', ' ']).next() == Some(function)).collect();
+            let all = own.iter().map(|(_, tree)| tree.as_str()).collect::<Vec<_>>().join(" ");
+            assert_eq!(all, vec![tree; count].join(" "), "{own:?}, {}", python.version());
+            assert!(own.iter().all(|(track, _)| !track.starts_with("python")), "{title}: {own:?}");
+        }
+        let strays =
+            calls.of_kind("call").filter(|line| line["thread"] == "python" && line["function"] == "leaf");
+        assert_eq!(strays.count(), 0);
     }
 }

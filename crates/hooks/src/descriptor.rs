@@ -308,6 +308,8 @@ pub mod frame {
     pub const NAME: u32 = 0;
     /// The innermost frame of this id is left by an exception; the text is its type.
     pub const UNWIND: u32 = 1;
+    /// Whether a call of this id that begins now is recorded: 1 or 0.
+    pub const IS_RECORDED: u32 = 2;
 }
 
 /// First argument of [`RuntimeTable::memory`].

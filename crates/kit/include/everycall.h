@@ -395,6 +395,21 @@ EVERYCALL_INLINE_ void everycall_frame_leave(uint64_t id)
 }
 
 /*
+ * Whether a call of the function `id` that begins now in the calling thread is recorded: 1 or 0. What a
+ * program says (labels, lines) belongs to the innermost call that is recorded, so an interpreter that
+ * says something about each call asks this before.
+ */
+EVERYCALL_INLINE_ int everycall_frame_is_recorded(uint32_t id)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    return EVERYCALL_REFUSAL_(frame) == 0 && everycall_runtime_v1.frame(2, id, NULL, NULL, 0) == 1;
+#else
+    (void)id;
+    return 0;
+#endif
+}
+
+/*
  * The innermost call of the function `id` is left by an exception. In the function that throws it,
  * give the name of its type, which is then shown there; in those that it passes through, NULL.
  */

@@ -121,6 +121,16 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
+        "python3 -m everycall --selected app.py",
+        So("mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --selected app.py"),
+    ),
+    (
+        "python3 -m everycall --max-depth 10 app.py",
+        So(
+            "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --max-depth 10 app.py && everycall replay app.ect | grep -q handle",
+        ),
+    ),
+    (
         "python3 -m everycall --only 'app.*' app.py",
         So(
             "mkdir -p apart && cp app.py apart && cd apart && python3 -m everycall --only 'app.*' app.py && everycall replay app.ect | grep -q handle",

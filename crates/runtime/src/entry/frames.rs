@@ -16,7 +16,7 @@ use everycall_format::event::unwound;
 use everycall_format::frame::{TEXT_MAX, offset_of};
 use everycall_format::label;
 use everycall_format::trigger::type_hash;
-use everycall_hooks::frame::{NAME, UNWIND};
+use everycall_hooks::frame::{IS_RECORDED, NAME, UNWIND};
 
 /// Words of an UNWOUND record.
 const UNWOUND_WORDS: usize = 3;
@@ -53,6 +53,7 @@ pub(crate) unsafe extern "C" fn frame(
         }
         UNWIND if !frames::is_recorded(id) => 0,
         UNWIND => unwind(code, text(name), !name.is_null(), everycall_hooks::stack_pointer()),
+        IS_RECORDED => i32::from(frames::is_recorded(id) && calling::is_included()),
         _ => error::ARGUMENT,
     }
 }

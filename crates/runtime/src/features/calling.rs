@@ -50,6 +50,13 @@ pub(crate) fn is_recording() -> bool {
     traced().is_some() && local::last().is_some_and(|control| !begin::is_left_out(control))
 }
 
+/// Whether calls of the calling thread are recorded, also if it hasn't begun.
+pub(crate) fn is_included() -> bool {
+    traced().is_some()
+        && !recording::is_disabled()
+        && local::last().is_none_or(|control| !begin::is_left_out(control) && !recording::is_off(control))
+}
+
 /// Runs `work` while the calling thread's signals are blocked. If a call was posted meanwhile, its
 /// helper is started afterwards.
 pub(crate) fn uninterrupted<T>(process: &Process, work: impl FnOnce() -> T) -> T {
