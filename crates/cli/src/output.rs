@@ -103,10 +103,15 @@ fn filled_in(path: &Path, pid: u32) -> PathBuf {
 
 /// A table as text. Columns are right-aligned, except for `at_the_left` and the last one.
 pub fn lines<const N: usize>(rows: &[[String; N]], at_the_left: &[usize]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
     let mut text = String::new();
     for row in rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             if column + 1 == N {
                 text.push_str(cell);
                 continue;
