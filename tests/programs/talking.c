@@ -20,8 +20,7 @@ int main(int count, char **arguments) {
         if (!quick) {
             printf("line %d\n", n);
             fprintf(stderr, n == 4 ? "no end" : "error %d\n", n);
-            fflush(stdout);
-            // Whoever reads it has woken up then.
+            // Without fflush: standard output is a terminal. Whoever reads it has woken up then.
             usleep(300000);
         }
         sum += after(n);

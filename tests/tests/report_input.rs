@@ -269,5 +269,5 @@ fn where_counters_are_full_the_others_are_counted_together() {
             name.strip_prefix('f').map_or(1, |number| number.parse::<u64>().expect("a number") % 7 + 1);
         assert_eq!(number(row, "calls"), expected, "{name}");
     }
-    assert!(said(&output).contains("no room to count them apart"), "{}", said(&output));
+    assert!(said(&output).contains("whose functions aren't known"), "{}", said(&output));
 }

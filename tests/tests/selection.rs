@@ -386,6 +386,12 @@ fn a_session_shows_its_own_calls() {
             assert!(said.contains("session ended after") && said.contains(said_of), "{said}");
             assert!(begin.elapsed() < Duration::from_secs(3000));
         }
+        // Single events are counted, not ring segments of 8,192.
+        let few = ["trace", &main, "work*", "--for", "1h", "--max-events", "100", "-o", "short.ect"];
+        let said = done(&place, &few);
+        let (_, rest) = said.split_once(" s: ").expect("why it ended");
+        let events: u64 = rest.split_once(" events").expect("a count").0.replace(',', "").parse().unwrap();
+        assert!(events >= 100 && !events.is_multiple_of(8_192), "{said}");
         const MOST: u64 = 1 << 20;
         let limited =
             ["trace", &main, "work*", "--for", "1h", "--stream", "--max-size", "1M", "-o", "short.ect"];

@@ -63,6 +63,18 @@ pub enum FunctionGroup {
     At(Location),
 }
 
+/// Whether compilers have split a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Split {
+    /// They haven't.
+    #[default]
+    No,
+    /// Its calls may continue in a part.
+    Whole,
+    /// It is such a part.
+    Part,
+}
+
 /// How functions are named, and where their binaries and sources are searched.
 #[derive(Clone, Debug, Default)]
 pub struct NameOptions {
@@ -296,6 +308,20 @@ impl<'a> SymbolNames<'a> {
             let has_body = symbols.inlined(id).0.iter().any(|call| call.level == 0 && call.name == name);
             (!has_body).then_some(thunk)
         })?
+    }
+
+    /// How calls of the function at a location go on in a part that the compiler has split off, or
+    /// whether it is such a part.
+    pub fn split(&self, location: Location) -> Split {
+        let split = self.with_module(location, |symbols| {
+            let id = symbols.function_at(location.image_address);
+            match symbols.function(id).is_split_part() {
+                true => Split::Part,
+                false if symbols.has_split_part(id) => Split::Whole,
+                false => Split::No,
+            }
+        });
+        split.unwrap_or_default()
     }
 
     fn leave(&self, exit: Location) -> Option<Leave> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
-use everycall_format::arena::{ModuleEntry, module_state};
+use everycall_format::arena::{ModuleEntry, module_flags, module_state};
 use everycall_format::control::{Reply, status};
 use everycall_format::{stamp, until_nul};
 use everycall_io::say;
@@ -253,7 +253,8 @@ impl Program {
         let mut tables = Vec::new();
         let mut troubles = Vec::new();
         for (module, path) in self.arena.modules() {
-            if module.state != module_state::COMPLETE || module.unloaded_ticks != 0 {
+            let is_traced = module.flags & module_flags::UNTRACED == 0;
+            if module.state != module_state::COMPLETE || module.unloaded_ticks != 0 || !is_traced {
                 continue;
             }
             match self.table(&module, &path) {

@@ -188,3 +188,18 @@ pub fn terminal_width() -> Option<usize> {
     let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
     size.map(|size| size.ws_col.into()).filter(|width| *width > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_width_of_columns_is_found_once() {
+        // Found for each row, this would take hours.
+        let rows: Vec<[String; 3]> =
+            (0..200_000).map(|row: u32| [row.to_string(), format!("f{row}"), "x".to_owned()]).collect();
+        let text = lines(&rows, &[1]);
+        assert!(text.starts_with("     0  f0       x\n"), "{}", &text[..40]);
+        assert!(text.ends_with("199999  f199999  x\n"));
+    }
+}

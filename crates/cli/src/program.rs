@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use everycall_patterns::{FunctionTable, TableError, linked_only as linked_only_text};
 use everycall_recorder::find_program;
 use everycall_symbols::{LinkKind, SiteError, SiteReport, site_report};
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
@@ -129,6 +130,16 @@ pub fn why_untraced(program: &OsStr) -> &'static str {
     } else {
         "the runtime's initialiser did not run (static programs linked with -nostartfiles run none), or the program sees no \
          /proc, where it would find its recorder; link it without -nostartfiles, and mount /proc where it runs"
+    }
+}
+
+/// If a program was only linked through the prefix: what it is, and what to do. Only a run can show
+/// whether it loads traced code all the same.
+pub fn linked_only(program: &OsStr) -> Option<String> {
+    let path = find_program(program)?;
+    match FunctionTable::open(&path) {
+        Err(TableError::LinkedOnly(path)) => Some(linked_only_text(&path)),
+        _ => None,
     }
 }
 

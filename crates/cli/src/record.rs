@@ -104,16 +104,20 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     }
     match &written {
         Ok(summary) if !quiet => {
-            match why_untraced.filter(|_| !summary.traced) {
-                Some(why) => written::print_untraced(summary, &launch.program, why, &output),
-                None if !summary.traced && is_python(&launch.program) => say!(
+            let is_empty =
+                summary.traced && summary.events() == 0 && summary.counted.is_none_or(|calls| calls == 0);
+            let linked_only = if is_empty { program::linked_only(&launch.program) } else { None };
+            match (why_untraced.filter(|_| !summary.traced), linked_only) {
+                (Some(why), _) => written::print_untraced(summary, &launch.program, why, &output),
+                (None, _) if !summary.traced && is_python(&launch.program) => say!(
                     "everycall: nothing was traced: Python's functions are recorded by its package, as in `{} -m everycall {}`; {} \
                      contains no calls",
                     launch.program.display(),
                     launch.arguments.join(OsStr::new(" ")).display(),
                     output.display()
                 ),
-                None => written::print(summary, &output, Moment::Run),
+                (None, Some(what)) => written::print_linked_only(summary, &what, &output),
+                (None, None) => written::print(summary, &output, Moment::Run),
             }
             if let Some(budget) = arguments.budget.as_ref().filter(|_| summary.traced) {
                 say!("  --budget {budget}: `everycall info {}` has what was off, and when", output.display());

@@ -37,9 +37,13 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     traces::warn(&trace, &arguments.trace);
     let mut out = BufWriter::with_capacity(BUFFER, terminal::stdout(arguments.format.escapes()));
     let written = match arguments.format {
-        TextFormat::Text => {
-            everycall_export::replay(&view, &names, &filter, style(arguments.color), &mut out)
-        }
+        TextFormat::Text => everycall_export::replay(
+            &view,
+            &names,
+            &filter,
+            style(arguments.color, arguments.numbers),
+            &mut out,
+        ),
         TextFormat::Json => everycall_export::replay_json(&view, &names, &filter, &mut out),
     };
     let summary =
@@ -49,11 +53,12 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn style(colour: Colour) -> ReplayStyle {
+fn style(colour: Colour, numbers: bool) -> ReplayStyle {
     let stdout = io::stdout();
     let is_terminal = stdout.is_terminal();
     let wanted = || std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     ReplayStyle {
+        numbers,
         colour: match colour {
             Colour::Auto => is_terminal && wanted(),
             Colour::Always => true,

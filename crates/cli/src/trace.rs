@@ -29,6 +29,8 @@ use crate::written::{self, Moment};
 
 /// Time between two checks of the program.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Longest time between two checks where events are counted for `--max-events`.
+const COUNT_PAUSE: Duration = Duration::from_millis(2);
 /// Time between two reports of the progress.
 const PROGRESS_TIME: Duration = Duration::from_millis(500);
 /// Time over which events are counted for `--max-rate`.
@@ -65,6 +67,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         sets,
         activations: 1,
         others: 0,
+        earlier: program.arena.header().counters[counter::SELECTIONS],
         was_off: false,
         before,
     };
@@ -199,7 +202,8 @@ fn stream(
     let (summary, buffered) = stream.finish(&facts, program.has_ended()).map_err(failed)?;
     session.end();
     buffered.into_inner().map_err(|error| Failure::writing(path, error.into_error()))?.finish()?;
-    Ok((summary, Moment::Run))
+    let last = u64::try_from(run.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Ok((summary, Moment::Session(last)))
 }
 
 fn stream_failed(program: &Program, path: &Path, error: StreamError) -> Failure {
@@ -221,6 +225,8 @@ struct Session<'p> {
     /// How often it changed the selection, and, when it ends, how often others did.
     activations: u64,
     others: u64,
+    /// How often it had been changed before.
+    earlier: u64,
     /// Whether the program had switched tracing off when it ended.
     was_off: bool,
     /// All calls when it began.
@@ -233,7 +239,7 @@ impl Session<'_> {
         let header = self.program.arena.header();
         let changes = header.counters[counter::SELECTIONS];
         self.was_off = header.state == process_state::OFF;
-        self.others = changes.saturating_sub(self.activations);
+        self.others = changes.saturating_sub(self.earlier).saturating_sub(self.activations);
         self.control = None;
     }
 
@@ -347,6 +353,7 @@ fn wait(
     while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
         run.chosen.look();
         let Pass { pause, bytes } = each()?;
+        let pause = if arguments.max_events.is_some() { pause.min(COUNT_PAUSE) } else { pause };
         if signals.wait(rest.min(pause)) {
             say!("everycall: session ended after {:.1} s: interrupted", begin.elapsed().as_secs_f64());
             break;
@@ -360,9 +367,9 @@ fn wait(
         }
         session.look_at_modules(patterns, &arguments.within)?;
         let events = program.arena.events_written();
-        if arguments.max_events.is_some_and(|most| events.saturating_sub(first) > most) {
+        if arguments.max_events.is_some_and(|most| events.saturating_sub(first) >= most) {
             say!(
-                "everycall: session ended after {:.1} s: {} events are more than --max-events",
+                "everycall: session ended after {:.1} s: {} events, and --max-events is reached",
                 begin.elapsed().as_secs_f64(),
                 Count(events - first)
             );

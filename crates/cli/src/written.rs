@@ -29,6 +29,15 @@ pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Pa
     say_text(&text);
 }
 
+/// Reports to standard error that a program has recorded nothing because nothing of it was compiled
+/// through the prefix, as `what` says.
+pub fn print_linked_only(summary: &Summary, what: &str, output: &Path) {
+    let mut text = format!("everycall: nothing was traced: {what}; {} contains no calls\n", output.display());
+    // Writing to a string doesn't fail.
+    let _ = warnings(&mut text, summary);
+    say_text(&text);
+}
+
 /// Prints what a trace couldn't be given.
 pub fn print_warnings(summary: &Summary) {
     let mut text = String::new();
@@ -179,9 +188,11 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
     if summary.processes > 1 {
         threads += &format!(" in {}", Several(summary.processes.into(), "process", "processes"));
     }
+    // Segments are written whole.
+    let earlier = if let Moment::Session(_) = moment { ", with older ones in the rings" } else { "" };
     writeln!(
         out,
-        "everycall: {} of {threads}, {} in {file}",
+        "everycall: {} of {threads}{earlier}, {} in {file}",
         Several(summary.events(), "event", "events"),
         Size(summary.file_size),
     )?;
@@ -200,7 +211,7 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
 }
 
 /// What streaming came to.
-fn stream(out: &mut String, summary: &Summary) -> fmt::Result {
+fn stream(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     let (events, seconds) = (summary.events(), |ns: u64| ns as f64 / 1e9);
     write!(
         out,
@@ -216,8 +227,11 @@ fn stream(out: &mut String, summary: &Summary) -> fmt::Result {
         let earlier = u64::from(summary.earlier_files);
         writeln!(out, "  {} came before it", Several(earlier, "file", "files"))?;
     }
-    if summary.lost() == 0 {
+    if summary.is_complete(moment == Moment::Run) {
         return writeln!(out, "  complete: no event was lost");
+    }
+    if summary.lost() == 0 {
+        return writeln!(out, "{NOT_COMPLETE}");
     }
     if summary.missing > 0 {
         writeln!(
@@ -242,6 +256,9 @@ fn dropped(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result {
         output.display()
     )
 }
+
+/// Said in place of "complete" where rings reach far enough.
+const NOT_COMPLETE: &str = "  not complete: calls are missing; the other lines say which";
 
 /// Why a process gives each event a time of its own although that wasn't wanted.
 pub const WHY_EXACT: &str = "a thread can only notice cheaply that it was stopped if its C library registers a restartable sequence \
@@ -314,20 +331,21 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         return writeln!(out, "  {what}");
     }
     if summary.streamed {
-        return stream(out, summary);
+        return stream(out, summary, moment);
     }
-    if let (true, Some(last_ns)) = (cut.is_empty(), moment.requested_ns()) {
-        return writeln!(out, "  complete: every thread for the last {}", Duration { ns: last_ns });
+    if cut.is_empty() && summary.is_complete(moment == Moment::Run) {
+        return match moment.requested_ns() {
+            Some(last_ns) => {
+                writeln!(out, "  complete: every thread for the last {}", Duration { ns: last_ns })
+            }
+            None => writeln!(out, "  complete: every thread from its first call to its last"),
+        };
     }
     if cut.is_empty() && summary.counters[counter::THREADS_RECYCLED] > 0 {
-        return writeln!(
-            out,
-            "  at most {} threads are kept; each of these is complete from its first call to its last",
-            Count(summary.thread_capacity.into())
-        );
+        return writeln!(out, "  at most {} threads are kept", Count(summary.thread_capacity.into()));
     }
     if cut.is_empty() {
-        return writeln!(out, "  complete: every thread from its first call to its last");
+        return writeln!(out, "{NOT_COMPLETE}");
     }
     writeln!(
         out,

@@ -270,3 +270,97 @@ fn a_closed_pipe_is_a_quiet_end() {
         assert_eq!((outcome.code, &*outcome.stderr), (Some(0), ""), "{verb}: {outcome:?}");
     }
 }
+
+/// The rows of `report --format csv` by their first column, with their calls.
+fn calls_of_rows(here: &Workplace, line: &str) -> HashMap<String, u64> {
+    let text = here.succeed(&format!("report --format json {line}")).stdout;
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    rows.iter()
+        .map(|row| {
+            let name = row["name"].as_str().or(row["module"].as_str()).unwrap();
+            (name.to_owned(), row["calls"].as_u64().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn a_call_that_continues_in_a_split_part_counts_once() {
+    let here = Workplace::new();
+    here.write(
+        "part.c",
+        "#include <stdio.h>
+volatile int sink;
+__attribute__((noinline)) static void slow(int x) { for (int i = 0; i < x; i++) sink += i; }
+int f(int x) {
+    if (__builtin_expect(x < 10, 1)) return 1;
+    for (int i = 0; i < x; i++) { slow(i); sink += i * 3; if (sink == 77) printf(\"x\"); sink ^= x; }
+    for (int i = 0; i < x; i++) { sink += i * 5; if (sink == 79) printf(\"y\"); }
+    return sink;
+}
+__attribute__((noinline)) int g(int i) { return f(i) + 1; }
+int (*volatile p)(int) = f;
+int main(void) {
+    for (int i = 0; i < 40; i++) g(i);
+    for (int i = 0; i < 40; i++) p(i);
+    return 0;
+}
+",
+    );
+    here.succeed("cc -- gcc -O2 -g part.c -o part");
+    here.succeed("record -o part.ect -- ./part");
+    // All of the pointer's calls, and those of g's that go beyond the beginning, which is inlined.
+    for options in ["part.ect", "--tails part.ect"] {
+        assert_eq!(calls_of_rows(&here, options)["f"], 40 + 30, "{options}");
+    }
+    let symbols = calls_of_rows(&here, "--by symbol part.ect");
+    assert_eq!((symbols["f"], symbols["f.part.0"]), (40, 60));
+    let numbered = here.succeed("replay --numbers part.ect").stdout;
+    assert!(numbered.contains(" g #40") && !numbered.contains(" g #41"), "{numbered}");
+}
+
+#[test]
+fn inlined_functions_of_untraced_libraries_have_names() {
+    let here = Workplace::new();
+    here.write(
+        "text.cpp",
+        "#include <string>
+#include <sstream>
+int main() {
+    size_t n = 0;
+    for (int i = 0; i < 100; i++) {
+        std::string s = \"hello\";
+        s += std::to_string(i);
+        std::ostringstream o;
+        o << s << i;
+        n += o.str().size();
+    }
+    return n != 850;
+}
+",
+    );
+    here.succeed("cc --mode finstrument -- g++ -O2 -g text.cpp -o text");
+    let recorded = here.run("record --ring-size 8M -o text.ect -- ./text");
+    assert!(!recorded.stderr.contains("outside all modules"), "{recorded:?}");
+    let calls = here.succeed("replay text.ect").stdout;
+    assert!(!calls.contains("outside of all modules"), "{calls}");
+    let modules = calls_of_rows(&here, "--by module text.ect");
+    assert!(modules.keys().any(|module| module.starts_with("libstdc++")), "{modules:?}");
+}
+
+#[test]
+fn a_program_that_was_only_linked_through_the_prefix_is_named_as_such() {
+    let here = Workplace::new();
+    here.write("app.c", "int main(void) { return 3; }\n");
+    assert_eq!(here.shell("gcc -O1 -c app.c -o app.o").code, Some(0));
+    here.succeed("cc -- gcc app.o -o app");
+    let what = "was linked through the prefix, but none of its functions was compiled through it";
+    here.fail("functions ./app", 1, &[what]);
+    let recorded = here.run("record -o app.ect -- ./app");
+    assert!(recorded.code == Some(3) && recorded.stderr.contains(what), "{recorded:?}");
+    // Plain hooks without symbols: nobody can tell which functions call them.
+    here.succeed("cc --mode finstrument -- gcc -O1 -g app.c -o traced");
+    assert_eq!(here.shell("strip traced").code, Some(0));
+    here.fail("functions ./traced", 1, &["is stripped"]);
+    assert!(here.run("record -o app.ect -- ./traced").stderr.contains("2 events"));
+}

@@ -163,7 +163,7 @@ fn main() -> io::Result<()> {
     println!("{:<22} {:>10} {:>10} {:>9} {:>10}", "output", "Mevents/s", "net", "B/event", "peak KiB");
     println!("{:<22} {:>10.1}", "source", events as f64 / idle / 1e6);
 
-    let style = ReplayStyle { colour: true, width: Some(80) };
+    let style = ReplayStyle { colour: true, width: Some(80), ..ReplayStyle::default() };
     type Output<'a> = Box<dyn Fn(&mut Scale) -> io::Result<u64> + 'a>;
     let exported = |format, filter| -> Output<'_> {
         let source = &source;

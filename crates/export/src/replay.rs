@@ -71,6 +71,9 @@ pub struct ReplayStyle {
     pub colour: bool,
     /// Largest line width in columns; `None` for complete names.
     pub width: Option<usize>,
+    /// Whether each call has the number that it has among its function's calls which are shown of
+    /// its thread, from 1.
+    pub numbers: bool,
 }
 
 /// Writes what passes `filter` as an indented tree, thread by thread.
@@ -96,6 +99,7 @@ pub fn replay(
         stack: Vec::new(),
         lines: 0,
         is_first: true,
+        calls: Vec::new(),
     };
     driver::run(source, names, filter, &mut |_| {}, page)
 }
@@ -116,6 +120,8 @@ struct Page<'a> {
     lines: u64,
     /// Whether no thread was shown yet.
     is_first: bool,
+    /// By function: calls of the thread so far, if calls are numbered.
+    calls: Vec<u64>,
 }
 
 /// A call that began just now.
@@ -124,6 +130,8 @@ struct Begun {
     function: FunctionId,
     start_ns: u64,
     start: Start,
+    /// 0 if calls aren't numbered.
+    number: u64,
 }
 
 /// A function as it is shown.
@@ -151,6 +159,11 @@ enum Ink {
     Missing,
     Mark,
     Wait,
+}
+
+/// A call's number after its name, as `follow` shows it.
+fn shown_number(number: u64) -> String {
+    if number == 0 { String::new() } else { format!(" #{number}") }
 }
 
 /// The names of threads that run by themselves. Of several that had the same id, it is the last.
@@ -203,6 +216,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
         let process = processes.get(thread.process).filter(|_| processes.len() > 1);
         self.heading(&title(thread, process));
         self.stack.clear();
+        self.calls.clear();
         self.lines = 0;
     }
 
@@ -213,7 +227,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
             let bars = export.bars;
             if let Some(begun) = self.begun.take() {
                 let times = (begun.start_ns, end_ns);
-                self.leaf(functions, self.stack.len(), begun.function, (times, bars), begun.start, how);
+                self.leaf(functions, self.stack.len(), &begun, (times, bars), how);
                 return;
             }
             self.lines += 1;
@@ -226,7 +240,8 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
         self.lines += 1;
         match *event {
             Event::Begin { function, start_ns, start } => {
-                self.begun = Some(Begun { function, start_ns, start });
+                let number = self.number(function);
+                self.begun = Some(Begun { function, start_ns, start, number });
             }
             Event::Point(point) => self.point(functions, self.stack.len(), &point),
             Event::Mark(mark) => {
@@ -247,9 +262,29 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
 impl Page<'_> {
     /// Writes the delayed line of the call that began last.
     fn open(&mut self, functions: &Functions<'_>) {
-        if let Some(Begun { function, start_ns, start }) = self.begun.take() {
-            self.opening(functions, self.stack.len(), function, start_ns, start);
-            self.stack.push(Open { function, line: self.lines });
+        if let Some(begun) = self.begun.take() {
+            self.opening(functions, self.stack.len(), &begun);
+            self.stack.push(Open { function: begun.function, line: self.lines });
+        }
+    }
+
+    /// The number of a call of this function that begins; 0 if calls aren't numbered.
+    fn number(&mut self, function: FunctionId) -> u64 {
+        if !self.style.numbers {
+            return 0;
+        }
+        if self.calls.len() <= function.index() {
+            self.calls.resize(function.index() + 1, 0);
+        }
+        let calls = &mut self.calls[function.index()];
+        *calls += 1;
+        *calls
+    }
+
+    /// Writes a call's number, if it has one.
+    fn call_number(&mut self, number: &str) {
+        if !number.is_empty() {
+            self.ink(Ink::Faint, format_args!("{number}"));
         }
     }
 
@@ -304,18 +339,18 @@ impl Page<'_> {
         &mut self,
         functions: &Functions<'_>,
         level: usize,
-        function: FunctionId,
-        start_ns: u64,
-        start: Start,
+        &Begun { function, start_ns, start, number }: &Begun,
     ) {
+        let number = shown_number(number);
         let indent = self.line_start(level, start_ns) + self.arrow(start.tail);
         let remark = match start {
             Start { cut: true, .. } => "began earlier",
             Start { caller_unsure: true, .. } => text::CALLER_UNSURE,
             _ => "",
         };
-        let rest = if remark.is_empty() { 2 } else { remark.len() + 4 };
+        let rest = number.len() + if remark.is_empty() { 2 } else { remark.len() + 4 };
         let used = self.name(functions, function, indent, rest);
+        self.call_number(&number);
         self.sink.put(b" {");
         if !remark.is_empty() {
             self.sink.put(b"  ");
@@ -338,15 +373,16 @@ impl Page<'_> {
         &mut self,
         functions: &Functions<'_>,
         level: usize,
-        function: FunctionId,
+        &Begun { function, start, number, .. }: &Begun,
         (times, bars): ((u64, u64), Option<Bars>),
-        start: Start,
         how: EndKind,
     ) {
+        let number = shown_number(number);
         let indent = self.line_start(level, times.0) + self.arrow(start.tail);
         let ending = Ending::new((times, bars), &self.moments, start, how);
-        let rest = 2 + ending.width();
+        let rest = number.len() + 2 + ending.width();
         let used = self.name(functions, function, indent, rest);
+        self.call_number(&number);
         self.sink.put(b"  ");
         self.ending(&ending);
         self.place(function, used + rest);

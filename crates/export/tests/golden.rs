@@ -74,7 +74,7 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             replay(&program, &book, &filter, style, out).map(drop)
         })
     }
-    let terminal = ReplayStyle { colour: true, width: Some(80) };
+    let terminal = ReplayStyle { colour: true, width: Some(80), ..ReplayStyle::default() };
     let slow = Filter {
         min_duration_ns: 1_000,
         function: Some(parse_function("^try|^parse").unwrap()),

@@ -37,7 +37,7 @@ fn a_terminal_line_keeps_to_its_width() {
         program.end(9_000_000 + level * 100_000);
     }
     for width in [80, 100, 200] {
-        let style = ReplayStyle { colour: true, width: Some(width) };
+        let style = ReplayStyle { colour: true, width: Some(width), ..ReplayStyle::default() };
         let (text, _) = shown(&program, &book, &Filter::default(), style);
         for line in text.lines() {
             let line = plain(line);
@@ -52,7 +52,7 @@ fn a_terminal_line_keeps_to_its_width() {
 #[test]
 fn colours_dont_change_the_text() {
     let (program, book) = common::everything();
-    let style = |colour| ReplayStyle { colour, width: Some(80) };
+    let style = |colour| ReplayStyle { colour, width: Some(80), ..ReplayStyle::default() };
     let (coloured, _) = shown(&program, &book, &Filter::default(), style(true));
     let (bare, _) = shown(&program, &book, &Filter::default(), style(false));
     assert_ne!(coloured, bare);
@@ -87,7 +87,7 @@ fn names_cannot_steer_the_terminal() {
     let book = Book::default().function(1, "evil\x1b]0;title\x07\u{202e}\r\n", "/a/\x1b[2J.c", 1);
     let mut program = Program::default();
     program.thread(1, "\x1b[31mred").begin(1, 0).end(5).orphan_exit(1, 6);
-    let style = ReplayStyle { colour: false, width: Some(120) };
+    let style = ReplayStyle { colour: false, width: Some(120), ..ReplayStyle::default() };
     let (text, _) = shown(&program, &book, &Filter::default(), style);
     assert!(!text.contains(['\x1b', '\x07', '\r', '\u{202e}']), "{text:?}");
     assert_eq!(text.lines().count(), 4, "{text}");

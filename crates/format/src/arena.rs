@@ -257,6 +257,18 @@ pub mod counter {
     pub const THREADS_UNCOUNTED: usize = 20;
     /// Modules whose calls aren't in the counts of all calls, because there was no memory.
     pub const MODULES_UNCOUNTED: usize = 21;
+    /// The counters that say that calls are missing which should have been recorded.
+    pub const MISSING: [usize; 9] = [
+        THREADS_UNTRACED,
+        THREADS_RECYCLED,
+        SEGMENTS_RECYCLED,
+        MODULES_UNTRACED,
+        SITES_UNPATCHED,
+        SECOND_RUNTIMES,
+        MODULES_OF_OTHER_VERSION,
+        CRASH_NO_ROOM,
+        FIBER_EVENTS,
+    ];
     /// Number of counters in use; later ones, up to [`COUNTERS`](super::COUNTERS), are 0.
     pub const COUNT: usize = 22;
 }
@@ -323,6 +335,9 @@ pub mod module_flags {
     pub const XRAY: u32 = 4;
     /// Its code offsets belonged to another module before, which was unloaded.
     pub const REUSED_CODE: u32 = 8;
+    /// Not traced itself: hooks of other modules have reported functions of it, whose calls were
+    /// inlined into theirs.
+    pub const UNTRACED: u32 = 32;
     /// Not an object: the [frames by id](crate::frame) of a process. Readers make it; it is in no
     /// module table.
     pub const FRAMES: u32 = 16;

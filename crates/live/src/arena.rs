@@ -1,6 +1,7 @@
 //! The contents of a live arena. Sizes and offsets are those of its header when it was opened,
 //! checked against the mapping; the traced program can change everything else at any time.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -240,13 +241,24 @@ impl LiveArena {
         self.header().state == everycall_format::arena::process_state::TRACING
     }
 
-    /// Events that its threads have written so far, threads that have ended and whose slots are
-    /// others' not included: in steps of a segment.
+    /// Words that its threads have written so far, threads that have ended and whose slots are
+    /// others' not included. Most words are events; others are parts of records.
     #[must_use]
     pub fn events_written(&self) -> u64 {
         let words = self.layout.segment_size / WORD_SIZE as u64;
-        let threads = (0..self.thread_count()).filter_map(|slot| self.thread(slot));
-        threads.map(|thread| thread.segment).fold(0, u64::saturating_add).saturating_mul(words)
+        let threads = (0..self.thread_count()).filter_map(|slot| Some((slot, self.thread(slot)?)));
+        let newest: HashMap<(u32, u32), u64> =
+            threads.map(|(slot, header)| ((slot, header.generation), header.segment)).collect();
+        let whole = newest.values().fold(0, |sum: u64, segment| sum.saturating_add(*segment));
+        let pool = self.pool();
+        let begun = (0..self.segments_taken()).filter_map(|index| {
+            let entry = pool.entries.get(index as usize).filter(|entry| entry.pins.load(Acquire) != 0)?;
+            let owner = (entry.slot.load(Relaxed), entry.generation.load(Relaxed));
+            let is_newest = newest.get(&owner) == Some(&entry.number.load(Relaxed));
+            // Words that follow aren't written yet.
+            is_newest.then(|| pool.segment(index).partition_point(|word| word.load(Relaxed) != 0) as u64)
+        });
+        begun.fold(whole.saturating_mul(words), u64::saturating_add)
     }
 
     /// The name of its control socket, its first byte lowest.

@@ -40,6 +40,8 @@ pub enum TableError {
     NotUnderstood(PathBuf, String),
     /// None of its functions calls a hook.
     NoSites(PathBuf),
+    /// It was linked through the prefix, and none of its functions was compiled through it.
+    LinkedOnly(PathBuf),
     /// Its functions call hooks, but it has no symbols that say where its functions are.
     Stripped(PathBuf),
 }
@@ -60,6 +62,7 @@ impl fmt::Display for TableError {
                 "{} has no traced functions; build it through the prefix: everycall cc -- g++ -O2 -g app.cpp -o app",
                 path.display()
             ),
+            TableError::LinkedOnly(path) => write!(f, "{}", linked_only(path)),
             TableError::Stripped(path) => write!(
                 f,
                 "{} is stripped, so the addresses of its functions are unknown; keep its symbols (leave out \
@@ -69,6 +72,17 @@ impl fmt::Display for TableError {
             ),
         }
     }
+}
+
+/// What a program is that was only linked through the prefix, and what to do.
+#[must_use]
+pub fn linked_only(path: &Path) -> String {
+    format!(
+        "{} was linked through the prefix, but none of its functions was compiled through it, so it has no traced \
+         functions; compile its sources anew, as in: everycall cc -- g++ -O2 -g -c app.cpp (or CC='everycall cc -- gcc' \
+         for make, after make clean)",
+        path.display()
+    )
 }
 
 impl std::error::Error for TableError {
@@ -200,11 +214,12 @@ impl FunctionTable {
             table.add_plain(&hooks);
             if table.functions.is_empty() {
                 let report = everycall_symbols::site_report(path);
-                let is_traced = report.is_ok_and(|report| {
-                    report.note.is_some() && (report.hooks_defined || report.hooks_undefined)
-                });
                 let path = path.to_owned();
-                return Err(if is_traced { TableError::Stripped(path) } else { TableError::NoSites(path) });
+                return Err(match report {
+                    Ok(report) if report.is_linked_only() => TableError::LinkedOnly(path),
+                    Ok(report) if report.note.is_some() => TableError::Stripped(path),
+                    _ => TableError::NoSites(path),
+                });
             }
         } else {
             table.add_sited(raw);

@@ -20,7 +20,7 @@ mod pattern;
 mod selection;
 
 pub use code::Code;
-pub use functions::{FunctionTable, Instrumented, TableError};
+pub use functions::{FunctionTable, Instrumented, TableError, linked_only};
 pub use names::{NamePattern, Names};
 pub use pattern::{Compiled, Pattern, path_matches};
 pub use selection::{Matched, Resolved, Rule, Selection, SelectionError};

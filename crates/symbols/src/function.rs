@@ -68,6 +68,13 @@ impl Function {
         with_own_part(self.name.clone(), self.own_part())
     }
 
+    /// Whether it is a part that the compiler has split off a function, which continues in it:
+    /// gcc's `f.part.0`, and what it made of that.
+    #[must_use]
+    pub fn is_split_part(&self) -> bool {
+        self.part.as_deref().is_some_and(|part| part.split('.').any(|word| word == "part"))
+    }
+
     /// Whether there may be other functions under this one's name that are the same in the source:
     /// parts, specialised copies and versions of it, thunks, and what compilers make of
     /// constructors and destructors.

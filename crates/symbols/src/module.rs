@@ -541,8 +541,23 @@ impl ModuleSymbols {
         }
     }
 
+    /// Whether the compiler has split a part off this function, in which its calls may continue:
+    /// gcc's `f.part.0` of `f`.
+    pub fn has_split_part(&mut self, id: FunctionId) -> bool {
+        let Some(entry) = self.table.entry(id).filter(|entry| !entry.linkage_name.is_empty()) else {
+            return false;
+        };
+        let part = [entry.linkage_name, b".part."].concat();
+        self.rows_from(&part, |name| name.starts_with(&part)).next().is_some()
+    }
+
     /// Rows of the table with this linker name.
     fn rows_named(&mut self, name: &[u8]) -> Vec<u32> {
+        self.rows_from(name, |other| other == name).collect()
+    }
+
+    /// Rows of the table, in the order of their linker names, from `first` on while `is_it`.
+    fn rows_from(&mut self, first: &[u8], is_it: impl Fn(&[u8]) -> bool) -> impl Iterator<Item = u32> {
         let table = &self.table;
         let name_of = |index: u32| table.entry(FunctionId(index)).map_or(&[][..], |entry| entry.linkage_name);
         let by_name = self.by_name.get_or_insert_with(|| {
@@ -550,8 +565,8 @@ impl ModuleSymbols {
             rows.sort_by(|&a, &b| name_of(a).cmp(name_of(b)));
             rows
         });
-        let from = by_name.partition_point(|&row| name_of(row) < name);
-        by_name[from..].iter().copied().take_while(|&row| name_of(row) == name).collect()
+        let from = by_name.partition_point(|&row| name_of(row) < first);
+        by_name[from..].iter().copied().take_while(move |&row| is_it(name_of(row)))
     }
 }
 

@@ -65,9 +65,21 @@ pub struct SiteReport {
     pub hooks_defined: bool,
     /// The note of everycall, if the file has one.
     pub note: Option<NoteReport>,
+    /// Whether the file has its symbol table, rather than being stripped.
+    pub has_symbols: bool,
 }
 
 impl SiteReport {
+    /// Whether it was linked through the prefix, and certainly has no code that was compiled through
+    /// it. (Without symbols, calls of plain hooks can't be told.) The caller knows whether
+    /// definitions of plain hooks are called.
+    pub fn is_linked_only(&self) -> bool {
+        self.note.is_some()
+            && self.has_symbols
+            && self.site_count + self.xray_sled_count == 0
+            && !self.hooks_undefined
+    }
+
     /// Whether any function of the file can report its calls.
     pub fn is_traceable(&self) -> bool {
         self.site_count > 0 || self.xray_sled_count > 0 || self.hooks_undefined || self.hooks_defined
@@ -149,6 +161,7 @@ pub fn site_report_of_image(image: &[u8], path: &Path) -> Result<SiteReport, Sit
         hooks_undefined: false,
         hooks_defined: false,
         note: None,
+        has_symbols: false,
     };
     if !report.is_64_bit || !is_little {
         return Ok(report);
@@ -160,6 +173,7 @@ pub fn site_report_of_image(image: &[u8], path: &Path) -> Result<SiteReport, Sit
     report.xray_sled_count = section_size(&elf, XRAY_SECTION) / 32;
     (report.hooks_undefined, report.hooks_defined) = plain_hooks(&elf);
     report.note = note(&elf);
+    report.has_symbols = !elf.elf_symbol_table().is_empty();
     Ok(report)
 }
 

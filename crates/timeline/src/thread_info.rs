@@ -62,6 +62,9 @@ pub struct ThreadInfo {
     pub is_complete: bool,
     /// Segments before the reach: they were overwritten.
     pub segments_overwritten: u64,
+    /// Whether segments that belong to what the file is of were overwritten. What a session's file
+    /// doesn't have from before the session isn't missing.
+    pub is_cut: bool,
     /// Segments within the covered time that are missing or damaged.
     pub segments_lost: u64,
     /// Calls that had not returned when the snapshot was taken.

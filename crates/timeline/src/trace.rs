@@ -484,6 +484,12 @@ impl std::fmt::Debug for Trace<'_> {
     }
 }
 
+/// Whether a thread's events reach back to the session that the file is of.
+fn reaches_session(recording: &Recording, scan: &ThreadScan) -> bool {
+    let reach = recording.session.as_ref().zip(scan.reach_ticks);
+    reach.is_some_and(|(session, (first, _))| first <= session.start_ticks)
+}
+
 fn thread_info(
     index: usize,
     key: ThreadKey,
@@ -516,6 +522,7 @@ fn thread_info(
         malformed_words: scan.malformed_words,
         is_complete: scan.is_complete,
         segments_overwritten: thread.first_segment,
+        is_cut: thread.first_segment > 0 && !reaches_session(recording, scan),
         segments_lost: scan.segments_lost,
         open_calls: scan.open_calls,
         unwound: thread.unwound,

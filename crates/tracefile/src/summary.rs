@@ -1,6 +1,6 @@
 //! What a recording contains and what it lost, for the report at its end.
 
-use everycall_format::arena::{ArenaHeader, COUNTERS, ChildEntry, process_state};
+use everycall_format::arena::{ArenaHeader, COUNTERS, ChildEntry, counter, process_state};
 use everycall_format::env::RING_SIZE_MAX;
 use everycall_format::until_nul;
 
@@ -127,6 +127,23 @@ impl Summary {
         self.threads.iter().map(|thread| thread.lost).fold(0, u64::saturating_add)
     }
 
+    /// Whether every call that should be in the file is there and lies where it was made: nothing
+    /// was lost, and everything could be switched on and read. `is_run`: the file is of the
+    /// program's whole life, so a selection that was changed meanwhile leaves a time without calls.
+    /// What an option leaves out isn't missing. This is the only rule for the word "complete";
+    /// whether rings reach far enough is for the caller to say, by [`Summary::cut_threads`].
+    #[must_use]
+    pub fn is_complete(&self, is_run: bool) -> bool {
+        let is_counted = |counter: &usize| self.counters.get(*counter).is_some_and(|count| *count > 0);
+        self.lost() == 0
+            && self.missing == 0
+            && self.untraced_processes == 0
+            && !self.off
+            && !self.is_incomplete
+            && !(is_run && is_counted(&counter::SELECTIONS))
+            && !counter::MISSING.iter().any(is_counted)
+    }
+
     /// The ring size, in bytes, that would have held every thread's events. `None` if no allowed
     /// size would.
     #[must_use]
@@ -148,6 +165,30 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_file_without_doubt_is_complete() {
+        let complete = || Summary { threads: vec![ThreadSummary::default()], ..Summary::default() };
+        assert!(complete().is_complete(true));
+        for missing in counter::MISSING {
+            let mut doubtful = complete();
+            doubtful.counters[missing] = 1;
+            assert!(!doubtful.is_complete(true) && !doubtful.is_complete(false), "{missing}");
+        }
+        let mut changed = complete();
+        changed.counters[counter::SELECTIONS] = 1;
+        assert!(!changed.is_complete(true) && changed.is_complete(false));
+        let lost = ThreadSummary { lost: 1, ..ThreadSummary::default() };
+        for doubtful in [
+            Summary { threads: vec![lost], ..complete() },
+            Summary { off: true, ..complete() },
+            Summary { missing: 1, ..complete() },
+            Summary { untraced_processes: 1, ..complete() },
+            Summary { is_incomplete: true, ..complete() },
+        ] {
+            assert!(!doubtful.is_complete(false), "{doubtful:?}");
+        }
+    }
 
     #[test]
     fn the_ring_size_that_holds_everything() {

@@ -449,6 +449,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("replay --kept 1", So("everycall replay --kept 1 kept.ect")),
     ("replay --inlines", So("everycall replay --inlines app.ect")),
+    ("replay --numbers", So("everycall replay --numbers app.ect")),
     ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
     ("info --format json", So("everycall info --format json app.ect")),
     (
@@ -856,9 +857,9 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--sort total", So("everycall report --sort total old.ect")),
     ("--sort own", So("everycall report --sort own old.ect")),
     (
-        "--by function|thread|process|module|file|label:NAME|path",
+        "--by function|symbol|thread|process|module|file|label:NAME|path",
         So(
-            "for by in function thread process module file label:request path; do everycall report --by $by old.ect || exit 1; done",
+            "for by in function symbol thread process module file label:request path; do everycall report --by $by old.ect || exit 1; done",
         ),
     ),
     (

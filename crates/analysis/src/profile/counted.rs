@@ -36,7 +36,7 @@ pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter
         return;
     };
     let ns_per_tick = ns_per_tick(trace.clock());
-    let by_function = *target.grouping == Grouping::Function;
+    let by_function = target.grouping.is_by_function();
     add_counts(target, &mut selected, &only_counted, |counted, _| {
         Some(sums(counted, ns_per_tick, by_function))
     });
@@ -173,7 +173,11 @@ impl<'v> Selected<'v> {
             || filter.depth.is_some()
             || filter.call.is_some();
         let is_possible = !is_filtered && !matches!(grouping, Grouping::Path | Grouping::Label(_));
-        is_possible.then(|| Selected { view, filter, places: Places::new(view, filter.function.as_ref()) })
+        let by_symbol = *grouping == Grouping::Symbol;
+        is_possible.then(|| {
+            let places = Places::new(view, filter.function.as_ref(), by_symbol);
+            Selected { view, filter, places }
+        })
     }
 
     fn pid(&self, process: usize) -> u32 {

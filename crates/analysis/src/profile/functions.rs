@@ -7,7 +7,7 @@ use everycall_timeline::Location;
 use regex::Regex;
 use rustc_hash::FxHashMap;
 
-use crate::names::{FunctionGroup, SymbolNames};
+use crate::names::{FunctionGroup, Split, SymbolNames};
 use crate::view::TraceView;
 
 /// Number of a function in [`Functions`].
@@ -101,6 +101,8 @@ pub(crate) struct Place {
     pub(crate) function: FunctionNumber,
     /// If it is a thunk: how it continues in its function.
     pub(crate) thunk: Option<Thunk>,
+    /// Whether it was split: a call of it that continues in its part is one call.
+    pub(crate) split: Split,
     /// Whether the filter's pattern matches its name.
     pub(crate) matches: bool,
 }
@@ -114,6 +116,7 @@ pub(crate) trait PlaceOf {
 pub(crate) struct Places<'a> {
     names: &'a SymbolNames<'a>,
     pattern: Option<&'a Regex>,
+    by_symbol: bool,
     /// By module index: the module name in the identity of its functions.
     modules: Vec<String>,
     groups: FxHashMap<FunctionGroup, FunctionNumber>,
@@ -132,7 +135,7 @@ impl<'a> FunctionFinder<'a> {
     /// A finder that knows no functions yet.
     #[must_use]
     pub fn new(view: &'a TraceView<'_>) -> FunctionFinder<'a> {
-        FunctionFinder { places: Places::new(view, None), functions: Functions::default() }
+        FunctionFinder { places: Places::new(view, None, false), functions: Functions::default() }
     }
 
     /// The number of the function at a location; numbers are dense, in the order of first use.
@@ -158,7 +161,8 @@ fn recent_index(location: Location) -> usize {
 }
 
 impl<'a> Places<'a> {
-    pub(crate) fn new(view: &'a TraceView<'_>, pattern: Option<&'a Regex>) -> Places<'a> {
+    /// `by_symbol`: each linker name is a function of its own.
+    pub(crate) fn new(view: &'a TraceView<'_>, pattern: Option<&'a Regex>, by_symbol: bool) -> Places<'a> {
         let paths: Vec<String> =
             view.trace().modules().iter().map(|module| module.path_lossy().into_owned()).collect();
         let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -173,13 +177,14 @@ impl<'a> Places<'a> {
         Places {
             names: view.names(),
             pattern,
+            by_symbol,
             modules: modules.collect(),
             groups: FxHashMap::default(),
             places: FxHashMap::default(),
             recent: vec![
                 (
                     Location { module: Location::LOST_MODULE, image_address: u64::MAX },
-                    Place { function: 0, thunk: None, matches: false }
+                    Place { function: 0, thunk: None, split: Split::No, matches: false }
                 );
                 RECENT
             ],
@@ -211,7 +216,11 @@ impl<'a> Places<'a> {
             lowest: Some(location),
             ..Function::default()
         };
-        let number = match self.groups.get(&group) {
+        if let Some(symbol) = function.symbols.first().filter(|_| self.by_symbol) {
+            function.name.clone_from(symbol);
+        }
+        let known = if self.by_symbol { None } else { self.groups.get(&group) };
+        let number = match known {
             Some(&number) => {
                 if let Some(known) = functions.get(number) {
                     function.identity = known.identity.clone();
@@ -228,18 +237,29 @@ impl<'a> Places<'a> {
                     FunctionGroup::At(location) => (None, None, Some(location.image_address)),
                 };
                 function.identity = FunctionIdentity {
-                    name: named.full_name.unwrap_or(named.name).into_owned(),
+                    name: match function.symbols.first().filter(|_| self.by_symbol) {
+                        Some(symbol) => symbol.clone(),
+                        None => named.full_name.unwrap_or(named.name).into_owned(),
+                    },
                     module: module.cloned().unwrap_or_else(|| named.module.into_owned()),
                     file,
                     line,
                     part,
                 };
                 let number = functions.number(function);
-                self.groups.insert(group, number);
+                if !self.by_symbol {
+                    self.groups.insert(group, number);
+                }
                 number
             }
         };
-        let place = Place { function: number, thunk: self.names.leads_on(location), matches };
+        let place = match self.by_symbol {
+            true => Place { function: number, thunk: None, split: Split::No, matches },
+            false => {
+                let (thunk, split) = (self.names.leads_on(location), self.names.split(location));
+                Place { function: number, thunk, split, matches }
+            }
+        };
         self.places.insert(location, place);
         place
     }

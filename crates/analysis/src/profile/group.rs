@@ -8,6 +8,8 @@ pub enum Grouping {
     /// The function that was called.
     #[default]
     Function,
+    /// The linker's name of the function: copies and parts of a function are apart.
+    Symbol,
     /// The thread or fiber.
     Thread,
     /// The process: one execution of a program in it.
@@ -20,6 +22,13 @@ pub enum Grouping {
     Label(String),
     /// The functions of all enclosing calls and of the call itself.
     Path,
+}
+
+impl Grouping {
+    /// Whether each group is a function, so that recursion is known.
+    pub(crate) fn is_by_function(&self) -> bool {
+        matches!(self, Grouping::Function | Grouping::Symbol)
+    }
 }
 
 /// What the calls of a group have in common.

@@ -7,7 +7,6 @@ use everycall_reader::{Memory, MemoryOfCalls, MemoryOwner};
 
 use super::counted::{Selected, Slot, Target};
 use super::functions::{Function, FunctionIdentity, FunctionNumber, Functions};
-use super::group::Grouping;
 use super::notes::Notes;
 use super::sums::Sums;
 use crate::view::TraceView;
@@ -69,7 +68,7 @@ fn add_calls(
     let own = calls.own.into();
     // Calls of other groups than functions lie in each other, and only own numbers add up. A thread
     // has no total of its own as a function.
-    let is_total = *target.grouping == Grouping::Function && calls.whose != MemoryOwner::Thread;
+    let is_total = target.grouping.is_by_function() && calls.whose != MemoryOwner::Thread;
     let memory = if is_total { calls.total.into() } else { own };
     let slot = Slot { number: calls.slot, has_earlier: true };
     let key = selected.key(target, (process, Some(slot)), function);

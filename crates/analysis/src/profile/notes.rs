@@ -41,7 +41,7 @@ pub struct Notes {
 impl Notes {
     pub(crate) fn thread(&mut self, thread: &Thread, info: Option<&ThreadInfo>) {
         self.dropped_short = self.dropped_short.saturating_add(thread.dropped);
-        self.beginning_overwritten += u64::from(info.is_some_and(|info| info.segments_overwritten > 0));
+        self.beginning_overwritten += u64::from(info.is_some_and(|info| info.is_cut));
     }
 
     pub(crate) fn gap(&mut self, gap: &Gap) {

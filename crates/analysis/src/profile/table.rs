@@ -160,6 +160,10 @@ impl Visitor for Table<'_> {
         self.stack.push(place);
     }
 
+    fn is_by_symbol(&self) -> bool {
+        self.grouping == Grouping::Symbol
+    }
+
     fn states(&mut self, states: &CallStates) {
         let Some(place) = self.stack.last().filter(|_| states.is_shown) else { return };
         let is_outermost = self.cells.open[*place as usize] == 1 && !states.goes_on;

@@ -19,6 +19,7 @@ use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
 use super::notes::Notes;
 use super::stretch::{Stretch, StretchNotes, WholeCall};
 use crate::corrected::{HookTime, Prices};
+use crate::names::Split;
 use crate::view::TraceView;
 
 /// A call that ends and passes the filter's conditions on function, label and depth.
@@ -113,6 +114,11 @@ pub(crate) trait Visitor {
     /// it, including the one that begins.
     fn label(&mut self, in_force: Option<Option<u64>>) {
         let _ = in_force;
+    }
+
+    /// Whether each linker name is a function of its own.
+    fn is_by_symbol(&self) -> bool {
+        false
     }
 
     /// Whether the duration of calls includes their tail calls.
@@ -262,7 +268,7 @@ pub(crate) fn walk(
     notes: &mut Notes,
     visitor: &mut impl Visitor,
 ) {
-    let mut places = Places::new(view, filter.function.as_ref());
+    let mut places = Places::new(view, filter.function.as_ref(), visitor.is_by_symbol());
     let window = Window::new(filter, filter.bounds(view));
     notes.thunk_exits.resize(view.trace().threads().len(), 0);
     let is_whole = by_label.is_some() || filter.label.is_some();
@@ -464,7 +470,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             // A thunk and its function are one call, which didn't come from elsewhere.
             let place = self.places.get(call.begin().location, self.functions);
             let is_of_thunk = self.before.as_ref().is_some_and(|before| {
-                before.place.thunk == Some(Thunk::This)
+                (before.place.thunk == Some(Thunk::This) || place.split == Split::Part)
                     && before.place.function == place.function
                     && before.location != call.begin().location
             });
@@ -505,9 +511,15 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         let mut rare = if self.has_loose_end { self.tie(begin, place) } else { None };
         let mut is_led_to = false;
         if let Some(around) = self.stack.last()
-            && around.place.thunk == Some(Thunk::Result)
+            && (around.place.thunk == Some(Thunk::Result) || place.split == Split::Part)
         {
             is_led_to = around.place.function == place.function && around.location != begin.location;
+        }
+        if place.split == Split::Part && self.follows_tails && begin.tail_call == TailCall::Yes {
+            // The call that jumped here waits for the end of this one, and has its time.
+            is_led_to |= self.before.as_ref().is_some_and(|before| {
+                before.place.function == place.function && before.location != begin.location
+            });
         }
         let index = self.stack.len();
         let is_within = if self.by_name || self.labelled.is_some() {
@@ -638,7 +650,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             // The thunk's call, which was not counted yet.
             call.thunk_ns = thunk_ns;
         }
-        if place.thunk == Some(Thunk::This) && end.how == EndKind::Jumped && call.counts {
+        let may_go_on = place.split == Split::Whole && !self.follows_tails;
+        let may_go_on = may_go_on || place.thunk == Some(Thunk::This);
+        if may_go_on && end.how == EndKind::Jumped && call.counts {
             call.counts = false;
             self.pending = Some(Pending { call, is_within });
             self.has_loose_end = true;
@@ -752,6 +766,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         let pending = self.pending.as_ref()?;
         let before = self.before.as_ref()?;
         let leads_there = begin.tail_call == TailCall::Yes
+            && (before.place.thunk.is_some() || place.split == Split::Part)
             && before.place.function == place.function
             && before.location != begin.location;
         if !leads_there {
@@ -856,7 +871,7 @@ mod tests {
             let name = (location.image_address / 10).to_string();
             let identity = FunctionIdentity { name, ..FunctionIdentity::default() };
             let function = functions.number(Function::of(identity));
-            Place { function, thunk: (self.0)(location.image_address), matches: true }
+            Place { function, thunk: (self.0)(location.image_address), split: Split::No, matches: true }
         }
     }
 

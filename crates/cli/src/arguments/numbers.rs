@@ -43,7 +43,8 @@ pub struct CountArguments {
     /// Output format: a table for people, or all numbers for programs
     #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
-    /// What to group calls by: function, thread, process, module or file (source file)
+    /// What to group calls by: function, symbol (linker's name), thread, process, module or file
+    /// (source file)
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
     pub by: Grouping,
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
@@ -99,8 +100,8 @@ pub struct ReportArguments {
     /// Output format: a table for people, or all numbers for programs
     #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
-    /// What to group calls by: function, thread, process, module, file (source file), label:NAME,
-    /// or path (of calls)
+    /// What to group calls by: function, symbol (linker's name), thread, process, module, file
+    /// (source file), label:NAME, or path (of calls)
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
     pub by: Grouping,
     /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max
@@ -273,7 +274,8 @@ fn event_cost(text: &str) -> Result<u64, String> {
 /// The second names are those of perf and uftrace.
 fn grouping(text: &str) -> Result<Grouping, String> {
     Ok(match text {
-        "function" | "sym" | "symbol" => Grouping::Function,
+        "function" | "sym" => Grouping::Function,
+        "symbol" => Grouping::Symbol,
         "thread" | "tid" | "task" => Grouping::Thread,
         "process" | "pid" => Grouping::Process,
         "module" | "dso" => Grouping::Module,
@@ -282,7 +284,9 @@ fn grouping(text: &str) -> Result<Grouping, String> {
         _ => match text.strip_prefix("label:").filter(|name| !name.is_empty()) {
             Some(name) => Grouping::Label(name.to_owned()),
             None => {
-                return Err("write function, thread, process, module, file, label:NAME or path".to_owned());
+                return Err(
+                    "write function, symbol, thread, process, module, file, label:NAME or path".to_owned()
+                );
             }
         },
     })

@@ -31,6 +31,10 @@ pub struct ReplayArguments {
     /// Show below each call which calls the compiler inlined into its function; these have no times
     #[arg(long)]
     pub inlines: bool,
+    /// Number the calls of each function within their thread, from 1, as far as they are shown (in
+    /// text)
+    #[arg(long)]
+    pub numbers: bool,
     /// Show durations without what the hooks cost in them, with error bars; when calls begin and end
     /// stays as it was measured
     #[arg(long)]

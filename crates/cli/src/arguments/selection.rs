@@ -99,8 +99,8 @@ pub struct TraceArguments {
     /// Write the file while the session lasts, so that it may contain more than the rings hold
     #[arg(long)]
     pub stream: bool,
-    /// End the session early when the process has written about this many events (counted in ring
-    /// segments)
+    /// End the session early when the process has written this many events; the file also has what
+    /// it writes until that is seen, at most some milliseconds later
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     pub max_events: Option<u64>,
     /// End the session early when the process writes more events than this per second

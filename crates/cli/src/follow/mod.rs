@@ -434,8 +434,8 @@ impl<'a> Session<'a> {
         let events = self.program.arena.events_written().saturating_sub(self.events);
         self.arguments
             .max_events
-            .filter(|most| events > *most)
-            .map(|_| format!("is no longer followed: {} events are more than --max-events", Count(events)))
+            .filter(|most| events >= *most)
+            .map(|_| format!("is no longer followed: {} events, and --max-events is reached", Count(events)))
     }
 
     /// Modules were loaded: follows their functions as well.

@@ -1,4 +1,6 @@
-//! The program's standard output and error, read from pipes, with the time of arrival.
+//! The program's standard output and error, with the time of arrival. Standard error is a pipe.
+//! Standard output is a terminal of its own, so that the C library writes each line when it is
+//! printed; into a pipe it would write all lines at the program's end.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -6,6 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::time::Duration;
 
 use everycall_io::say;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 
 use crate::exit_code;
 use crate::failure::Failure;
@@ -25,6 +30,22 @@ pub struct Said {
     pub bytes: Vec<u8>,
 }
 
+/// A new terminal that passes on what is written as it is: our end and the program's.
+fn terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let theirs = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs = rustix::fs::open(ptsname(&ours, Vec::new())?, theirs, Mode::empty())?;
+    let mut modes = tcgetattr(&theirs)?;
+    modes.make_raw();
+    tcsetattr(&theirs, OptionalActions::Now, &modes)?;
+    if let Ok(size) = tcgetwinsize(std::io::stdout()) {
+        tcsetwinsize(&theirs, size)?;
+    }
+    Ok((ours, theirs))
+}
+
 /// Our ends of the pipes, until threads read them.
 pub struct Pipes([OwnedFd; 2]);
 
@@ -42,7 +63,8 @@ impl Pipes {
                 Failure::new(exit_code::NOT_RECORDED, format!("no pipe for its output: {error}"))
             })
         };
-        let ((out, program_out), (err, program_err)) = (pipe()?, pipe()?);
+        let (out, program_out) = terminal().map_or_else(|_| pipe(), Ok)?;
+        let (err, program_err) = pipe()?;
         Ok((Pipes([out, err]), [program_out, program_err]))
     }
 

@@ -249,7 +249,7 @@ fn threads(report: &Report<'_>) -> Value {
                 "gaps_ns": thread.gaps_ns,
                 "suspended": thread.suspended,
                 "suspended_ns": thread.suspended_ns,
-                "beginning_overwritten": thread.segments_overwritten > 0,
+                "beginning_overwritten": thread.is_cut,
                 "segments_overwritten": thread.segments_overwritten,
                 "segments_lost": thread.segments_lost,
                 "segments_lost_events": thread.missing,

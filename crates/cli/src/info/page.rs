@@ -459,7 +459,7 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
                 .reach
                 .map_or("-".to_owned(), |(first, _)| Duration { ns: end - first.min(end) }.to_string()),
             Count(lost_events(thread)).to_string(),
-            match (thread.segments_overwritten > 0, is_imported) {
+            match (thread.is_cut, is_imported) {
                 (true, true) => "may be missing",
                 (true, false) => "overwritten",
                 (false, _) => "kept",
@@ -474,7 +474,7 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
     more(out, threads.len())?;
     let ring_sizes = report.trace.snapshots().iter().map(|snapshot| snapshot.ring_size);
     if !is_imported
-        && threads.iter().any(|thread| thread.segments_overwritten > 0)
+        && threads.iter().any(|thread| thread.is_cut)
         && let Some(ring_size) = ring_sizes.max()
     {
         let note = format!(
@@ -595,7 +595,7 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
 fn covers(trace: &Trace<'_>) -> String {
     let end = end_ns(trace);
     let first = trace.threads().iter().filter_map(|thread| thread.reach).map(|(first, _)| first).min();
-    let is_cut = trace.threads().iter().any(|thread| thread.segments_overwritten > 0);
+    let is_cut = trace.threads().iter().any(|thread| thread.is_cut);
     let time = |ns| Duration { ns };
     match first.filter(|_| is_cut) {
         Some(first) => format!("{}, from {} to {}", time(end.saturating_sub(first)), time(first), time(end)),

@@ -180,6 +180,7 @@ fn width(arguments: &ReportArguments) -> Option<usize> {
 pub fn heading(by: &Grouping) -> &str {
     match by {
         Grouping::Function => "function",
+        Grouping::Symbol => "symbol",
         Grouping::Thread => "thread",
         Grouping::Process => "process",
         Grouping::Module => "module",

@@ -122,8 +122,9 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
     }
     if notes.counted_others > 0 {
         say!(
-            "everycall: {} counted whose functions aren't known: there was no room to count them apart",
-            Several(notes.counted_others, "call was", "calls were")
+            "everycall: {} counted whose functions aren't known: their code is in no module, or there are more than {} functions",
+            Several(notes.counted_others, "call was", "calls were"),
+            Count(u64::from(everycall_format::dropped::OTHERS - 1))
         );
     }
     if notes.orphan_exits > 0 {

@@ -7,7 +7,7 @@
 //! Events of these handlers are counted as lost.
 #![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
-use crate::features::{code_frames, control, counted, fork, frames, keeper, live};
+use crate::features::{code_frames, control, counted, fork, frames, keeper, live, modules};
 use crate::state::local::{self, AtWork};
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
@@ -107,6 +107,22 @@ impl Event<'_> {
         }
     }
 
+    /// Whether it is of code outside the hook's module.
+    fn is_elsewhere(&self) -> bool {
+        let offset = self.address.wrapping_sub(self.module.start.load(Relaxed));
+        self.is_body() && self.what & slow::FRAME == 0 && offset >= self.module.size.load(Relaxed)
+    }
+
+    /// Adds the module of a call that begins to the table, if it isn't there.
+    fn find_module(&self, process: &'static Process) {
+        if !self.is_exit()
+            && self.is_elsewhere()
+            && let Place::Unknown(address) = places::of(process, self.address)
+        {
+            modules::take_in_untraced(process, address);
+        }
+    }
+
     /// Whether a frame that has an address is left out where not everything is selected.
     fn is_left_out(&self) -> bool {
         let is_wanted = || match self.code {
@@ -125,6 +141,14 @@ impl Event<'_> {
             (Place::Offset(offset), Some(address)) if !is_open(offset) => {
                 let had_no_name = is_open(record_word(0, kind::UNKNOWN_CODE, 0, 0) as u32);
                 had_no_name.then_some(Place::Unknown(address))
+            }
+            // Another thread has found the module meanwhile.
+            (Place::Offset(offset), None)
+                if self.is_elsewhere()
+                    && !is_open(offset)
+                    && is_open(record_word(0, kind::UNKNOWN_CODE, 0, 0) as u32) =>
+            {
+                Some(Place::Unknown(self.address))
             }
             _ => Some(place),
         }
@@ -192,6 +216,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     let mut event = Event { what, reserved, address, stack_pointer, module, code: None };
     if is_traced(process) {
         event.name_code(process);
+        event.find_module(process);
         match event.is_counted() || event.is_first_counted() {
             _ if event.is_left_out() => {}
             true if dropped::is_counting() => count(process, &event),

@@ -4,6 +4,7 @@
 use crate::features::{calling, counted, fork, live, live_triggers, site_set};
 use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind, NOT_REGISTERED};
+use crate::state::places::{self, Place};
 use crate::state::process::{self, Process};
 use crate::state::trigger_table::{self, Triggers};
 use crate::state::{dropped, hub, slow_stacks, stamps};
@@ -117,6 +118,73 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.on.store(on, Release);
 }
 
+/// Largest number of addresses whose modules aren't found, after which none is looked for. Each
+/// look reads all mappings.
+const NOT_FOUND_MAX: u32 = 32;
+/// How many there were.
+static NOT_FOUND: AtomicU32 = AtomicU32::new(0);
+
+/// A hook has reported a call of code outside all registered modules: a function of a library that
+/// isn't traced and that was inlined into a traced function (mode `finstrument`; libstdc++'s
+/// templates are such functions). Adds its object to the module table, so that its calls have names.
+pub(crate) fn take_in_untraced(process: &'static Process, address: u64) {
+    // Not waited for: this may be within a registration.
+    let Some(_lock) = Lock::try_take(&process.module_lock) else { return };
+    if NOT_FOUND.load(Relaxed) >= NOT_FOUND_MAX || matches!(places::of(process, address), Place::Offset(_)) {
+        return;
+    }
+    let arena = process.arena();
+    // SAFETY: the scratch buffer is ours while we hold the lock.
+    let buffer = unsafe { &mut *process.scratch() };
+    let image = MappedFile::header_of(address, buffer).and_then(Image::of);
+    let Some(image) = image.filter(|image| (image.start..image.end).contains(&address)) else {
+        NOT_FOUND.fetch_add(1, Relaxed);
+        return;
+    };
+    let file = MappedFile::at(address, buffer);
+    let Some(claim) = module_table::claim(process, arena, &image, &file) else {
+        NOT_FOUND.fetch_add(1, Relaxed);
+        return;
+    };
+    let entry = ModuleEntry {
+        flags: module_flags::UNTRACED | claim.flags(),
+        base: image.base,
+        start: image.start,
+        end: image.end,
+        code_start: claim.code_start,
+        build_id_length: image.build_id_length,
+        build_id: image.build_id,
+        loaded_ticks: everycall_hooks::ticks(),
+        device: file.device,
+        inode: file.inode,
+        predecessors: claim.predecessors(),
+        ..ModuleEntry::default()
+    };
+    fill(process, arena, &claim, entry, &file);
+    // So that the recorder opens its file. The thread doesn't wait for that.
+    if let Some(hub) = hub::hub() {
+        let _ = hub.ring();
+    }
+}
+
+/// Nobody tells when an untraced module is unloaded, but a traced one that refers to it goes first.
+/// If it is still there, it is found again. The caller holds the module lock.
+fn take_out_untraced(arena: &Arena) {
+    let count = arena.module_count().load(Relaxed);
+    let entries = (0..count).filter_map(|index| Some((index, arena.module(index)?)));
+    let is_it = |entry: &ModuleEntry| {
+        entry.state == module_state::COMPLETE
+            && entry.unloaded_ticks == 0
+            && entry.flags & module_flags::UNTRACED != 0
+    };
+    for (index, _) in entries.filter(|(_, entry)| is_it(entry)) {
+        if let Some(unloaded_ticks) = arena.module_unloaded(index) {
+            unloaded_ticks.store(everycall_hooks::ticks(), Relaxed);
+            module_table::remember_unloaded(index);
+        }
+    }
+}
+
 /// Lets the hooks of an object find their thread and the slow path.
 pub(crate) fn prepare(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.thread_slot.store(process::thread_slot_offset(), Relaxed);
@@ -199,6 +267,7 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
     if ENDING.load(Relaxed) != 0 {
         return;
     }
+    take_out_untraced(arena);
     live::remove(module);
     counted::end(module);
     stamps::end(module);

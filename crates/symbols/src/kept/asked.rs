@@ -100,6 +100,15 @@ impl Symbols {
         }
     }
 
+    /// See [`ModuleSymbols::has_split_part`]. Of embedded symbols, the parts that were called are
+    /// known.
+    pub fn has_split_part(&mut self, id: FunctionId) -> bool {
+        match &mut self.0 {
+            From::File(file) | From::Keeping(file, _) => file.has_split_part(id),
+            From::Kept(kept) => kept.has_split_part(id),
+        }
+    }
+
     /// See [`ModuleSymbols::twins`].
     pub fn twins(&mut self, id: FunctionId) -> (Vec<String>, usize) {
         match &mut self.0 {

@@ -206,6 +206,15 @@ impl Answers {
         self.of(id).is_some_and(|kept| kept.is_ambiguous)
     }
 
+    pub fn has_split_part(&self, id: FunctionId) -> bool {
+        let Some(whole) = self.function(id).and_then(|function| function.linkage_name.as_deref()) else {
+            return false;
+        };
+        let names = self.kept.functions.iter().filter_map(|kept| kept.function.linkage_name.as_deref());
+        let part = |name: &str| name.strip_prefix(whole).is_some_and(|rest| rest.starts_with(".part."));
+        names.into_iter().any(part)
+    }
+
     pub fn twins(&self, id: FunctionId) -> (Vec<String>, usize) {
         self.of(id).map(|kept| (kept.twins.clone(), kept.more_twins)).unwrap_or_default()
     }

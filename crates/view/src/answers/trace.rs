@@ -259,7 +259,7 @@ fn notes(file: &File) -> Vec<String> {
     add(sum(|thread| thread.losses), "events are lost within the times shown");
     add(sum(|thread| thread.missing), "events of missing segments are lost");
     add(
-        sum(|thread| u64::from(thread.segments_overwritten > 0)),
+        sum(|thread| u64::from(thread.is_cut)),
         "threads have lost their beginning: newer events took its place",
     );
     add(

@@ -31,7 +31,7 @@ impl PlaceOf for ByTens {
             _ => None,
         };
         let matches = (location.image_address / 10).is_multiple_of(3);
-        Place { function: functions.number(Function::of(identity)), thunk, matches }
+        Place { function: functions.number(Function::of(identity)), thunk, split: Split::No, matches }
     }
 }
 
