@@ -1,7 +1,7 @@
 //! `record --trigger`: the kept calls are those that took too long by the program's own clock, with
 //! all that they called.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -131,6 +131,66 @@ fn long_calls_are_whole_as_far_as_memory_allows() {
                 assert_eq!(found.inside.len() as u64, WORKS + 2, "{memory}");
             }
         }
+    }
+}
+
+/// How many entries the threads of a file have, and how many of its snapshots' segments differ.
+fn entries_of(file: &TraceFile<'_>) -> BTreeMap<(usize, u32, u32, u64), u64> {
+    let mut all = BTreeMap::new();
+    for (snapshot, facts) in file.recording().snapshots.iter().enumerate() {
+        for (thread, of) in facts.threads.iter().enumerate() {
+            let mut cursor = file.segments(ThreadKey { snapshot, thread });
+            let mut words = Vec::new();
+            while let Some(segment) = cursor.next_segment(&mut words) {
+                let entries =
+                    |event: &everycall_reader::event::Event| matches!(event.kind, EventKind::Entry { .. });
+                let key = (facts.process, of.slot, of.generation, segment.unwrap());
+                let count = Events::new(&words).filter(entries).count() as u64;
+                let most: &mut u64 = all.entry(key).or_default();
+                *most = count.max(*most);
+            }
+        }
+    }
+    all
+}
+
+/// What rings have overwritten and kept calls have is on the timeline, and nothing is there twice:
+/// calls are found without `--kept`, and `--kept` begins with its call.
+#[test]
+fn kept_calls_are_on_the_timeline_once() {
+    let place = Place::new("triggers-timeline");
+    let program = place.build(Mode::GCC_NOPS, &SLOW, "slow");
+    let options = [&["--trigger", "handle > 2ms", "--ring-size", "64K"][..], &KEEP_ALL].concat();
+    let recording = place.record(&options, &program, &["30000", "5000", "4000", "7", "2"]);
+    let (_, kept) = check(&recording, 2000, "timeline");
+    let open = || TraceFile::open(File::open(&recording.file).unwrap()).unwrap();
+    let mut file = open();
+    let wanted = entries_of(&file);
+    let mut ring_alone = open();
+    ring_alone.select_snapshots(|snapshot| snapshot.reason != Reason::Trigger);
+    assert!(entries_of(&ring_alone).len() < wanted.len(), "kept calls have more than the rings");
+    file.merge_kept();
+    assert_eq!(file.recording().snapshots.len(), 1);
+    assert_eq!(entries_of(&file), wanted, "each segment once, as far as any snapshot has it");
+    let trace = everycall_timeline::Trace::open(&file).unwrap();
+    let entries: u64 = trace.threads().iter().map(|thread| thread.entries).sum();
+    assert_eq!(entries, wanted.values().sum::<u64>());
+    drop(trace);
+    let replay = |options: &[&str]| {
+        let mut command = place.command(everycall());
+        successful(command.arg("replay").args(options).arg(&recording.file))
+    };
+    let whole: Vec<(usize, &KeptCall)> = (1..).zip(&kept).filter(|(_, call)| call.missing == 0).collect();
+    assert!(!whole.is_empty());
+    for (number, _) in whole.into_iter().take(3) {
+        let label = format!("kept call={number}");
+        let found = replay(&["--label", &label, "--depth", "1"]);
+        assert!(found.contains("handle") && !found.contains("truncated"), "{number}: {found}");
+        // The first call that ends is one that was open when the kept call began, or began later.
+        let from = replay(&["-f", "json", "--kept", &number.to_string()]);
+        let whole = replay(&["-f", "json", "--kept", &number.to_string(), "--since", "0"]);
+        assert!(from.lines().count() < whole.lines().count(), "{number}");
+        assert!(from.contains(&format!("\"kept call\":{number}")), "{number}: {from}");
     }
 }
 

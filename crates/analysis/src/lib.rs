@@ -76,5 +76,5 @@ pub use profile::{
 };
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};
-pub use totals::{lost_events, marks_by_count, runtime_counts};
+pub use totals::{lost_events, marks_by_count, ring_that_keeps_all, runtime_counts};
 pub use view::{LabelledEvents, TraceView};

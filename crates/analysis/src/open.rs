@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use everycall_reader::{Reason, TraceFile};
+use everycall_reader::TraceFile;
 use rustix::fs::OFlags;
 
 use crate::crash_files;
@@ -79,8 +79,7 @@ pub fn open_for_reading(path: &Path) -> io::Result<File> {
 /// Which part of a trace is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// Everything except kept calls; if the trace holds a single kept call and nothing else, that
-    /// call.
+    /// Everything: the recording, and what kept calls have beyond it, each event once.
     Recording,
     /// The events that were saved for one kept call, counted from 1.
     KeptCall(usize),
@@ -97,8 +96,7 @@ pub fn select(file: &mut TraceFile<'static>, selection: Selection) -> Result<(),
     let recording = file.recording();
     let number = match selection {
         Selection::Recording => {
-            let is_kept_call = matches!(&recording.snapshots[..], [only] if only.reason == Reason::Trigger);
-            file.select_snapshots(|snapshot| is_kept_call || snapshot.reason != Reason::Trigger);
+            file.merge_kept();
             return Ok(());
         }
         Selection::KeptCall(number) => number,

@@ -2,6 +2,7 @@
 
 use everycall_format::arena::COUNTERS;
 use everycall_timeline::{NamedMarks, ThreadInfo, Trace};
+use everycall_units::OptionSize;
 
 /// The runtime's counters, summed over all processes; indexed by
 /// `everycall_format::arena::counter`.
@@ -19,6 +20,22 @@ pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
         sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
     }
     sums
+}
+
+/// The size of rings that would have kept all events of each thread, if some were overwritten; `None`
+/// if none were, or no ring is that large.
+#[must_use]
+pub fn ring_that_keeps_all(trace: &Trace<'_>) -> Option<OptionSize> {
+    const RING_MAX: u64 = 1 << 32;
+    let of_thread = |thread: &ThreadInfo| {
+        let snapshot = trace.snapshots().get(thread.key.snapshot)?;
+        let written = snapshot.threads.get(thread.key.thread)?.segments;
+        let all = thread.segments_overwritten.saturating_add(written).saturating_add(thread.segments_lost);
+        let bytes = all.saturating_mul(snapshot.segment_size);
+        (thread.segments_overwritten > 0).then(|| bytes.max(snapshot.ring_size))
+    };
+    let bytes = trace.threads().iter().filter_map(of_thread).max()?;
+    bytes.checked_next_power_of_two().filter(|bytes| *bytes <= RING_MAX).map(OptionSize)
 }
 
 /// Number of a thread's events that are known to be lost.

@@ -364,6 +364,10 @@ impl export::Source for TraceView<'_> {
         self.source.duration(ns)
     }
 
+    fn overwritten(&self, thread: usize) -> Option<(u64, u64)> {
+        self.source.overwritten(thread)
+    }
+
     fn states(&self, thread: usize) -> Option<&ThreadStates> {
         self.source.states(thread)
     }

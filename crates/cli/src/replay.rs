@@ -18,13 +18,14 @@ use crate::traces;
 /// Runs the verb.
 pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
-    let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    let mut filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let mut file = traces::open(&arguments.trace)?;
     traces::select(&mut file, kept, &arguments.trace)?;
     let mut trace = traces::trace_by(&file, &arguments.trace, arguments.clock)?;
     let options = traces::name_options(&arguments.symbols);
     let full_names = options.full_names || arguments.format == TextFormat::Json;
     let options = NameOptions { inlines: arguments.inlines, full_names, ..options };
+    traces::begin_at_kept(&trace, kept, &mut filter);
     let names = SymbolNames::new(&file, &trace, options);
     names.name_tasks(&mut trace);
     let calendar = Calendar::local();

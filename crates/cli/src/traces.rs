@@ -49,6 +49,15 @@ pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path)
     })
 }
 
+/// Lets a filter for kept call `number` begin with that call, unless it says where to begin.
+pub fn begin_at_kept(trace: &Trace<'_>, number: Option<usize>, filter: &mut export::Filter) {
+    let has_begin = filter.since_ns.is_some() || filter.since_wall.is_some() || filter.last_ns.is_some();
+    let kept = number.and_then(|number| trace.kept_calls().get(number.checked_sub(1)?));
+    if let Some(kept) = kept.filter(|kept| kept.is_call && !has_begin) {
+        filter.since_ns = Some(trace.clock_in_ns().ns(kept.start_ticks));
+    }
+}
+
 /// The timeline of an opened file.
 pub fn trace<'a>(file: &'a TraceFile<'static>, path: &Path) -> Result<Trace<'a>, Failure> {
     Trace::open(file).map_err(|error| Failure::of(path, error))

@@ -17,7 +17,8 @@ pub fn run(arguments: TuiArguments) -> Result<ExitCode, Failure> {
     let kept = filter.kept;
     let filter = filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     if !everycall_tui::screen::is_there() {
-        let trace = trace.display();
+        let kept = kept.map(|number| format!("--kept {number} ")).unwrap_or_default();
+        let trace = format!("{kept}{}", trace.display());
         return Err(Failure::new(
             exit_code::FAILED,
             format!(

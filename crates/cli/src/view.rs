@@ -35,7 +35,7 @@ pub fn run(arguments: ViewArguments) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.html {
         return write(inputs, &arguments, path);
     }
-    serve(inputs, arguments.port.unwrap_or(0), !arguments.no_browser)
+    serve(inputs, arguments.port.unwrap_or(0), !arguments.no_browser, kept)
 }
 
 /// Writes the page that holds everything.
@@ -83,7 +83,12 @@ fn is_only_counted(input: &Input, path: &Path) -> Result<bool, Failure> {
     Ok(trace.threads().iter().all(|thread| thread.events == 0))
 }
 
-fn serve(inputs: Vec<Input>, port: u16, opens_browser: bool) -> Result<ExitCode, Failure> {
+fn serve(
+    inputs: Vec<Input>,
+    port: u16,
+    opens_browser: bool,
+    kept: Option<usize>,
+) -> Result<ExitCode, Failure> {
     let failed = |error| Failure::new(exit_code::FAILED, format!("can't serve the page: {error}"));
     let server = Server::bind(port).map_err(|error| {
         let advice = if port == 0 { "" } else { "; leave --port out to take a free one" };
@@ -93,7 +98,8 @@ fn serve(inputs: Vec<Input>, port: u16, opens_browser: bool) -> Result<ExitCode,
         )
     })?;
     let library = Library::open(inputs).map_err(failed)?;
-    let url = server.url();
+    // The page goes to the call.
+    let url = server.url() + &kept.map(|number| format!("#kept={number}")).unwrap_or_default();
     print(&format!("{url}\n"))?;
     let is_open = opens_browser && open(&url);
     if opens_browser && !is_open {

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use everycall_timeline::{Bars, TimelineEvent};
+use everycall_timeline::{Bars, Gap, GapKind, TimelineEvent};
 
 use crate::draw::{Drawn, Pen};
 use crate::filter::Filter;
@@ -272,7 +272,8 @@ pub(crate) fn draw<'o, S: Source>(
     sink: impl DrawnSink<'o, S>,
 ) -> io::Result<Summary> {
     let titles = process_titles(source);
-    let mut drawing = Drawing { sink, titles, pen: Pen::new(1), is_new: None };
+    let (since_ns, _) = filter.bounds(source);
+    let mut drawing = Drawing { sink, titles, pen: Pen::new(1), is_new: None, since_ns, overwritten: None };
     run(source, names, filter, notify, &mut drawing)
 }
 
@@ -284,6 +285,18 @@ struct Drawing<K> {
     pen: Pen,
     /// The thread, until one of its events is drawn.
     is_new: Option<(usize, Thread)>,
+    /// Begin of the window.
+    since_ns: u64,
+    /// The time before the thread's oldest event, until it is drawn.
+    overwritten: Option<Gap>,
+}
+
+/// The time before the oldest event of a thread, if older ones were overwritten, as far as it is in
+/// a window that begins at `since_ns`.
+pub(crate) fn overwritten(source: &impl Source, index: usize, since_ns: u64) -> Option<Gap> {
+    let (at_ns, until_ns) = source.overwritten(index)?;
+    let at_ns = at_ns.max(since_ns);
+    (at_ns < until_ns).then_some(Gap { at_ns, until_ns, why: GapKind::Overwritten, resumed_by: None })
 }
 
 type Titles = rustc_hash::FxHashMap<u32, String>;
@@ -297,7 +310,8 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<K> {
         self.sink.begin(export);
     }
 
-    fn thread(&mut self, _: &mut Export<'_, S>, index: usize, thread: &Thread) {
+    fn thread(&mut self, export: &mut Export<'_, S>, index: usize, thread: &Thread) {
+        self.overwritten = overwritten(export.source, index, self.since_ns);
         // Numbers of chains are unique in the whole output.
         self.pen = Pen::new(self.pen.next_chain());
         self.is_new = Some((index, thread.clone()));
@@ -305,6 +319,28 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<K> {
 
     #[inline]
     fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        // Within the calls that were open then: those began before it.
+        if let Some(gap) = self.overwritten.take_if(|gap| event.at_ns() >= gap.until_ns) {
+            self.draw(export, &Event::Gap(gap));
+        }
+        self.draw(export, event);
+    }
+
+    fn switches(&mut self, export: &mut Export<'_, S>, switches: &Switches) {
+        self.sink.switches(export, switches);
+    }
+
+    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
+        self.sink.end(export)
+    }
+}
+
+impl<K> Drawing<K> {
+    #[inline]
+    fn draw<'o, S: Source>(&mut self, export: &mut Export<'_, S>, event: &Event)
+    where
+        K: DrawnSink<'o, S>,
+    {
         // Not moved out: a copy would wait for each of its fields.
         let drawn = self.pen.draw(event);
         let Some(drawn) = &drawn else { return };
@@ -331,13 +367,5 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<K> {
             Drawn::Gap(gap) => summary.event(&Event::Gap(gap)),
             Drawn::Untraced(slice) => summary.event(&Event::Untraced(slice)),
         }
-    }
-
-    fn switches(&mut self, export: &mut Export<'_, S>, switches: &Switches) {
-        self.sink.switches(export, switches);
-    }
-
-    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
-        self.sink.end(export)
     }
 }

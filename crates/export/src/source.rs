@@ -143,6 +143,13 @@ pub trait Source {
         None
     }
 
+    /// The time before the oldest event of the thread with this index in [`Source::threads`], if older
+    /// ones were overwritten.
+    fn overwritten(&self, thread: usize) -> Option<(u64, u64)> {
+        let _ = thread;
+        None
+    }
+
     /// When the kernel ran the thread with this index in [`Source::threads`]; `None` if nothing is known.
     fn states(&self, thread: usize) -> Option<&ThreadStates> {
         let _ = thread;
@@ -259,6 +266,10 @@ impl Source for TraceSource<'_> {
 
     fn log_line(&self, line: MarkName) -> String {
         self.trace.log_lines().text(line, |_| None)
+    }
+
+    fn overwritten(&self, thread: usize) -> Option<(u64, u64)> {
+        self.trace.threads().get(self.index(thread)?)?.overwritten_ns()
     }
 
     fn states(&self, thread: usize) -> Option<&ThreadStates> {

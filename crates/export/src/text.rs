@@ -187,6 +187,7 @@ pub(crate) const CALLER_UNSURE: &str = "caller uncertain";
 pub(crate) fn gap_name(why: GapKind) -> &'static str {
     match why {
         GapKind::Suspended => "suspended",
+        GapKind::Overwritten => "overwritten",
         GapKind::Thread | GapKind::Disabled | GapKind::Other(_) => "not recorded",
     }
 }
@@ -200,6 +201,9 @@ pub(crate) fn gap_reason(why: GapKind) -> &'static str {
         GapKind::Thread => "the program left this thread out",
         GapKind::Disabled => "tracing was disabled",
         GapKind::Suspended => "no thread ran this stack",
+        GapKind::Overwritten => {
+            "newer events took this time's place; a larger --ring-size or --stream keeps it"
+        }
         GapKind::Other(_) => "unknown to this version",
     }
 }

@@ -22,7 +22,7 @@ use crate::model::{
 };
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
-use crate::segments::{EventWords, FileSegments};
+use crate::segments::{EventWords, FileSegments, Piece};
 use crate::source::ReadAt;
 use crate::triggers;
 use crate::words;
@@ -44,8 +44,8 @@ const PLACEHOLDERS_MAX: usize = 4096;
 pub struct TraceFile<'a> {
     source: Box<dyn ReadAt + 'a>,
     size: u64,
-    recording: Recording,
-    threads: HashMap<ThreadKey, ThreadChunks>,
+    pub(crate) recording: Recording,
+    pub(crate) threads: HashMap<ThreadKey, ThreadChunks>,
     /// By [`Module::same_file`](crate::Module::same_file).
     images: HashMap<usize, Chunk>,
     embedded: Embedded,
@@ -53,9 +53,9 @@ pub struct TraceFile<'a> {
 
 /// Offsets of a thread's parts.
 #[derive(Clone, Debug, Default)]
-struct ThreadChunks {
-    thread: Option<Chunk>,
-    events: Vec<Chunk>,
+pub(crate) struct ThreadChunks {
+    pub thread: Option<Chunk>,
+    pub events: Vec<Piece>,
 }
 
 impl<'a> TraceFile<'a> {
@@ -158,7 +158,7 @@ impl<'a> TraceFile<'a> {
     }
 
     /// A thread's chunks of events, its kernel id, and the size of its segments in bytes.
-    fn events_of(&self, key: ThreadKey) -> (&[Chunk], u32, u64) {
+    fn events_of(&self, key: ThreadKey) -> (&[Piece], u32, u64) {
         let chunks = self.threads.get(&key).map_or(&[][..], |chunks| &chunks.events);
         let snapshot = self.recording.snapshots.get(key.snapshot);
         let thread = snapshot.and_then(|snapshot| snapshot.threads.get(key.thread));
@@ -291,7 +291,15 @@ impl Source for TraceFile<'_> {
     }
 
     fn part_begin(&self, key: ThreadKey, part: usize) -> Option<u64> {
-        let chunk = self.events_of(key).0.get(part)?;
+        let piece = self.events_of(key).0.get(part)?;
+        if piece.from > piece.first {
+            let words = self.part(key, part).and_then(|mut segments| {
+                let mut words = Vec::new();
+                segments.next_segment(&mut words)?.ok().map(|_| words)
+            });
+            return Some(Events::new(&words?).next()?.ticks);
+        }
+        let chunk = &piece.chunk;
         let length = chunk.length.min(BEGINNING).min(self.size.saturating_sub(chunk.payload_at()));
         let mut bytes = vec![0; usize::try_from(length).ok()?];
         let count = self.source.read_full_at(chunk.payload_at(), &mut bytes).ok()?;
@@ -637,7 +645,10 @@ impl Indexer {
             None => self.thread_placeholder(&mut file.recording, &record),
         };
         match key {
-            Some(key) => file.threads.entry(key).or_default().events.push(chunk),
+            Some(key) => {
+                let piece = Piece::new(chunk, record.first_segment, record.words);
+                file.threads.entry(key).or_default().events.push(piece);
+            }
             None => warn(warnings, Warning::ChunkDamaged { at: chunk.at, kind: chunk.kind }),
         }
     }

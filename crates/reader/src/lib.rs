@@ -29,6 +29,7 @@ mod error;
 pub mod event;
 mod file;
 mod frames;
+mod kept_stretches;
 pub mod log_line;
 mod memory;
 mod model;

@@ -655,6 +655,12 @@ pub trait SegmentCursor {
         0
     }
 
+    /// Whether the end of the segment before the one that was returned last is missing, although
+    /// their numbers follow one another.
+    fn is_cut_before(&self) -> bool {
+        false
+    }
+
     /// Where the segment lies that was returned last; `None` if reading can't begin there.
     fn place(&self) -> Option<SegmentPlace> {
         None

@@ -1,5 +1,7 @@
 //! Cutting the events chunks of a file into segments.
 
+use std::ops::Range;
+
 use everycall_format::arena::{PAGE, SEGMENT_SIZE_MAX};
 use everycall_format::event::{RECORD_MAX_PAYLOAD, WORD_SIZE};
 
@@ -7,6 +9,45 @@ use crate::chunks::Chunk;
 use crate::error::Warning;
 use crate::event::begins_segment;
 use crate::model::{SegmentCursor, SegmentPlace};
+
+/// The segments of an events chunk that belong to a thread: all of them, or those that no other
+/// snapshot of the thread has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub chunk: Chunk,
+    /// Number of the chunk's first segment, and its event words.
+    pub first: u64,
+    pub words: u64,
+    /// Numbers of the first segment that is used, and of the first one behind that isn't.
+    pub from: u64,
+    pub until: u64,
+    /// Whether a snapshot ends with it, so that its last segment may be unwritten at the end.
+    pub ends: bool,
+    /// Whether the end of the segment before it is missing.
+    pub is_behind_cut: bool,
+}
+
+impl Piece {
+    pub fn new(chunk: Chunk, first: u64, words: u64) -> Piece {
+        Piece { chunk, first, words, from: first, until: u64::MAX, ends: false, is_behind_cut: false }
+    }
+
+    /// The numbers of the chunk's segments.
+    pub fn numbers(&self, segment_words: u64) -> Range<u64> {
+        self.first..self.first.saturating_add(self.words.div_ceil(segment_words.max(1)))
+    }
+
+    /// Whether the chunk's last segment isn't written to its end.
+    pub fn ends_early(&self, segment_words: u64) -> bool {
+        !self.words.is_multiple_of(segment_words.max(1))
+    }
+}
+
+/// Words of a segment of `segment_size` bytes, if that is plausible.
+pub(crate) fn segment_words(segment_size: u64) -> Option<u64> {
+    let plausible = segment_size.is_multiple_of(8) && (64..=SEGMENT_SIZE_MAX).contains(&segment_size);
+    plausible.then_some(segment_size / WORD_SIZE as u64)
+}
 
 /// A file whose events chunks can be read.
 pub(crate) trait EventWords {
@@ -19,7 +60,10 @@ pub(crate) trait EventWords {
 /// Goes through a thread's chunks, holding one of them.
 pub(crate) struct FileSegments<'f> {
     file: &'f dyn EventWords,
-    chunks: std::slice::Iter<'f, Chunk>,
+    chunks: std::slice::Iter<'f, Piece>,
+    /// The current one.
+    piece: Option<Piece>,
+    is_cut_before: bool,
     /// Place of the next chunk among those of the thread.
     next_chunk: usize,
     /// The segment that was returned last.
@@ -44,15 +88,16 @@ impl<'f> FileSegments<'f> {
     /// The segments in `chunks`; `segment_size` is what the snapshot says.
     pub fn new(
         file: &'f dyn EventWords,
-        chunks: &'f [Chunk],
+        chunks: &'f [Piece],
         tid: u32,
         segment_size: u64,
     ) -> FileSegments<'f> {
-        let plausible = segment_size.is_multiple_of(8) && (64..=SEGMENT_SIZE_MAX).contains(&segment_size);
-        let segment_words = if plausible { segment_size as usize / 8 } else { 0 };
+        let segment_words = segment_words(segment_size).map_or(0, |words| words as usize);
         FileSegments {
             file,
             chunks: chunks.iter(),
+            piece: None,
+            is_cut_before: false,
             next_chunk: 0,
             place: None,
             tid,
@@ -69,15 +114,16 @@ impl<'f> FileSegments<'f> {
     /// The same from a segment on that was returned before; `None` if it can't be read.
     pub fn from(
         file: &'f dyn EventWords,
-        chunks: &'f [Chunk],
+        chunks: &'f [Piece],
         tid: u32,
         segment_size: u64,
         first: SegmentPlace,
     ) -> Option<FileSegments<'f>> {
-        let chunk = chunks.get(first.chunk)?;
+        let piece = chunks.get(first.chunk)?;
         let mut segments = FileSegments::new(file, chunks.get(first.chunk + 1..)?, tid, segment_size);
-        let (_, words, _) = file.event_words(chunk).ok()?;
+        let (_, words, _) = file.event_words(&piece.chunk).ok()?;
         segments.words = words;
+        segments.piece = Some(*piece);
         segments.next_chunk = first.chunk + 1;
         (segments.at, segments.number, segments.lowest) = (first.at, first.number, first.number);
         Some(segments)
@@ -90,18 +136,26 @@ impl<'f> FileSegments<'f> {
 
 impl SegmentCursor for FileSegments<'_> {
     fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>> {
+        self.is_cut_before = false;
         while self.at >= self.words.len() {
-            let Some(chunk) = self.chunks.next() else {
+            let Some(piece) = self.chunks.next() else {
                 self.lost_before = std::mem::take(&mut self.lost);
                 return None;
             };
             self.next_chunk += 1;
             self.words.clear();
             self.at = 0;
-            match self.file.event_words(chunk) {
+            self.piece = Some(*piece);
+            self.is_cut_before = piece.is_behind_cut;
+            match self.file.event_words(&piece.chunk) {
                 Ok((number, words, lost)) => {
                     self.words = words;
                     self.number = number;
+                    if piece.from > number {
+                        let count = usize::try_from(piece.from - number).unwrap_or(usize::MAX);
+                        self.at = count.saturating_mul(self.segment_words);
+                        self.number = piece.from;
+                    }
                     self.lost = self.lost.saturating_add(lost.into());
                 }
                 Err(warning) => return Some(Err(warning)),
@@ -119,13 +173,17 @@ impl SegmentCursor for FileSegments<'_> {
         words.extend_from_slice(part);
         let number = self.number;
         self.number = number.wrapping_add(1);
+        if self.piece.is_some_and(|piece| self.number >= piece.until) {
+            self.at = self.words.len();
+        }
         if number < self.lowest || !begins_segment(words, number) {
             return Some(Err(Warning::SegmentInvalid { tid: self.tid, segment: number }));
         }
         self.lowest = number.saturating_add(1);
         self.place = Some(SegmentPlace { chunk: self.next_chunk.saturating_sub(1), at, number });
         self.lost_before = std::mem::take(&mut self.lost);
-        if self.is_last() {
+        let ends = self.piece.is_some_and(|piece| piece.ends) && self.at >= self.words.len();
+        if ends || self.is_last() {
             trim(words);
         }
         Some(Ok(number))
@@ -133,6 +191,10 @@ impl SegmentCursor for FileSegments<'_> {
 
     fn lost_before(&self) -> u64 {
         self.lost_before
+    }
+
+    fn is_cut_before(&self) -> bool {
+        self.is_cut_before
     }
 
     fn place(&self) -> Option<SegmentPlace> {

@@ -360,7 +360,7 @@ impl<'a> Ordered<'a> {
                     self.expected = number.checked_add(1);
                     // What is damaged wasn't lost when it was counted.
                     let lost = Some(self.segments.lost_before()).filter(|lost| *lost > 0 && !damaged);
-                    if begun && (jump > 0 || damaged) {
+                    if begun && (jump > 0 || damaged || self.segments.is_cut_before()) {
                         self.state = State::BehindGap { lost, number };
                     } else if begun {
                         self.decode();

@@ -48,17 +48,20 @@ pub(crate) fn scan_thread(
     let mut expected = None;
     let mut first_segment = None;
     let mut found = 0;
+    let mut is_whole = true;
     let (mut first, mut last) = (u64::MAX, 0);
     while let Some(segment) = segments.next_segment(&mut words) {
         match segment {
             Ok(number) => {
                 let jump = expected.map_or(0, |expected| number.saturating_sub(expected));
                 scan.segments_lost = scan.segments_lost.saturating_add(jump);
+                is_whole &= !segments.is_cut_before();
+                let is_behind_loss = jump > 0 || segments.is_cut_before();
                 expected = number.checked_add(1);
                 found += 1;
                 first_segment.get_or_insert(number);
                 scan.missing = scan.missing.saturating_add(segments.lost_before());
-                scan.tasks.begin_segment(number, segments.place());
+                scan.tasks.begin_segment(number, segments.place(), is_behind_loss);
                 scan.segment(&words, (process, names), &mut first, &mut last);
             }
             Err(warning) => warning.add_to(warnings),
@@ -74,7 +77,7 @@ pub(crate) fn scan_thread(
     if missing > 0 {
         Warning::SegmentsMissing { tid: thread.tid, count: missing }.add_to(warnings);
     }
-    scan.is_complete = first_segment == Some(0) && scan.segments_lost == 0;
+    scan.is_complete = first_segment == Some(0) && scan.segments_lost == 0 && is_whole;
     scan.note_open_calls(source, key);
     scan
 }

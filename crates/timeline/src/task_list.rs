@@ -19,7 +19,8 @@ pub(crate) struct Task {
     pub begun_ticks: u64,
     /// Where to begin to read.
     pub first: Option<SegmentPlace>,
-    /// Number of the last segment with a step of it.
+    /// Number of the last segment with a step of it; the highest number while a step hasn't ended,
+    /// because what the thread does until its last segment belongs to that step.
     pub last: u64,
 }
 
@@ -36,7 +37,13 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub fn begin_segment(&mut self, number: u64, place: Option<SegmentPlace>) {
+    /// Begins segment `number`. `is_behind_loss`: what came before it isn't there, so steps that
+    /// were open there aren't known to go on.
+    pub fn begin_segment(&mut self, number: u64, place: Option<SegmentPlace>, is_behind_loss: bool) {
+        if is_behind_loss {
+            let before = self.number;
+            self.all.iter_mut().filter(|task| task.last == u64::MAX).for_each(|task| task.last = before);
+        }
         (self.number, self.place) = (number, place);
     }
 
@@ -47,6 +54,7 @@ impl Tasks {
             label::TASK_BEGIN => {
                 let name = label_name(words, slot);
                 if let Some(task) = self.task(number) {
+                    task.last = u64::MAX;
                     if task.name != name.bytes() {
                         task.name = name.bytes().to_vec();
                     }
@@ -57,7 +65,7 @@ impl Tasks {
                         name: name.bytes().to_vec(),
                         begun_ticks: ticks,
                         first: self.place,
-                        last: self.number,
+                        last: u64::MAX,
                     });
                 } else {
                     self.are_too_many = true;

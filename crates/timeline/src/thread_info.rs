@@ -82,6 +82,13 @@ pub struct ThreadInfo {
 }
 
 impl ThreadInfo {
+    /// The time before its oldest event, if older ones were overwritten: from its start on.
+    #[must_use]
+    pub fn overwritten_ns(&self) -> Option<(u64, u64)> {
+        let (first, _) = self.reach.filter(|_| self.segments_overwritten > 0)?;
+        (self.start_ns < first).then_some((self.start_ns, first))
+    }
+
     /// Its name, and the names that it had before, as `server (before: loader, app)`: the last ones
     /// first, at most three. Those that it bore for less than a millisecond aren't among them:
     /// threads that name themselves first of all have that of their creator until then.

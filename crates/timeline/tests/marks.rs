@@ -284,3 +284,43 @@ fn log_lines_have_the_format_of_the_module_that_lay_there() {
     assert_eq!((shown.len(), trace.log_lines().count()), (6, 6));
     assert_eq!((marks[2].name, marks[2].name == marks[3].name), (marks[4].name, false), "each is kept once");
 }
+
+/// The calls of a step that hasn't ended are the task's up to the thread's last event, however many
+/// segments they take.
+#[test]
+fn a_step_that_is_not_over_has_all_calls_of_its_thread() {
+    for steps_before in [0, 1, 2] {
+        let mut ring = Ring::new(40, 1 << 10, START);
+        let mut now = START;
+        let mut next = || {
+            now += 10;
+            now
+        };
+        for _ in 0..steps_before {
+            ring.mark(next(), 14, "fetch", Some(7));
+            ring.enter(next(), 0x1200);
+            ring.exit(next(), 0x1200);
+            ring.mark(next(), 15, "", Some(7));
+        }
+        ring.mark(next(), 14, "fetch", Some(7));
+        ring.enter(next(), 0x1100);
+        for _ in 0..200 {
+            ring.enter(next(), 0x1200);
+            ring.exit(next(), 0x1200);
+        }
+        let last = next();
+        ring.exit(last, 0x1100);
+        assert!(ring.newest_segment() > 5);
+        let bytes = File::of(&Process::of_one_thread(ring, START, last + 10));
+        let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+        let task = trace.threads().iter().find(|thread| thread.fiber.is_some()).unwrap();
+        assert_eq!(task.entries, 201 + steps_before, "{steps_before}");
+        let ends = trace.thread_events(task.index).filter_map(|event| match event {
+            TimelineEvent::End(end) => Some((end.end_ns, end.how)),
+            _ => None,
+        });
+        let ends: Vec<_> = ends.collect();
+        let end_ns = trace.clock().ns(last);
+        assert_eq!((ends.len() as u64, ends.last()), (task.entries, Some(&(end_ns, EndKind::Returned))));
+    }
+}

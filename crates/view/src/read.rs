@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView, WholeCalls};
 use everycall_timeline::{
-    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, Mark, MarkKind, MarkName,
-    PairingStats, TimelineEvent, Untraced,
+    Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind,
+    MarkName, PairingStats, ThreadInfo, TimelineEvent, Untraced,
 };
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,6 +22,8 @@ use crate::stretches::Limit;
 const BATCH: usize = 8192;
 /// Names of labels that can be chosen.
 const LABELS_MAX: usize = 1000;
+/// The text of a track's beginning, if its events were overwritten.
+const OVERWRITTEN: &str = "not known: newer events have overwritten those of this time";
 /// Bytes of the summary levels of all tracks of a file in memory.
 const LEVELS_MAX: usize = 256 << 20;
 /// Bytes of those in temporary files.
@@ -109,7 +111,8 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
     for thread in 0..file.threads.len() {
         let calls = WholeCalls::new(file.states(thread));
         let (spans, labels) = (FxHashMap::default(), FxHashSet::default());
-        let mut reading = Reading { file, thread, spans, labels, scale: scale(file), calls };
+        let mut reading = Reading { file, thread, spans, labels, scale: scale(file), calls, loss: None };
+        reading.note_overwritten();
         let mut events = view.events_with_labels(thread);
         events.make_checkpoints();
         let mut batch: Vec<(TimelineEvent, u32)> = Vec::with_capacity(BATCH);
@@ -194,6 +197,10 @@ fn scale(file: &File) -> f64 {
     DENSITY as f64 / (file.end_ns.max(1) as f64)
 }
 
+fn is_begin(event: &TimelineEvent) -> bool {
+    matches!(event, TimelineEvent::Begin(_))
+}
+
 /// A checkpoint before an event of a batch.
 struct Place {
     index: usize,
@@ -212,6 +219,8 @@ struct Reading<'f> {
     labels: FxHashSet<MarkName>,
     scale: f64,
     calls: WholeCalls<'f>,
+    /// Missing segments whose end isn't known yet: since when, and how many events they had.
+    loss: Option<(u64, Option<u64>)>,
 }
 
 impl Reading<'_> {
@@ -234,6 +243,10 @@ impl Reading<'_> {
             track.stops.pass(event.at_ns());
             self.calls.event(event, &mut |number, call| track.stops.end(number, call));
             track.read_ns = track.read_ns.max(event.at_ns());
+            if let Some((at, count)) = self.loss.take_if(|(at, _)| event.at_ns() > *at || is_begin(event)) {
+                let (to, text) = (event.at_ns().max(at), Text::Lost(count));
+                track.marks.add(Item { at, to, kind: Kind::Loss, text, count: 1 });
+            }
             match event {
                 TimelineEvent::Begin(begin) => {
                     let open = Open { function: *number, from: begin.start_ns, bits: begin_bits(begin) };
@@ -256,10 +269,14 @@ impl Reading<'_> {
                         GapKind::Thread => "the program left this thread out",
                         GapKind::Disabled => "recording was off",
                         GapKind::Suspended => "suspended: no thread ran this stack",
+                        GapKind::Overwritten => OVERWRITTEN,
                         GapKind::Other(_) => "nothing was recorded",
                     };
                     let text = Text::Off(why);
                     track.marks.add(Item { at: *at_ns, to: *until_ns, kind: Kind::Off, text, count: 1 });
+                }
+                TimelineEvent::Loss(Loss { at_ns, count, why: LossKind::Segments }) => {
+                    self.loss = Some((*at_ns, *count));
                 }
                 TimelineEvent::Loss(Loss { at_ns, count, .. }) => {
                     let text = Text::Lost(*count);
@@ -275,6 +292,10 @@ impl Reading<'_> {
             }
         }
         if is_last {
+            if let Some((at, count)) = self.loss.take() {
+                let text = Text::Lost(count);
+                track.marks.add(Item { at, to: at, kind: Kind::Loss, text, count: 1 });
+            }
             for (_, (at, text)) in self.spans.drain() {
                 let to = track.read_ns;
                 track.marks.add(Item { at, to, kind: Kind::Span, text, count: 1 });
@@ -282,6 +303,14 @@ impl Reading<'_> {
             track.marks.sort();
             track.is_complete = true;
         }
+    }
+
+    /// Marks the time before the thread's oldest event, if older ones were overwritten.
+    fn note_overwritten(&self) {
+        let info = self.file.indices.get(self.thread).and_then(|at| self.file.trace.threads().get(*at));
+        let Some((at, to)) = info.and_then(ThreadInfo::overwritten_ns) else { return };
+        let Some(mut track) = self.file.track_mut(self.thread) else { return };
+        track.marks.add(Item { at, to, kind: Kind::Loss, text: Text::Off(OVERWRITTEN), count: 1 });
     }
 
     /// After the last event.

@@ -50,7 +50,8 @@ pub struct FilterArguments {
     /// Only calls with this label, and all that they call
     #[arg(long, value_name = "NAME[=VALUE]")]
     label: Option<LabelPattern>,
-    /// Only the snapshot of this kept call, by its number in `everycall info`
+    /// Only the snapshot of this kept call, by its number in `everycall info`; `replay` and `view`
+    /// begin at the call
     #[arg(long, value_name = "NUMBER")]
     pub kept: Option<usize>,
     /// Only this many levels of nesting

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write};
 
 use everycall_analysis::{
-    EventPrice, FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts,
+    EventPrice, FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, ring_that_keeps_all,
+    runtime_counts,
 };
 use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
@@ -477,10 +478,12 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
         && threads.iter().any(|thread| thread.is_cut)
         && let Some(ring_size) = ring_sizes.max()
     {
-        let note = format!(
-            "Rings held {} a thread; `record --ring-size` makes them larger. Reach counts back from the end.",
-            Size(ring_size)
-        );
+        let larger = match ring_that_keeps_all(report.trace) {
+            Some(size) => format!("`record --ring-size {size}` would have kept all"),
+            None => "`record --stream` keeps all".to_owned(),
+        };
+        let note =
+            format!("Rings held {} a thread; {larger}. Reach counts back from the end.", Size(ring_size));
         paragraph(out, &note)?;
     }
     Ok(())
@@ -799,7 +802,11 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if report.kept.len() > KEPT_LISTED {
         writeln!(out, "  ... and {} more", report.kept.len() - KEPT_LISTED)?;
     }
-    paragraph(out, "`everycall replay --kept NUMBER` and `everycall export --kept NUMBER` show one.")
+    paragraph(
+        out,
+        "`everycall view` shows them on the timeline; `everycall replay --kept NUMBER` prints one, from its \
+        beginning on.",
+    )
 }
 
 /// The effect of a kept call's tail call on its time.

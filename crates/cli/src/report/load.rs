@@ -316,7 +316,11 @@ impl Load {
         } else if let Some(part) = &self.part {
             let advice = match &self.filter.label {
                 Some(label) => {
-                    format!("`everycall report --by label:{} {path}` lists the label's values", label.name)
+                    let kept = self.kept.map(|number| format!("--kept {number} ")).unwrap_or_default();
+                    format!(
+                        "`everycall report --by label:{} {kept}{path}` lists the label's values",
+                        label.name
+                    )
                 }
                 None => format!("the trace lasts {}", Duration { ns: end_ns(view.trace()) }),
             };

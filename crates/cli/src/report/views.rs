@@ -196,10 +196,11 @@ pub fn tree(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failur
         && function.symlink_metadata().is_err()
     {
         let (function, file) = (function.display(), files[0].display());
+        let kept = of_kept(arguments);
         return Err(Failure::new(
             exit_code::USAGE,
             format!(
-                "there is no file `{function}`; to see what a function calls: everycall report --tree --function '^{function}$' {file}"
+                "there is no file `{function}`; to see what a function calls: everycall report --tree --function '^{function}$' {kept}{file}"
             ),
         ));
     }
@@ -424,6 +425,11 @@ fn at(ns: u64) -> String {
     }
 }
 
+/// The option for the kept call that is reported, as the next command needs it, with a space.
+fn of_kept(arguments: &ReportArguments) -> String {
+    arguments.filter.kept.map(|number| format!("--kept {number} ")).unwrap_or_default()
+}
+
 /// The command that shows a call.
 fn command(arguments: &ReportArguments, call: &SlowCall, name: &str) -> String {
     let file = arguments.traces.get(call.trace).map(|path| path.display().to_string()).unwrap_or_default();
@@ -433,9 +439,9 @@ fn command(arguments: &ReportArguments, call: &SlowCall, name: &str) -> String {
     let quoted = |text: &str| {
         if plain(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
     };
-    let kept = arguments.filter.kept.map(|number| format!(" --kept {number}")).unwrap_or_default();
+    let kept = of_kept(arguments);
     format!(
-        "everycall replay --tid {} --since {} --until {} --function {}{kept} {}",
+        "everycall replay --tid {} --since {} --until {} --function {} {kept}{}",
         call.tid,
         at(call.start_ns),
         at(call.end_ns),
@@ -470,7 +476,8 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             exit_code::FAILED,
             format!(
                 "one call of `{text}` was recorded from its entry to its exit, and there is none to compare it with; \
-                what it did: everycall report --callees '{text}' {}",
+                what it did: everycall report --callees '{text}' {}{}",
+                of_kept(arguments),
                 files.join(" ")
             ),
         ));
@@ -559,7 +566,7 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
     }));
     out.push_str(&fitted(&lines, width(arguments)));
     let files: Vec<_> = arguments.traces.iter().map(|path| path.display().to_string()).collect();
-    let files = files.join(" ");
+    let files = format!("{}{}", of_kept(arguments), files.join(" "));
     out.push_str(&format!("\nnext: everycall report --slowest '{}' {files}\n", clean(text)));
     if let Some(part) = parts.first().filter(|part| part.kind == "call" && part.more_ns > 0.0) {
         let name = part.full_name.as_deref().unwrap_or_default();

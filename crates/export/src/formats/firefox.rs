@@ -12,7 +12,9 @@ mod shared;
 
 use std::io::{self, Write};
 
-use crate::driver::{Export, Sink};
+use everycall_timeline::Gap;
+
+use crate::driver::{Export, Sink, overwritten};
 use crate::filtered::Event;
 use crate::frames::Frame;
 use crate::json::{put_number, put_string};
@@ -44,10 +46,15 @@ pub(crate) struct Firefox<'o> {
     stack: Option<PathId>,
     since_ns: u64,
     threads: u64,
+    /// Begin of the window.
+    window_ns: u64,
+    /// The time before the thread's oldest event, until it was written.
+    overwritten: Option<Gap>,
 }
 
 impl<'o> Firefox<'o> {
-    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
+    /// `window_ns` is the begin of the window.
+    pub(crate) fn new(out: &'o mut dyn Write, window_ns: u64) -> Self {
         Firefox {
             portions: Portions::new(out),
             paths: Paths::default(),
@@ -59,6 +66,8 @@ impl<'o> Firefox<'o> {
             stack: None,
             since_ns: 0,
             threads: 0,
+            window_ns,
+            overwritten: None,
         }
     }
 
@@ -96,7 +105,8 @@ impl<'o, S: Source> Sink<'o, S> for Firefox<'o> {
         self.portions.put(b"{\"threads\":[");
     }
 
-    fn thread(&mut self, export: &mut Export<'_, S>, _: usize, thread: &Thread) {
+    fn thread(&mut self, export: &mut Export<'_, S>, index: usize, thread: &Thread) {
+        self.overwritten = overwritten(export.source, index, self.window_ns);
         (self.stack, self.since_ns) = (None, 0);
         let program = export.source.processes().get(thread.process).map_or("", |process| &process.name);
         let name = if thread.name.is_empty() { program } else { &thread.name };
@@ -121,6 +131,12 @@ impl<'o, S: Source> Sink<'o, S> for Firefox<'o> {
     #[inline]
     fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
         export.summary.event(event);
+        if let Some(gap) = self.overwritten.take_if(|gap| event.at_ns() >= gap.until_ns) {
+            let outer = self.paths.current();
+            let leaf = self.paths.leaf(Frame::of_gap(gap.why));
+            self.becomes(leaf, gap.at_ns);
+            self.becomes(outer, gap.until_ns);
+        }
         match *event {
             Event::Begin { start_ns: at_ns, .. } | Event::End { end_ns: at_ns, .. } => {
                 self.paths.event(event);

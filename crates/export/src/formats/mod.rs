@@ -257,7 +257,10 @@ pub(crate) fn write(
         Format::Speedscope => {
             driver::run(source, names, filter, notify, &mut speedscope::Speedscope::new(out))
         }
-        Format::Firefox => driver::run(source, names, filter, notify, &mut firefox::Firefox::new(out)),
+        Format::Firefox => {
+            let (since_ns, _) = filter.bounds(source);
+            driver::run(source, names, filter, notify, &mut firefox::Firefox::new(out, since_ns))
+        }
         Format::Folded => driver::run(source, names, filter, notify, &mut folded::Folded::new(out)),
         Format::Flamegraph => {
             driver::run(source, names, filter, notify, &mut flamegraph::Flamegraph::new(out))

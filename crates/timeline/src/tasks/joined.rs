@@ -71,7 +71,7 @@ impl<'s> Pieces<'s> {
             match self.segments.next_segment(&mut self.words) {
                 Some(Ok(number)) => {
                     self.is_over = number >= self.last;
-                    self.steps.begin_segment(number);
+                    self.steps.begin_segment(number, self.segments.is_cut_before());
                     self.at = 0;
                     return true;
                 }

@@ -48,8 +48,9 @@ impl<'s> Steps<'s> {
     }
 
     /// Begins segment `number`.
-    pub fn begin_segment(&mut self, number: u64) {
-        if self.read.is_some_and(|read| number != read.wrapping_add(1)) {
+    /// `is_behind_cut`: [`SegmentCursor::is_cut_before`].
+    pub fn begin_segment(&mut self, number: u64, is_behind_cut: bool) {
+        if is_behind_cut || self.read.is_some_and(|read| number != read.wrapping_add(1)) {
             // What was open there isn't known.
             self.forget_open();
         }
@@ -178,7 +179,7 @@ impl SegmentCursor for Lane<'_> {
         let mut words = std::mem::take(&mut self.words);
         let segment = self.segments.next_segment(&mut words);
         if let Some(Ok(number)) = segment {
-            self.steps.begin_segment(number);
+            self.steps.begin_segment(number, self.segments.is_cut_before());
             self.begins_in_step = self.steps.running().is_some();
             out.clear();
             self.divide(&words, number, out);
@@ -189,6 +190,10 @@ impl SegmentCursor for Lane<'_> {
 
     fn lost_before(&self) -> u64 {
         self.segments.lost_before()
+    }
+
+    fn is_cut_before(&self) -> bool {
+        self.segments.is_cut_before()
     }
 
     fn place(&self) -> Option<SegmentPlace> {
@@ -266,7 +271,7 @@ pub(super) fn scan_tracks(
     let mut touched: Vec<Option<u32>> = Vec::new();
     while let Some(segment) = segments.next_segment(&mut words) {
         let Ok(number) = segment else { continue };
-        steps.begin_segment(number);
+        steps.begin_segment(number, segments.is_cut_before());
         let mut at = 0;
         while at < words.len() {
             let record = record_at(&words, at);

@@ -103,7 +103,7 @@ export function synthetic(wish: Wish): Data {
       files: [{ name: 'synthetic.ect' }], program: 'server', begin_wall_ns: '1700000000123456789', duration_ns: duration, events, complete: true, read_events: events,
       processes, functions: functions.length,
       kept: roots.map((call, index) => ({
-        number: index + 1, trigger: `${functions[main.func[call]].name} > 20us`, track: 1, from: main.from[call], to: main.to[call], duration_ns: main.duration(call),
+        number: index + 1, trigger: `${functions[main.func[call]].name} > 20us`, track: 1, depth: 0, from: main.from[call], to: main.to[call], duration_ns: main.duration(call),
         shape: [[main.func[call], main.duration(call)], ...(main.end[call] > call + 1 ? [[main.func[call + 1], main.duration(call + 1)]] : [])] as [number, number][],
       })),
       losses,

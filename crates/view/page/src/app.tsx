@@ -104,6 +104,7 @@ async function start(): Promise<void> {
     note.remove();
     render(<App store={store} />, root);
     store.search();
+    store.showNamed();
     void follow(store);
     if (!source.isLocal) keepAlive(store);
   } catch (error) {

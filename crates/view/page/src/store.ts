@@ -4,7 +4,7 @@ import { useEffect, useReducer, useRef } from 'preact/hooks';
 import type { Names } from './names';
 import { fromFragment, soughtOf, toFragment } from './state';
 import type { State } from './state';
-import type { Hit, Hits, Next, Place, Search, Source, Trace, Track } from './types';
+import type { Hit, Hits, Kept, Next, Place, Search, Source, Trace, Track } from './types';
 
 const ADDRESS_MS = 250;
 
@@ -30,11 +30,15 @@ export class Store {
   private searched = '';
   private searchNumber = 0;
   private readonly tracks = new Map<number, Track>();
+  /** Number of the kept call that the address names, until it is shown. */
+  private named: number | null = null;
 
   constructor(readonly source: Source, trace: Trace) {
     this.trace = trace;
     this.index();
     this.state = fromFragment(location.hash, trace.duration_ns);
+    const named = /^#kept=(\d+)$/.exec(location.hash);
+    if (named) this.named = Number(named[1]);
     const restore = (): void => {
       this.state = fromFragment(location.hash, this.trace.duration_ns);
       this.search();
@@ -86,6 +90,7 @@ export class Store {
     this.index();
     if (isWhole) this.state = { ...this.state, view: { from: 0, to: Math.max(1, trace.duration_ns) } };
     this.changed();
+    this.showNamed();
   }
 
   private index(): void {
@@ -190,6 +195,20 @@ export class Store {
       this.reveal = { track, depth };
     }
     this.set(change, true);
+  }
+
+  /** Goes to a kept call, or to the moment of a snapshot. */
+  showKept({ track, depth, from, to }: Kept): void {
+    if (track !== null && depth !== null) this.select({ track, depth, from, to }, 'zoom');
+    else this.set({ view: this.around(from, to, false).view, range: { from, to: Math.max(to, from + 1), tracks: [] }, scope: 'range' }, true);
+  }
+
+  /** Goes to the kept call that the address names, once it has been read. */
+  showNamed(): void {
+    const kept = this.trace.kept.find(({ number }) => number === this.named);
+    if (!kept || (kept.depth === null && !this.trace.complete)) return;
+    this.named = null;
+    this.showKept(kept);
   }
 
   /** What the timeline scrolls to in its next frame. */

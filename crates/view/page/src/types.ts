@@ -32,7 +32,10 @@ export interface Kept {
   trigger: string;
   from: number;
   to: number;
-  track: number;
+  /** null: none is known. */
+  track: number | null;
+  /** Levels above it; null: the call isn't drawn, or wasn't read yet. */
+  depth: number | null;
   duration_ns: number;
   /** The slowest path: function and time, from the call that was kept down. */
   shape: [number, number][];
@@ -42,7 +45,10 @@ export interface Loss {
   track: number;
   from: number;
   to: number;
-  events: number;
+  /** null: not counted. */
+  events: number | null;
+  /** As a sentence, if it is known why. */
+  why?: string | null;
 }
 
 export interface TraceFile {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use everycall_analysis::kept_calls;
+use everycall_analysis::{KeptCall, kept_calls};
 use everycall_export::Source as _;
 use everycall_timeline::ThreadInfo;
 use serde_json::{Map, Value, json};
@@ -164,9 +164,11 @@ fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
         calls
             .into_iter()
             .map(|call| {
+                let place = place_of(context.file, &call);
                 let threads = context.view.threads().iter();
-                let thread =
+                let of_thread =
                     threads.enumerate().find(|(_, thread)| (thread.pid, thread.tid) == (call.pid, call.tid));
+                let thread = place.map(|(thread, _)| thread).or(of_thread.map(|(index, _)| index));
                 let triggers = context.view.trace().triggers();
                 let trigger = triggers
                     .get(call.trigger)
@@ -177,11 +179,12 @@ fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
                     "function": call.function,
                     "from": call.start_ns,
                     "to": call.start_ns.saturating_add(call.took_ns),
-                    "track": thread.map(|(index, _)| context.file.track_id(index)),
+                    "track": thread.map(|index| context.file.track_id(index)),
+                    "depth": place.map(|(_, depth)| depth),
                     "thread": call.thread,
                     "duration_ns": call.took_ns,
                     "unwound": call.is_unwound,
-                    "shape": thread.map_or_else(Vec::new, |(index, _)| shape(context.file, index, call.start_ns)),
+                    "shape": place.map_or_else(Vec::new, |place| shape(context.file, place, call.start_ns)),
                 })
             })
             .collect()
@@ -189,15 +192,36 @@ fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
     Ok(kept)
 }
 
-/// The call that began at a moment, its longest callee, that one's, and so on: functions with
-/// durations. Empty where the recording doesn't hold the call.
-fn shape(file: &File, thread: usize, start_ns: u64) -> Vec<(u32, u64)> {
+/// Where a kept call is drawn: track and depth. It may be on a track of a task or a fiber, which the
+/// thread ran. `None` if its beginning isn't there, or wasn't read yet.
+fn place_of(file: &File, call: &KeptCall) -> Option<(usize, usize)> {
+    if !call.is_call {
+        return None;
+    }
+    let its = |thread: &usize| file.threads[*thread].pid == call.pid;
+    let mut threads: Vec<usize> = (0..file.threads.len()).filter(its).collect();
+    // Its own thread first.
+    threads.sort_by_key(|thread| file.threads[*thread].tid != call.tid);
+    let end_ns = call.start_ns.saturating_add(call.took_ns);
+    threads.into_iter().find_map(|thread| {
+        let track = file.track(thread)?;
+        let levels = &track.levels;
+        // A call may begin together with its caller: the one whose end fits best.
+        let distance = |depth: usize| {
+            let cell = levels.find(depth, call.start_ns)?;
+            let is_it = cell.from == call.start_ns && cell.count == 1;
+            is_it.then(|| (cell.to().abs_diff(end_ns), depth))
+        };
+        let (_, depth) = (0..levels.depths()).filter_map(distance).min()?;
+        Some((thread, depth))
+    })
+}
+
+/// The longest callee of a call that began at a moment, that one's, and so on: functions with
+/// durations, from the call itself on.
+fn shape(file: &File, (thread, mut depth): (usize, usize), start_ns: u64) -> Vec<(u32, u64)> {
     let Some(track) = file.track(thread) else { return Vec::new() };
     let levels = &track.levels;
-    let is_it = |depth: &usize| {
-        levels.find(*depth, start_ns).is_some_and(|cell| cell.from == start_ns && cell.count == 1)
-    };
-    let Some(mut depth) = (0..levels.depths()).find(is_it) else { return Vec::new() };
     let mut next = levels.find(depth, start_ns);
     let mut shape = Vec::new();
     while let Some(call) = next.take().filter(|_| shape.len() < SHAPE_MAX) {
@@ -224,7 +248,11 @@ fn losses(file: &File) -> Vec<Value> {
                 Text::Lost(count) => count,
                 _ => None,
             };
-            json!({ "track": file.track_id(index), "from": item.at, "to": item.to, "events": events })
+            let why = match item.text {
+                Text::Off(why) => Some(why),
+                _ => None,
+            };
+            json!({ "track": file.track_id(index), "from": item.at, "to": item.to, "events": events, "why": why })
         }));
         if all.len() >= LOSSES_MAX {
             break;
@@ -258,10 +286,12 @@ fn notes(file: &File) -> Vec<String> {
     };
     add(sum(|thread| thread.losses), "events are lost within the times shown");
     add(sum(|thread| thread.missing), "events of missing segments are lost");
-    add(
-        sum(|thread| u64::from(thread.is_cut)),
-        "threads have lost their beginning: newer events took its place",
-    );
+    let overwritten = sum(|thread| u64::from(thread.is_cut));
+    let keeps = everycall_analysis::ring_that_keeps_all(&file.trace).map(|size| {
+        format!("`everycall record --ring-size {size}` would have kept it, and `--stream` keeps everything")
+    });
+    let keeps = keeps.unwrap_or_else(|| "`everycall record --stream` keeps everything".to_owned());
+    add(overwritten, &format!("threads have lost their beginning: newer events took its place; {keeps}"));
     add(
         sum(|thread| thread.dropped_within.unwrap_or(0)),
         "short calls were dropped on purpose while recording",

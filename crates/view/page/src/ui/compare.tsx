@@ -58,7 +58,7 @@ function SideChoice({ store, side, value }: { store: Store; side: Side; value: s
     if (range && (range.tracks.length === 0 || fileOf(store, range.tracks[0]) === file)) options.push([`range:${file}:${range.from}:${range.to}:${range.tracks.join(',')}`, `the range (${duration(range.to - range.from)})${suffix}`]);
   });
   if (selection) options.push([`call:${selection.track}:${selection.from}:${selection.depth}`, `the selected call (${duration(selection.to - selection.from)})`]);
-  for (const one of kept.slice(0, 50)) options.push([`range:${fileOf(store, one.track)}:${one.from}:${one.to}:${one.track}`, `kept call ${one.number} (${duration(one.duration_ns)})`]);
+  for (const one of kept.slice(0, 50)) if (one.track !== null) options.push([`range:${fileOf(store, one.track)}:${one.from}:${one.to}:${one.track}`, `kept call ${one.number} (${duration(one.duration_ns)})`]);
   if (value !== '' && !options.some(([text]) => text === value)) options.unshift([value, describe(value)]);
   return (
     <label class="side">

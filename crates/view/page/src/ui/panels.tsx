@@ -116,13 +116,14 @@ function Content({ store, panel }: { store: Store; panel: Panel }): JSX.Element 
 }
 
 function KeptPanel({ store }: { store: Store }): JSX.Element {
-  useStore(store, ({ trace, names, theme }) => [trace, names.version, theme]);
+  useStore(store, ({ state, trace, names, theme }) => [trace, names.version, theme, state.selection]);
   const { kept } = store.trace;
   if (kept.length === 0) return <p class="empty">This trace has no kept calls and no snapshots. Record with --trigger 'FUNCTION &gt; TIME' to keep slow calls.</p>;
   return (
     <Table
       label="Kept calls and snapshots" rows={kept} sort={['at', false]}
-      open={(row) => store.set({ view: store.around(row.from, row.to, false).view, range: { from: row.from, to: Math.max(row.to, row.from + 1), tracks: [] }, scope: 'range' }, true)}
+      open={(row) => store.showKept(row)}
+      isSelected={(row) => row.depth !== null && row.from === store.state.selection?.from && row.depth === store.state.selection.depth && row.track === store.state.selection.track}
       columns={[
         { key: 'number', head: '#', width: '50px', value: (row) => row.number, show: (row) => row.number },
         { key: 'at', head: 'At', width: '120px', value: (row) => row.from, show: (row) => moment(row.from, 1000) },
@@ -224,8 +225,9 @@ function AboutPanel({ store }: { store: Store }): JSX.Element {
             columns={[
               { key: 'at', head: 'From', width: '130px', value: ({ from }) => from, show: ({ from }) => moment(from) },
               { key: 'length', head: 'Length', width: '100px', value: ({ from, to }) => to - from, show: ({ from, to }) => duration(to - from) },
-              { key: 'events', head: 'Events', width: '100px', value: ({ events }) => events, show: ({ events }) => count(events) },
+              { key: 'events', head: 'Events', width: '100px', value: ({ events }) => events ?? 0, show: ({ events }) => (events === null ? 'not counted' : count(events)) },
               { key: 'thread', head: 'Thread', isText: true, width: '1fr', value: ({ track }) => store.track(track)?.name ?? '', show: ({ track }) => <bdi>{visible(store.track(track)?.name ?? '?')}</bdi> },
+              { key: 'why', head: 'Why', isText: true, width: '2fr', value: ({ why }) => why ?? '', show: ({ why }) => visible(why ?? '') },
             ]}
           />
         )}
