@@ -122,7 +122,7 @@ impl Paths {
 
     /// The path of a call that the innermost one makes.
     #[inline]
-    fn called(&mut self, frame: Frame) -> PathId {
+    pub(crate) fn called(&mut self, frame: Frame) -> PathId {
         let caller = self.open.last().map(|open| open.path).or(self.thread);
         let Some(id) = caller else { return self.path(None, frame) };
         let number = frame.number();

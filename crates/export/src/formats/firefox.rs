@@ -133,7 +133,8 @@ impl<'o, S: Source> Sink<'o, S> for Firefox<'o> {
         export.summary.event(event);
         if let Some(gap) = self.overwritten.take_if(|gap| event.at_ns() >= gap.until_ns) {
             let outer = self.paths.current();
-            let leaf = self.paths.leaf(Frame::of_gap(gap.why));
+            // Also outside of all calls.
+            let leaf = Some(self.paths.called(Frame::of_gap(gap.why)));
             self.becomes(leaf, gap.at_ns);
             self.becomes(outer, gap.until_ns);
         }
