@@ -615,13 +615,15 @@ fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
          }
 ",
     );
-    let runs = |name: &str, options: [&str; 2]| -> Vec<PathBuf> {
-        let program = place.build(Mode::GCC_NOPS, &["-O2", options[0], options[1], "planted.c"], name);
-        (0..5).map(|_| place.record(&["-q"], &program, &[]).file).collect()
+    let build = |name: &str, options: [&str; 2]| {
+        place.build(Mode::GCC_NOPS, &["-O2", options[0], options[1], "planted.c"], name)
     };
-    let old = runs("before", ["-DSTEPS=200", "-DMORE=0"]);
-    // Three times as slow, so that a loaded machine can't hide it; 1 % more often, exactly.
-    let new = runs("after", ["-DSTEPS=600", "-DMORE=1"]);
+    let before = build("before", ["-DSTEPS=200", "-DMORE=0"]);
+    // Ten times as slow, so that a loaded machine can't hide it; 1 % more often, exactly.
+    let after = build("after", ["-DSTEPS=2000", "-DMORE=1"]);
+    // Alternately, so that a machine that becomes busier meanwhile does so for both.
+    let run = |program| place.record(&["-q"], program, &[]).file;
+    let (old, new): (Vec<PathBuf>, Vec<PathBuf>) = (0..5).map(|_| (run(&before), run(&after))).unzip();
     let mut diff = place.command(everycall());
     diff.args(["report", "-f", "json", "--diff"]).args(&old).arg("--against").args(&new);
     let told: Value = serde_json::from_str(&successful(&mut diff)).expect("JSON");
@@ -632,7 +634,9 @@ fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
         (&row("slower")["is_found"], &row("slower")["own_is_found"]),
         (&Value::from(true), &Value::from(true))
     );
-    assert!(row("slower")["own_change"].as_f64().is_some_and(|change| change > 1.0), "{}", row("slower"));
+    assert!(row("slower")["own_change"].as_f64().is_some_and(|change| change > 2.0), "{}", row("slower"));
+    // It says how fine the comparison is.
+    assert!(told["smallest_found"].as_f64().is_some_and(|smallest| smallest > 0.0), "{told}");
     assert_eq!(row("f3")["calls_is_found"], true);
     assert!(row("f3")["calls_change"].as_f64().is_some_and(|change| (change - 0.01).abs() < 1e-9));
     for name in ["f0", "f5", "main"] {
@@ -640,11 +644,12 @@ fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
     }
     assert_eq!(rows(&told)[0]["is_found"], true);
 
-    let check = |condition: &str| {
+    let check_runs = |condition: &str, count: usize| {
         let mut command = place.command(everycall());
-        command.args(["report", "--fail-if", condition, "--diff"]).args(&old).arg("--against").args(&new);
-        command.output().expect("everycall runs")
+        command.args(["report", "--fail-if", condition, "--diff"]).args(&old[..count]);
+        command.arg("--against").args(&new[..count]).output().expect("everycall runs")
     };
+    let check = |condition: &str| check_runs(condition, 5);
     for (condition, code) in [
         // Preemption can take longer than all calls together, but not in every second call.
         ("p50(slower) > +50%", 3),
@@ -664,6 +669,12 @@ fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+    // One run on each side decides what runs repeat exactly, but no change of a time.
+    assert_eq!(check_runs("calls(f3) > +0%", 1).status.code(), Some(3));
+    let undecided = check_runs("p50(slower) > +50%", 1);
+    assert_eq!(undecided.status.code(), Some(4), "{undecided:?}");
+    let said = String::from_utf8_lossy(&undecided.stderr);
+    assert!(said.contains("can't be decided") && said.contains("one run on each side"), "{said}");
     let near = check("avg(slowr) > +1%");
     assert!(String::from_utf8_lossy(&near.stderr).contains("there is slower"), "{near:?}");
     // Without a comparison, a number itself.

@@ -846,7 +846,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     (
         "--fail-if 'p99(handle_request) > +10%'",
-        So("everycall report --diff old.ect new.ect --fail-if 'p99(handle_request) > +1000%'"),
+        So("everycall report --diff old.ect new.ect --fail-if 'calls(handle_request) > +10%'"),
     ),
     ("--function REGEX", So("everycall replay --function handle old.ect")),
     ("--depth 3", So("everycall replay --depth 3 old.ect")),

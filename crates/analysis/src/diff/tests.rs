@@ -32,7 +32,7 @@ impl Random {
 
 const FUNCTIONS: usize = 60;
 const RUNS: usize = 10;
-/// The function that becomes 5 % slower, and the one that is called 1 % more often.
+/// The function that becomes 8 % slower, and the one that is called 1 % more often.
 const SLOWER: usize = 7;
 const MORE_OFTEN: usize = 23;
 
@@ -69,7 +69,7 @@ fn run(random: &mut Random, is_changed: bool, noise: Noise) -> Profile {
         let mut calls = (500.0 + 20.0 * function as f64) * work;
         let mut mean = (200.0 + 37.0 * function as f64) * machine * (1.0 + noise.of(function, random));
         if is_changed && function == SLOWER {
-            mean *= 1.05;
+            mean *= 1.08;
         }
         // Counts vary slightly between runs, too.
         calls *= 1.0 + 0.2 * noise.of(function, random);
@@ -93,7 +93,7 @@ fn tries(count: u64, is_changed: bool, noise: Noise) -> Vec<Vec<String>> {
             let random = &mut Random::new(seed + 1);
             let old: Vec<Profile> = (0..RUNS).map(|_| run(random, false, noise)).collect();
             let new: Vec<Profile> = (0..RUNS).map(|_| run(random, is_changed, noise)).collect();
-            let diff = Diff::of(&old, &new);
+            let diff = Diff::of(&old, &new, false);
             let found = |row: &DiffRow| {
                 let name = &row.function.identity.name;
                 let of = [("calls", row.calls), ("own", row.own)];
@@ -146,12 +146,175 @@ fn a_change_of_all_functions_is_reported_once() {
         }))
     };
     let new: Vec<Profile> = (0..RUNS).map(|_| all_slower(random)).collect();
-    let diff = Diff::of(&old, &new);
+    let diff = Diff::of(&old, &new, false);
     let common = diff.common_time.unwrap();
     assert!((common.change - 0.2).abs() < 0.04, "{common:?}");
     let (low, high) = common.interval.unwrap();
     assert!(low < 0.2 && 0.2 < high && low > 0.1, "{common:?}");
     assert!(diff.rows.iter().all(|row| !row.is_found()));
+}
+
+/// A machine that does other things at the same time, more or less of them while the new runs are
+/// recorded than while the old ones were.
+struct BusyMachine {
+    functions: Vec<SimulatedFunction>,
+    sides: [Load; 2],
+}
+
+/// A function, and how the machine changes it.
+struct SimulatedFunction {
+    ns: f64,
+    calls: u64,
+    /// How far its calls differ, and its runs.
+    call_spread: f64,
+    run_spread: f64,
+    /// How much a neighbour that shares caches and cores slows it down.
+    sensitivity: f64,
+}
+
+/// What else runs meanwhile.
+#[derive(Clone, Copy)]
+struct Load {
+    /// Other threads on the CPU.
+    threads: f64,
+    /// How much of the shared caches and cores they take.
+    contention: f64,
+}
+
+/// Milliseconds that a thread has the CPU for.
+const TIME_SLICE_NS: f64 = 3e6;
+const BUSY_FUNCTIONS: usize = 12;
+/// The function that changes, if one does.
+const CHANGED: usize = 3;
+
+impl BusyMachine {
+    fn new(random: &mut Random) -> BusyMachine {
+        let load = |random: &mut Random| {
+            let threads = [0.0, 1.0, 5.0][(random.part() * 3.0) as usize];
+            Load { threads, contention: 0.3 * threads / 5.0 * random.part() }
+        };
+        let old = load(random);
+        let new = if random.part() < 0.5 { Load { ..old } } else { load(random) };
+        let function = |random: &mut Random| SimulatedFunction {
+            ns: 20.0 * 10_f64.powf(4.5 * random.part()),
+            calls: 10 + (40.0 * random.part()) as u64,
+            call_spread: 0.1 + 0.4 * random.part(),
+            run_spread: 0.003 * 10_f64.powf(1.3 * random.part()),
+            sensitivity: if random.part() < 0.1 { 0.6 } else { 0.2 * random.part() },
+        };
+        let functions = (0..BUSY_FUNCTIONS).map(|_| function(random)).collect();
+        BusyMachine { functions, sides: [old, new] }
+    }
+
+    /// Runs of one side; the changed function takes `factor` times as long.
+    fn runs(&self, side: usize, count: usize, factor: f64, random: &mut Random) -> Vec<Profile> {
+        (0..count).map(|_| self.run(self.sides[side], factor, random)).collect()
+    }
+
+    fn run(&self, load: Load, factor: f64, random: &mut Random) -> Profile {
+        let frequency = 0.02 * random.normal();
+        let contention = load.contention + 0.1 * load.threads / 5.0 * random.normal();
+        made_up(self.functions.iter().enumerate().map(|(number, of)| {
+            let slower = frequency + of.sensitivity * contention + of.run_spread * random.normal();
+            let mean = of.ns * slower.exp() * if number == CHANGED { factor } else { 1.0 };
+            // For a while, a neighbour is busier: the calls of that time aren't independent.
+            let begin = (random.part() * of.calls as f64) as u64;
+            let phase = begin..begin + (0.3 * random.part() * of.calls as f64) as u64;
+            let in_phase = 1.0 + of.sensitivity * random.part();
+            let call = |place: u64| {
+                let mut ns = mean * (of.call_spread * random.normal()).exp();
+                ns *= if phase.contains(&place) { in_phase } else { 1.0 };
+                let slices = ns / TIME_SLICE_NS;
+                if load.threads > 0.0 && random.part() < slices.min(1.0) {
+                    ns -= TIME_SLICE_NS * load.threads * slices.max(1.0) * random.part().max(1e-9).ln();
+                }
+                ns as u64
+            };
+            let identity = FunctionIdentity { name: format!("f{number}"), ..FunctionIdentity::default() };
+            (identity, (0..of.calls).map(call).collect())
+        }))
+    }
+}
+
+/// What became of comparisons on simulated machines.
+#[derive(Debug, Default)]
+struct Outcomes {
+    /// Intervals, and those with the true change in them.
+    intervals: u64,
+    right_intervals: u64,
+    /// Machines on which an unchanged function was found.
+    false_alarms: u64,
+    /// Machines on which the changed function was found, with the right sign and with the wrong one.
+    found: u64,
+    found_wrong: u64,
+    /// What `own(f) > +10%` came to for the changed function.
+    holds: u64,
+    holds_not: u64,
+}
+
+fn outcomes(machines: u64, runs: usize, factor: f64) -> Outcomes {
+    let mut all = Outcomes::default();
+    let condition = Condition::parse("p50(f3) > +10%").unwrap();
+    for seed in 0..machines {
+        let random = &mut Random::new(seed + 1);
+        let machine = BusyMachine::new(random);
+        let old = machine.runs(0, runs, 1.0, random);
+        let new = machine.runs(1, runs, factor, random);
+        let diff = Diff::of(&old, &new, false);
+        let mut has_false = false;
+        for row in &diff.rows {
+            let is_changed = row.function.identity.name == format!("f{CHANGED}");
+            let own = row.own.unwrap();
+            let truth = if is_changed { factor - 1.0 } else { 0.0 };
+            let (low, high) = own.interval.unwrap();
+            all.intervals += 1;
+            all.right_intervals += u64::from(low <= truth && truth <= high);
+            if is_changed && factor != 1.0 {
+                all.found += u64::from(own.is_found && own.change > 0.0);
+                all.found_wrong += u64::from(own.is_found && own.change < 0.0);
+            } else {
+                has_false |= row.is_found();
+            }
+            if is_changed {
+                match diff.decide(&condition, row, 1).verdict {
+                    Verdict::Holds => all.holds += 1,
+                    Verdict::HoldsNot => all.holds_not += 1,
+                    Verdict::Undecided(_) => {}
+                }
+            }
+        }
+        all.false_alarms += u64::from(has_false);
+    }
+    println!("{runs} runs, {factor} times as slow: {all:?}");
+    all
+}
+
+/// On busy machines: intervals hold, nothing is found where nothing changed, and what changed is.
+#[test]
+fn a_neighbours_load_is_no_change() {
+    let machines = number_of_tries();
+    for runs in [3, 5, 10] {
+        for factor in [1.0, 1.5, 3.0] {
+            let all = outcomes(machines, runs, factor);
+            // Of a hundred, and what chance adds in as many machines.
+            let at_most = |count: u64, percent: f64| {
+                let mean = machines as f64 * percent / 100.0;
+                assert!(count as f64 <= mean + 3.0 * mean.sqrt(), "{runs} {factor}: {percent} %: {all:?}");
+            };
+            assert!(all.right_intervals as f64 >= 0.945 * all.intervals as f64, "{runs} {factor}: {all:?}");
+            at_most(all.false_alarms, 1.0);
+            assert_eq!(all.found_wrong, 0, "{runs} {factor}");
+            if factor == 1.0 {
+                at_most(all.holds, 1.0);
+            }
+            if factor == 1.5 {
+                at_most(all.holds_not, 5.0);
+            }
+            if factor == 3.0 && runs >= 5 {
+                assert!(all.found * 100 >= machines * 90, "{runs}: {all:?}");
+            }
+        }
+    }
 }
 
 fn simple(name: &str, module: &str, file: &str, calls: usize) -> (FunctionIdentity, Vec<u64>) {
@@ -177,7 +340,7 @@ fn functions_are_found_again_in_another_build() {
         simple("s()", "app-2", "/new/src/b.cpp", 4),
         simple("g()", "app-2", "/new/src/a.cpp", 7),
     ]);
-    let diff = Diff::of(&[old], &[new]);
+    let diff = Diff::of(&[old], &[new], false);
     let mut rows: Vec<_> = diff
         .rows
         .iter()
@@ -197,7 +360,7 @@ fn exact_counts_that_differ_are_found_and_equal_ones_are_not() {
             .map(|_| made_up([simple("f", "a", "a.c", calls), simple("g", "a", "a.c", 9)]))
             .collect::<Vec<_>>()
     };
-    let diff = Diff::of(&side(100), &side(101));
+    let diff = Diff::of(&side(100), &side(101), false);
     let row = |name: &str| diff.rows.iter().find(|row| row.function.identity.name == name).unwrap();
     let calls = row("f").calls.unwrap();
     assert!(calls.is_found && (calls.change - 0.01).abs() < 1e-9, "{calls:?}");
@@ -216,7 +379,7 @@ fn changes_that_bounds_allow_to_be_none_are_none() {
     };
     let may_be_same = |old: Sums, new: Sums| {
         let function = Function::default();
-        DiffRow { function, old, new, calls: None, own: None }.may_be_same()
+        DiffRow { function, old, new, calls: None, own: None, by_run: Vec::new() }.may_be_same()
     };
     assert!(may_be_same(sums(1000, (900, 1100)), sums(1200, (1050, 1300))));
     assert!(!may_be_same(sums(1000, (900, 1100)), sums(1200, (1110, 1300))));

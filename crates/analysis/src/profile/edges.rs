@@ -142,12 +142,12 @@ impl Visitor for Edges<'_> {
             let edge = &mut self.callees.all[place as usize];
             edge.open -= 1;
             if call.is_shown {
-                edge.sums.add_call(call, edge.open == 0, false);
+                edge.sums.add_call(call, edge.open == 0, None);
             }
         }
         if let Some(place) = open.caller.filter(|_| call.is_shown) {
-            self.callers.all[place as usize].sums.add_call(call, self.open == 0, false);
-            self.sums.add_call(call, self.open == 0, false);
+            self.callers.all[place as usize].sums.add_call(call, self.open == 0, None);
+            self.sums.add_call(call, self.open == 0, None);
         }
     }
 }

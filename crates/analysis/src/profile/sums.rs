@@ -65,15 +65,17 @@ pub struct Sums {
     /// The durations of the calls whose duration is known: those that aren't truncated and whose
     /// end is known.
     pub times: Sketch,
-    /// The own times of these calls; empty unless requested, see
+    /// The own times of these calls, without the time in which their thread is known to have waited
+    /// for a CPU; empty unless requested, see
     /// [`Profile::with_own_times`](super::Profile::with_own_times).
     pub own_times: Sketch,
 }
 
 impl Sums {
-    /// Adds a call. `is_outermost`: it isn't within another call of the same group.
+    /// Adds a call. `is_outermost`: it isn't within another call of the same group. `waited_ns`: if
+    /// own times are requested, how much of its own the thread waited for a CPU.
     #[inline]
-    pub(crate) fn add_call(&mut self, call: &EndedCall, is_outermost: bool, has_own_times: bool) {
+    pub(crate) fn add_call(&mut self, call: &EndedCall, is_outermost: bool, waited_ns: Option<u64>) {
         let duration = call.duration_ns();
         if is_outermost && !call.goes_on {
             self.total_ns = self.total_ns.saturating_add(duration);
@@ -90,8 +92,8 @@ impl Sums {
         match call.how {
             _ if call.goes_on => {
                 self.tail_calls += 1;
-                if has_own_times && !call.start_cut {
-                    self.own_times.record(call.own_ns.saturating_add(call.thunk_ns));
+                if !call.start_cut {
+                    self.add_own_time(call, waited_ns);
                 }
                 return;
             }
@@ -103,9 +105,14 @@ impl Sums {
         }
         if !call.start_cut {
             self.times.record(duration.saturating_add(call.thunk_ns));
-            if has_own_times {
-                self.own_times.record(call.own_ns.saturating_add(call.thunk_ns));
-            }
+            self.add_own_time(call, waited_ns);
+        }
+    }
+
+    #[inline]
+    fn add_own_time(&mut self, call: &EndedCall, waited_ns: Option<u64>) {
+        if let Some(waited_ns) = waited_ns {
+            self.own_times.record(call.own_ns.saturating_add(call.thunk_ns).saturating_sub(waited_ns));
         }
     }
 

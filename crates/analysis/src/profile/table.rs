@@ -30,6 +30,8 @@ pub(crate) struct Cells {
     open: Vec<u32>,
     places: FxHashMap<Key, Place>,
     pub(crate) has_own_times: bool,
+    /// How long the thread waited for a CPU in the call that ends next, as far as it is known.
+    waited_ns: u64,
     pub(crate) follows_tails: bool,
     /// What the hooks of the trace that is being added cost, if that is requested.
     pub(crate) prices: Option<Prices>,
@@ -63,11 +65,12 @@ impl Cells {
 
     #[inline]
     pub(crate) fn end(&mut self, place: Place, call: &EndedCall) {
+        let waited_ns = std::mem::take(&mut self.waited_ns);
         let open = &mut self.open[place as usize];
         // A call that continues in a tail call is still open.
         *open -= u32::from(!call.goes_on);
         if call.is_shown {
-            self.all[place as usize].sums.add_call(call, *open == 0, self.has_own_times);
+            self.all[place as usize].sums.add_call(call, *open == 0, self.has_own_times.then_some(waited_ns));
         }
     }
 }
@@ -167,6 +170,7 @@ impl Visitor for Table<'_> {
     fn states(&mut self, states: &CallStates) {
         let Some(place) = self.stack.last().filter(|_| states.is_shown) else { return };
         let is_outermost = self.cells.open[*place as usize] == 1 && !states.goes_on;
+        self.cells.waited_ns = states.own.runnable;
         self.cells.all[*place as usize].sums.add_states(states, is_outermost);
     }
 

@@ -142,7 +142,7 @@ impl Visitor for Tree {
         };
         *open -= 1;
         if call.is_shown {
-            sums.add_call(call, *open == 0, false);
+            sums.add_call(call, *open == 0, None);
         }
     }
 

@@ -188,6 +188,7 @@ pub struct DiffArguments {
     /// Compare these runs, the old ones, with those of --against
     ///
     /// With several runs on each side, changes larger than the noise between runs are marked *.
+    /// Record five or more of each, old and new ones alternately.
     /// `--diff old.ect new.ect` compares two files. A run can be part of a file: a range of time,
     /// `app.ect@1s..2s`, or the calls with a label, `app.ect@request=7`.
     #[arg(long, value_name = "OLD", num_args = 1.., conflicts_with_all = ["callers", "callees", "tree", "slowest", "never", "explain", "traces"])]
@@ -199,7 +200,8 @@ pub struct DiffArguments {
     ///
     /// calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws of a function; a change in
     /// percent or by an amount ('+10%', '+2ms', '-5%'), or without + and - the new number
-    /// ('p99(handle) > 20ms', which needs no --diff).
+    /// ('p99(handle) > 20ms', which needs no --diff). Between runs, exit code 4 means that they
+    /// differ too much to tell; a change of a time needs several runs on each side.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use everycall_analysis::diff::{Change, Condition, Diff, DiffRow};
+use everycall_analysis::diff::{Change, Condition, Decision, Diff, DiffRow, Doubt, Limit, Verdict};
 use everycall_analysis::{Key, Order, Profile, Sums};
 use everycall_io::say;
 use everycall_timeline::Bars;
@@ -63,7 +63,7 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     let (new_profiles, new_runs) = profiles(&new)?;
     let runs: Vec<Run> = old_runs.iter().chain(&new_runs).cloned().collect();
     mixed(&runs);
-    let diff = Diff::of(&old_profiles, &new_profiles);
+    let diff = Diff::of(&old_profiles, &new_profiles, alternate(&old_runs, &new_runs));
     let sort = arguments.sort.unwrap_or_else(|| {
         let has_memory = old_profiles
             .iter()
@@ -92,6 +92,9 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
                     "common_functions": diff.common,
                     "all_functions_own_time": change_json(diff.common_time),
                     "all_functions_calls": change_json(diff.common_calls),
+                    "smallest_found": diff.smallest_found,
+                    "run_spread": diff.run_spread,
+                    "machine_spread": diff.machine_spread(),
                     "rows": objects(&diff, shown),
                 });
                 format!("{whole:#}\n")
@@ -148,6 +151,18 @@ fn rows(diff: &Diff, sort: Order) -> Vec<&DiffRow> {
     rows
 }
 
+/// Whether old and new runs were recorded alternately, so that neither side had a busier machine.
+fn alternate(old: &[Run], new: &[Run]) -> bool {
+    let starts = |runs: &[Run], is_new: bool| -> Option<Vec<(u64, bool)>> {
+        runs.iter().map(|run| run.started_realtime_ns.map(|start| (start, is_new))).collect()
+    };
+    let Some((mut all, of_new)) = starts(old, false).zip(starts(new, true)) else { return false };
+    all.extend(of_new);
+    all.sort_unstable();
+    let changes = all.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+    changes >= old.len().min(new.len()) && changes > 1 && !are_parts(old) && !are_parts(new)
+}
+
 /// Whether ranges or labels of files are compared, not whole runs.
 fn are_parts(runs: &[Run]) -> bool {
     runs.iter().any(|run| run.part.is_some())
@@ -177,14 +192,56 @@ fn explain(diff: &Diff, old: &[Run], new: &[Run]) {
         let how = if are_parts {
             "parts differ; compare several parts of each"
         } else {
-            "runs differ; record and compare several runs of each"
+            "runs differ; record and compare several of each"
         };
         let one = if are_parts { "part" } else { "run" };
         say!(
-            "everycall: with one {one} on each side, intervals show how much calls differ, but not how much {how}: --diff OLD... --against NEW..."
+            "everycall: with one {one} on each side, nothing shows how much {how}, five or more: --diff OLD... --against NEW..."
         );
     }
+    comparability(diff);
 }
+
+/// If only changes above this part can be found, a comparison says little.
+const COARSE: f64 = 0.5;
+
+/// Says if runs can't be compared, or hardly, and why.
+fn comparability(diff: &Diff) {
+    let Some(smallest) = diff.smallest_found.filter(|smallest| *smallest > COARSE) else { return };
+    let part = |of: f64| percent(of).trim_start_matches('+').to_owned();
+    let mut why = Vec::new();
+    if diff.old_runs.min(diff.new_runs) < RUNS_WANTED {
+        let (old, new) = (diff.old_runs, diff.new_runs);
+        why.push(format!("{old} and {new} are few runs; record five or more of each"));
+    }
+    if let Some(runs) = diff.run_spread.filter(|runs| *runs > NOISY) {
+        why.push(format!("runs of one side differ by {}; use a quieter machine, or longer runs", part(runs)));
+    }
+    match diff.machine_spread() {
+        Some(machine) if machine > NOISY => {
+            let advice = if diff.alternate { "" } else { "; record old and new runs alternately" };
+            why.push(format!(
+                "functions differ by {} between both sides, as where a machine was busier or code lies elsewhere{advice}",
+                part(machine)
+            ));
+        }
+        Some(_) => {}
+        None => why.push(ASSUMED.to_owned()),
+    }
+    say!(
+        "everycall: these runs say little about times: only a change of more than {} would be found in a typical function. {}",
+        part(smallest),
+        why.join(". ")
+    );
+}
+
+/// With fewer runs on a side, little can be found.
+const RUNS_WANTED: usize = 5;
+/// Differences above this part are named as a reason.
+const NOISY: f64 = 0.05;
+/// Why few functions aren't enough.
+const ASSUMED: &str = "fewer than 8 functions are in all runs, too few to tell a change from a machine that was busier meanwhile; \
+                       record old and new runs alternately";
 
 /// `+5.1 %`.
 fn percent(change: f64) -> String {
@@ -228,6 +285,12 @@ fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option
     if has_common {
         out.push_str("intervals below are relative to all functions\n");
     }
+    if let Some(smallest) = diff.smallest_found.filter(|_| !is_untimed(diff)) {
+        let smallest = percent(smallest).trim_start_matches('+').to_owned();
+        out.push_str(&format!(
+            "smallest change of a typical function's time that would be marked: {smallest}\n"
+        ));
+    }
     out.push('\n');
     if is_untimed(diff) {
         out.push_str(&super::views::fitted(&lines_of_calls(diff, rows), width));
@@ -237,7 +300,7 @@ fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option
         [
             "own/run",
             "more",
-            "own of a call (95 % interval)",
+            "own of a call, middle (95 % interval)",
             "calls (95 % interval)",
             "p50",
             "p99",
@@ -372,49 +435,112 @@ fn objects(diff: &Diff, rows: &[&DiffRow]) -> Vec<Value> {
     objects.iter().map(whole).collect()
 }
 
-/// Reports which conditions hold. Returns the exit code.
+/// Functions for which it is said why a condition can't be decided.
+const UNDECIDED_SHOWN: usize = 5;
+
+/// Reports which conditions hold, and which can't be decided. Returns the exit code.
 fn verdict(arguments: &ReportArguments, conditions: &[Condition], diff: &Diff) -> Result<ExitCode, Failure> {
     let mut functions = everycall_analysis::Functions::default();
     for row in &diff.rows {
         functions.number(row.function.clone());
     }
-    let mut is_failed = false;
+    let (mut is_failed, mut is_undecided) = (false, false);
     for condition in conditions {
         let pattern = pattern(&condition.function)?;
         let meant: Vec<&DiffRow> = diff.rows.iter().filter(|row| is_meant(&pattern, &row.function)).collect();
         if meant.is_empty() {
             return Err(nothing_matches(&pattern, &functions, arguments));
         }
-        if !meant
-            .iter()
-            .any(|row| is_known(condition.number, &row.old) && is_known(condition.number, &row.new))
-        {
+        let known =
+            |row: &&DiffRow| is_known(condition.number, &row.old) && is_known(condition.number, &row.new);
+        let among = meant.iter().filter(|row| known(row)).count();
+        if among == 0 {
             return Err(unknown(condition, meant.iter().flat_map(|row| [&row.old, &row.new])));
         }
-        for row in meant {
-            if !is_known(condition.number, &row.old) || !is_known(condition.number, &row.new) {
-                continue;
-            }
-            let old = diff.number(condition.number, &row.old, false);
-            let new = diff.number(condition.number, &row.new, true);
-            if condition.holds(old, new) {
-                is_failed = true;
-                let name = clean(&row.function.name);
-                say!(
-                    "everycall: {}: {} of {name} was {} and is {} ({})",
-                    condition.text,
-                    condition.number.name(),
-                    shown(condition.number, old),
-                    shown(condition.number, new),
-                    if old > 0.0 { percent(new / old - 1.0) } else { "not called before".to_owned() }
-                );
+        let mut undecided = 0;
+        for row in meant.into_iter().filter(known) {
+            let decision = diff.decide(condition, row, among);
+            let numbers = numbers_in_words(condition, row, &decision);
+            match decision.verdict {
+                Verdict::HoldsNot => {}
+                Verdict::Holds => {
+                    is_failed = true;
+                    say!("everycall: {}: {numbers}", condition.text);
+                }
+                Verdict::Undecided(doubt) => {
+                    undecided += 1;
+                    if undecided <= UNDECIDED_SHOWN {
+                        let why = doubt_in_words(condition, diff, doubt);
+                        say!("everycall: `{}` can't be decided: {numbers}, but {why}", condition.text);
+                    }
+                }
             }
         }
+        if undecided > UNDECIDED_SHOWN {
+            let more = Several((undecided - UNDECIDED_SHOWN) as u64, "more function", "more functions");
+            say!("everycall: `{}` can't be decided for {more} either", condition.text);
+        }
+        is_undecided |= undecided > 0;
     }
-    Ok(if is_failed { ExitCode::from(exit_code::CONDITION_HOLDS) } else { ExitCode::SUCCESS })
+    Ok(match (is_failed, is_undecided) {
+        (true, _) => ExitCode::from(exit_code::CONDITION_HOLDS),
+        (false, true) => ExitCode::from(exit_code::UNDECIDED),
+        (false, false) => ExitCode::SUCCESS,
+    })
 }
 
-/// The same without a comparison: conditions on absolute numbers.
+/// `p99 of handle was 12 ms and is 15 ms (+25.0 %)`.
+fn numbers_in_words(condition: &Condition, row: &DiffRow, decision: &Decision) -> String {
+    let Decision { old, new, .. } = *decision;
+    format!(
+        "{} of {} was {} and is {} ({})",
+        condition.number.name(),
+        clean(&row.function.name),
+        shown(condition.number, old),
+        shown(condition.number, new),
+        if old > 0.0 { percent(new / old - 1.0) } else { "not called before".to_owned() }
+    )
+}
+
+fn doubt_in_words(condition: &Condition, diff: &Diff, doubt: Doubt) -> String {
+    match doubt {
+        Doubt::OneRun => "one run on each side doesn't show how much runs differ; record five of each: \
+                          --diff OLD... --against NEW..."
+            .to_owned(),
+        Doubt::Noise(low, high) => {
+            let number = |value: f64| shown(condition.number, value);
+            let range = match condition.limit {
+                Limit::Part(_) => format!("a change of {} to {}", percent(low), percent(high)),
+                Limit::By(_) => format!(
+                    "a change of {} to {}",
+                    signed(condition.number, low),
+                    signed(condition.number, high)
+                ),
+                Limit::Number(_) => format!("{} to {}", number(low.max(0.0)), number(high)),
+            };
+            let what = match diff.machine_spread().is_none()
+                && condition.is_about_change()
+                && condition.number.is_time()
+            {
+                true => ASSUMED,
+                false => "record more or longer runs, or on a quieter machine",
+            };
+            format!("runs differ so much that it may be {range} (95 %); {what}")
+        }
+        Doubt::AllFunctions(change) => format!(
+            "all functions changed by {} in time: the whole program did, or the machine was busier; record old and new runs alternately",
+            percent(change)
+        ),
+    }
+}
+
+/// A change with its sign.
+fn signed(order: Order, change: f64) -> String {
+    let sign = if change < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", shown(order, change.abs()))
+}
+
+/// Reports which conditions on absolute numbers hold, without a comparison.
 pub fn check(
     arguments: &ReportArguments,
     conditions: &[Condition],
