@@ -47,10 +47,11 @@ const WRAPPERS: [&str; 8] =
 const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
 /// The libraries that are preloaded to record more, their sources, and whether their functions are
 /// traced.
-const PRELOADED: [(&str, &str, bool); 3] = [
+const PRELOADED: [(&str, &str, bool); 4] = [
     ("libeverycall-waits.so", "waits.c", true),
     ("libeverycall-output.so", "output.c", false),
     ("libeverycall-memory.so", "memory.c", false),
+    ("libeverycall-exec.so", "exec.c", false),
 ];
 const HEADERS: [&str; 4] = [
     "include/everycall.h",

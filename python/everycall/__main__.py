@@ -159,8 +159,11 @@ def main():
         options = [option for option in options if option != "--count"]
     elif not any(re.match(r"-o|--output($|=)", option) for option in options):
         options = [*options, "-o", name_of(program) + ".ect"]
-    os.environ["EVERYCALL_PYTHON"] = ",".join(["1", *wanted])
-    python = [sys.executable, *subprocess._args_from_interpreter_flags(), *program]
+    wanted = ",".join(["1", *wanted])
+    os.environ["EVERYCALL_PYTHON"] = wanted
+    # What -E and -I have Python ignore, this very interpreter is asked for by an option.
+    option = ["-X", f"everycall={wanted}"] if sys.flags.ignore_environment else []
+    python = [sys.executable, *subprocess._args_from_interpreter_flags(), *option, *program]
     line = [command, verb, "--preload", *options, "--", *python]
     try:
         os.execv(command, line)

@@ -1,6 +1,7 @@
 """Begins to record as Python starts: everycall.pth imports it where EVERYCALL_PYTHON begins with 1.
 
-Behind the 1, what is wanted besides calls of Python functions: `1,c-functions,gc`.
+Behind the 1, what is wanted besides calls of Python functions: `1,c-functions,gc`. A Python that
+ignores the environment (-E, -I) ignores the variable, too: only `-X everycall=1` is for it.
 """
 
 import os
@@ -38,7 +39,8 @@ def _begin():
         everycall.instant("not recorded: calls in a sub-interpreter")
         return
     try:
-        words = [word for word in os.environ["EVERYCALL_PYTHON"].split(",")[1:] if word]
+        wanted = str(sys._xoptions.get("everycall") or os.environ["EVERYCALL_PYTHON"])
+        words = [word for word in wanted.split(",")[1:] if word]
         is_started = everycall._start_words(words, True)
     except (everycall.Error, ValueError) as error:
         _say(f"calls of Python functions are not recorded: {error}")

@@ -179,6 +179,32 @@ fn output_of(events: &[Value]) -> Vec<(String, u64, String)> {
     of
 }
 
+/// The kernel doesn't look at what is written to /dev/null, nor does it care whether the memory of
+/// a write is unmapped meanwhile: the recorder's libraries may not read what they can't.
+#[test]
+fn memory_that_cannot_be_read_is_not_read() {
+    let place = Place::new("unreadable");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-w", "unreadable.c", "-pthread"], "unreadable");
+    for (options, destination) in
+        [(["--with-output", "--waits"], "/dev/null"), (["--waits", "--with-output"], "/dev/zero")]
+    {
+        let null = std::fs::File::options().write(true).open(destination).unwrap();
+        let mut command = place.command(everycall());
+        command
+            .args(["record", "-q", "--ring-size", "16M", "-o", "unreadable.ect"])
+            .args(options)
+            .arg("--")
+            .arg(&program);
+        let output = command.stdout(null).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let plain = "10 10 20 bad address bad address\n";
+        assert!(output.status.success() && said.ends_with(plain), "{destination}: {output:?}");
+        let text = successful(place.command(everycall()).args(["replay", "unreadable.ect"]));
+        assert!(text.contains("readable and then ... (4 more bytes)"), "{destination}: {text}");
+        assert!(text.contains("1| ... (10 more bytes)"), "{destination}: {text}");
+    }
+}
+
 #[test]
 fn output_stays_as_it_is_and_is_recorded_where_it_is_written() {
     let place = Place::new("output");

@@ -71,6 +71,26 @@ fn children_are_in_the_same_file() {
     }
 }
 
+/// `-E` and `-I` have Python ignore the environment, and so they do everycall's variable: only an
+/// interpreter that was asked by `python -I -m everycall` itself is recorded.
+#[test]
+fn a_python_that_ignores_the_environment_is_left_alone() {
+    let code = "import sys; print('everycall' in sys.modules)";
+    for python in Python::all() {
+        for (option, is_loaded) in [("-B", "True"), ("-E", "False"), ("-I", "False")] {
+            let mut command = python.command(&[option, "-c", code]);
+            let output = command.env("EVERYCALL_PYTHON", "1").output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), is_loaded, "{option}: {output:?}");
+        }
+        for option in ["-E", "-I"] {
+            let file = script("tree.py").display().to_string();
+            let output = python.run(&[option, "-m", "everycall", "-o", "t.ect", &file]);
+            assert_eq!(output.status.code(), Some(0), "{option}: {output:?}");
+            assert!(python.calls("t.ect").count("begin") > 0, "{option}: {output:?}");
+        }
+    }
+}
+
 /// What a program says, and how it ends.
 fn seen(output: &Output) -> (String, Vec<String>, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -175,3 +175,29 @@ fn an_allocator_may_lock_a_mutex() {
     assert_eq!(successful(command.arg(&program)), "done\n");
     assert_eq!(lines(&file).iter().filter(|line| line["name"] == "pthread_join").count(), 1);
 }
+
+/// Children that change their user or their root inherit LD_PRELOAD, and can't open what is in it:
+/// the dynamic linker's error is not to be among what they write.
+#[test]
+fn children_that_cannot_reach_the_libraries_run_without_them() {
+    if !std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+        return;
+    }
+    let place = Place::new("out-of-reach");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-w", "out_of_reach.c"], "out_of_reach");
+    let plain = place.command(&program).output().unwrap();
+    assert!(String::from_utf8_lossy(&plain.stderr).matches("one\n").count() == 10, "{plain:?}");
+    for options in [&["record", "--waits"][..], &["record", "--with-output"], &["count", "--memory"]] {
+        // A folder that is the user's alone.
+        let cache = place.file("cache");
+        let mut command = place.command(everycall());
+        command.env("XDG_CACHE_HOME", &cache).args(options).args(["-q", "-o", "r.out", "--"]);
+        let output = command.arg(&program).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains("ld.so") && said.matches("one\n").count() == 10, "{options:?}: {said}");
+        if options[0] == "record" {
+            let text = successful(place.command(everycall()).args(["replay", "r.out"]));
+            assert!(text.contains("can't load the libraries"), "{options:?}: {text}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
 use everycall_io::outfile::{MODE_PRIVATE, OutFile};
 use everycall_io::say;
-use everycall_kit::{MEMORY_LIBRARY, OUTPUT_LIBRARY, PRELOAD_LIBRARY, WAITS_LIBRARY};
+use everycall_kit::{EXEC_LIBRARY, MEMORY_LIBRARY, OUTPUT_LIBRARY, PRELOAD_LIBRARY, WAITS_LIBRARY};
 use everycall_recorder::{
     Counting, Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded,
     die_of, find_program, start,
@@ -239,8 +239,13 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
             ),
         ));
     }
-    let libraries =
-        [(preload, PRELOAD_LIBRARY), (waits, WAITS_LIBRARY), (output, OUTPUT_LIBRARY)].into_iter();
+    let libraries = [
+        (preload, PRELOAD_LIBRARY),
+        (waits, WAITS_LIBRARY),
+        (output, OUTPUT_LIBRARY),
+        (preload || waits || output || memory, EXEC_LIBRARY),
+    ]
+    .into_iter();
     let libraries = libraries.filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| kit_library(name));
     let preload = libraries.collect::<Result<Vec<_>, _>>()?;
     let first = if memory { Some(kit_library(MEMORY_LIBRARY)?) } else { None };

@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
+#include "copied.h"
 #include "everycall.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -31,6 +32,7 @@ enum {
     TEXTS = 7,         // texts of a log line, beside the three numbers
     PIECES_MAX = 512,  // lines of one write that are kept
     PAGE = 4096,
+    COPIED = 1024,     // bytes that are copied at a time: handlers of signals write on small stacks
 };
 
 // Bits of a log line's types: numbers of 32 and 64 bits, a text, and that it is output.
@@ -59,18 +61,49 @@ static void* look_up(int number, const char* name) {
     return function;
 }
 
-// Notes a piece of a line: `length` bytes, of which those that fit are kept.
-static void note(int stream, uint64_t line, const char* bytes, size_t length) {
+// What was written, looked at in copies: it may not be readable, or no longer.
+struct text {
+    const char* bytes;
+    size_t length;
+    // The part that is copied.
+    size_t begin, end;
+    char copy[COPIED];
+};
+
+// The bytes from `at` on, as far as they are in one copy; how many they are. 0: at the end, or where
+// they can't be read.
+static size_t look_at(struct text* text, size_t at, const char** bytes) {
+    if (at < text->begin || at >= text->end) {
+        const size_t left = text->length - at;
+        text->begin = at;
+        text->end = at + copy_of_program(text->copy, text->bytes + at, left < COPIED ? left : COPIED);
+    }
+    *bytes = text->copy + (at - text->begin);
+    return text->end - at;
+}
+
+// Where the line that begins at `at` ends: at a line feed, or where nothing more can be read.
+static size_t end_of_line(struct text* text, size_t at) {
+    const char* bytes;
+    for (size_t size; (size = look_at(text, at, &bytes)) > 0; at += size) {
+        for (size_t index = 0; index < size; index++) {
+            if (bytes[index] == '\n') return at + index;
+        }
+    }
+    return at;
+}
+
+// Notes the piece of a line from `at` to `end`, of which the bytes that fit and can be read are kept.
+static void note(int stream, uint64_t line, struct text* text, size_t at, size_t end) {
     char texts[TEXTS][TEXT + 1];
     uint64_t arguments[3 + TEXTS] = {(uint64_t)stream, line};
     uint32_t types = OUTPUT | INT32 | INT64 << 3 | INT64 << 6;
-    size_t at = 0;
-    int count = 0;
-    for (; count < TEXTS && at < length; count++) {
+    const char* bytes;
+    for (int count = 0; count < TEXTS && at < end && look_at(text, at, &bytes) > 0; count++) {
         size_t kept = 0;
-        for (; kept < TEXT && at < length; at++) {
-            if (bytes[at]) {
-                texts[count][kept++] = bytes[at];
+        for (; kept < TEXT && at < end && look_at(text, at, &bytes) > 0; at++) {
+            if (*bytes) {
+                texts[count][kept++] = *bytes;
             } else if (kept + 2 <= TEXT) {
                 // A zero byte would end the text.
                 texts[count][kept++] = '\\';
@@ -83,23 +116,30 @@ static void note(int stream, uint64_t line, const char* bytes, size_t length) {
         arguments[3 + count] = (uint64_t)texts[count];
         types |= (uint32_t)STRING << (9 + 3 * count);
     }
-    arguments[2] = length - at;
+    arguments[2] = end - at;
     everycall_log_("%d|%llu %llu|%s%s%s%s%s%s%s", types, arguments);
 }
 
-// Notes what was written. A line whose end isn't written yet is noted as far as it is.
+// Notes what was written. A line whose end isn't written yet is noted as far as it is. Bytes that
+// can't be read are noted as bytes that weren't kept.
 static void written(int stream, const char* bytes, size_t length) {
     if (!EVERYCALL_IS_NEW_ || *everycall_runtime_v1.off) return;
+    struct text text;
+    text.bytes = bytes;
+    text.length = length;
+    text.begin = text.end = 0;
     uint64_t ends = 0;
-    for (size_t at = 0; at < length; at++) ends += bytes[at] == '\n';
+    size_t readable = 0;
+    for (size_t end; (end = end_of_line(&text, readable)) < length && look_at(&text, end, &bytes) > 0; ends++) {
+        readable = end + 1;
+    }
     uint64_t line = __atomic_fetch_add(&lines_ended[stream], ends, __ATOMIC_RELAXED) + 1;
-    for (int pieces = 1; length > 0; pieces++, line++) {
-        size_t size = 0;
-        while (size < length && (bytes[size] != '\n' || pieces == PIECES_MAX)) size++;
-        note(stream, line, bytes, size);
-        size += size < length;
-        bytes += size;
-        length -= size;
+    size_t at = 0;
+    for (int pieces = 1; at < length; pieces++, line++) {
+        size_t end = pieces == PIECES_MAX ? length : end_of_line(&text, at);
+        if (end < length && look_at(&text, end, &bytes) == 0) end = length;
+        note(stream, line, &text, at, end);
+        at = end + 1;
     }
 }
 
@@ -130,11 +170,14 @@ EXPORTED ssize_t writev(int descriptor, const struct iovec* parts, int count) {
     if (is_noted(descriptor) && done > 0) {
         int error = errno;
         size_t left = (size_t)done;
+        struct iovec part;
         for (int index = 0; index < count && left > 0; index++) {
-            size_t size = parts[index].iov_len < left ? parts[index].iov_len : left;
-            if (size) written(descriptor, parts[index].iov_base, size);
+            if (copy_of_program(&part, &parts[index], sizeof part) < sizeof part) break;
+            size_t size = part.iov_len < left ? part.iov_len : left;
+            if (size) written(descriptor, part.iov_base, size);
             left -= size;
         }
+        if (left > 0) written(descriptor, 0, left);
         errno = error;
     }
     return done;
@@ -186,6 +229,7 @@ static void exchange(void* table) {
 }
 
 __attribute__((constructor)) static void begin(void) {
+    is_filtered();
     look_up(0, "write");
     look_up(1, "writev");
     look_up(2, "perror");

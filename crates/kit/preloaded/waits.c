@@ -31,6 +31,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "copied.h"
 #include "everycall.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -160,6 +161,7 @@ static int own_tid(void) {
 }
 
 __attribute__((constructor)) static void begin(void) {
+    is_filtered();
     enum { IN_GLIBC = 720 };
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     const int tid = own_tid();
@@ -380,9 +382,12 @@ static char* decimal(char* to, unsigned value) {
 }
 
 // Whom a call connects to: 127.0.0.1:6379, or a path.
-static void label_peer(const struct sockaddr* address, socklen_t length) {
+static void label_peer(const struct sockaddr* given, socklen_t length) {
     char text[32], *end = text;
-    if (!address || length < sizeof address->sa_family) return;
+    struct sockaddr_storage copy;
+    if (length > sizeof copy) length = sizeof copy;
+    if (!given || copy_of_program(&copy, given, length) < length || length < sizeof copy.ss_family) return;
+    const struct sockaddr* address = (const struct sockaddr*)&copy;
     if (address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
         const struct sockaddr_in* peer = (const struct sockaddr_in*)address;
         const unsigned char* bytes = (const unsigned char*)&peer->sin_addr;
@@ -416,7 +421,8 @@ WAITS(int, connect, (int fd, const struct sockaddr* address, socklen_t length), 
 // Sets of descriptors: how many, and the one that is waited for if it is alone.
 static void label_descriptors(const struct pollfd* all, nfds_t count) {
     everycall_label("descriptors", count);
-    if (count == 1 && all) label_descriptor(all->fd);
+    struct pollfd only;
+    if (count == 1 && all && copy_of_program(&only, all, sizeof only) == sizeof only) label_descriptor(only.fd);
 }
 WAITS(int, poll, (struct pollfd * all, nfds_t count, int time), (all, count, time), fails(),
       label_descriptors(all, count), )

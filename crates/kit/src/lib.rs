@@ -23,6 +23,8 @@ pub const WAITS_LIBRARY: &str = "libeverycall-waits.so";
 pub const OUTPUT_LIBRARY: &str = "libeverycall-output.so";
 /// The library that is preloaded to count what the program allocates.
 pub const MEMORY_LIBRARY: &str = "libeverycall-memory.so";
+/// The library that is preloaded beside any other, and leaves them out where they can't be loaded.
+pub const EXEC_LIBRARY: &str = "libeverycall-exec.so";
 
 /// The folder of `everycall.h`.
 pub const INCLUDE_FOLDER: &str = "include";

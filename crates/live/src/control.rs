@@ -115,9 +115,18 @@ impl fmt::Display for ControlError {
                  --clock, or end what is recorded first: `everycall sessions PID` lists sessions, and `everycall disable PID` switches the rest off",
             ),
             ControlError::Rejected(status) => write!(f, "the process rejected the request (status {status})"),
+            ControlError::Io(error) if has_ended(error) => f.write_str(
+                "the process has ended, or executes another program now; `everycall ps` lists the traced processes",
+            ),
             ControlError::Io(error) => write!(f, "the connection broke: {error}; the process may have ended"),
         }
     }
+}
+
+/// Whether an error says that the other side is gone.
+fn has_ended(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof)
 }
 
 impl std::error::Error for ControlError {
