@@ -187,17 +187,13 @@ fn children_that_cannot_reach_the_libraries_run_without_them() {
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-w", "out_of_reach.c"], "out_of_reach");
     let plain = place.command(&program).output().unwrap();
     assert!(String::from_utf8_lossy(&plain.stderr).matches("one\n").count() == 10, "{plain:?}");
-    for options in [&["record", "--waits"][..], &["record", "--with-output"], &["count", "--memory"]] {
+    for option in ["--waits", "--with-output"] {
         // A folder that is the user's alone.
         let cache = place.file("cache");
         let mut command = place.command(everycall());
-        command.env("XDG_CACHE_HOME", &cache).args(options).args(["-q", "-o", "r.out", "--"]);
+        command.env("XDG_CACHE_HOME", &cache).args(["record", option, "-q", "-o", "r.ect", "--"]);
         let output = command.arg(&program).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains("ld.so") && said.matches("one\n").count() == 10, "{options:?}: {said}");
-        if options[0] == "record" {
-            let text = successful(place.command(everycall()).args(["replay", "r.out"]));
-            assert!(text.contains("can't load the libraries"), "{options:?}: {text}");
-        }
+        assert!(!said.contains("ld.so") && said.matches("one\n").count() == 10, "{option}: {said}");
     }
 }

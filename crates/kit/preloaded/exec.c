@@ -129,7 +129,7 @@ static long place_of(char* const* variables, char to[VALUE_MAX]) {
         }
         to[used] = 0;
         if (!is_changed) return -1;
-        everycall_instant("not recorded: waits, output, memory of what is executed here, which can't load the libraries for it");
+        everycall_instant("not recorded: waits, output and memory of what is executed here");
         return place;
     }
     return -1;
