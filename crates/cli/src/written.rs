@@ -2,18 +2,22 @@
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::env::{self, RING_SIZE_MAX};
 use everycall_io::{messages::say_text, say};
 use everycall_recorder::{Summary, ThreadSummary};
+use everycall_symbols::site_report;
 use everycall_triggers::{Condition, Outcome, Tally, Trigger};
 use everycall_units::{Count, Duration, OptionSize, Several, Size};
 
 use crate::counters;
 use crate::output::clean;
 
+/// Largest number of modules whose files are looked at.
+const MODULES_MAX: usize = 256;
 /// Largest number of threads and children that are listed.
 const NAMED_MAX: usize = 4;
 
@@ -204,6 +208,10 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
     running(out, summary)?;
     warnings(out, summary)?;
     if summary.events() == 0 && !summary.is_incomplete {
+        // These come with advice of their own.
+        if !rewritten(summary).is_empty() {
+            return Ok(());
+        }
         return advice_for_no_events(out, summary, moment);
     }
     writeln!(out, "  next: everycall view {file}")?;
@@ -434,7 +442,23 @@ fn running(out: &mut String, summary: &Summary) -> fmt::Result {
 }
 
 fn warnings(out: &mut String, summary: &Summary) -> fmt::Result {
-    summary.warnings.iter().try_for_each(|warning| writeln!(out, "  {warning}"))
+    summary.warnings.iter().try_for_each(|warning| writeln!(out, "  {warning}"))?;
+    rewritten(summary).into_iter().try_for_each(|path| {
+        writeln!(
+            out,
+            "  {} was rewritten after its link, by BOLT: calls in code that it moved are missing; record the file as it \
+             was linked, or build it in a mode whose calls BOLT keeps: everycall cc --mode fentry (gcc) or after-inlining (clang)",
+            clean(&path.display().to_string())
+        )
+    })
+}
+
+/// Files whose sites lie elsewhere than their lists say.
+fn rewritten(summary: &Summary) -> Vec<&Path> {
+    let paths = summary.module_paths.iter().take(MODULES_MAX).map(|path| Path::new(OsStr::from_bytes(path)));
+    let has_moved =
+        |path: &&Path| path.is_file() && site_report(path).is_ok_and(|report| report.has_moved_sites());
+    paths.filter(has_moved).collect()
 }
 
 #[cfg(test)]

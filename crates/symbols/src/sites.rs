@@ -63,6 +63,8 @@ pub struct SiteReport {
     pub hooks_undefined: bool,
     /// Plain hooks that the file defines itself.
     pub hooks_defined: bool,
+    /// Whether BOLT rewrote the file after its link: it moves code, and doesn't know of lists of sites.
+    pub is_rewritten: bool,
     /// The note of everycall, if the file has one.
     pub note: Option<NoteReport>,
     /// Whether the file has its symbol table, rather than being stripped.
@@ -78,6 +80,12 @@ impl SiteReport {
             && self.has_symbols
             && self.site_count + self.xray_sled_count == 0
             && !self.hooks_undefined
+    }
+
+    /// Whether sites or sleds are listed that lie elsewhere by now.
+    #[must_use]
+    pub fn has_moved_sites(&self) -> bool {
+        self.is_rewritten && (self.site_count > 0 || self.xray_sled_count > 0)
     }
 
     /// Whether any function of the file can report its calls.
@@ -160,6 +168,7 @@ pub fn site_report_of_image(image: &[u8], path: &Path) -> Result<SiteReport, Sit
         xray_sled_count: 0,
         hooks_undefined: false,
         hooks_defined: false,
+        is_rewritten: false,
         note: None,
         has_symbols: false,
     };
@@ -172,10 +181,14 @@ pub fn site_report_of_image(image: &[u8], path: &Path) -> Result<SiteReport, Sit
     report.site_count = section_size(&elf, SITES_SECTION) / 12;
     report.xray_sled_count = section_size(&elf, XRAY_SECTION) / 32;
     (report.hooks_undefined, report.hooks_defined) = plain_hooks(&elf);
+    report.is_rewritten = BOLT_SECTIONS.iter().any(|name| elf.section_by_name(name).is_some());
     report.note = note(&elf);
     report.has_symbols = !elf.elf_symbol_table().is_empty();
     Ok(report)
 }
+
+/// Sections that BOLT leaves: its note, and the code that it replaced.
+const BOLT_SECTIONS: [&str; 2] = [".note.bolt_info", ".bolt.org.text"];
 
 fn section_size(elf: &Elf<'_>, name: &str) -> u64 {
     elf.section_by_name(name).map_or(0, |section| section.size())

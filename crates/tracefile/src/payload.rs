@@ -32,8 +32,9 @@ pub fn module_table(
         if module.state == module_state::COMPLETE && sane {
             module.path_offset = paths.len() as u32;
             module.path_length = path.len() as u32;
-            paths.extend(path);
+            paths.extend(&path);
             summary.modules += 1;
+            summary.module_paths.insert(path);
         } else {
             summary.warnings.push(format!(
                 "entry {index} of the module table is not complete; its calls will be shown without names"

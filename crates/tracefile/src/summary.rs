@@ -1,5 +1,7 @@
 //! What a recording contains and what it lost, for the report at its end.
 
+use std::collections::BTreeSet;
+
 use everycall_format::arena::{ArenaHeader, COUNTERS, ChildEntry, counter, process_state};
 use everycall_format::env::RING_SIZE_MAX;
 use everycall_format::until_nul;
@@ -53,6 +55,8 @@ pub struct Summary {
     pub cpu_ns: u64,
     /// Modules with traced code.
     pub modules: u32,
+    /// Their paths.
+    pub module_paths: BTreeSet<Vec<u8>>,
     /// Whether events other than overwritten ones could not be read; a warning says how many.
     pub is_incomplete: bool,
     /// Descriptions of what could not be recorded.
