@@ -905,6 +905,78 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo everycall test", Not(RUST)),
     ("cargo everycall bench", Not(RUST)),
     ("cargo everycall --not 'core::*' --not 'alloc::*' --not 'std::*' run", Not(RUST)),
+    (
+        "everycall cc --start off -- g++ ...",
+        So(
+            "everycall cc --start off -- g++ -O2 app.cpp -o app_off && ./app_off && everycall record -q -o off.ect ./app_off && everycall info off.ect | grep -q handle_request",
+        ),
+    ),
+    ("everycall cc --start off", So("everycall cc --start off -- gcc app.c -o app_off && ./app_off")),
+    ("--start off", So("everycall cc --start off -- gcc app.c -o app_off && ./app_off")),
+    (
+        "python3 -m everycall app.py args",
+        So("mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall app.py args"),
+    ),
+    (
+        "python3 -m everycall -o app.ect app.py",
+        So(
+            "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall -o app.ect app.py && everycall info app.ect",
+        ),
+    ),
+    (
+        "python3 -m everycall --ring-size 8M app.py",
+        So(
+            "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall --ring-size 8M app.py",
+        ),
+    ),
+    (
+        "python3 -m everycall --min-duration 200us app.py",
+        So(
+            "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall --min-duration 200us app.py",
+        ),
+    ),
+    (
+        "python3 -m everycall --only 'app.*' app.py",
+        So(
+            "mkdir -p apart && cp app.py package.py apart && cd apart && python3 -m everycall --only 'app.*' app.py && everycall replay app.ect | grep -q handle",
+        ),
+    ),
+    (
+        "everycall import -o app.ect result.json",
+        So("gunzip -c trace.json.gz > result.json && everycall import -o imported.ect result.json"),
+    ),
+    (
+        "everycall record --trigger 'handle_request entered' -- ./server",
+        So("everycall record --trigger 'handle_request entered' -o entered.ect -- ./server 50"),
+    ),
+    (
+        "everycall trigger 1234 'handle_request entered' -o slow.ect",
+        So(
+            "everycall trigger $SERVER 'handle_request entered' --for 1s -o slow.ect && everycall info slow.ect",
+        ),
+    ),
+    (
+        "everycall trigger 1234 'handle_request > 20ms' -o slow.ect",
+        So(
+            "everycall trigger $SERVER 'handle_request > 1us' --for 1s -o slow.ect && everycall info slow.ect",
+        ),
+    ),
+    (
+        "everycall follow PID 'handle_*' --max-events 100",
+        So("everycall follow $SERVER 'handle_*' --max-events 100"),
+    ),
+    (
+        "make CC='everycall cc -- gcc' CXX='everycall cc -- g++'",
+        So("rm -f made && make -f app.mk CC='everycall cc -- gcc' CXX='everycall cc -- g++' && ./made"),
+    ),
+    ("everycall follow PID 'foo*'", So("everycall follow $SERVER 'handle*' --for 1s")),
+    ("everycall record --only 'foo*' -- ./app", So("everycall record --only 'handle*' -o only.ect -- ./app")),
+    ("everycall cc -- g++", So("everycall cc -- g++ -O2 app.cpp -o app_x && ./app_x")),
+    (
+        "everycall cc --not PATTERN -- g++",
+        So("everycall cc --not 'handle*' -- g++ -O2 app.cpp -o app_x && ./app_x"),
+    ),
+    ("cargo everycall --start off build --release", Not(RUST)),
     ("cargo everycall build --release", Not(RUST)),
     ("everycall record -- target/everycall/release/app", Not(RUST)),
     ("cargo everycall --stream --trigger 'app::handle > 20ms' run", Not(RUST)),
