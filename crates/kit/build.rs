@@ -41,10 +41,47 @@ const INLINED: [&str; 8] = [
 /// The kit's files that are made of the runtime.
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
-const WRAPPERS: [&str; 8] =
-    ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock", "rust", "tokio"];
-/// Archives, and the wrappers whose objects they contain.
-const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
+const WRAPPERS: [&str; 6] = ["exceptions", "cleaned", "boost_context", "rust", "tokio", "start_off"];
+/// Archives, and the wrappers whose objects they contain. A linker takes an object out of an archive
+/// where the program refers to its function: so no program refers to a function because of its wrapper.
+const ARCHIVED: [(&str, &[&str]); 3] = [
+    ("cleanups", &["cleanups"]),
+    (
+        "frames",
+        &[
+            "longjmp",
+            "_longjmp",
+            "siglongjmp",
+            "__longjmp_chk",
+            "pthread_exit",
+            "thrd_exit",
+            "pthread_cancel",
+            "__pthread_register_cancel",
+            "__pthread_register_cancel_defer",
+            "cleanup_landing",
+            "makecontext",
+            "mlockall",
+        ],
+    ),
+    ("xray", &["xray", "xray_log"]),
+];
+/// Sources of wrappers that aren't named like their function.
+const NAMED: [(&str, &str); 11] = [
+    ("longjmp", "jump"),
+    ("_longjmp", "jump"),
+    ("siglongjmp", "jump"),
+    ("__longjmp_chk", "jump"),
+    ("pthread_exit", "thread_end"),
+    ("thrd_exit", "thread_end"),
+    ("pthread_cancel", "cancel"),
+    ("__pthread_register_cancel", "register_cancel"),
+    ("__pthread_register_cancel_defer", "register_cancel"),
+    ("makecontext", "fibers"),
+    ("mlockall", "memory_lock"),
+];
+/// The one symbol that an executable exports, for linkers of all ages: GNU ld has
+/// `--export-dynamic-symbol` from 2.35 on.
+const EXPORTS: (&str, &str) = ("everycall-exports.list", "{ everycall_runtime_v1; };\n");
 /// The libraries that are preloaded to record more, their sources, and whether their functions are
 /// traced.
 const PRELOADED: [(&str, &str, bool); 4] = [
@@ -67,7 +104,8 @@ const VARIABLES: &str = "environ";
 /// The entry that the dynamic linker keeps for debuggers.
 const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
-const WEAK: [&str; 13] = [
+const WEAK: [&str; 14] = [
+    "everycall_starts_off",
     "everycall_xray_entry",
     "everycall_xray_exit",
     "everycall_xray_tail_exit",
@@ -110,6 +148,7 @@ fn main() {
             wrapper(&out, &manifest.join("wrappers"), name, suffix);
         }
     }
+    fs::write(out.join(EXPORTS.0), EXPORTS.1).expect("write the list of exports");
     for (name, members) in ARCHIVED {
         for suffix in ["", EXECUTABLE] {
             let archive = out.join(format!("everycall-{name}{suffix}.a"));
@@ -160,6 +199,7 @@ fn files(out: &Path, manifest: &Path) -> Vec<(String, PathBuf)> {
     let made = BUILT
         .iter()
         .chain(PRELOADED.iter().map(|(library, ..)| library))
+        .chain([&EXPORTS.0])
         .map(|name| (*name).to_owned())
         .chain(wrappers)
         .chain(archives)
@@ -272,6 +312,7 @@ fn merge(out: &Path, object: &Path, name: &str) {
 fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
     println!("cargo::rerun-if-changed={}", folder.display());
     let object = out.join(wrapper_object(name, suffix));
+    let source = NAMED.iter().find(|(named, _)| *named == name).map_or(name, |(_, source)| source);
     let mut compiler = Command::new("cc");
     if suffix == EXECUTABLE {
         compiler.arg("-DEVERYCALL_FOR_EXECUTABLES");
@@ -281,7 +322,8 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
         .args(["-fno-stack-protector", "-fcf-protection=none", "-fomit-frame-pointer"])
         // Exceptions go through them.
         .args(["-fasynchronous-unwind-tables", "-fno-lto", "-ffunction-sections", "-c"])
-        .arg(folder.join(format!("{name}.c")))
+        .arg(format!("-DEVERYCALL_NAME={name}"))
+        .arg(folder.join(format!("{source}.c")))
         .arg("-o")
         .arg(&object));
     let strange: Vec<String> = undefined_symbols(&object)
@@ -294,6 +336,7 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
                 "__cxa_current_exception_type",
                 "__errno_location",
                 "everycall_cleanups_tell_of_exits",
+                "everycall_cleanup_landing",
                 "everycall_module",
                 "everycall_called_entry",
                 "everycall_called_exit",

@@ -13,3 +13,4 @@ for part in rt module; do
     ld -r "$out/$part-c.o" "$out/$part-s.o" -o "$out/everycall-$part.o"
     rm "$out/$part-c.o" "$out/$part-s.o"
 done
+printf '{ everycall_runtime_v1; };\n' > "$out/everycall-exports.list"

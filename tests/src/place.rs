@@ -26,6 +26,10 @@ impl Mode {
     pub const GCC_FENTRY: Mode = Mode { name: "fentry", cc: "gcc", cxx: "g++" };
     /// gcc with `__cyg_profile` calls.
     pub const GCC_FINSTRUMENT: Mode = Mode { name: "finstrument", cc: "gcc", cxx: "g++" };
+    /// clang 14, Debian 12's own, with XRay sleds.
+    pub const CLANG14_XRAY: Mode = Mode { name: "xray", cc: "clang-14", cxx: "clang++-14" };
+    /// clang 16 with XRay sleds.
+    pub const CLANG16_XRAY: Mode = Mode { name: "xray", cc: "clang-16", cxx: "clang++-16" };
     /// clang 19 with XRay sleds.
     pub const CLANG19_XRAY: Mode = Mode { name: "xray", cc: "clang-19", cxx: "clang++-19" };
     /// clang 22 with XRay sleds.

@@ -44,9 +44,11 @@ pub const BENCH: [Package; 3] =
     [program("g++", "g++"), program("binutils", "objcopy"), program("util-linux", "taskset")];
 
 /// What the tests need.
-pub const TESTS: [Package; 25] = [
+pub const TESTS: [Package; 27] = [
     program("g++", "g++"),
     program("binutils", "objcopy"),
+    program("clang-14", "clang-14"),
+    program("clang-16", "clang-16"),
     program("clang-19", "clang-19"),
     program("lld-19", "ld.lld-19"),
     program("llvm-19", "llvm-symbolizer-19"),

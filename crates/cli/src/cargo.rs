@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::{env, fs, io};
 
-use everycall_compiler::{CRATES_VARIABLE, INNER_VARIABLE, RustCrates, Toolbox};
+use everycall_compiler::{CRATES_VARIABLE, INNER_VARIABLE, RustCrates, START_VARIABLE, Start, Toolbox};
 use everycall_io::say;
 
 use crate::arguments::CargoArguments;
@@ -66,6 +66,7 @@ struct Build {
     wrapper: PathBuf,
     inner: Option<OsString>,
     crates: RustCrates,
+    start: Start,
     /// Variables for build scripts, with their compilers.
     compilers: Vec<(&'static str, PathBuf)>,
 }
@@ -83,7 +84,7 @@ impl Build {
         let mut names = arguments.crates.clone();
         names.sort();
         let crates = RustCrates { all: arguments.all, folders: project.folders.clone(), names };
-        let target = project.target.join(folder_name(&crates));
+        let target = project.target.join(folder_name(&crates, arguments.start));
         let wrapper = toolbox.rustc_wrapper();
         if !request.has_target_folder {
             let version = format!("{}\n{}\n", kit.display(), wrapper.display());
@@ -93,7 +94,16 @@ impl Build {
         let mut compilers = everycall_compiler::compilers(&toolbox).map_err(failed)?;
         // The project's own choice stays.
         compilers.retain(|(variable, _)| env::var_os(variable).is_none());
-        Ok(Build { cargo, this: crate::this_program()?, target, wrapper, inner, crates, compilers })
+        Ok(Build {
+            cargo,
+            this: crate::this_program()?,
+            target,
+            wrapper,
+            inner,
+            crates,
+            start: arguments.start,
+            compilers,
+        })
     }
 
     /// A command whose builds are traced.
@@ -106,6 +116,7 @@ impl Build {
             .env("CARGO_INCREMENTAL", "0")
             .envs(self.compilers.iter().map(|(variable, program)| (variable, program)))
             .env(CRATES_VARIABLE, self.crates.to_text())
+            .env(START_VARIABLE, if self.start == Start::Off { "off" } else { "on" })
             .env(INNER_VARIABLE, self.inner.as_deref().unwrap_or_default());
         command
     }
@@ -178,12 +189,13 @@ impl Build {
 
 /// Name of the folder for builds with these crates traced: cargo doesn't know of the choice, so
 /// each has one.
-fn folder_name(crates: &RustCrates) -> String {
-    match (crates.all, crates.names.is_empty()) {
+fn folder_name(crates: &RustCrates, start: Start) -> String {
+    let name = match (crates.all, crates.names.is_empty()) {
         (true, _) => "everycall-all".to_owned(),
         (false, true) => "everycall".to_owned(),
         (false, false) => format!("everycall-with-{}", crates.names.join("-")),
-    }
+    };
+    if start == Start::Off { name + "-start-off" } else { name }
 }
 
 /// Empties our target folder if another version of everycall built what is in it: cargo would not

@@ -179,7 +179,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::SetupTracefs(arguments) => setup_tracefs::run(&arguments),
         Verb::Man(arguments) => manual::man(&arguments),
         Verb::Completions(arguments) => manual::completions(&arguments),
-        Verb::Integrate { folder } => integrate(&folder),
+        Verb::Integrate { folder, start } => integrate(&folder, start),
     }
 }
 
@@ -190,9 +190,9 @@ fn this_program() -> Result<PathBuf, Failure> {
     })
 }
 
-fn integrate(folder: &Path) -> Result<ExitCode, Failure> {
+fn integrate(folder: &Path, start: everycall_compiler::Start) -> Result<ExitCode, Failure> {
     let program = this_program()?;
-    everycall_compiler::write_integration(folder, &program, &kit).map_err(|error| {
+    everycall_compiler::write_integration(folder, &program, start, &kit).map_err(|error| {
         let folder = folder.display();
         Failure::new(
             exit_code::FAILED,

@@ -22,8 +22,14 @@ fn main() -> ExitCode {
     match args.split_first() {
         Some((verb, rest)) if verb == "cc" => everycall_compiler::cc_main(rest.to_vec(), &kit),
         Some((verb, [folder])) if verb == "integrate" => {
-            let result = std::env::current_exe()
-                .and_then(|exe| everycall_compiler::write_integration(Path::new(folder), &exe, &kit));
+            let result = std::env::current_exe().and_then(|exe| {
+                everycall_compiler::write_integration(
+                    Path::new(folder),
+                    &exe,
+                    everycall_compiler::Start::On,
+                    &kit,
+                )
+            });
             match result {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {

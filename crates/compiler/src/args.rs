@@ -22,6 +22,8 @@ pub struct Invocation {
     pub linker: Option<String>,
     /// Whether libraries are linked statically.
     pub is_static: bool,
+    /// Whether one of the compiler's own libraries is, which then may refer to what is wrapped.
+    pub has_static_parts: bool,
     /// Whether all libraries are linked statically, including the C library.
     pub has_static_libc: bool,
     /// Whether the compiler's own libraries are left out or replaced.
@@ -44,6 +46,14 @@ pub struct Invocation {
     pub shares_xray: bool,
     /// Whether the user requested XRay's instrumentation.
     pub asks_for_xray: bool,
+    /// Whether the user gave any option of XRay's.
+    pub has_xray_options: bool,
+    /// Whether the source of a C++20 module's interface unit is among the inputs.
+    pub has_interface_unit: bool,
+    /// Whether clang's compiled form of such a unit is.
+    pub has_compiled_module: bool,
+    /// Whether one of the inputs is preprocessed.
+    pub preprocesses: bool,
     /// Functions that the user wraps at the link.
     pub wrapped: Vec<String>,
     /// Files that are linked unchanged.
@@ -52,6 +62,12 @@ pub struct Invocation {
     pub libraries: Vec<String>,
     /// Folders that are searched for them before the system's.
     pub library_folders: Vec<PathBuf>,
+    /// Whether it only makes the compiled form of a module, which others import.
+    pub precompiles: bool,
+    /// Folders with other programs for the compiler to run: `-B`, as given.
+    pub program_folders: Vec<OsString>,
+    /// Whether code is optimised by a profile.
+    pub uses_profile: bool,
     /// Options that are incompatible with some modes.
     pub obstacles: Vec<Obstacle>,
 }
@@ -248,6 +264,8 @@ struct Scan {
 
 impl Scan {
     fn take(&mut self, arg: &str, next: Option<&str>) {
+        self.xray_option(arg);
+        self.found.has_static_parts |= arg.starts_with("-static-") || arg == "-fsplit-stack";
         match arg {
             "-" => self.input("-"),
             _ if !arg.starts_with('-') => self.input(arg),
@@ -266,10 +284,6 @@ impl Scan {
             "-nostdlib" | "--no-standard-libraries" | "-nodefaultlibs" | "-nolibc" | "-nostdlib++" => {
                 self.found.without_libraries = true
             }
-            "-fxray-shared" => self.found.shares_xray = true,
-            "-fno-xray-shared" => self.found.shares_xray = false,
-            "-fxray-instrument" => self.found.asks_for_xray = true,
-            "-fno-xray-instrument" => self.found.asks_for_xray = false,
             "-fsplit-stack" => self.found.splits_stacks = true,
             "-fno-split-stack" => self.found.splits_stacks = false,
             "-flto" => self.found.optimises_at_link = true,
@@ -279,6 +293,12 @@ impl Scan {
             "--sysroot" => self.found.other_root = true,
             "-l" => self.library(next.unwrap_or_default()),
             "-L" => self.found.library_folders.extend(next.map(PathBuf::from)),
+            "-B" | "--prefix" => {
+                let folder = next.unwrap_or_default();
+                self.found.program_folders.push(format!("-B{folder}").into());
+            }
+            "-fprofile-use" | "-fbranch-probabilities" | "-fauto-profile" => self.found.uses_profile = true,
+            "-fno-profile-use" => self.found.uses_profile = false,
             "-target" => self.target(next.unwrap_or_default()),
             "-m32" | "-mx32" | "-m16" => self.obstacle(Obstacle::Target(arg.to_owned())),
             "-mcmodel=large" => self.obstacle(Obstacle::LargeModel),
@@ -288,9 +308,21 @@ impl Scan {
         }
     }
 
+    fn xray_option(&mut self, arg: &str) {
+        match arg {
+            "-fxray-shared" => self.found.shares_xray = true,
+            "-fno-xray-shared" => self.found.shares_xray = false,
+            "-fxray-instrument" => self.found.asks_for_xray = true,
+            "-fno-xray-instrument" => self.found.asks_for_xray = false,
+            _ => {}
+        }
+        self.found.has_xray_options |= arg.starts_with("-fxray-") || arg.starts_with("-fno-xray-");
+    }
+
     fn take_joined(&mut self, arg: &str) {
         if is_one_of(arg, QUERIES) || NO_CODE.contains(&arg) {
             self.no_code = true;
+            self.found.precompiles |= arg == "--precompile";
         } else if let Some(list) = arg.strip_prefix("-Wl,") {
             self.linker_args(list.split(','));
         } else if let Some(language) = arg.strip_prefix("-x").or(arg.strip_prefix("--language=")) {
@@ -314,6 +346,10 @@ impl Scan {
             self.library(name);
         } else if let Some(folder) = arg.strip_prefix("-L") {
             self.found.library_folders.push(folder.into());
+        } else if arg.starts_with("-B") {
+            self.found.program_folders.push(arg.into());
+        } else if arg.starts_with("-fprofile-use=") {
+            self.found.uses_profile = true;
         } else if is_one_of(arg, CLAIM_HOOKS) && arg != "-minstrument-return=call" {
             self.obstacle(Obstacle::ClaimsHooks(arg.to_owned()));
         } else if arg.starts_with("-g") && !arg.starts_with("-gcc-toolchain") {
@@ -333,6 +369,17 @@ impl Scan {
             None => kind_of_extension(extension),
         };
         self.found.compiles |= code;
+        let is_compiled = self.language.is_none() && extension == "pcm";
+        self.found.has_compiled_module |= is_compiled;
+        self.found.has_interface_unit |= match self.language.as_deref() {
+            Some(language) => language.starts_with("c++-module"),
+            None => INTERFACE_UNITS.contains(&extension) && !is_compiled,
+        };
+        self.found.preprocesses |= code
+            && match self.language.as_deref() {
+                Some(language) => !(language.ends_with("-output") || language == "ir"),
+                None => !PREPROCESSED.contains(&extension),
+            };
         self.headers += usize::from(header);
         if !code {
             self.found.linked.push(name.into());
@@ -400,14 +447,22 @@ impl Scan {
     }
 }
 
+/// Extensions of C++20 modules' interface units: gcc's, clang's, preprocessed, and clang's compiled form.
+const INTERFACE_UNITS: [&str; 7] = ["cppm", "ccm", "cxxm", "c++m", "ixx", "iim", "pcm"];
+
+/// Extensions of inputs that no preprocessor sees.
+const PREPROCESSED: [&str; 9] = ["i", "ii", "mi", "mii", "fii", "iim", "pcm", "bc", "ll"];
+
 /// Whether a file is compiled (assembler sources aren't), and whether it is a header.
 fn kind_of_extension(extension: &str) -> (bool, bool) {
     match extension {
         "h" | "H" | "hh" | "hp" | "hpp" | "hxx" | "HPP" | "h++" | "tcc" => (true, true),
         "c" | "i" | "ii" | "C" | "cc" | "cp" | "cxx" | "cpp" | "CPP" | "c++" | "m" | "mi" | "mm" | "M"
-        | "mii" | "ll" | "bc" | "cppm" | "ixx" | "d" | "f" | "F" | "for" | "f90" | "F90" | "f95" | "f03"
-        | "f08" | "adb" | "ads" | "go" => (true, false),
-        _ => (false, false),
+        | "mii" | "ll" | "bc" | "d" | "f" | "F" | "for" | "FOR" | "ftn" | "FTN" | "fpp" | "FPP" | "fii"
+        | "f90" | "F90" | "f95" | "F95" | "f03" | "F03" | "f08" | "F08" | "adb" | "ads" | "go" => {
+            (true, false)
+        }
+        _ => (INTERFACE_UNITS.contains(&extension), false),
     }
 }
 
@@ -502,8 +557,18 @@ mod tests {
     #[test]
     fn sources_are_distinguished_from_objects() {
         for line in ["a.c", "a.o b.cpp", "-x c a.o", "-c -x c++ -", "-xc -", "x.ii"] {
-            assert!(read(line).compiles, "{line}");
+            assert!(read(line).compiles && !read(line).has_interface_unit, "{line}");
         }
+        for line in ["m.cppm", "m.ccm", "m.cxxm", "m.c++m", "m.ixx", "-x c++-module m.x a.c"] {
+            let found = read(line);
+            assert!(found.compiles && found.has_interface_unit && found.preprocesses, "{line}");
+        }
+        let compiled = read("-c m.pcm");
+        assert!(compiled.compiles && compiled.has_compiled_module && !compiled.has_interface_unit);
+        for line in ["m.pcm", "a.bc", "a.ii", "-x cpp-output a.c", "a.o"] {
+            assert!(!read(line).preprocesses, "{line}");
+        }
+        assert!(read("--precompile m.cppm").precompiles && !read("-E m.cppm").precompiles);
         for line in
             ["a.o", "-c a.s", "-c a.S", "-x assembler-with-cpp a.c", "libx.a -lfoo", "-x c -x none a.o"]
         {

@@ -16,9 +16,11 @@ use std::path::Path;
 
 use crate::compiler::Family;
 use crate::kit_files::{
-    INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL, XRAY_ARCHIVE, for_executable,
+    EXPORTS_LIST, INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL, START_OFF_OBJECT,
+    XRAY_ARCHIVE, for_executable,
 };
 use crate::mode::Mode;
+use crate::start::Start;
 use crate::toolbox::{SPECS_FILE, Toolbox, folder_of};
 
 /// The library that is preloaded into programs without a runtime of their own; kits may lack it.
@@ -35,11 +37,11 @@ const HEADERS: [&str; 4] =
 /// # Errors
 ///
 /// Those of the file system and of the kit; the text names the file.
-pub fn write_integration(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
+pub fn write_integration(folder: &Path, program: &Path, start: Start, kit: Kit<'_>) -> io::Result<()> {
     let missing = folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists());
     let made: Vec<&Path> = missing.collect();
     let draft = folder.join(format!(".draft-{}", std::process::id()));
-    let written = write_files(&draft, program, kit).and_then(|()| put_in_place(&draft, folder));
+    let written = write_files(&draft, program, start, kit).and_then(|()| put_in_place(&draft, folder));
     let _ = fs::remove_dir_all(&draft);
     if written.is_err() {
         // Removes only empty folders.
@@ -48,12 +50,16 @@ pub fn write_integration(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Res
     written
 }
 
-fn write_files(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
+fn write_files(folder: &Path, program: &Path, start: Start, kit: Kit<'_>) -> io::Result<()> {
     let lib = folder.join("lib");
     let tools = lib.join("everycall");
     Toolbox::create(&tools, program)?;
     let kit = kit()?;
-    for name in [RUNTIME_OBJECT, MODULE_OBJECT, PRELOADED_LIBRARY] {
+    if start == Start::Off {
+        fs::copy(kit.join(START_OFF_OBJECT), tools.join(START_OFF_OBJECT))
+            .map_err(|error| named(Path::new(START_OFF_OBJECT), &error))?;
+    }
+    for name in [RUNTIME_OBJECT, MODULE_OBJECT, EXPORTS_LIST, PRELOADED_LIBRARY] {
         let source = kit.join(name);
         if name != PRELOADED_LIBRARY || source.exists() {
             fs::copy(&source, tools.join(name)).map_err(|error| named(Path::new(name), &error))?;
@@ -81,11 +87,11 @@ fn write_files(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
             write(
                 &lib,
                 &format!("pkgconfig/everycall-{mode}{suffix}.pc"),
-                &pkg_config(mode, is_module, has_xray),
+                &pkg_config(mode, start, is_module, has_xray),
             )?;
         }
     }
-    write(&lib, "cmake/everycall/everycall-config.cmake", &cmake_package(has_xray))?;
+    write(&lib, "cmake/everycall/everycall-config.cmake", &cmake_package(start, has_xray))?;
     write(&lib, "cmake/everycall/everycall-config-version.cmake", &cmake_version())
 }
 
@@ -121,7 +127,12 @@ fn compile_options(mode: Mode, tools: &str) -> Vec<String> {
     let family = if mode.works_with(Family::Clang) { Family::Clang } else { Family::Gcc };
     let mut options = driver_options(mode, tools);
     options.push(format!("-I{tools}/{INCLUDE_FOLDER}"));
-    options.extend(mode.compile_options(family).iter().map(ToString::to_string));
+    let mut words = mode.compile_options(family).iter();
+    while let Some(word) = words.next() {
+        // These two belong together.
+        let next = if *word == "-Xclang" { words.next() } else { None };
+        options.push([*word].into_iter().chain(next.copied()).collect::<Vec<_>>().join(" "));
+    }
     options
 }
 
@@ -136,13 +147,14 @@ fn driver_options(mode: Mode, tools: &str) -> Vec<String> {
 }
 
 /// Linker options, and last the object.
-fn link_options(is_module: bool) -> (Vec<String>, &'static str) {
+fn link_options(is_module: bool, export: String) -> (Vec<String>, &'static str) {
     let collect = "-Wl,-z,start-stop-gc".to_owned();
-    if is_module {
-        (vec![collect], MODULE_OBJECT)
-    } else {
-        (vec![collect, format!("-Wl,--export-dynamic-symbol={RUNTIME_SYMBOL}")], RUNTIME_OBJECT)
-    }
+    if is_module { (vec![collect], MODULE_OBJECT) } else { (vec![collect, export], RUNTIME_OBJECT) }
+}
+
+/// The object by which a program starts with tracing off.
+fn start_object(start: Start, is_module: bool) -> Option<&'static str> {
+    (start == Start::Off && !is_module).then_some(START_OFF_OBJECT)
 }
 
 /// XRay's interface, which must follow the program's objects.
@@ -151,12 +163,14 @@ fn xray_archive(mode: Mode, is_module: bool) -> Option<String> {
     (mode == Mode::Xray).then_some(name)
 }
 
-fn pkg_config(mode: Mode, is_module: bool, has_xray: bool) -> String {
+fn pkg_config(mode: Mode, start: Start, is_module: bool, has_xray: bool) -> String {
     let (suffix, what) = if is_module { ("-module", "shared objects") } else { ("", "executables") };
     let tools = "${tools}";
-    let (options, object) = link_options(is_module);
-    // pkgconf keeps a path with spaces together behind -L, but not as a word of its own or behind -Wl.
+    // pkgconf keeps a path with spaces together behind -L, but not as a word of its own or behind -Wl: no
+    // list of exports, but the option of newer linkers.
+    let (options, object) = link_options(is_module, format!("-Wl,--export-dynamic-symbol={RUNTIME_SYMBOL}"));
     let mut found = vec![format!("-L{tools}"), format!("-l:{object}")];
+    found.extend(start_object(start, is_module).map(|name| format!("-l:{name}")));
     let archive = xray_archive(mode, is_module).filter(|_| has_xray);
     found.extend(archive.map(|name| format!("-l:{name}")));
     let libs = [driver_options(mode, tools), options, found].concat();
@@ -173,8 +187,8 @@ fn pkg_config(mode: Mode, is_module: bool, has_xray: bool) -> String {
     )
 }
 
-fn cmake_package(has_xray: bool) -> String {
-    let modes: String = Mode::ALL.into_iter().map(|mode| cmake_target(mode, has_xray)).collect();
+fn cmake_package(start: Start, has_xray: bool) -> String {
+    let modes: String = Mode::ALL.into_iter().map(|mode| cmake_target(mode, start, has_xray)).collect();
     format!("{CMAKE_HEAD}{modes}{}", cmake_default_target())
 }
 
@@ -189,20 +203,25 @@ const CMAKE_HEAD: &str = "# Targets that make what links to them traceable:\n\
          set(_everycall_is_program \"$<STREQUAL:${_everycall_type},EXECUTABLE>\")\n\
          set(_everycall_is_traced \"$<OR:$<COMPILE_LANGUAGE:C>,$<COMPILE_LANGUAGE:CXX>>\")\n";
 
-fn cmake_target(mode: Mode, has_xray: bool) -> String {
+fn cmake_target(mode: Mode, start: Start, has_xray: bool) -> String {
     let tools = "${_everycall_tools}";
     let mut lines = Vec::new();
     for option in compile_options(mode, tools) {
+        // CMake drops repeated options, unless it is told that there are two words in one.
+        let shell = if option.starts_with("-Xclang ") { "SHELL:" } else { "" };
         lines.push(format!(
-            "target_compile_options(everycall::{mode} INTERFACE \"$<${{_everycall_is_traced}}:{option}>\")"
+            "target_compile_options(everycall::{mode} INTERFACE \"{shell}$<${{_everycall_is_traced}}:{option}>\")"
         ));
     }
     for option in driver_options(mode, tools) {
         lines.push(format!("target_link_options(everycall::{mode} INTERFACE \"{option}\")"));
     }
     for (is_module, condition) in [(true, "_everycall_is_module"), (false, "_everycall_is_program")] {
-        let (options, object) = link_options(is_module);
-        for option in options.into_iter().chain([format!("{tools}/{object}")]) {
+        let export = format!("-Wl,--dynamic-list={tools}/{EXPORTS_LIST}");
+        let (options, object) = link_options(is_module, export);
+        let objects = [object].into_iter().chain(start_object(start, is_module));
+        let objects = objects.map(|object| format!("{tools}/{object}"));
+        for option in options.into_iter().chain(objects) {
             lines.push(format!(
                 "target_link_options(everycall::{mode} INTERFACE \"$<${{{condition}}}:{option}>\")"
             ));
@@ -231,8 +250,8 @@ fn cmake_default_target() -> String {
            else()\n    \
              target_link_libraries(everycall::everycall INTERFACE everycall::{gcc})\n  \
            endif()\nendif()\n",
-        clang = Mode::default_of(Family::Clang, false),
-        gcc = Mode::default_of(Family::Gcc, false),
+        clang = Mode::default_of(Family::Clang),
+        gcc = Mode::default_of(Family::Gcc),
     )
 }
 
@@ -258,8 +277,9 @@ mod tests {
         let names = |folder: &Path| -> Vec<_> {
             fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
         };
-        let integrate = || write_integration(&folder, Path::new("/bin/true"), &|| Ok(kit.clone()));
+        let integrate = || write_integration(&folder, Path::new("/bin/true"), Start::On, &|| Ok(kit.clone()));
         fs::write(kit.join(RUNTIME_OBJECT), "runtime").unwrap();
+        fs::write(kit.join(EXPORTS_LIST), "").unwrap();
         let error = integrate().unwrap_err().to_string();
         assert!(error.contains(MODULE_OBJECT), "{error}");
         assert_eq!(names(&root), ["kit"]);

@@ -11,15 +11,14 @@ pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The kit's object that reports jumps and thread ends; kits may lack it. This and the next eight
-/// have another form for executables: [`for_executable`].
-pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
-/// The object that registers fiber stacks.
-pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
-/// The same for Boost.Context.
+/// The kit's list of what an executable exports.
+pub const EXPORTS_LIST: &str = "everycall-exports.list";
+/// The kit's archive with an object for each function that leaves frames, prepares a stack or locks
+/// memory; kits may lack it. This and the next eight have another form for executables:
+/// [`for_executable`].
+pub const FRAMES_ARCHIVE: &str = "everycall-frames.a";
+/// The object that registers the stacks of Boost.Context.
 pub const BOOST_CONTEXT_OBJECT: &str = "everycall-boost-context.o";
-/// The object that keeps the runtime's memory from being locked.
-pub const MEMORY_LOCK_OBJECT: &str = "everycall-memory-lock.o";
 /// The kit's object that reports C++ exceptions; kits may lack it.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 /// The object that reports Rust's panics.
@@ -29,6 +28,8 @@ pub const TOKIO_OBJECT: &str = "everycall-tokio.o";
 /// The object that marks a link whose code reports the exits of inlined calls also when exceptions
 /// leave them.
 pub const CLEANED_OBJECT: &str = "everycall-cleaned.o";
+/// The object by which a program starts with tracing off.
+pub const START_OFF_OBJECT: &str = "everycall-start-off.o";
 /// The archive with the object that reports C's cleanups, for programs that have some.
 pub const CLEANUPS_ARCHIVE: &str = "everycall-cleanups.a";
 /// The archive with XRay's interface, for programs that use it.

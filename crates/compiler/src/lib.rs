@@ -30,9 +30,12 @@ mod kit_files;
 mod mode;
 mod obstacles;
 mod prefix;
+mod probe;
 mod response;
 mod rust;
+mod start;
 mod toolbox;
+mod weak;
 mod wrap;
 
 pub use assembler::{as_main, is_assembler_name, rewrite};
@@ -40,14 +43,14 @@ pub use compiler::Family;
 pub use exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED};
 pub use integration::write_integration;
 pub use kit_files::{
-    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, COMPAT_FOLDER, EXCEPTIONS_OBJECT, FIBERS_OBJECT,
-    INCLUDE_FOLDER, JUMPS_OBJECT, Kit, MEMORY_LOCK_OBJECT, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL,
-    for_executable,
+    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, COMPAT_FOLDER, EXCEPTIONS_OBJECT, EXPORTS_LIST,
+    FRAMES_ARCHIVE, INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL, for_executable,
 };
 pub use mode::Mode;
 pub use prefix::{cc_main, is_compiler_name, named_compiler_main};
 pub use rust::{
-    CRATES_VARIABLE, INNER_VARIABLE, RustCrates, build_compiler_main, compilers, is_build_compiler_path,
-    is_linker_path, is_rustc_name, linker_main, rustc_main,
+    CRATES_VARIABLE, INNER_VARIABLE, RustCrates, START_VARIABLE, build_compiler_main, compilers,
+    is_build_compiler_path, is_linker_path, is_rustc_name, linker_main, rustc_main,
 };
+pub use start::Start;
 pub use toolbox::Toolbox;

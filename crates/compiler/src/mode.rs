@@ -36,13 +36,18 @@ impl Mode {
     }
 
     /// The mode of a compiler if the user names none; docs/design/compiler-modes.md has the measurements.
-    /// With `-flto`, clang's linker generates the code, and the assembler step can't complete the unwind
-    /// information at sleds.
-    pub fn default_of(family: Family, optimises_at_link: bool) -> Mode {
+    pub fn default_of(family: Family) -> Mode {
         match family {
             Family::Gcc => Mode::Nops,
-            Family::Clang if optimises_at_link => Mode::AfterInlining,
             Family::Clang => Mode::Xray,
+        }
+    }
+
+    /// The mode where a compiler or a command can't have the default one.
+    pub(crate) fn second_of(family: Family) -> Mode {
+        match family {
+            Family::Gcc => Mode::Finstrument,
+            Family::Clang => Mode::AfterInlining,
         }
     }
 
@@ -89,17 +94,26 @@ impl Mode {
             (Mode::Nops | Mode::Fentry, _) => &[],
             (Mode::Finstrument, _) => &["-finstrument-functions"],
             (Mode::AfterInlining, _) => &["-finstrument-functions-after-inlining"],
-            (Mode::Xray, _) => {
-                // The assembler step adds the unwind information that is missing at sleds.
-                &[
-                    "-fxray-instrument",
-                    "-fxray-instruction-threshold=1",
-                    "-fno-xray-link-deps",
-                    "-fno-integrated-as",
-                ]
-            }
+            // The options go to the compiling pass only: at a link, clang's driver would add XRay's own
+            // runtime, and versions differ in the option that prevents it. The assembler step adds the
+            // unwind information that is missing at sleds.
+            (Mode::Xray, _) => &[
+                "-Xclang",
+                "-fxray-instrument",
+                "-Xclang",
+                "-fxray-instruction-threshold=1",
+                "-fno-integrated-as",
+            ],
         }
     }
+
+    /// The option of mode `xray` that clang compares between a module and what imports it.
+    pub(crate) const XRAY_LANGUAGE: [&str; 2] = ["-Xclang", "-fxray-instrument"];
+
+    /// Options for compilations in mode `xray` where the user gives options of XRay's, which clang's
+    /// driver passes on only if it knows that there is instrumentation, and which come after these.
+    pub(crate) const XRAY_BESIDE_THE_USERS: [&str; 3] =
+        ["-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-integrated-as"];
 }
 
 /// What the assembler step does to a text.

@@ -1,10 +1,12 @@
 //! What can't be traced at all or in a mode: the prefix refuses it and gives advice.
 
+use std::io;
 use std::path::Path;
 
 use crate::args::{Invocation, Obstacle};
 use crate::compiler::Family;
 use crate::mode::Mode;
+use crate::probe::{self, Feature};
 
 /// Why the command can't be run in this mode; a sentence for the user.
 pub(crate) fn first(mode: Mode, family: Family, compiler: &Path, invocation: &Invocation) -> Option<String> {
@@ -13,6 +15,54 @@ pub(crate) fn first(mode: Mode, family: Family, compiler: &Path, invocation: &In
         .or_else(|| linker_of(mode, invocation))
         .or_else(|| sleds_beside_calls(mode, invocation))
         .or_else(|| invocation.obstacles.iter().find_map(|obstacle| option_of(mode, obstacle)))
+}
+
+/// What a mode needs for this command that not every version of its compiler has; the oldest versions
+/// lack the first.
+pub(crate) fn features_of(mode: Mode, invocation: &Invocation) -> &'static [Feature] {
+    match mode {
+        Mode::Nops => &[Feature::ReturnHooks, Feature::LinkedOrder],
+        Mode::Fentry => &[Feature::ReturnHooks],
+        Mode::Xray if invocation.compiles && invocation.has_interface_unit => {
+            &[Feature::SledsInInterfaceUnits]
+        }
+        Mode::Xray | Mode::Finstrument | Mode::AfterInlining => &[],
+    }
+}
+
+/// Why this compiler is too old for the mode; a sentence for the user.
+pub(crate) fn missing_feature(
+    mode: Mode,
+    family: Family,
+    compiler: &Path,
+    invocation: &Invocation,
+) -> io::Result<Option<String>> {
+    for feature in features_of(mode, invocation) {
+        if probe::has(compiler, &invocation.program_folders, *feature)? {
+            continue;
+        }
+        let compiler = compiler.display();
+        let (lack, other) = match feature {
+            Feature::ReturnHooks => (
+                format!("`{compiler}` doesn't know -minstrument-return=call (gcc 9 and newer do)"),
+                Mode::second_of(family),
+            ),
+            Feature::LinkedOrder => (
+                format!(
+                    "the assembler of `{compiler}` doesn't know sections with the flag `o` (binutils 2.35 and newer do)"
+                ),
+                Mode::Fentry,
+            ),
+            Feature::SledsInInterfaceUnits | Feature::NoXrayLinkDeps => (
+                format!("`{compiler}` makes no sleds in interface units of C++20 modules (clang 22 does)"),
+                Mode::second_of(family),
+            ),
+        };
+        return Ok(Some(format!(
+            "mode {mode} isn't possible here: {lack}; use mode {other}, which is the default then, or a newer version"
+        )));
+    }
+    Ok(None)
 }
 
 fn other_family(mode: Mode, family: Family) -> Option<String> {
@@ -53,6 +103,9 @@ fn linker_of(mode: Mode, invocation: &Invocation) -> Option<String> {
         return Some(format!(
             "the linker gold drops the list of sites that mode {mode} makes; use -fuse-ld=bfd or -fuse-ld=lld, or another mode"
         ));
+    }
+    if mode == Mode::Xray && invocation.has_compiled_module {
+        return Some("mode xray isn't possible here: clang makes no sleds from a module's compiled form (.pcm); use mode after-inlining, which is the default then, or compile the module's source".to_owned());
     }
     // The assembler step completes the unwind information at sleds; the linker generates code without that step.
     (mode == Mode::Xray && invocation.optimises_at_link).then(|| {

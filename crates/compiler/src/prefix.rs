@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::str::FromStr;
 
 use everycall_io::say;
 use everycall_patterns::Selection;
@@ -26,29 +27,43 @@ use crate::assembler::LIST_ARGUMENT;
 use crate::compiler::{self, CommandLine, Family};
 use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED};
 use crate::kit_files::{
-    COMPAT_FOLDER, INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL, XRAY_ARCHIVE,
+    COMPAT_FOLDER, EXPORTS_LIST, INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, START_OFF_OBJECT,
+    XRAY_ARCHIVE,
 };
 use crate::mode::Mode;
 use crate::obstacles;
+use crate::probe::{self, Feature};
+use crate::start::Start;
 use crate::toolbox::Toolbox;
 use crate::wrap;
 
 const USAGE: &str = "\
-Usage: everycall cc [--mode MODE] [--only PATTERN]... [--not PATTERN]...
-                    -- COMPILER ARGUMENTS...
+Usage: everycall cc [--mode MODE] [--start on|off] [--only PATTERN]...
+                    [--not PATTERN]... -- COMPILER ARGUMENTS...
 
-Runs COMPILER (gcc, g++, clang, clang++, also behind ccache) so that what it
-builds can be traced.
+Runs COMPILER (gcc 8 and newer, clang 14 and newer, also behind ccache) so that
+what it builds can be traced.
 
   everycall cc -- g++ -O2 app.cpp -o app
   make CC='everycall cc -- gcc'
   cmake -DCMAKE_CXX_COMPILER_LAUNCHER='everycall;cc;--' \\
         -DCMAKE_CXX_LINKER_LAUNCHER='everycall;cc;--'
 
+The program traces whenever it runs, also without `everycall record`: its
+newest calls are always there for `everycall snapshot PID`, `core` and others.
+A program that does little but call small functions is several times slower
+meanwhile. --start off, when linking, makes it start with tracing off, at no
+cost (modes nops and xray), until `everycall record`, `trace`, `enable` or
+EVERYCALL_START=on switches it on:
+
+  make CC='everycall cc --start off -- gcc' && make check
+
 Modes: nops (gcc's default), fentry (gcc), finstrument (gcc and clang),
 after-inlining (clang's default with -flto), xray (clang's default without).
---everycall-mode=MODE among the compiler's arguments does the same, also for
-everycall-gcc, -g++, -clang and -clang++.
+Compilers that can't do that in a command get the best mode that they can.
+--everycall-mode=MODE and --everycall-start=on|off among the compiler's
+arguments do the same as the options, also for everycall-gcc, -g++, -clang and
+-clang++.
 
 --not PATTERN leaves functions out of the build, --only PATTERN leaves out all
 others (modes nops, fentry and xray). Patterns and lists (@FILE) are those of
@@ -63,6 +78,9 @@ arguments do the same.
 
 /// The option that names a mode among a compiler's arguments.
 const MODE_ARGUMENT: &[u8] = b"--everycall-mode=";
+
+/// The option that says whether tracing is on when the program starts.
+const START_ARGUMENT: &[u8] = b"--everycall-start=";
 
 /// The options that select functions.
 const ONLY_ARGUMENT: &[u8] = b"--everycall-only=";
@@ -120,7 +138,9 @@ pub fn cc_main(args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
             let _ = io::stdout().write_all(USAGE.as_bytes());
             ExitCode::SUCCESS
         }
-        Ok(Request::Run { mode, chosen, command }) => finish("everycall cc", run(mode, chosen, command, kit)),
+        Ok(Request::Run { wanted, chosen, command }) => {
+            finish("everycall cc", run(wanted, chosen, command, kit))
+        }
         Err(sentence) => finish("everycall cc", Err(Failure::refused(sentence))),
     }
 }
@@ -133,14 +153,15 @@ pub fn named_compiler_main(argv0: &OsStr, args: Vec<OsString>, kit: Kit<'_>) -> 
         return finish("everycall", Err(Failure::refused(sentence)));
     };
     let command = [compiler.to_owned()].into_iter().chain(args).collect();
-    finish(&name.to_string_lossy(), run(None, Chosen::default(), command, kit))
+    finish(&name.to_string_lossy(), run(Wanted::default(), Chosen::default(), command, kit))
 }
 
 /// A call of a compiler by the build script of a Rust package.
 pub(crate) fn build_compiler(name: OsString, args: Vec<OsString>, is_traced: bool, kit: Kit<'_>) -> ExitCode {
     let who = name.to_string_lossy().into_owned();
     let command: Vec<OsString> = [name].into_iter().chain(args).collect();
-    finish(&who, if is_traced { run(None, Chosen::default(), command, kit) } else { plain(command) })
+    let traced = |command| run(Wanted::default(), Chosen::default(), command, kit);
+    finish(&who, if is_traced { traced(command) } else { plain(command) })
 }
 
 /// Becomes the command, without options of ours.
@@ -161,13 +182,20 @@ fn plain_name(name: &OsStr) -> Option<&OsStr> {
     compiler::family_of_name(plain).map(|_| plain)
 }
 
+/// What is named before the compiler.
+#[derive(Clone, Copy, Default)]
+struct Wanted {
+    mode: Option<Mode>,
+    start: Option<Start>,
+}
+
 enum Request {
     Help,
-    Run { mode: Option<Mode>, chosen: Chosen, command: Vec<OsString> },
+    Run { wanted: Wanted, chosen: Chosen, command: Vec<OsString> },
 }
 
 fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
-    let mut mode = None;
+    let mut wanted = Wanted::default();
     let mut chosen = Chosen::default();
     let mut rest = args.into_iter();
     while let Some(arg) = rest.next() {
@@ -175,11 +203,18 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
             b"--help" | b"-h" => return Ok(Request::Help),
             b"--mode" => {
                 let name = rest.next().ok_or("--mode needs the name of a mode, as in: --mode nops")?;
-                mode = Some(name.to_string_lossy().parse()?);
+                wanted.mode = Some(name.to_string_lossy().parse()?);
             }
-            b"--" => return Ok(Request::Run { mode, chosen, command: rest.collect() }),
+            b"--start" => {
+                let word = rest.next().ok_or("--start needs on or off, as in: --start off")?;
+                wanted.start = Some(word.to_string_lossy().parse()?);
+            }
+            b"--" => return Ok(Request::Run { wanted, chosen, command: rest.collect() }),
             other if other.starts_with(b"--mode=") => {
-                mode = Some(String::from_utf8_lossy(&other[7..]).parse()?)
+                wanted.mode = Some(String::from_utf8_lossy(&other[7..]).parse()?)
+            }
+            other if other.starts_with(b"--start=") => {
+                wanted.start = Some(String::from_utf8_lossy(&other[8..]).parse()?)
             }
             b"--only" | b"--not" => {
                 let pattern = rest
@@ -197,14 +232,16 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
             }
             other if other.starts_with(b"-") => {
                 return Err(format!(
-                    "unknown option `{}`; the options before `--` are --mode MODE, --only PATTERN and --not PATTERN",
+                    "unknown option `{}`; the options before `--` are --mode MODE, --start on|off, --only PATTERN and --not PATTERN",
                     arg.display()
                 ));
             }
-            _ => return Ok(Request::Run { mode, chosen, command: [arg].into_iter().chain(rest).collect() }),
+            _ => {
+                return Ok(Request::Run { wanted, chosen, command: [arg].into_iter().chain(rest).collect() });
+            }
         }
     }
-    Ok(Request::Run { mode, chosen, command: Vec::new() })
+    Ok(Request::Run { wanted, chosen, command: Vec::new() })
 }
 
 /// Why no compiler is run: a message and its exit code.
@@ -234,38 +271,37 @@ fn finish(who: &str, result: Result<Never, Failure>) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-fn run(
-    mode: Option<Mode>,
-    mut chosen: Chosen,
-    command: Vec<OsString>,
-    kit: Kit<'_>,
-) -> Result<Never, Failure> {
+fn run(wanted: Wanted, mut chosen: Chosen, command: Vec<OsString>, kit: Kit<'_>) -> Result<Never, Failure> {
     let mut line = CommandLine::split(command).ok_or_else(|| {
         Failure::refused("no compiler is named; write it after `--`, as in: everycall cc -- gcc -c a.c")
     })?;
-    let mode = take_mode(&mut line.args)?.or(mode);
+    let mode = take(&mut line.args, MODE_ARGUMENT)?.or(wanted.mode);
+    let start = take(&mut line.args, START_ARGUMENT)?.or(wanted.start).unwrap_or_default();
     chosen.take(&mut line.args);
     let selection = chosen.selection()?;
     let path = compiler::find_program(&line.compiler).ok_or_else(|| not_found(&line.compiler))?;
     let invocation = Invocation::read(&line.args);
     let mut ours = match invocation.stage {
+        Stage::NoCode if invocation.precompiles => {
+            Options::before(precompile_options(mode, &path, &invocation))
+        }
         Stage::NoCode => Options::default(),
-        _ => options(mode, selection.as_ref(), &path, &invocation, kit)?,
+        _ => options(mode, start, selection.as_ref(), &path, &invocation, kit)?,
     };
-    if invocation.compiles {
+    if invocation.preprocesses {
         ours.before.extend(header_options(kit));
     }
     execute(line, path, ours)
 }
 
-/// Removes the mode from a compiler's arguments; the last one counts.
-fn take_mode(args: &mut Vec<OsString>) -> Result<Option<Mode>, Failure> {
-    let mut mode = None;
-    for arg in args.extract_if(.., |arg| arg.as_bytes().starts_with(MODE_ARGUMENT)) {
-        let name = String::from_utf8_lossy(&arg.as_bytes()[MODE_ARGUMENT.len()..]).parse();
-        mode = Some(name.map_err(Failure::refused)?);
+/// Removes an option of ours from a compiler's arguments; the last one counts.
+fn take<T: FromStr<Err = String>>(args: &mut Vec<OsString>, option: &[u8]) -> Result<Option<T>, Failure> {
+    let mut value = None;
+    for arg in args.extract_if(.., |arg| arg.as_bytes().starts_with(option)) {
+        let word = String::from_utf8_lossy(&arg.as_bytes()[option.len()..]).parse();
+        value = Some(word.map_err(Failure::refused)?);
     }
-    Ok(mode)
+    Ok(value)
 }
 
 fn not_found(compiler: &OsStr) -> Failure {
@@ -294,8 +330,23 @@ struct Options {
     behind: Vec<OsString>,
 }
 
+impl Options {
+    fn before(before: Vec<OsString>) -> Options {
+        Options { before, behind: Vec::new() }
+    }
+}
+
+/// Options that sources which import a module must have in common with it.
+fn precompile_options(mode: Option<Mode>, compiler: &Path, invocation: &Invocation) -> Vec<OsString> {
+    let is_clang = compiler::family_of(compiler) == Some(Family::Clang);
+    let has_sleds = mode.map_or(!invocation.optimises_at_link, |mode| mode == Mode::Xray);
+    let options: &[&str] = if is_clang && has_sleds { &Mode::XRAY_LANGUAGE } else { &[] };
+    options.iter().map(OsString::from).collect()
+}
+
 fn options(
     mode: Option<Mode>,
+    start: Start,
     selection: Option<&Selection>,
     compiler: &Path,
     invocation: &Invocation,
@@ -307,8 +358,14 @@ fn options(
             "`{compiler}` is neither gcc nor clang, and other compilers are not supported"
         ))
     })?;
-    let mode = mode.unwrap_or_else(|| Mode::default_of(family, invocation.optimises_at_link));
-    if let Some(sentence) = obstacles::first(mode, family, compiler, invocation) {
+    let is_default = mode.is_none();
+    let mode = match mode {
+        Some(mode) => mode,
+        None => default_mode(family, compiler, invocation)?,
+    };
+    if let Some(sentence) = obstacles::first(mode, family, compiler, invocation)
+        .or(obstacles::missing_feature(mode, family, compiler, invocation)?)
+    {
         return Err(Failure::refused(sentence));
     }
 
@@ -328,12 +385,16 @@ fn options(
     let mut behind = Vec::new();
     if invocation.compiles {
         before.extend(compile_options(mode, family, invocation));
+        if is_default && mode == Mode::AfterInlining && !invocation.optimises_at_link {
+            // Of an interface unit: what imports it is compiled for sleds, and clang compares.
+            before.extend(Mode::XRAY_LANGUAGE.iter().map(OsString::from));
+        }
     }
     if invocation.links() {
         let kit = kit()?;
-        before.extend(link_options(invocation, &kit));
-        if family == Family::Clang && invocation.asks_for_xray {
-            before.push("-fno-xray-link-deps".into());
+        before.extend(link_options(invocation, start, &kit));
+        if family == Family::Clang && gives_xray_to_driver(mode, invocation) {
+            before.push(without_xray_runtime(compiler)?.into());
         }
         let reports_all_exits = mode.reports_inlined() && wrap::reports_all_exits(family, invocation);
         before.extend(wrap::options(invocation, compiler, &kit, reports_all_exits));
@@ -358,8 +419,49 @@ fn toolbox_options(mode: Mode) -> io::Result<Vec<OsString>> {
     Ok(options)
 }
 
+/// The mode if the user names none: the compiler's default, or one that this command can have.
+fn default_mode(family: Family, compiler: &Path, invocation: &Invocation) -> io::Result<Mode> {
+    let default = Mode::default_of(family);
+    // With `-flto`, clang's linker generates the code, and the assembler step can't complete the unwind
+    // information at sleds.
+    // clang makes no sleds from the compiled form of a module.
+    if family == Family::Clang && (invocation.optimises_at_link || invocation.has_compiled_module) {
+        return Ok(Mode::second_of(family));
+    }
+    let features = obstacles::features_of(default, invocation);
+    for feature in features.iter().copied() {
+        if !probe::has(compiler, &invocation.program_folders, feature)? {
+            return Ok(match feature {
+                // Its calls of hooks need no list.
+                Feature::LinkedOrder => Mode::Fentry,
+                _ => Mode::second_of(family),
+            });
+        }
+    }
+    Ok(default)
+}
+
+/// Whether clang's driver knows that there is XRay's instrumentation.
+fn gives_xray_to_driver(mode: Mode, invocation: &Invocation) -> bool {
+    invocation.asks_for_xray || mode == Mode::Xray && invocation.compiles && invocation.has_xray_options
+}
+
+/// The option by which clang's driver doesn't link XRay's own runtime.
+fn without_xray_runtime(compiler: &Path) -> io::Result<&'static str> {
+    let is_new = probe::has(compiler, &[], Feature::NoXrayLinkDeps)?;
+    Ok(if is_new { "-fno-xray-link-deps" } else { "-fnoxray-link-deps" })
+}
+
 fn compile_options(mode: Mode, family: Family, invocation: &Invocation) -> Vec<OsString> {
-    let mut options: Vec<OsString> = mode.compile_options(family).iter().map(OsString::from).collect();
+    let options: &[&str] = match mode {
+        Mode::Xray if invocation.has_xray_options => &Mode::XRAY_BESIDE_THE_USERS,
+        _ => mode.compile_options(family),
+    };
+    let mut options: Vec<OsString> = options.iter().map(OsString::from).collect();
+    if mode == Mode::Finstrument && family == Family::Gcc && invocation.uses_profile {
+        // A profile of a build without hooks describes other code: gcc compiles such functions without it.
+        options.push("-Wno-error=coverage-mismatch".into());
+    }
     if !invocation.debug_chosen {
         options.push(line_information(family).into());
     }
@@ -386,7 +488,7 @@ fn line_information(family: Family) -> &'static str {
     }
 }
 
-pub(crate) fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
+pub(crate) fn link_options(invocation: &Invocation, start: Start, kit: &Path) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
     let is_gold = invocation.linker.as_deref() == Some("gold");
     if !is_gold {
@@ -397,10 +499,14 @@ pub(crate) fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString>
     let object = if invocation.stage == Stage::LinkShared {
         MODULE_OBJECT
     } else {
-        options.push(format!("-Wl,--export-dynamic-symbol={RUNTIME_SYMBOL}").into());
+        options.extend(["-Xlinker".into(), joined("--dynamic-list=", kit.join(EXPORTS_LIST))]);
         RUNTIME_OBJECT
     };
     options.extend(["-Xlinker".into(), kit.join(object).into_os_string()]);
+    // A shared object's calls are traced if those of its program are.
+    if start == Start::Off && invocation.stage == Stage::LinkExecutable {
+        options.extend(["-Xlinker".into(), kit.join(START_OFF_OBJECT).into_os_string()]);
+    }
     options
 }
 
@@ -466,18 +572,26 @@ mod tests {
     fn the_last_mode_counts_and_leaves_the_line() {
         let mut args: Vec<OsString> =
             ["--everycall-mode=nops", "-c", "--everycall-mode=fentry"].map(OsString::from).into();
-        assert_eq!(take_mode(&mut args).ok(), Some(Some(Mode::Fentry)));
+        assert_eq!(take(&mut args, MODE_ARGUMENT).ok(), Some(Some(Mode::Fentry)));
         assert_eq!(args, ["-c"]);
-        assert!(take_mode(&mut vec!["--everycall-mode=fast".into()]).is_err());
+        assert!(take::<Mode>(&mut vec!["--everycall-mode=fast".into()], MODE_ARGUMENT).is_err());
+        let mut args: Vec<OsString> = ["--everycall-start=off", "a.c"].map(OsString::from).into();
+        assert_eq!(take(&mut args, START_ARGUMENT).ok(), Some(Some(Start::Off)));
+        assert!(take::<Start>(&mut vec!["--everycall-start=no".into()], START_ARGUMENT).is_err());
     }
 
     #[test]
     fn arguments_before_the_compiler() {
         let parse = |text: &str| cc_arguments(text.split_whitespace().map(OsString::from).collect());
-        assert!(matches!(parse("--mode xray -- clang"), Ok(Request::Run { mode: Some(Mode::Xray), .. })));
-        assert!(
-            matches!(parse("--mode=nops gcc -c"), Ok(Request::Run { mode: Some(Mode::Nops), command, .. }) if command.len() == 2)
-        );
+        let wanted = |text: &str| match parse(text) {
+            Ok(Request::Run { wanted, command, .. }) => Some((wanted.mode, wanted.start, command.len())),
+            _ => None,
+        };
+        assert_eq!(wanted("--mode xray -- clang"), Some((Some(Mode::Xray), None, 1)));
+        assert_eq!(wanted("--mode=nops gcc -c"), Some((Some(Mode::Nops), None, 2)));
+        assert_eq!(wanted("--start off --mode nops -- gcc"), Some((Some(Mode::Nops), Some(Start::Off), 1)));
+        assert_eq!(wanted("--start=on -- gcc"), Some((None, Some(Start::On), 1)));
+        assert!(parse("--start").is_err() && parse("--start maybe -- gcc").is_err());
         assert!(matches!(parse("--help"), Ok(Request::Help)));
         assert!(parse("--mode").is_err());
         assert!(parse("--mode quick -- gcc").is_err());

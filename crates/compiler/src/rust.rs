@@ -20,5 +20,5 @@ mod tasks_object;
 mod tokio;
 
 pub use compilers::{build_compiler_main, compilers, is_build_compiler_path};
-pub use link::{is_linker_path, linker_main};
+pub use link::{START_VARIABLE, is_linker_path, linker_main};
 pub use rustc::{CRATES_VARIABLE, INNER_VARIABLE, RustCrates, is_rustc_name, rustc_main};

@@ -5,6 +5,7 @@
 //! FOLDER/exits/as            completes the unwind information at exits only
 //! FOLDER/hook-calls.specs
 //! FOLDER/everycall-rustc   what cargo runs instead of rustc
+//! FOLDER/HASH.FEATURE    whether a compiler has a feature; made as needed
 //! FOLDER/linkers/NAME      what rustc runs instead of the linker of this name; made as needed
 //! FOLDER/compilers/NAME    what build scripts run instead of gcc and g++; made as needed
 //! ```
@@ -116,6 +117,26 @@ impl Toolbox {
         Ok(path)
     }
 
+    /// A remembered answer about a compiler: see `probe`.
+    pub(crate) fn answer(&self, key: u64, question: &str) -> Option<bool> {
+        match fs::read(self.folder.join(answer_name(key, question))).ok()?.as_slice() {
+            b"yes" => Some(true),
+            b"no" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Remembers an answer.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn remember(&self, key: u64, question: &str, answer: bool) -> io::Result<()> {
+        let draft = self.folder.join(format!(".draft-{}", std::process::id()));
+        fs::write(&draft, if answer { "yes" } else { "no" })?;
+        fs::rename(&draft, self.folder.join(answer_name(key, question)))
+    }
+
     /// The folder itself.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
@@ -199,6 +220,10 @@ fn folder_below(root: &Path, name: &str, program: &Path) -> io::Result<PathBuf> 
     let folder = root.join(name);
     ensure(&folder, program)?;
     Ok(folder)
+}
+
+fn answer_name(key: u64, question: &str) -> String {
+    format!("{key:016x}.{question}")
 }
 
 fn ensure(folder: &Path, program: &Path) -> io::Result<()> {

@@ -3,9 +3,11 @@
 //! kit's objects define them.
 //!
 //! The linker's `--wrap` only renames references: no link gets two definitions of a function, and
-//! objects that the prefix doesn't link are not affected. Functions that not every library has are
-//! referred to weakly. A weak reference takes no member out of an archive, and the program's own
-//! reference has been renamed: `-u` takes the member instead.
+//! objects that the prefix doesn't link are not affected. The functions of the C library are wrapped by
+//! members of an archive, which GNU ld takes only where an input refers to the function: nothing refers
+//! to a function because of its wrapper. (lld takes every member whose function some library has.)
+//! Functions that not every library has are referred to weakly. A weak reference takes no member out of
+//! an archive, and the program's own reference has been renamed: `-u` takes the member instead.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,9 +18,10 @@ use std::process::{Command, Stdio};
 use crate::args::{Invocation, Stage};
 use crate::compiler::{self, Family};
 use crate::kit_files::{
-    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT,
-    MEMORY_LOCK_OBJECT, RUST_OBJECT, TOKIO_OBJECT, for_executable,
+    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FRAMES_ARCHIVE, RUST_OBJECT,
+    TOKIO_OBJECT, for_executable,
 };
+use crate::weak;
 
 /// Functions that one object of the kit wraps. If the object lies in an archive, it is linked only
 /// where the program refers to the functions.
@@ -31,8 +34,8 @@ pub struct Wrapper {
     others: &'static [(&'static str, &'static str)],
 }
 
-const JUMPS: Wrapper = Wrapper {
-    object: JUMPS_OBJECT,
+const FRAMES: Wrapper = Wrapper {
+    object: FRAMES_ARCHIVE,
     always: &[],
     others: &[
         ("longjmp", "libc.a"),
@@ -44,18 +47,15 @@ const JUMPS: Wrapper = Wrapper {
         ("pthread_cancel", "libc.a"),
         ("__pthread_register_cancel", "libc.a"),
         ("__pthread_register_cancel_defer", "libc.a"),
+        ("makecontext", "libc.a"),
+        ("mlockall", "libc.a"),
     ],
 };
-
-const FIBERS: Wrapper = Wrapper { object: FIBERS_OBJECT, always: &[], others: &[("makecontext", "libc.a")] };
 
 /// Every form of the library has this function. `-u` takes it out of an archive, as the program's own
 /// reference has been renamed.
 const BOOST_CONTEXT: Wrapper =
     Wrapper { object: BOOST_CONTEXT_OBJECT, always: &["make_fcontext"], others: &[] };
-
-const MEMORY_LOCK: Wrapper =
-    Wrapper { object: MEMORY_LOCK_OBJECT, always: &[], others: &[("mlockall", "libc.a")] };
 
 const EXCEPTIONS: Wrapper = Wrapper {
     object: EXCEPTIONS_OBJECT,
@@ -88,6 +88,11 @@ pub fn reports_all_exits(family: Family, invocation: &Invocation) -> bool {
 /// A file may contain it for another reason. Then readers take the compiler from the debugging
 /// information.
 fn links_clangs_code(invocation: &Invocation) -> bool {
+    files(invocation).any(|file| names_clang(&file).unwrap_or(false))
+}
+
+/// The objects and archives that are linked.
+fn files(invocation: &Invocation) -> impl Iterator<Item = PathBuf> {
     let find = |library: &String| {
         let name = library.strip_prefix(':').map_or(format!("lib{library}.a"), str::to_owned);
         invocation.library_folders.iter().map(|folder| folder.join(&name)).find(|archive| archive.exists())
@@ -97,8 +102,7 @@ fn links_clangs_code(invocation: &Invocation) -> bool {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         name.ends_with(".so") || name.contains(".so.")
     };
-    let mut files = invocation.linked.iter().cloned().chain(archives);
-    files.any(|file| !is_shared(&file) && file.is_file() && names_clang(&file).unwrap_or(false))
+    invocation.linked.iter().cloned().chain(archives).filter(move |file| !is_shared(file) && file.is_file())
 }
 
 fn names_clang(file: &Path) -> io::Result<bool> {
@@ -137,9 +141,7 @@ pub fn options(
     if invocation.without_libraries {
         return Vec::new();
     }
-    let mut options = wrapper(&JUMPS, invocation, compiler, kit);
-    options.extend(wrapper(&FIBERS, invocation, compiler, kit));
-    options.extend(wrapper(&MEMORY_LOCK, invocation, compiler, kit));
+    let mut options = Vec::new();
     if invocation.names_boost_context {
         let wrapped = wrapper(&BOOST_CONTEXT, invocation, compiler, kit);
         if !wrapped.is_empty() {
@@ -163,10 +165,43 @@ pub fn archives(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsS
     // would then need the unwinder's library.
     let takes_as_needed = matches!(invocation.linker.as_deref(), None | Some("bfd"));
     let has_exceptions = is_cxx(invocation, compiler) && !invocation.without_exceptions;
-    if invocation.without_libraries || !(takes_as_needed || invocation.has_static_libc || has_exceptions) {
+    if invocation.without_libraries {
         return Vec::new();
     }
-    wrapper(&CLEANUPS, invocation, compiler, kit)
+    let mut options = frames(invocation, compiler, kit);
+    if takes_as_needed || invocation.has_static_libc || has_exceptions {
+        options.extend(wrapper(&CLEANUPS, invocation, compiler, kit));
+    }
+    options
+}
+
+/// The wrappers of the C library's functions, but those that the user wraps.
+fn frames(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
+    let archive = object_of(FRAMES.object, invocation, kit);
+    let is_ours = |function: &&'static str| !is_users(invocation, [*function].iter());
+    let functions: Vec<&str> = match invocation.has_static_libc {
+        true => offered(&FRAMES, invocation, compiler).into_iter().filter(is_ours).collect(),
+        false => FRAMES.others.iter().map(|(function, _)| *function).filter(is_ours).collect(),
+    };
+    if functions.is_empty() || !archive.exists() {
+        return Vec::new();
+    }
+    // Libraries behind the archive refer to them, or a reference takes nothing out of an archive.
+    let forced = match invocation.has_static_libc || invocation.has_static_parts {
+        true => functions.clone(),
+        false => weak::references(files(invocation), &functions),
+    };
+    let mut text = String::from(WRAP);
+    for function in functions {
+        text += &format!(",--wrap={function}");
+        if forced.contains(&function) {
+            text += &format!(",-u,__wrap_{function}");
+        }
+        if invocation.has_static_libc {
+            text += &format!(",-u,{function}");
+        }
+    }
+    vec![text.into(), "-Xlinker".into(), archive.into_os_string()]
 }
 
 /// Options of a link of Rust's code, beside the others.
@@ -300,15 +335,9 @@ mod tests {
     fn options_of(line: &str, compiler: &str) -> String {
         let kit = std::env::temp_dir().join(format!("everycall-wrap-{}", std::process::id()));
         std::fs::create_dir_all(&kit).unwrap();
-        for object in [
-            JUMPS_OBJECT,
-            FIBERS_OBJECT,
-            BOOST_CONTEXT_OBJECT,
-            MEMORY_LOCK_OBJECT,
-            EXCEPTIONS_OBJECT,
-            CLEANED_OBJECT,
-            CLEANUPS_ARCHIVE,
-        ] {
+        for object in
+            [FRAMES_ARCHIVE, BOOST_CONTEXT_OBJECT, EXCEPTIONS_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE]
+        {
             for name in [object, &for_executable(object)] {
                 std::fs::write(kit.join(name), "").unwrap();
             }
@@ -366,15 +395,16 @@ mod tests {
     #[test]
     fn what_is_wrapped() {
         let (c, cxx) = (options_of("a.o", "gcc"), options_of("a.o", "g++"));
-        let jumps = &for_executable(JUMPS_OBJECT)[..];
+        let frames = &for_executable(FRAMES_ARCHIVE)[..];
         assert!(
-            options_of("-shared a.o", "gcc").contains(JUMPS_OBJECT)
-                && jumps == "everycall-jumps-executable.o"
+            options_of("-shared a.o", "gcc").contains(FRAMES_ARCHIVE)
+                && frames == "everycall-frames-executable.a"
         );
-        assert!(c.contains("--wrap=longjmp") && c.contains(jumps) && !c.contains("__cxa_throw"), "{c}");
+        assert!(c.contains("--wrap=longjmp") && c.contains(frames) && !c.contains("__cxa_throw"), "{c}");
         assert!(!c.contains("-u,longjmp"));
-        assert!(c.contains("--wrap=makecontext") && c.contains(&for_executable(FIBERS_OBJECT)), "{c}");
-        assert!(c.contains("--wrap=mlockall") && c.contains(&for_executable(MEMORY_LOCK_OBJECT)), "{c}");
+        assert!(c.contains("--wrap=makecontext") && c.contains("--wrap=mlockall"), "{c}");
+        let partly = options_of("a.o -static-libstdc++", "g++");
+        assert!(partly.contains("-u,__wrap_longjmp") && !partly.contains("-u,longjmp"), "{partly}");
         assert!(cxx.contains("--wrap=__cxa_throw") && !cxx.contains("-u,"), "{cxx}");
         assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
         assert!(cxx.contains("--wrap=__cxa_begin_catch") && !c.contains("begin_catch"), "{cxx}");
@@ -403,6 +433,6 @@ mod tests {
         }
         assert_eq!(options_of("a.o -nostdlib", "g++"), "");
         let own = options_of("a.o -Wl,--wrap=longjmp", "g++");
-        assert!(!own.contains(jumps) && own.contains(&for_executable(EXCEPTIONS_OBJECT)), "{own}");
+        assert!(!own.contains("--wrap=longjmp") && own.contains("--wrap=siglongjmp"), "{own}");
     }
 }

@@ -7,8 +7,12 @@ use everycall_units::{parse_size, parse_time_bytes};
 pub const RECORDER: &str = "EVERYCALL_RECORDER";
 /// Bytes of each thread's ring: a power of two, such as `1M` or `65536`.
 pub const RING_SIZE: &str = "EVERYCALL_RING_SIZE";
-/// `on` (default) or `off`: whether tracing is on when the program starts.
+/// `on` or `off`: whether tracing is on when the program starts. By default as chosen at the link,
+/// and on if that said nothing.
 pub const START: &str = "EVERYCALL_START";
+/// Variables that ask for something to be recorded: with one of them, tracing is on at the start,
+/// whatever was chosen at the link.
+pub const RECORDING: [&str; 4] = [COUNT, CRASH, SNAPSHOT_SIGNAL, TRIGGERS];
 
 /// Calls that take less time, such as `500ns`, and contain no recorded call are
 /// [dropped](crate::dropped).

@@ -46,6 +46,8 @@ pub use arch::describe_object;
 pub use arch::frames;
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::own_descriptor;
+#[cfg(feature = "executable")]
+pub use arch::starts_off;
 pub use arch::{
     add_own, call_on_stack, exchange_own, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks,
 };

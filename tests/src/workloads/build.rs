@@ -75,7 +75,8 @@ impl Build {
         command.args(self.flags).args(self.objects());
         if linkage == Linkage::Oracle {
             // The linker goes by these words in the order of `everycall cc`.
-            command.args(["-Wl,-z,start-stop-gc", "-Wl,--export-dynamic-symbol=everycall_runtime_v1"]);
+            command.arg("-Wl,-z,start-stop-gc");
+            command.arg(format!("-Wl,--dynamic-list={}", oracle().join("everycall-exports.list").display()));
             command.arg(oracle().join("everycall-rt.o"));
         }
         command.args(["-pthread", "-lm", "-o"]).arg(output);

@@ -225,6 +225,9 @@ pub enum Verb {
     Integrate {
         /// Folder to write to; created if it does not exist
         folder: PathBuf,
+        /// Whether tracing is on when the programs start; `record` and EVERYCALL_START go before it
+        #[arg(long, value_name = "on|off", default_value = "on")]
+        start: everycall_compiler::Start,
     },
 }
 
@@ -236,5 +239,27 @@ mod tests {
     fn the_command_line_is_well_formed() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
+    }
+
+    /// The document has each verb, and no other.
+    #[test]
+    fn the_exit_codes_of_all_verbs_are_documented() {
+        use clap::CommandFactory;
+        let text = include_str!("../../../../docs/exit-codes.md");
+        let column = |line: &str| line.split(" | ").nth(1).unwrap_or_default().to_owned();
+        let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+        let named: Vec<String> = rows
+            .flat_map(|line| {
+                column(line).split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+            })
+            .collect();
+        let verbs: Vec<String> =
+            Arguments::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+        for verb in &verbs {
+            assert!(named.contains(verb), "docs/exit-codes.md has no {verb}");
+        }
+        for name in named.iter().filter(|name| !name.starts_with("everycall-")) {
+            assert!(verbs.contains(name), "docs/exit-codes.md has {name}, which is no verb");
+        }
     }
 }

@@ -20,6 +20,8 @@ use crate::{prefix, wrap};
 
 /// The variable with the linker that the project would use.
 pub(super) const REAL_VARIABLE: &str = "EVERYCALL_RUST_LINKER";
+/// The variable by which programs start with tracing off.
+pub const START_VARIABLE: &str = "EVERYCALL_RUST_START";
 /// rustc's own choice.
 pub(super) const DEFAULT: &str = "cc";
 
@@ -71,7 +73,8 @@ fn options(linker: &Path, args: &[OsString], kit: Kit<'_>) -> io::Result<(Vec<Os
     let is_bare = args.iter().any(|arg| arg == "-nostartfiles" || arg == "-nostdlib");
     invocation.without_libraries = is_bare;
     let kit = kit()?;
-    let mut before = prefix::link_options(&invocation, &kit);
+    let start = std::env::var(START_VARIABLE).ok().and_then(|word| word.parse().ok()).unwrap_or_default();
+    let mut before = prefix::link_options(&invocation, start, &kit);
     before.extend(wrap::options(&invocation, linker, &kit, false));
     if !is_bare || has_start_of_rustc(args) {
         before.extend(wrap::rust(&invocation, &kit));

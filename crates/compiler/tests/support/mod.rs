@@ -17,7 +17,7 @@ pub struct Lab {
     path: String,
 }
 
-pub const CLANGS: [&str; 2] = ["19", "22"];
+pub const CLANGS: [&str; 4] = ["14", "16", "19", "22"];
 
 impl Lab {
     pub fn new() -> Lab {
@@ -33,7 +33,9 @@ impl Lab {
         fs::copy(&example, bin.join("everycall")).unwrap_or_else(|error| {
             panic!("{}: {error}; build it: cargo build --example cc", example.display())
         });
-        for name in ["gcc", "g++", "clang-19", "clang++-19", "clang-22", "clang++-22"] {
+        let clangs =
+            CLANGS.iter().flat_map(|version| [format!("clang-{version}"), format!("clang++-{version}")]);
+        for name in ["gcc", "g++"].into_iter().map(str::to_owned).chain(clangs) {
             symlink("everycall", bin.join(format!("everycall-{name}"))).unwrap();
         }
         symlink("/usr/bin/ld.lld-19", bin.join("ld.lld")).unwrap();

@@ -75,6 +75,8 @@ pub use linked::{debugger_objects, linked_runtime};
 pub use object::describe_object;
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use object::own_descriptor;
+#[cfg(feature = "executable")]
+pub use object::starts_off;
 pub use processor::{
     add_own, call_on_stack, exchange_own, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks,
 };

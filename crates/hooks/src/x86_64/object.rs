@@ -23,6 +23,8 @@ everycall_module:
     .hidden everycall_xray_entry, everycall_xray_exit, everycall_xray_tail_exit
     .weak   __ehdr_start
     .hidden __ehdr_start
+    .weak   everycall_starts_off
+    .hidden everycall_starts_off
     .text
     ",
     SIZE = const size_of::<ModuleDescriptor>(),
@@ -45,6 +47,13 @@ macro_rules! address_of_symbol {
         }
         address
     }};
+}
+
+/// Whether the program was linked with an object that says that tracing is off at its start.
+#[cfg(feature = "executable")]
+#[must_use]
+pub fn starts_off() -> bool {
+    address_of_symbol!("everycall_starts_off") != 0
 }
 
 /// The descriptor of the object into which this code was linked.

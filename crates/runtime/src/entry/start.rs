@@ -56,14 +56,6 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     let trusted = !environment.is_secure();
     let variable = |name: &str| environment.get(name).filter(|_| trusted);
 
-    let on = match variable(env::START) {
-        None | Some(b"on") => true,
-        Some(b"off") => false,
-        Some(other) => {
-            complain(env::START, other, "on or off", "on");
-            true
-        }
-    };
     let kept = variable(env::KEEP_ENDED).map_or(KeepEnded::DEFAULT, |text| {
         env::parse_keep_ended(text).unwrap_or_else(|| {
             complain(env::KEEP_ENDED, text, env::KEEP_ENDED_ALLOWED, "64M");
@@ -175,6 +167,21 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     if !crate::state::dropped::is_counting() {
         arena.put_calibration(&calibration::measure(thread_slot));
     }
+    let on = match variable(env::START) {
+        // What records, or a variable that asks for something to be recorded, goes before what was
+        // chosen at the link.
+        None => {
+            hub::hub().is_some()
+                || env::RECORDING.into_iter().any(|name| variable(name).is_some())
+                || !starts_off()
+        }
+        Some(b"on") => true,
+        Some(b"off") => false,
+        Some(other) => {
+            complain(env::START, other, "on or off", "on");
+            true
+        }
+    };
     arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
     if let Some(hub) = hub::hub() {
         hub.ring();
@@ -204,6 +211,14 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             ]);
         }
     }
+}
+
+/// Whether the link of the program said that tracing is off at the start.
+fn starts_off() -> bool {
+    #[cfg(feature = "executable")]
+    return everycall_hooks::starts_off();
+    #[cfg(not(feature = "executable"))]
+    false
 }
 
 /// The room for the sites of a set, in both halves. It allows for libraries that are loaded twice.

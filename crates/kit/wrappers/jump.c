@@ -1,0 +1,46 @@
+// longjmp and functions like it: the runtime is notified before frames are left.
+#include "jumps.h"
+
+// Sets the mask as glibc does before it jumps: all signals except those reserved for glibc. Leaves
+// errno unchanged.
+static inline void set_signal_mask(uint64_t mask) {
+    enum { RT_SIGPROCMASK = 14, SIG_SETMASK_ = 2, FIRST_OWN = 32, OWN = 2 };
+    mask &= ~((((uint64_t)1 << OWN) - 1) << (FIRST_OWN - 1));
+    register uint64_t size __asm__("r10") = sizeof mask;
+    uint64_t result = RT_SIGPROCMASK;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"((uint64_t)SIG_SETMASK_), "S"(&mask), "d"((uint64_t)0), "r"(size)
+                     : "rcx", "r11", "memory");
+}
+
+// Returns the buffer to jump with. If the jump restores a signal mask, this function restores it,
+// and `copy` becomes a buffer without one: handlers of signals that this unblocks run, and may jump
+// themselves, while the frames that this jump leaves still exist.
+static const void* jump(const uint64_t* registers, struct jump_buffer* copy) {
+    uint64_t stack_pointer = registers[RSP], code = registers[RIP];
+    const void* to = registers;
+    if (!are_registers(stack_pointer, code)) {
+        const int is_glibcs = are_registers(unscrambled(stack_pointer), unscrambled(code));
+        if (is_glibcs && &everycall_runtime_v1 && (uint32_t)registers[MASK_WAS_SAVED] == 1) {
+            set_signal_mask(registers[MASK]);
+            // (Not by a call of memcpy. A handler may have changed the buffer, too.)
+            void* target = copy;
+            const void* source = registers;
+            uint64_t count = WORDS;
+            __asm__ volatile("rep movsq" : "+D"(target), "+S"(source), "+c"(count) : : "memory");
+            copy->words[MASK_WAS_SAVED] = 0;
+            to = registers = copy->words;
+        }
+        stack_pointer = unscrambled(registers[RSP]);
+        code = unscrambled(registers[RIP]);
+    }
+    if (are_registers(stack_pointer, code)) everycall_tell(EVERYCALL_JUMP, stack_pointer, 0);
+    return to;
+}
+
+extern void EVERYCALL_REAL(const void*, int) EVERYCALL_WEAK __attribute__((noreturn));
+EVERYCALL_WRAPPER __attribute__((noreturn)) void EVERYCALL_WRAP(const void* to, int value) {
+    struct jump_buffer copy;
+    EVERYCALL_REAL(jump(to, &copy), value);
+}
