@@ -382,6 +382,8 @@ fn preloaded(out: &Path, manifest: &Path, module_object: Option<PathBuf>, librar
         .arg(manifest.join("include"))
         .arg(folder.join(source))
         .args(module_object)
+        // Before glibc 2.34, dlsym is in a library that a program may not have.
+        .args(["-Wl,--no-as-needed", "-l:libdl.so.2"])
         .arg("-o")
         .arg(out.join(library)));
 }
