@@ -246,7 +246,7 @@ fn slow_calls_of_every_kind() {
 fn sets_that_are_none() {
     let place = Place::new("sets-bad");
     let program = place.build(Mode::GCC_NOPS, &SLOW, "slow");
-    let set = resolve(&place, &["--trigger", "handle > 1ms"], &[&program]);
+    let set = resolve(&place, &["--trigger", "handle > 1ms", "--keep-every", "1h"], &[&program]);
     let whole = fs::read(&set).unwrap();
     let file = |name: &str, content: &[u8], mode: u32| {
         let path = place.file(name);

@@ -216,3 +216,55 @@ fn tail_calls_count_only_where_they_are_wanted() {
         assert_eq!(kept(&recording.file).1.len(), expected, "{trigger}");
     }
 }
+
+/// In a loop that makes all its calls by one instruction, calls that are certainly slow are those
+/// that the program's own clock finds slow: the short one before a slow one is not among them.
+#[test]
+fn kept_is_what_is_slow_in_loops() {
+    for (mode, level) in [
+        (Mode::GCC_NOPS, "-O2"),
+        (Mode::GCC_FENTRY, "-O2"),
+        (Mode::CLANG19_XRAY, "-O2"),
+        (Mode::CLANG19_AFTER_INLINING, "-O2"),
+        (Mode::GCC_FINSTRUMENT, "-O2"),
+    ] {
+        let label = mode.label();
+        let place = Place::new("tail-loops");
+        place.write("other.c", "int other_library(int value) { return value + 1; }\n");
+        let library = place.path().join("libother.so");
+        let mut compiler = place.command("gcc");
+        compiler.args(["-O2", "-shared", "-fPIC", "other.c", "-o"]).arg(&library);
+        assert!(compiler.status().unwrap().success());
+        let program = place.build(mode, &[level, "tail_loops.cpp", library.to_str().unwrap()], "tail_loops");
+        let options = [&["--trigger", "*handle_* > 4ms"][..], &KEEP_ALL].concat();
+        let recording = place.record(&options, &program, &[]);
+        let (missed, kept) = kept(&recording.file);
+        assert_eq!(missed, 0, "{label}");
+        let is_of = |kept: &Kept, name: &str| kept.name.split('(').next().unwrap_or("").ends_with(name);
+        let printed = recording.stdout();
+        let mut own = Vec::new();
+        for line in printed.lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            let [name, begin, end, is_slow] = words[..] else { panic!("{line}") };
+            own.push((
+                name.to_owned(),
+                begin.parse::<u64>().unwrap()..end.parse::<u64>().unwrap(),
+                is_slow == "1",
+            ));
+        }
+        let certain = |kept: &&Kept| kept.call.tail.is_none_or(|tail| !tail.is_perhaps_short);
+        for (name, times, _) in own.iter().filter(|(.., is_slow)| *is_slow) {
+            let of_it = |kept: &&Kept| is_of(kept, name) && times.contains(&kept.call.start_ticks);
+            assert_eq!(kept.iter().filter(certain).filter(of_it).count(), 1, "{label}: {name} {times:?}");
+        }
+        for kept in kept.iter().filter(certain) {
+            let is_it = |(_, times, _): &&(String, std::ops::Range<u64>, bool)| {
+                times.contains(&kept.call.start_ticks) && kept.call.end_ticks <= times.end
+            };
+            let own = own.iter().find(is_it);
+            let (.., times, _) = own.unwrap_or_else(|| panic!("{label}: {} {:?}", kept.name, kept.call));
+            let took = times.end - times.start;
+            assert!(took > kept.call.threshold_ticks, "{label}: {} {:?} took {took}", kept.name, kept.call);
+        }
+    }
+}

@@ -211,9 +211,17 @@ fn the_slowest_calls_stay() {
     let least = kept.iter().map(|call| call.end_ticks - call.start_ticks).min().unwrap();
     let slower = own.iter().filter(|(_, own)| own.last - own.first > least).count() as u64;
     assert!(slower <= 3 + triggers[0].missed, "{slower} {triggers:?}");
-    let once = place.record(&["--trigger", "handle > 500us"], &program, &["3000", "100", "1000", "3"]);
-    let (_, kept) = self::kept(&once.file);
-    assert_eq!(kept.len(), 1, "one in a second");
+    let arguments = ["3000", "100", "1000", "3"];
+    let once = place.record(&["--trigger", "handle > 500us", "--keep-every", "1h"], &program, &arguments);
+    let (triggers, kept) = self::kept(&once.file);
+    assert_eq!(kept.len(), 1, "one in an hour");
+    let said = String::from_utf8_lossy(&once.output.stderr).into_owned();
+    assert!(said.contains("left out by --keep-every 3600s (--keep-every 0 keeps more)"), "{said}");
+    assert!(triggers[0].fired > 1, "{triggers:?}");
+    // By default, all are.
+    let all = place.record(&["--trigger", "handle > 500us"], &program, &arguments);
+    let (triggers, kept) = self::kept(&all.file);
+    assert!(kept.len() > 3 && triggers[0].kept + triggers[0].missed == triggers[0].fired, "{triggers:?}");
 }
 
 #[test]

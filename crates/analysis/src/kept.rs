@@ -48,6 +48,9 @@ pub struct KeptCall {
 pub struct KeptTail {
     /// Whether [`KeptCall::took_ns`] is an upper bound: the target of the jump isn't traced.
     pub is_at_most: bool,
+    /// Whether it may have been shorter than the threshold: the least possible time is
+    /// [`KeptCall::took_ns`] without `behind_ns`.
+    pub is_perhaps_short: bool,
     /// Time after its last jump, in nanoseconds; 0 if it had exceeded the threshold before.
     pub behind_ns: u64,
     /// Name of that jump's target, if known.
@@ -83,6 +86,7 @@ pub fn kept_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Vec<KeptCall> {
             is_unwound: call.is_unwound,
             tail: call.tail.map(|tail| KeptTail {
                 is_at_most: tail.is_at_most,
+                is_perhaps_short: tail.is_perhaps_short,
                 behind_ns: span(tail.jump_ticks, call.end_ticks.saturating_sub(tail.jump_ticks)),
                 target: target(trace, names, call.process, call.end_ticks, &tail),
                 has_next: tail.has_next,

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use everycall_format::site_set::{KEEP_MAX, KEEP_PERHAPS};
 use everycall_format::trigger::{FRAME_TEXTS_SIZE, RULES};
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
@@ -18,10 +19,8 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::preload;
 
-/// Default number of calls to keep per trigger.
-const KEEP: u32 = 20;
-/// Default interval in which at most one call is kept, in nanoseconds.
-const KEEP_EVERY: u64 = 1_000_000_000;
+/// Default disk space for kept calls, in bytes.
+const KEEP_SIZE: u64 = 256 << 20;
 /// Default memory for events of calls that may be kept, in bytes.
 const MEMORY: u64 = 64 << 20;
 
@@ -102,13 +101,15 @@ pub fn refuse_short(triggers: &[Trigger]) -> Result<(), Failure> {
 /// Which calls are kept if there are more.
 pub fn policy(arguments: &KeepArguments) -> Policy {
     Policy {
-        keep: arguments.keep.unwrap_or(KEEP) as usize,
+        keep: arguments.keep.unwrap_or(KEEP_MAX) as usize,
+        keep_perhaps: arguments.keep.unwrap_or(KEEP_PERHAPS) as usize,
+        bytes: arguments.keep_size.unwrap_or(KEEP_SIZE),
         by: match arguments.keep_by {
             None | Some(arguments::KeepBy::Slowest) => KeepBy::Slowest,
             Some(arguments::KeepBy::First) => KeepBy::First,
             Some(arguments::KeepBy::Newest) => KeepBy::Newest,
         },
-        every_ns: arguments.keep_every.unwrap_or(KEEP_EVERY),
+        every_ns: arguments.keep_every.unwrap_or(0),
     }
 }
 

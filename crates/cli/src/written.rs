@@ -7,10 +7,11 @@ use std::path::Path;
 
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::env::{self, RING_SIZE_MAX};
+use everycall_format::site_set::KEEP_MAX;
 use everycall_io::{messages::say_text, say};
 use everycall_recorder::{Summary, ThreadSummary};
 use everycall_symbols::site_report;
-use everycall_triggers::{Condition, Outcome, Tally, Trigger};
+use everycall_triggers::{Condition, Limit, Outcome, Tally, Trigger};
 use everycall_units::{Count, Duration, OptionSize, Several, Size};
 
 use crate::counters;
@@ -113,7 +114,7 @@ pub fn is_of_no_function(trigger: &str) -> bool {
 
 /// What came of a trigger.
 fn trigger_text(tally: &Tally) -> String {
-    let Tally { text, functions, late, not_armed: left_out, fired, kept, missed } = tally;
+    let Tally { text, functions, late, not_armed: left_out, fired, perhaps, kept, missed, .. } = tally;
     let unseen = named_late(*late) + &not_armed(*left_out);
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
@@ -126,17 +127,80 @@ fn trigger_text(tally: &Tally) -> String {
         _ => {
             let [one, several] = if is_of_no_function(text) { ["time", "times"] } else { ["call", "calls"] };
             let mut sentence = format!("{text}: {}, {} kept", Several(*fired, one, several), Count(*kept));
-            for (count, what) in
-                [(suppressed, "skipped by --keep or --keep-every"), (*missed, "that could not be kept")]
-            {
-                if count > 0 {
-                    // Writing to a string doesn't fail.
-                    let _ = write!(sentence, ", {} {what}", Count(count));
-                }
+            if *missed > 0 {
+                // Writing to a string doesn't fail.
+                let _ = write!(sentence, ", {} that could not be kept", Count(*missed));
             }
-            sentence + &unseen
+            if suppressed > 0 {
+                let _ = write!(sentence, ", {} left out{}", Count(suppressed), left_out_by(tally));
+            }
+            sentence + &perhaps_shorter(*perhaps, text) + &unseen
         }
     }
+}
+
+/// The options by which calls were left out, and those that keep more.
+fn left_out_by(tally: &Tally) -> String {
+    let wanted = tally.fired.saturating_sub(tally.missed).max(1);
+    let [mut by, mut instead] = [Vec::new(), Vec::new()];
+    for limit in &tally.limits {
+        let (option, more) = match *limit {
+            Limit::Count(count) => (
+                format!("--keep {count}"),
+                Some(wanted.min(KEEP_MAX.into()))
+                    .filter(|more| *more > count as u64)
+                    .map(|more| format!("--keep {more}")),
+            ),
+            Limit::Bytes(bytes) => {
+                let each = tally.kept_bytes.checked_div(tally.kept).unwrap_or(0).max(1);
+                let share = tally.triggers.max(1);
+                let all = each.saturating_mul(wanted).saturating_mul(share).saturating_mul(5) / 4;
+                let more = all.checked_next_power_of_two().unwrap_or(u64::MAX);
+                let [now, more] = [bytes.saturating_mul(share), more].map(OptionSize);
+                (format!("--keep-size {now}"), Some(format!("--keep-size {more}")))
+            }
+            Limit::Every(every) => {
+                (format!("--keep-every {}", time_option(every)), Some("--keep-every 0".to_owned()))
+            }
+            Limit::Perhaps(_) => (
+                "because it is uncertain that they took that long".to_owned(),
+                Some(format!("--keep {}", wanted.min(KEEP_MAX.into()))),
+            ),
+        };
+        by.push(option);
+        instead.extend(more);
+    }
+    if by.is_empty() {
+        return String::new();
+    }
+    let is_option = by.iter().all(|option| option.starts_with("--"));
+    let by = format!("{}{}", if is_option { " by " } else { " " }, by.join(" and "));
+    if instead.is_empty() { by } else { format!("{by} ({} keeps more)", instead.join(" ")) }
+}
+
+/// A time as options take it.
+fn time_option(ns: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    let unit = units.into_iter().find(|(unit, _)| ns >= *unit && ns.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
+}
+
+/// What is to be said of calls that perhaps met no condition; nothing where there are none.
+pub fn perhaps_shorter(calls: u64, trigger: &str) -> String {
+    if calls == 0 {
+        return String::new();
+    }
+    let without = match trigger.split_once('>') {
+        Some((function, time)) => {
+            let function = function.trim().trim_end_matches("+tail").trim();
+            format!("; '{function}-tail > {}' leaves them out", time.trim())
+        }
+        None => String::new(),
+    };
+    format!(
+        "; {} of all may have been shorter: they end in a jump to code that isn't traced{without}",
+        Count(calls)
+    )
 }
 
 /// What is to be said of functions whose first calls no trigger looked at; nothing where there are
@@ -565,10 +629,42 @@ mod tests {
             ..Tally::default()
         };
         assert_eq!(trigger_text(&tally("signal USR1", 0, 0)), "signal USR1: never received");
-        assert_eq!(
-            trigger_text(&tally("signal USR1", 0, 1)),
-            "signal USR1: 1 time, 0 kept, 1 skipped by --keep or --keep-every"
-        );
+        assert_eq!(trigger_text(&tally("signal USR1", 0, 1)), "signal USR1: 1 time, 0 kept, 1 left out");
         assert!(trigger_text(&tally("f > 1ms", 1, 2)).starts_with("f > 1ms: 2 calls, 0 kept"));
+    }
+
+    #[test]
+    fn what_left_out_calls_is_said() {
+        let tally = |limits: &[Limit]| Tally {
+            text: "f > 1ms".to_owned(),
+            functions: 1,
+            fired: 148,
+            kept: 20,
+            kept_bytes: 20 << 20,
+            triggers: 2,
+            limits: limits.to_vec(),
+            ..Tally::default()
+        };
+        for (limits, said) in [
+            (&[Limit::Count(20)][..], "128 left out by --keep 20 (--keep 148 keeps more)"),
+            (&[Limit::Bytes(128 << 20)], "128 left out by --keep-size 256M (--keep-size 512M keeps more)"),
+            (
+                &[Limit::Every(1_500_000_000)],
+                "128 left out by --keep-every 1500ms (--keep-every 0 keeps more)",
+            ),
+            (
+                &[Limit::Every(1_000_000_000), Limit::Count(20)],
+                "128 left out by --keep-every 1s and --keep 20 (--keep-every 0 --keep 148 keeps more)",
+            ),
+        ] {
+            let text = trigger_text(&tally(limits));
+            assert_eq!(text, format!("f > 1ms: 148 calls, 20 kept, {said}"));
+        }
+        let perhaps = Tally { perhaps: 100, fired: 20, ..tally(&[]) };
+        let text = trigger_text(&perhaps);
+        assert!(
+            text.contains("100 of all may have been shorter") && text.contains("'f-tail > 1ms'"),
+            "{text}"
+        );
     }
 }

@@ -521,7 +521,7 @@ wire_struct! {
         pub text_offset: u32,
         /// Bytes of its text.
         pub text_length: u32,
-        /// Calls that met the condition.
+        /// Calls that met the condition, or may have.
         pub fired: u64,
         /// Calls of these that were kept: their snapshots are in the file.
         pub kept: u64,
@@ -535,8 +535,9 @@ wire_struct! {
         /// Further functions that it names, which were not armed for lack of room. They are not
         /// among `functions`.
         pub not_armed: u64,
-        /// Zero.
-        pub reserved: u64,
+        /// Calls of `fired` that may have met the condition
+        /// ([`PERHAPS`](crate::trigger::call_flags::PERHAPS)). Since 2.14.
+        pub perhaps: u64,
     }
 }
 

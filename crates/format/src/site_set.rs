@@ -102,8 +102,8 @@ wire_struct! {
         pub left_out: u64,
         /// A set of [`throws`].
         pub throws: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Limit on the size of kept calls, in units of 1024 bytes; 0 for no such limit.
+        pub keep_kib: u32,
         /// Where the pattern for names of frames by id begins among the texts.
         pub pattern_offset: u32,
         /// Bytes of it; 0 if the rule isn't about frames by id.
@@ -120,6 +120,10 @@ pub mod throws {
     /// Wherever they are thrown. Without this flag: in calls of the rule's functions only.
     pub const ANYWHERE: u32 = 4;
 }
+
+/// Limit on the kept calls of a rule that perhaps didn't exceed the threshold
+/// ([`crate::trigger::call_flags::PERHAPS`]). [`SetRule::keep`] limits them, too.
+pub const KEEP_PERHAPS: u32 = 20;
 
 /// [`SetRule::by`]: which calls stay if there are more than [`SetRule::keep`].
 pub mod keep_by {

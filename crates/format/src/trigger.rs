@@ -52,6 +52,8 @@ pub const TYPES: u32 = 1024;
 pub const LIVE_AREAS: u32 = 4;
 /// Room for sites in each of these areas, in both halves.
 pub const LIVE_SITES: u32 = 1 << 16;
+/// Where the rules' numbers of uncertain calls begin, from the header: behind the calls.
+const PERHAPS_OFFSET: u64 = CALLS_OFFSET + CALLS as u64 * size_of::<TriggeredCall>() as u64;
 /// Where the exception types begin, from the header.
 const TYPES_OFFSET: u64 = 3 * PAGE;
 /// Where the sites begin, from the header.
@@ -209,6 +211,22 @@ wire_struct! {
     }
 }
 
+impl TriggeredCall {
+    /// How long it took, in ticks; at least that, if it is only known how long it took at most.
+    #[must_use]
+    pub const fn took_at_least(&self) -> u64 {
+        let is_at_most = self.flags & call_flags::AT_MOST != 0;
+        let until = if is_at_most { self.jump_ticks } else { self.end_ticks };
+        until.saturating_sub(self.start_ticks)
+    }
+
+    /// Whether it is certain that it exceeded the threshold.
+    #[must_use]
+    pub const fn is_certain(&self) -> bool {
+        self.flags & call_flags::PERHAPS == 0
+    }
+}
+
 /// [`TriggeredCall::state`].
 pub mod call_state {
     /// The entry is free.
@@ -238,6 +256,9 @@ pub mod call_flags {
     pub const NO_NEXT: u32 = 32;
     /// It was kept when an exception was thrown in it: its end isn't known.
     pub const THREW: u32 = 64;
+    /// With [`TAIL`] and [`AT_MOST`]: it had not exceeded the threshold when it jumped, so it is
+    /// uncertain whether it took that long. Since 2.14.
+    pub const PERHAPS: u32 = 128;
 }
 
 wire_struct! {
@@ -324,6 +345,13 @@ pub const fn rule_at(index: u32) -> u64 {
     RULES_OFFSET + index as u64 * size_of::<TriggerRule>() as u64
 }
 
+/// Where the number of calls of a rule is, from the header, that perhaps met its condition: those
+/// of [`TriggerRule::fired`] that have [`call_flags::PERHAPS`]. A `u64`.
+#[must_use]
+pub const fn perhaps_at(index: u32) -> u64 {
+    PERHAPS_OFFSET + index as u64 * size_of::<u64>() as u64
+}
+
 /// Where an exception type is, from the header.
 #[must_use]
 pub const fn type_at(index: u32) -> u64 {
@@ -387,7 +415,7 @@ pub const fn area_size(sites: u32) -> u64 {
 }
 
 const _: () = assert!(FRAME_TEXTS_OFFSET == 1664 && FRAME_TEXTS_SIZE > 2000);
-const _: () = assert!(CALLS_OFFSET + CALLS as u64 * size_of::<TriggeredCall>() as u64 <= TYPES_OFFSET);
+const _: () = assert!(perhaps_at(RULES) <= TYPES_OFFSET);
 const _: () = assert!(TYPES_OFFSET + TYPES as u64 * size_of::<ThrownType>() as u64 <= SITES_OFFSET);
 
 #[cfg(test)]

@@ -679,8 +679,10 @@ pub struct Trigger {
     pub late: u64,
     /// Further functions that match but were not armed, because there was no room for them.
     pub not_armed: u64,
-    /// Calls that met its condition.
+    /// Calls that met its condition, or may have.
     pub fired: u64,
+    /// Calls of these that may have met it: see [`Tail::is_perhaps_short`].
+    pub perhaps: u64,
     /// Kept calls of these functions.
     pub kept: u64,
     /// Calls of these functions that met the condition but could not be kept.
@@ -834,6 +836,9 @@ pub struct Tail {
     pub jump_ticks: u64,
     /// The time is an upper limit, because the end of the function it jumped to isn't known.
     pub is_at_most: bool,
+    /// The call had not exceeded its threshold when it jumped: it is uncertain whether it did. It
+    /// took at least until [`Tail::jump_ticks`].
+    pub is_perhaps_short: bool,
     /// The address to which that jump led, where that is known.
     pub target: Option<u64>,
     /// The code offset in front of that jump, where that is known.

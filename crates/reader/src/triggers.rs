@@ -28,6 +28,7 @@ pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(
             late: record.late,
             not_armed: record.not_armed,
             fired: record.fired,
+            perhaps: record.perhaps,
             kept: record.kept,
             missed: record.missed,
         })
@@ -62,6 +63,7 @@ pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording)
         tail: (record.flags & call_flags::TAIL != 0).then_some(Tail {
             jump_ticks: record.jump_ticks,
             is_at_most: record.flags & call_flags::AT_MOST != 0,
+            is_perhaps_short: record.flags & call_flags::PERHAPS != 0,
             target: (record.target != 0).then_some(record.target),
             jump_offset: (record.jump_code != 0).then_some(record.jump_code),
             has_next: record.flags & call_flags::NO_NEXT == 0,

@@ -145,6 +145,8 @@ pub struct Control {
     pub jump_ticks: AtomicU64,
     /// The address to which that jump led; 0 if it isn't known.
     pub jump_target: AtomicU64,
+    /// A hash of the registers that functions preserve, at that jump.
+    pub jump_registers: AtomicU64,
     /// The code offset of the exit at that jump; 0 if it is in no module.
     pub jump_code: AtomicU32,
     /// Low half of the number of events when the present exception was thrown; 0 if none is known.
@@ -274,6 +276,7 @@ macro_rules! blank_control {
                     jump: AtomicU64::new(0),
                     jump_ticks: AtomicU64::new(0),
                     jump_target: AtomicU64::new(0),
+                    jump_registers: AtomicU64::new(0),
                     jump_code: AtomicU32::new(0),
                     raised: AtomicU32::new(0),
                     slot: AtomicU32::new(0),

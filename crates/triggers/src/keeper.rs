@@ -17,7 +17,7 @@ use everycall_tracefile::{array, bytes_of};
 
 use crate::frames::{NamedFrames, frame_pattern};
 use crate::kept::Kept;
-use crate::policy::{Choice, KeepBy, Policy};
+use crate::policy::{Choice, KeepBy, Limit, Met, Policy};
 use crate::rate::Rate;
 use crate::scan::{ScannedProcess, frames_key, is_scanned};
 use crate::tails;
@@ -48,10 +48,18 @@ pub struct Tally {
     pub late: u64,
     /// Further functions that it names and that couldn't be armed, because there was no room.
     pub not_armed: u64,
-    /// Calls that met its condition.
+    /// Calls that met its condition, or may have.
     pub fired: u64,
-    /// Of these, those that were kept.
+    /// Of these, those that may have met it: they ended in a jump to code that isn't traced.
+    pub perhaps: u64,
+    /// Calls of `fired` that were kept.
     pub kept: u64,
+    /// Bytes of their snapshots.
+    pub kept_bytes: u64,
+    /// Triggers that share the disk space.
+    pub triggers: u64,
+    /// What kept others from being kept.
+    pub limits: Vec<Limit>,
     /// Of these, calls that should have been kept and couldn't be.
     pub missed: u64,
 }
@@ -204,6 +212,8 @@ pub struct Keeper {
     named: Named,
     /// Signals that were received and entries that were found, by trigger.
     noticed: Vec<u64>,
+    /// Calls of these that perhaps met the condition.
+    noticed_perhaps: Vec<u64>,
     /// Segments of ended threads that were overwritten before they were scanned.
     missed_segments: u64,
     thresholds_due: Instant,
@@ -244,10 +254,12 @@ impl Keeper {
         folder: PathBuf,
     ) -> Keeper {
         let choice_count = triggers.len();
+        let policy = Policy { bytes: policy.bytes / choice_count.max(1) as u64, ..policy };
         Keeper {
             choices: triggers.iter().map(|trigger| Choice::new(policy_of(trigger, policy))).collect(),
             failed: vec![0; triggers.len()],
             noticed: vec![0; triggers.len()],
+            noticed_perhaps: vec![0; triggers.len()],
             triggers: Arc::clone(&triggers),
             rate,
             outcome,
@@ -309,8 +321,8 @@ impl Keeper {
     /// Takes a snapshot of these processes if the call is wanted.
     fn consider(&mut self, call: &TriggeredCall, processes: &[&TriggeredProcess]) {
         let rule = call.rule as usize;
-        let took = call.end_ticks.saturating_sub(call.start_ticks);
-        if !self.choices.get(rule).is_some_and(|choice| choice.wants(call.end_ticks, took)) {
+        let met = Met { end: call.end_ticks, took: call.took_at_least(), is_certain: call.is_certain() };
+        if !self.choices.get(rule).is_some_and(|choice| choice.wants(met)) {
             return;
         }
         if self.limit.is_some_and(|limit| self.kept() >= limit) {
@@ -344,8 +356,9 @@ impl Keeper {
         }
         let Some(choice) = self.choices.get_mut(rule) else { return };
         let every = self.rate.ticks(choice.every_ns());
-        let (id, gone) = choice.keep(call.end_ticks, took, every);
-        self.kept.retain(|(of, id, _)| *of != rule || Some(*id) != gone);
+        let bytes = kept.iter().map(|kept| kept.bytes).fold(0, u64::saturating_add);
+        let (id, gone) = choice.keep(met, bytes, every);
+        self.kept.retain(|(of, id, _)| *of != rule || !gone.contains(id));
         self.kept.extend(kept.into_iter().map(|kept| (rule, id, kept)));
     }
 
@@ -381,6 +394,9 @@ impl Keeper {
     fn notice(&mut self, call: &TriggeredCall, processes: &[&TriggeredProcess]) {
         if let Some(noticed) = self.noticed.get_mut(call.rule as usize) {
             *noticed += 1;
+        }
+        if let Some(perhaps) = self.noticed_perhaps.get_mut(call.rule as usize) {
+            *perhaps += u64::from(!call.is_certain());
         }
         self.consider(call, processes);
     }
@@ -481,14 +497,19 @@ impl Keeper {
 
     fn tallies(&self) -> Vec<Tally> {
         let mut tallies = self.outcome.tallies();
-        let own = self.noticed.iter().zip(&self.failed);
-        for ((rule, tally), (noticed, failed)) in tallies.iter_mut().enumerate().zip(own) {
+        let own = self.noticed.iter().zip(&self.failed).zip(&self.noticed_perhaps);
+        for ((rule, tally), ((noticed, failed), perhaps)) in tallies.iter_mut().enumerate().zip(own) {
             let counts = self.fired.iter().filter(|((_, of), _)| *of as usize == rule);
             let sum = |count: fn(&Fired) -> u64| {
                 counts.clone().map(|(_, fired)| count(fired)).fold(0, u64::saturating_add)
             };
             tally.fired = sum(|fired| fired.calls).saturating_add(*noticed);
             tally.missed = sum(|fired| fired.missed).saturating_add(*failed);
+            tally.perhaps = sum(|fired| fired.perhaps).saturating_add(*perhaps);
+            if let Some(choice) = self.choices.get(rule) {
+                (tally.kept_bytes, tally.limits) = (choice.bytes(), choice.limits());
+                tally.triggers = self.triggers.len() as u64;
+            }
             let ids: HashSet<u64> =
                 self.kept.iter().filter(|(of, ..)| *of == rule).map(|(_, id, _)| *id).collect();
             tally.kept = ids.len() as u64;
@@ -561,6 +582,7 @@ impl KeepCalls for Keeper {
                 text_offset: texts.len() as u32,
                 text_length: tally.text.len() as u32,
                 fired: tally.fired,
+                perhaps: tally.perhaps,
                 kept: tally.kept,
                 missed: tally.missed,
                 functions: tally.functions,

@@ -15,6 +15,8 @@ use everycall_tracefile::ChunkWriter;
 pub(crate) struct Kept {
     process: u32,
     file: File,
+    /// Its size.
+    pub(crate) bytes: u64,
 }
 
 impl Kept {
@@ -28,7 +30,8 @@ impl Kept {
         write(&mut chunks)?;
         let (_, buffered) = chunks.end()?;
         let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
-        Ok(Kept { process, file })
+        let bytes = file.metadata()?.len();
+        Ok(Kept { process, file, bytes })
     }
 
     /// Copies its chunks into the trace.

@@ -38,7 +38,7 @@ mod trigger;
 pub use everycall_patterns::NamePattern as Pattern;
 pub use functions::Functions;
 pub use keeper::{Keeper, Outcome, Tally};
-pub use policy::{KeepBy, Policy};
+pub use policy::{KeepBy, Limit, Policy};
 pub use rate::Rate;
 pub use set::{SetBuilder, SetError};
 pub use thrown::unknown_types;

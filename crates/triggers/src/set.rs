@@ -107,7 +107,7 @@ impl<'t> SetBuilder<'t> {
     }
 
     fn of(triggers: &'t [Trigger], rate: Option<&'t Rate>, memory: u64) -> SetBuilder<'t> {
-        let policy = Policy { keep: 1, by: KeepBy::First, every_ns: 0 };
+        let policy = Policy { keep: 1, keep_perhaps: 1, bytes: 0, by: KeepBy::First, every_ns: 0 };
         let left_out = vec![0; triggers.len()];
         let types = Types::new(triggers);
         SetBuilder { triggers, policy, memory, rate, modules: Vec::new(), types, left_out }
@@ -194,6 +194,8 @@ impl<'t> SetBuilder<'t> {
                 }
                 _ => 0,
             };
+            let share = self.policy.bytes / self.triggers.len().max(1) as u64;
+            let keep_kib = u32::try_from(share / 1024).unwrap_or(u32::MAX);
             let (text_offset, text_length) = text(trigger.to_string().as_bytes());
             let (pattern_offset, pattern_length) = text(frame_pattern(trigger).as_bytes());
             let functions = self.modules.iter().flat_map(|module| &module.functions);
@@ -214,6 +216,7 @@ impl<'t> SetBuilder<'t> {
                     text_offset,
                     text_length,
                     left_out: *left_out as u64,
+                    keep_kib,
                     throws,
                     pattern_offset,
                     pattern_length,
@@ -292,7 +295,8 @@ mod tests {
 
     use super::*;
 
-    const POLICY: Policy = Policy { keep: 7, by: KeepBy::Newest, every_ns: 5 };
+    const POLICY: Policy =
+        Policy { keep: 7, keep_perhaps: 7, bytes: 9 << 20, by: KeepBy::Newest, every_ns: 5 };
 
     fn triggers() -> Vec<Trigger> {
         ["handle > 20ms", "w?rk > 1us"].iter().map(|text| text.parse().unwrap()).collect()

@@ -41,7 +41,7 @@ pub(crate) fn open_at_end(process: &TriggeredProcess, over: u64) -> Vec<Triggere
                     slot,
                     generation: thread.generation,
                     tid: thread.tid,
-                    flags: call_flags::TAIL | call_flags::AT_MOST | call_flags::NO_NEXT,
+                    flags: call_flags::TAIL | call_flags::AT_MOST | call_flags::NO_NEXT | call_flags::PERHAPS,
                     start_ticks: start,
                     end_ticks: end,
                     threshold: site.threshold,

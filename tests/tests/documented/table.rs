@@ -416,6 +416,10 @@ pub const TABLE: &[(&str, Run)] = &[
     ("record --wait", So("everycall record --wait -o app.ect -- ./app args")),
     ("record --no-follow", So("everycall record --no-follow -o app.ect -- ./app args")),
     ("record --ring-size 64K", So("everycall record --ring-size 64K -o app.ect -- ./app args")),
+    (
+        "--keep-size 256M",
+        So("everycall record --trigger 'handle_request > 5ms' --keep-size 256M -- ./server 100"),
+    ),
     ("--keep 20", So("everycall record --trigger 'handle_request > 5ms' --keep 20 -- ./server 100")),
     (
         "--keep-by slowest",

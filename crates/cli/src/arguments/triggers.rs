@@ -28,7 +28,8 @@ pub struct TriggerArguments {
     ///
     /// If f ends in a tail call, the time includes the function that it jumps to ('f+tail > 20ms'
     /// means the same). If that function isn't traced, the time ends at the thread's next event and
-    /// is shown as "at most". 'f-tail > 20ms' excludes tail calls.
+    /// is shown as "at most". Such a call, which may have been shorter than the time, never takes
+    /// the place of one that was certainly longer. 'f-tail > 20ms' excludes tail calls.
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
     #[command(flatten)]
@@ -38,13 +39,18 @@ pub struct TriggerArguments {
 /// How many calls are kept, and which.
 #[derive(Debug, Default, Args)]
 pub struct KeepArguments {
-    /// Keep at most this many calls of each trigger [default: 20]
+    /// Keep at most this many calls of each trigger [default: as many as --keep-size allows]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
     pub keep: Option<u32>,
     /// Which calls to keep if there are more [default: slowest]
     #[arg(long, value_enum, requires = "trigger")]
     pub keep_by: Option<KeepBy>,
-    /// Keep at most one call of each trigger per interval; 0 for no limit [default: 1s]
+    /// Disk space for the snapshots of all kept calls together, such as 1G [default: 256M]
+    ///
+    /// Each trigger gets an equal part. When it is full, --keep-by says which calls stay.
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "trigger")]
+    pub keep_size: Option<u64>,
+    /// Keep at most one call of each trigger per interval, such as 1s [default: no limit]
     ///
     /// With --keep-by slowest, it is the slowest call of the interval.
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "trigger")]

@@ -338,6 +338,7 @@ fn triggers(report: &Report<'_>) -> Value {
             "functions_named_late": trigger.late,
             "functions_not_armed": trigger.not_armed,
             "calls": trigger.fired,
+            "calls_perhaps_shorter": trigger.perhaps,
             "kept": trigger.kept,
             "missed": trigger.missed,
         })
@@ -363,6 +364,7 @@ fn kept_calls(report: &Report<'_>) -> Value {
             "unwound": kept.is_unwound,
             "tail": kept.tail.as_ref().map(|tail| json!({
                 "at_most": tail.is_at_most,
+                "perhaps_shorter": tail.is_perhaps_short,
                 "behind_ns": tail.behind_ns,
                 "target": tail.target,
                 "ended": tail.has_next,

@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 
 use everycall_analysis::{
-    EventPrice, FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, ring_that_keeps_all,
-    runtime_counts,
+    EventPrice, FunctionRow, KeptCall, KeptTail, is_of_budget, lost_events, marks_by_count,
+    ring_that_keeps_all, runtime_counts,
 };
 use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
@@ -21,7 +21,7 @@ use super::{Report, kept_function};
 use crate::arguments::Clock;
 use crate::counters;
 use crate::output::clean;
-use crate::written::{self, is_of_no_function, named_late, not_armed};
+use crate::written::{self, is_of_no_function, named_late, not_armed, perhaps_shorter};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -742,11 +742,12 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         };
         let mut line = format!("{}: {fired}, {} kept", clean(&text), Count(trigger.kept));
         if not_kept > 0 {
-            write!(line, ", {} skipped by --keep or --keep-every", Count(not_kept))?;
+            write!(line, ", {} left out by --keep, --keep-size or --keep-every", Count(not_kept))?;
         }
         if trigger.missed > 0 {
             write!(line, ", {} that could not be kept", Count(trigger.missed))?;
         }
+        line += &perhaps_shorter(trigger.perhaps, &clean(&text));
         line += &named_late(trigger.late);
         line += &not_armed(trigger.not_armed);
         paragraph(out, &line)?;
@@ -784,7 +785,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         if kept.is_unwound {
             notes.push("unwound by an exception or a jump".to_owned());
         }
-        notes.extend(kept.tail.as_ref().map(tail_note));
+        notes.extend(kept.tail.as_ref().map(|tail| tail_note(kept, tail)));
         if let Some(least) = kept.at_least_ns {
             let doubt = if least <= kept.threshold_ns { ", perhaps less than the threshold" } else { "" };
             notes.push(format!("at most; at least {}{doubt}", Duration { ns: least }));
@@ -810,12 +811,19 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 /// The effect of a kept call's tail call on its time.
-fn tail_note(tail: &KeptTail) -> String {
+fn tail_note(kept: &KeptCall, tail: &KeptTail) -> String {
     let target = tail.target.as_deref().map(clean);
     let untraced =
         target.as_ref().map_or_else(|| "what it jumped to".to_owned(), |name| format!("{name} (not traced)"));
     let target = target.unwrap_or_else(|| "an address that isn't known".to_owned());
     let behind = Duration { ns: tail.behind_ns };
+    if tail.is_perhaps_short {
+        let end = if tail.has_next { "" } else { "; nothing came after it" };
+        let before = Duration { ns: kept.took_ns.saturating_sub(tail.behind_ns) };
+        return format!(
+            "at least {before}, at most with {behind} of {untraced} and what its caller did next{end}"
+        );
+    }
     match (tail.is_at_most, tail.behind_ns) {
         (true, _) => {
             let end = if tail.has_next { "" } else { "; nothing came after it" };

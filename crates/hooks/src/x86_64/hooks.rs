@@ -983,6 +983,10 @@ everycall_slow_common:
         .cfi_adjust_cfa_offset 8
         movq    %rsp, %rbx
         .cfi_def_cfa_register %rbx
+        pushq   %r12                                # for `Registers::saved`; nothing pops them
+        pushq   %r13
+        pushq   %r14
+        pushq   %r15
         movq    %rcx, %rbp
         movl    %edi, %r9d
         movq    %rsi, %rax

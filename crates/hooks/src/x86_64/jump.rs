@@ -45,11 +45,20 @@ impl Registers {
             at(-24),
             at(-32),
             at(-40),
-            None,
-            None,
-            None,
-            None,
+            at(-72),
+            at(-80),
+            at(-88),
+            at(-96),
         ])
+    }
+
+    /// A hash of the registers that every function leaves as it found them, other than the stack
+    /// pointer. Between a function's end and its caller's next call, only the caller changes them.
+    #[must_use]
+    pub fn preserved(&self) -> u64 {
+        [3, 5, 12, 13, 14, 15].into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, number| {
+            (hash ^ self.get(number).unwrap_or(0)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        })
     }
 
     fn get(&self, number: u8) -> Option<u64> {
@@ -134,6 +143,17 @@ fn indirect(
         _ => return Jump::Somewhere,
     }
     Jump::Through(address)
+}
+
+/// Bytes of [`direct_call`]'s instruction.
+pub const CALL_SIZE: usize = 5;
+
+/// Where a direct call leads, whose instruction is `code` and whose return address is `behind`.
+/// `None` if it is another instruction.
+#[must_use]
+pub fn direct_call(code: [u8; CALL_SIZE], behind: u64) -> Option<u64> {
+    let [0xe8, a, b, c, d] = code else { return None };
+    Some(behind.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()))
 }
 
 /// The address through which a stub of the procedure linkage table jumps. `code` begins at
@@ -245,6 +265,24 @@ mod tests {
         for other in [&[0xc3][..], &[], &[0xff], &[0xe9, 0], &[0xff, 0xd0], &[0x0f, 0x84, 0, 0, 0, 0]] {
             assert_eq!(jump(other), None, "{other:x?}");
         }
+    }
+
+    #[test]
+    fn callers_change_what_functions_preserve() {
+        let registers = Registers([Some(7); 16]);
+        for number in 0..16 {
+            let mut changed = registers;
+            changed.0[number] = Some(8);
+            let is_preserved = [3, 5, 12, 13, 14, 15].contains(&number);
+            assert_eq!(changed.preserved() != registers.preserved(), is_preserved, "{number}");
+        }
+        let mut swapped = registers;
+        (swapped.0[3], swapped.0[12]) = (Some(8), Some(9));
+        let mut other = registers;
+        (other.0[3], other.0[12]) = (Some(9), Some(8));
+        assert_ne!(swapped.preserved(), other.preserved());
+        assert_eq!(direct_call([0xe8, 0xfb, 0xff, 0xff, 0xff], AT), Some(AT - 5));
+        assert_eq!(direct_call([0x90, 0xff, 0xd0, 0x90, 0x90], AT), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use everycall_format::trigger::{
     CALLS, NEVER, Sites, TYPES, ThrownType, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at,
-    call_state, rule_at, type_at,
+    call_state, perhaps_at, rule_at, type_at,
 };
 
 use crate::memory::arena::Arena;
@@ -34,8 +34,10 @@ pub struct Quiet {
 /// How often a trigger's condition was met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
-    /// Calls that met it.
+    /// Calls that met it, or may have.
     pub calls: u64,
+    /// Of these, calls that may have met it.
+    pub perhaps: u64,
     /// Of these, calls that should have been kept, but found no free entry.
     pub missed: u64,
 }
@@ -208,6 +210,7 @@ impl SharedTriggers {
         Fired {
             calls: self.long(at, offset_of!(TriggerRule, fired)).load(Relaxed),
             missed: self.long(at, offset_of!(TriggerRule, missed)).load(Relaxed),
+            perhaps: self.long(perhaps_at(rule), 0).load(Relaxed),
         }
     }
 

@@ -474,7 +474,7 @@ impl Entry {
         let frame = self.frame;
         let ticks = thread.prepare(EVENT_WORDS_MAX);
         let handler = thread.control.handled.swap(0, Relaxed);
-        let met = thread.meet_jump(ticks, frame, self.address);
+        let met = thread.meet_jump(ticks, frame, self.address, place);
         // If a tail call led to this entry, the open calls at its place aren't dead.
         if met != Met::Target {
             thread.drop_dead(ticks, frame);

@@ -3,11 +3,11 @@
 //! the slow call only starts the helper.
 //!
 //! The rules are those of `record` (`crates/triggers`, `Choice`): the slowest, the first or the
-//! newest calls are kept, a limited number for each trigger, and at most one per interval. The file
-//! of a call that is removed is deleted.
+//! newest calls are kept, a limited number and size for each trigger, and at most one per interval.
+//! The file of a call that is replaced is deleted.
 #![allow(unsafe_code)] // A thread of ours gets a pointer to the process, and has a cell.
 
-use crate::features::snapshot::{self, Moment};
+use crate::features::snapshot::{self, Moment, Sink};
 use crate::state::arena::Arena;
 use crate::state::kept_calls::{Choices, HELPERS, Kept};
 use crate::state::own_triggers;
@@ -18,7 +18,7 @@ use crate::sys::file::File;
 use crate::sys::folder::Folder;
 use crate::sys::helper::{self, Stack, Started};
 use crate::sys::name::Name;
-use crate::sys::{processes, system};
+use crate::sys::{disk, processes, system};
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::ect::{self, TriggerRecord};
 use everycall_format::trigger::{RULES, TriggeredCall};
@@ -108,40 +108,47 @@ unsafe extern "C" fn keep_calls(process: u64) {
 fn consider(process: &'static Process, triggers: &Triggers, choices: &mut Choices, call: &TriggeredCall) {
     let rule = thresholds::set().and_then(|set| set.rule(call.rule));
     let (Some(rule), Some(choice)) = (rule, choices.of.get(call.rule as usize)) else { return };
-    let took = call.end_ticks.saturating_sub(call.start_ticks);
-    if !choice.wants(&rule, call.end_ticks, took) {
+    let met = (call.is_certain(), call.took_at_least());
+    if !choice.wants(&rule, call.end_ticks, met) {
         return;
     }
-    let gone = choice.goes(&rule, call.end_ticks);
-    let written = write(process, triggers, choices, call, gone.is_some());
+    let in_place = choice.has_no_place(&rule, call.end_ticks, met.0);
+    let written = write(process, triggers, choices, call, in_place);
     let every = thresholds::ticks(rule.every_ns, Bound::Nearest);
-    let number = choices.number;
-    let Some(choice) = choices.of.get_mut(call.rule as usize) else { return };
-    if written.is_none() {
+    let Choices { name, number, of } = choices;
+    let Some(choice) = of.get_mut(call.rule as usize) else { return };
+    match written {
+        Some(kib) => {
+            choice.newest_kib = kib;
+            let (is_certain, took) = met;
+            let new = Kept { is_certain, took, number: *number, kib };
+            let folder = File::open_folder_or_link(FOLDER.path());
+            let until = choice.until;
+            while let Some(gone) = choice.replaced(&rule, call.end_ticks, &new) {
+                if let Ok(folder) = &folder {
+                    folder.remove_in(file_name(name, gone.number).text());
+                }
+            }
+            choice.until = until;
+            choice.keep(new);
+        }
         // A full disk isn't tried more often than a disk with space.
-        triggers.count_missed(call.rule);
-        choice.wait(call.end_ticks, every);
-    } else {
-        choice.keep(call.end_ticks, every, Kept { took, number }, gone);
+        None => triggers.count_missed(call.rule),
     }
+    choice.wait(call.end_ticks, every);
     let (until, bar, least) = choice.quiet(&rule);
     triggers.set_quiet(call.rule, until, bar, least);
-    if let (Some(gone), Some(_)) = (gone, written)
-        && let Ok(folder) = File::open_folder_or_link(FOLDER.path())
-    {
-        folder.remove_in(file_name(&choices.name, gone.number).text());
-    }
 }
 
-/// Saves the surroundings of a call as NAME-PID-kept-NUMBER.ect. `in_place`: another kept call is
-/// removed for it.
+/// Saves the surroundings of a call as NAME-PID-kept-NUMBER.ect. Returns the file's size, in units of
+/// 1024 bytes. `in_place`: another kept call is removed for it.
 fn write(
     process: &'static Process,
     triggers: &Triggers,
     choices: &mut Choices,
     call: &TriggeredCall,
     in_place: bool,
-) -> Option<()> {
+) -> Option<u32> {
     let set = thresholds::set()?;
     let taken = snapshot::take(process, 0).ok()?;
     let _ = snapshot::leave_rings(process, taken, call);
@@ -158,6 +165,7 @@ fn write(
             fired,
             kept: u64::from(choice.count + more),
             missed,
+            perhaps: triggers.perhaps(index).load(Relaxed),
             functions: rule.functions,
             not_armed: triggers.not_armed(index).saturating_add(rule.left_out),
             ..TriggerRecord::default()
@@ -173,11 +181,17 @@ fn write(
         *number += 1;
         (*number < NUMBER_MAX).then(|| file_name(name, *number))
     };
-    let written =
-        snapshot::write_new(&FOLDER, next, |sink| snapshot::write_moment(process, taken, sink, &moment));
+    let mut size = 0;
+    let written = snapshot::write_new(&FOLDER, next, |sink| {
+        let written = snapshot::write_moment(process, taken, sink, &moment);
+        if let Sink::File(descriptor) = sink {
+            size = disk::size_behind(descriptor);
+        }
+        written
+    });
     // The snapshot is ours, and no other thread knows of it.
     let _ = snapshot::free(process, taken);
-    written.map(|_| ())
+    written.map(|_| u32::try_from(size.div_ceil(1024)).unwrap_or(u32::MAX))
 }
 
 fn file_name(of: &Name, number: u32) -> Name {

@@ -58,9 +58,14 @@ pub(crate) struct Choices {
 /// A call that is kept.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept {
+    /// Whether it is certain that it exceeded the threshold.
+    pub(crate) is_certain: bool,
+    /// Ticks that it took at least.
     pub(crate) took: u64,
     /// Its file's number. Numbers increase.
     pub(crate) number: u32,
+    /// Its file's size, in units of 1024 bytes.
+    pub(crate) kib: u32,
 }
 
 /// The calls of one trigger.
@@ -68,5 +73,7 @@ pub(crate) struct Choice {
     /// The end, in ticks, of the interval for which a call is already kept: the newest one.
     pub(crate) until: u64,
     pub(crate) count: u32,
+    /// The size of the newest one.
+    pub(crate) newest_kib: u32,
     pub(crate) kept: [Kept; KEEP_MAX as usize],
 }

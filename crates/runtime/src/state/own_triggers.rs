@@ -35,7 +35,9 @@ impl Triggers {
     /// bytes beyond their rings.
     pub(crate) fn begin_live(&self, arena: &Arena, memory: u64) {
         self.end_live();
-        for rule in (0..RULES).map(|rule| self.rule(rule)) {
+        for index in 0..RULES {
+            self.perhaps(index).store(0, Relaxed);
+            let rule = self.rule(index);
             for count in [
                 field!(rule, TriggerRule, quiet_until, AtomicU64),
                 field!(rule, TriggerRule, bar, AtomicU64),

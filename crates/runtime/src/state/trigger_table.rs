@@ -13,7 +13,7 @@ use everycall_format::event::ESCAPE_FIRST;
 use everycall_format::trigger::{
     CALLS, FRAME_TEXTS_OFFSET, FRAME_TEXTS_SIZE, LIVE_AREAS, LIVE_SITES, NEVER, RULES, Sites, TYPES,
     ThrownType, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, WAIT_TICKS, area_size, call_at,
-    call_state, rule_at, site_flags, type_at,
+    call_state, perhaps_at, rule_at, site_flags, type_at,
 };
 use everycall_ring::Control;
 
@@ -219,9 +219,18 @@ impl Triggers {
         })
     }
 
-    /// Counts a call that met a trigger's condition, and ended at `end` after `took` ticks. Returns
-    /// whether it should be posted.
-    pub(crate) fn fire(&self, rule: u32, end: u64, took: u64) -> bool {
+    /// The number of calls of a rule that perhaps met its condition.
+    pub(crate) fn perhaps(&self, rule: u32) -> &AtomicU64 {
+        // SAFETY: within the area, which is never unmapped, and aligned.
+        unsafe { &*self.at(perhaps_at(rule)).cast::<AtomicU64>() }
+    }
+
+    /// Counts a call that met a trigger's condition, perhaps if not `is_certain`, and ended at
+    /// `end` after at least `took` ticks. Returns whether it should be posted.
+    pub(crate) fn fire(&self, rule: u32, end: u64, took: u64, is_certain: bool) -> bool {
+        if !is_certain {
+            self.perhaps(rule).fetch_add(1, Relaxed);
+        }
         let rule = self.rule(rule);
         field!(rule, TriggerRule, fired, AtomicU64).fetch_add(1, Relaxed);
         let is_quiet = end < field!(rule, TriggerRule, quiet_until, AtomicU64).load(Relaxed)

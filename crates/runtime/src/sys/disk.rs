@@ -33,6 +33,11 @@ fn stat(descriptor: usize) -> Option<[u64; 18]> {
     (result == 0).then_some(facts)
 }
 
+/// The size of an open file; 0 if it can't be told.
+pub(crate) fn size_behind(descriptor: i32) -> u64 {
+    usize::try_from(descriptor).ok().and_then(stat).map_or(0, |facts| facts[6])
+}
+
 /// The size of the file at a path, which ends with NUL; of a link its own.
 pub(crate) fn size_at(path: &[u8]) -> Option<u64> {
     const AT_FDCWD: usize = -100_isize as usize;

@@ -89,6 +89,8 @@ pub(crate) struct JumpFacts {
     pub(crate) place: u64,
     /// Whether it is only known that the jump's target has ended, and not when.
     pub(crate) at_most: bool,
+    /// With `at_most`: the call had not ended before that time.
+    pub(crate) at_least_until: u64,
 }
 
 impl JumpFacts {
@@ -278,12 +280,14 @@ impl<'a> OpenCalls<'a> {
     fn jump_of(&self, entry: u64) -> Option<JumpFacts> {
         let place = entry + ENTRY;
         let word = if place < self.top() { self.word(place).load(Relaxed) } else { 0 };
+        let ticks = ticks_of(self.ticks_high(place).load(Relaxed), word);
         is_jump(word).then(|| JumpFacts {
-            ticks: ticks_of(self.ticks_high(place).load(Relaxed), word),
+            ticks,
             stamp: self.stamp(place).load(Relaxed),
             pointer: self.own_pointer(place),
             place,
             at_most: false,
+            at_least_until: ticks,
         })
     }
 
@@ -310,14 +314,29 @@ impl<'a> OpenCalls<'a> {
     /// Whether a call of the function at `code` is in the chain of tail calls that led to the
     /// innermost call.
     pub(crate) fn is_in_chain(&self, code: u32) -> bool {
-        let mut entry = self.top().wrapping_sub(3 * ENTRY);
-        while entry >= self.first() && self.jump_of(entry).is_some_and(|jump| jump.is_passed()) {
-            if self.facts(entry).code == code {
-                return true;
-            }
-            entry = entry.wrapping_sub(2 * ENTRY);
-        }
-        false
+        let last = self.top().wrapping_sub(3 * ENTRY);
+        self.chain(last, self.jump_at(last).filter(JumpFacts::is_passed)).any(|call| call.code == code)
+    }
+
+    /// The innermost call, if it ended by a tail call ([`OpenCalls::jumped`]), and the calls whose
+    /// jumps led to it. The outermost one comes last.
+    pub(crate) fn jumped_chain(&self) -> impl Iterator<Item = OpenCallFacts> {
+        let last = self.top().wrapping_sub(2 * ENTRY);
+        self.chain(last, self.jump_at(last))
+    }
+
+    /// The jump of the call at `entry`, if there is such an entry.
+    fn jump_at(&self, entry: u64) -> Option<JumpFacts> {
+        if entry >= self.first() && entry < self.top() { self.jump_of(entry) } else { None }
+    }
+
+    /// The call at `entry`, whose jump is `jump`, and the calls whose jumps led to it.
+    fn chain(&self, entry: u64, jump: Option<JumpFacts>) -> impl Iterator<Item = OpenCallFacts> {
+        let around = |entry: &u64| {
+            let entry = entry.wrapping_sub(2 * ENTRY);
+            self.jump_at(entry).filter(JumpFacts::is_passed).map(|_| entry)
+        };
+        core::iter::successors(jump.map(|_| entry), around).map(|entry| self.facts(entry))
     }
 
     /// Adds an entry for a jump of the innermost call, which ends by it and stays in the stack.
@@ -346,7 +365,7 @@ impl<'a> OpenCalls<'a> {
     /// `jumped`.
     pub(crate) fn end_innermost(&self, jumped: impl FnMut(OpenCallFacts)) {
         self.pop();
-        self.end_passed(false, jumped);
+        self.end_passed(None, jumped);
     }
 
     /// Removes the innermost call, if it ended by a tail call, and the calls whose jumps led to it:
@@ -363,23 +382,29 @@ impl<'a> OpenCalls<'a> {
         if !is_jump(self.word(entry).load(Relaxed)) {
             left(self.facts(entry));
             self.pop();
-            return self.end_passed(false, left);
+            return self.end_passed(None, left);
         }
         let mut call = self.facts(entry - ENTRY);
-        if let Some(jump) = &mut call.jump {
+        let at_least_until = call.jump.as_mut().map(|jump| {
             jump.at_most = true;
-        }
+            jump.at_least_until
+        });
         self.pop();
         self.pop();
         left(call);
-        self.end_passed(true, left);
+        self.end_passed(at_least_until, left);
     }
 
     /// Removes the innermost calls whose jumps led to a call that has ended. Passes them to `left`.
-    fn end_passed(&self, at_most: bool, mut left: impl FnMut(OpenCallFacts)) {
+    /// `at_least_until`: when that call had not ended yet, if it isn't known when it ended.
+    fn end_passed(&self, mut at_least_until: Option<u64>, mut left: impl FnMut(OpenCallFacts)) {
         while let Some(mut call) = self.jumped() {
             let Some(jump) = call.jump.as_mut().filter(|jump| jump.is_passed()) else { return };
-            jump.at_most = at_most || jump.stamp & jumped::UNSURE != 0;
+            if jump.stamp & jumped::UNSURE != 0 {
+                at_least_until = Some(jump.ticks);
+            }
+            jump.at_most = at_least_until.is_some();
+            jump.at_least_until = at_least_until.unwrap_or(jump.ticks);
             self.pop();
             self.pop();
             left(call);

@@ -6,9 +6,8 @@
 //! innermost, every event takes the slow path:
 //!
 //! - An entry with the call's stack pointer and return address: the jump led there, or the target
-//!   has returned and the same instruction has made another call. The code at the jump's target
-//!   decides this, if it can. The call continues until the new call ends, perhaps by another tail
-//!   call.
+//!   has returned and the same instruction has made another call ([`Origin`]). If the jump led
+//!   there, the call continues until the new call ends, perhaps by another tail call.
 //! - An entry further inside, while the call's return address is still in its place: the target has
 //!   made a call. The call continues.
 //! - Any other event: the target ended some time ago. It is only known that the call took at most
@@ -42,6 +41,17 @@ pub(crate) enum Met {
     Target,
     /// The jump's target has made this call, directly or not.
     Inside,
+}
+
+/// Who has made a call that has the stack pointer and return address of a call that jumped to code
+/// without hooks.
+enum Origin {
+    /// The caller, by the same instruction: the jump's target has returned.
+    Caller,
+    /// The jump's target, which has itself ended by a jump.
+    Jump,
+    /// It can't be told.
+    Unknown,
 }
 
 impl Thread<'_> {
@@ -129,13 +139,16 @@ impl Thread<'_> {
         self.control.jump_ticks.store(ticks, Relaxed);
         self.control.jump_target.store(target, Relaxed);
         self.control.jump_code.store(code, Relaxed);
+        // SAFETY: an exit hook's stack pointer, in the slow path.
+        let registers = unsafe { Registers::saved(frame.stack_pointer()) };
+        self.control.jump_registers.store(registers.preserved(), Relaxed);
     }
 
-    /// Decides how an entry, with this address in its function, relates to the innermost call that
-    /// ended by a tail call. Ends that call if the jump's target has ended.
-    pub(crate) fn meet_jump(&self, ticks: u64, frame: Frame, address: u64) -> Met {
+    /// Decides how an entry at `place`, with this address in its function, relates to the innermost
+    /// call that ended by a tail call. Ends that call if the jump's target has ended.
+    pub(crate) fn meet_jump(&self, ticks: u64, frame: Frame, address: u64, place: Place) -> Met {
         let Some(jump) = self.open.jumped().and_then(|call| call.jump) else { return Met::Nothing };
-        let met = self.met(&jump, frame, address);
+        let met = self.met(&jump, frame, address, place);
         if met == Met::Nothing {
             self.end_jump(ticks);
         }
@@ -149,7 +162,7 @@ impl Thread<'_> {
         });
     }
 
-    fn met(&self, jump: &JumpFacts, frame: Frame, address: u64) -> Met {
+    fn met(&self, jump: &JumpFacts, frame: Frame, address: u64, entered: Place) -> Met {
         let own = frame.stack_pointer();
         if open_calls::is_interrupted(jump.pointer, own) {
             return Met::Inside;
@@ -183,9 +196,63 @@ impl Thread<'_> {
             // call.
             return Met::Nothing;
         } else {
-            self.open.mark_jump(jump, 0, jumped::PASSED | jumped::UNSURE);
+            match self.origin(jump, frame, address, entered) {
+                Origin::Caller => return Met::Nothing,
+                Origin::Jump => self.open.mark_jump(jump, 0, jumped::PASSED),
+                Origin::Unknown => self.open.mark_jump(jump, 0, jumped::PASSED | jumped::UNSURE),
+            }
         }
         Met::Target
+    }
+
+    /// Who has made the call that was entered, of a function that isn't known to be the jump's
+    /// target.
+    fn origin(&self, jump: &JumpFacts, frame: Frame, address: u64, entered: Place) -> Origin {
+        let code = match entered {
+            Place::Offset(code) => Some(code),
+            Place::Unknown(_) => None,
+        };
+        // A loop that calls one function. (That the target jumps back to the function that has
+        // jumped to it looks the same, but hardly ever occurs.)
+        if self.open.jumped_chain().any(|call| Some(call.code) == code) {
+            return Origin::Caller;
+        }
+        if !frame.is_start() {
+            return Origin::Unknown;
+        }
+        // SAFETY: an entry hook's stack pointer, in the slow path.
+        let registers = unsafe { Registers::saved(frame.stack_pointer()) };
+        // Jumps leave the registers that functions preserve as the caller had them. A loop has at
+        // least its counter there, unless it isn't optimised.
+        if self.control.jump.load(Relaxed) == jump.place
+            && self.control.jump_registers.load(Relaxed) != registers.preserved()
+        {
+            return Origin::Caller;
+        }
+        // A direct call always leads to the same function.
+        match self.first_called(frame, address, code) {
+            true => Origin::Jump,
+            false => Origin::Unknown,
+        }
+    }
+
+    /// Whether the call instruction before the return address at this entry is a direct call of
+    /// the first function in the chain of jumps, which is another one than the entered one, at
+    /// `code`.
+    fn first_called(&self, frame: Frame, address: u64, code: Option<u32>) -> bool {
+        let Some(first) = self.open.jumped_chain().last() else { return false };
+        let place_of = |code: u32| Some(places::address(self.process, code)?.0);
+        let hook_of_first = || {
+            let distance = address.wrapping_sub(place_of(code?)?);
+            Some(place_of(first.code)?.wrapping_add(distance))
+        };
+        // SAFETY: an entry hook's stack pointer.
+        let behind = unsafe { frame::function_returns_to(frame.stack_pointer()) };
+        let mut call = [0; jump::CALL_SIZE];
+        read_code(self.process, behind.wrapping_sub(jump::CALL_SIZE as u64), &mut call);
+        jump::direct_call(call, behind)
+            .zip(hook_of_first())
+            .is_some_and(|(target, hook)| leads_to(self.process, target, frame, hook))
     }
 
     /// The last jump in a chain of tail calls that begins with `jump`, as far as it is known.

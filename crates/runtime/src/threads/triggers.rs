@@ -48,6 +48,10 @@ fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool
             let exact = if triggers.is_live { None } else { thresholds::exact_threshold(site.rule) };
             let threshold = exact.unwrap_or(site.threshold);
             if left.took() > threshold && left.before(thread, &site) <= threshold {
+                let mut left = left;
+                if left.took_at_least() <= threshold {
+                    left.flags |= call_flags::PERHAPS;
+                }
                 post(&triggers, thread, Site { threshold, ..site }, &left);
             }
         }
@@ -89,13 +93,15 @@ fn is_wanted(process: &Process, left: &Left) -> bool {
 struct Left {
     call: OpenCallFacts,
     ticks: u64,
+    /// The call had not ended before that time.
+    at_least_until: u64,
     flags: u32,
     jump: LastJump,
 }
 
 impl Left {
     fn at(call: OpenCallFacts, ticks: u64) -> Left {
-        Left { call, ticks, flags: 0, jump: LastJump::default() }
+        Left { call, ticks, at_least_until: ticks, flags: 0, jump: LastJump::default() }
     }
 
     /// A call that was found to have been unwound, or whose tail call has ended.
@@ -106,7 +112,9 @@ impl Left {
         match jump.at_most {
             true => {
                 let flags = call_flags::TAIL | call_flags::AT_MOST;
-                Left { flags, jump: thread.last_jump(&jump), ..Left::at(call, ticks) }
+                let at_least_until = jump.at_least_until;
+                let jump = LastJump { ticks: at_least_until, ..thread.last_jump(&jump) };
+                Left { at_least_until, flags, jump, ..Left::at(call, ticks) }
             }
             false => {
                 let jump = LastJump { ticks: jump.ticks, ..LastJump::default() };
@@ -122,6 +130,10 @@ impl Left {
 
     fn took(&self) -> u64 {
         self.ticks.saturating_sub(self.call.ticks)
+    }
+
+    fn took_at_least(&self) -> u64 {
+        self.at_least_until.saturating_sub(self.call.ticks)
     }
 
     /// How long the call had taken when triggers judged it before: when the thread's end was
@@ -218,7 +230,10 @@ fn is_counted(word: u64) -> bool {
 #[cold]
 fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     let process = thread.process;
-    if !triggers.fire(site.rule, left.ticks, left.took().max(1)) {
+    // What is certain of a call's time decides which calls are kept: a call that perhaps didn't
+    // exceed the threshold never takes the place of one that did.
+    let is_certain = left.flags & call_flags::PERHAPS == 0;
+    if !triggers.fire(site.rule, left.ticks, left.took_at_least().max(1), is_certain) {
         return;
     }
     // Read the name now, because the thread may have ended when the call is kept.
