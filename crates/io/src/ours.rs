@@ -85,7 +85,7 @@ fn looked_at(file: &File) -> io::Result<bool> {
             head.starts_with(first) && rest.iter().all(|text| contains(&head, text))
         })
     };
-    Ok(BEGINNINGS.iter().any(|texts| begins(&texts))
+    Ok(BEGINNINGS.iter().any(begins)
         || ENDS.iter().any(|(first, last)| head.starts_with(first) && contains(&tail, last))
         || head.starts_with(b"\x0a") && head.get(2..).is_some_and(|rest| rest.starts_with(PERFETTO)))
 }

@@ -588,7 +588,6 @@ impl KeepCalls for Keeper {
                 functions: tally.functions,
                 late: tally.late,
                 not_armed: tally.not_armed,
-                ..TriggerRecord::default()
             });
             texts.extend_from_slice(tally.text.as_bytes());
         }

@@ -220,7 +220,6 @@ impl<'t> SetBuilder<'t> {
                     throws,
                     pattern_offset,
                     pattern_length,
-                    ..SetRule::default()
                 },
             );
         }

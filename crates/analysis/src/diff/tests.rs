@@ -285,7 +285,6 @@ fn outcomes(machines: u64, runs: usize, factor: f64) -> Outcomes {
         }
         all.false_alarms += u64::from(has_false);
     }
-    println!("{runs} runs, {factor} times as slow: {all:?}");
     all
 }
 

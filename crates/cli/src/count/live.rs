@@ -30,7 +30,7 @@ pub fn run(
     // What is wrong with the process or its symbols is said before there is a table, and once.
     read(pid, destination)?;
     let mut last = Profile::by(arguments.by.clone());
-    let runs = load.add_all(&[destination.path.clone()], &mut last)?;
+    let runs = load.add_all(std::slice::from_ref(&destination.path), &mut last)?;
     let command = runs.first().map_or_else(String::new, |run| clean(&run.command));
     let title = format!("process {pid} {command}");
     let signals = Signals::begin();
