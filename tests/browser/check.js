@@ -165,7 +165,7 @@ async function look(context, trace) {
   try {
     await load(page, port);
     seen.load_ms = Date.now() - start;
-    seen.slices = Number((await query(page, 'select count(*) from slice'))[0][0]);
+    seen.slices = Number((await query(page, 'select count(*) from slice where name <> "overwritten"'))[0][0]);
     if (seen.slices !== trace.slices) problems.push(`${seen.slices} slices, not ${trace.slices}`);
     const errors = await query(page, "select name, value from stats where severity in ('error', 'data_loss') and value > 0");
     for (const [name, value] of errors) problems.push(`import error ${name}: ${value}`);

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGES = 256, PAGE = 4096, SMALL_MB = 200 };
+enum { PAGES = 128, PAGE = 4096, SMALL_MB = 200 };
 static char own[PAGES * PAGE] __attribute__((aligned(PAGE)));
 
 __attribute__((noinline)) void leaf(void) { __asm__ volatile("" : : : "memory"); }

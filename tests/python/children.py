@@ -35,7 +35,7 @@ def main():
     thread.start()
     thread.join()
     subprocess.run([sys.executable, "-c", command("subprocess", 6)], check=True)
-    subprocess.run(["python3", "-I", "-c", command("name", 7)], check=True)
+    subprocess.run(["python3", "-c", command("name", 7)], check=True)
     os.system(f"python3 -c \"{command('system', 8)}\"")
     for method in ("fork", "spawn", "forkserver"):
         context = multiprocessing.get_context(method)

@@ -91,7 +91,7 @@ fn names_cannot_steer_the_terminal() {
     let (text, _) = shown(&program, &book, &Filter::default(), style);
     assert!(!text.contains(['\x1b', '\x07', '\r', '\u{202e}']), "{text:?}");
     assert_eq!(text.lines().count(), 4, "{text}");
-    assert!(text.contains("evil\\u{1b}]0;title\\u{7}\\u{202e}\\u{d}\\u{a}"), "{text}");
+    assert!(text.contains("evil\\u{1b}]0;title\\u{7}\\u{202e}\\r\\n"), "{text}");
     let (lines, _) = lines(&program, &book, &Filter::default());
     assert_eq!(lines[0]["name"], "evil\x1b]0;title\x07\u{202e}\r\n");
     assert_eq!(lines[0]["file"], "/a/\x1b[2J.c");

@@ -455,29 +455,3 @@ fn strangers_take_no_place_of_the_page() {
     other.kill().unwrap();
     other.wait().unwrap();
 }
-
-/// The time before a thread's oldest event is marked as unknown, with what would have kept it; a
-/// stretch of missing segments is marked from its beginning to its end.
-#[test]
-fn overwritten_times_are_marked() {
-    let mut ring = Ring::new(64, 8, START);
-    for call in 0..1000 {
-        ring.enter(START + 20 * call, 0x1000);
-        ring.exit(START + 20 * call + 10, 0x1010);
-    }
-    assert!(ring.first_segment() > 10);
-    let process = Process {
-        threads: vec![Thread { tid: 1, name: "worker".to_owned(), start_ticks: START, ring }],
-        ..Process::default()
-    };
-    let url = serve(&[File::of(&process)]);
-    let trace = json(&get(&url, "trace"));
-    let track = &trace["processes"][0]["tracks"][0];
-    let losses = trace["losses"].as_array().unwrap();
-    let [loss] = &losses[..] else { panic!("{losses:?}") };
-    assert_eq!((&loss["track"], &loss["to"]), (&track["id"], &track["from"]));
-    assert!(loss["from"].as_u64() < loss["to"].as_u64(), "{loss}");
-    assert!(loss["why"].as_str().unwrap().contains("overwritten"), "{loss}");
-    let notes = trace["notes"].to_string();
-    assert!(notes.contains("--ring-size") && notes.contains("--stream"), "{notes}");
-}

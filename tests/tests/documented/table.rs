@@ -420,7 +420,9 @@ pub const TABLE: &[(&str, Run)] = &[
         "--keep-size 256M",
         So("everycall record --trigger 'handle_request > 5ms' --keep-size 256M -- ./server 100"),
     ),
-    ("--keep 20", So("everycall record --trigger 'handle_request > 5ms' --keep 20 -- ./server 100")),
+    ("--temp-size 20G", So("everycall sql --temp-size 20G app.ect 'select count(*) from slices'")),
+    ("--timeout 30s", So("everycall sql --timeout 30s app.ect 'select count(*) from slices'")),
+    ("python3.14 -m everycall attach", Not(ATTACHED)),
     (
         "--keep-by slowest",
         So("everycall record --trigger 'handle_request > 5ms' --keep-by slowest -- ./server 100"),

@@ -23,8 +23,6 @@ everycall_module:
     .hidden everycall_xray_entry, everycall_xray_exit, everycall_xray_tail_exit
     .weak   __ehdr_start
     .hidden __ehdr_start
-    .weak   everycall_starts_off
-    .hidden everycall_starts_off
     .text
     ",
     SIZE = const size_of::<ModuleDescriptor>(),
@@ -53,7 +51,19 @@ macro_rules! address_of_symbol {
 #[cfg(feature = "executable")]
 #[must_use]
 pub fn starts_off() -> bool {
-    address_of_symbol!("everycall_starts_off") != 0
+    let address: u64;
+    // SAFETY: loads an address that the linker has stored.
+    unsafe {
+        asm!(
+            // Weak here alone: other forms of the runtime must not refer to it.
+            ".weak everycall_starts_off",
+            ".hidden everycall_starts_off",
+            "movq everycall_starts_off@GOTPCREL(%rip), {}",
+            out(reg) address,
+            options(att_syntax, nostack, pure, readonly, preserves_flags)
+        );
+    }
+    address != 0
 }
 
 /// The descriptor of the object into which this code was linked.

@@ -167,8 +167,8 @@ pub(crate) fn take_in_untraced(process: &'static Process, address: u64) {
     }
 }
 
-/// Nobody tells when an untraced module is unloaded, but a traced one that refers to it goes first.
-/// If it is still there, it is found again. The caller holds the module lock.
+/// The runtime is not notified when an untraced module is unloaded, but a traced one that refers to
+/// it goes first. If it is still there, it is found again. The caller holds the module lock.
 fn take_out_untraced(arena: &Arena) {
     let count = arena.module_count().load(Relaxed);
     let entries = (0..count).filter_map(|index| Some((index, arena.module(index)?)));
