@@ -348,7 +348,7 @@ fn what_is_no_log_file_is_refused() {
     for log in ["pipe", "/dev/null", "/dev/zero", "."] {
         refused(log, 125, "not a regular file");
     }
-    for format in ["%", "%Y", "%Q%H", "%H:%M", "%I:%M:%S %"] {
+    for format in ["%", "%Y", "%Q%H", "%H:%M", "%I:%M:%S", "%I:%M:%S %"] {
         refused(&format!("text:{format}"), 2, "strftime");
     }
     // A log without times: the program runs, and it is said that none could be placed.

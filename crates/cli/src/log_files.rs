@@ -243,10 +243,13 @@ impl Reader<'_> {
 pub fn check_format(format: &str) -> Result<(), String> {
     const EXAMPLE: &str = "write one as for strftime, such as '%Y-%m-%d %H:%M:%S%.f' or '[%H:%M:%S'";
     let now = Zoned::now();
-    let shown = strtime::format(format, &now).map_err(|error| format!("{error}; {EXAMPLE}"))?;
-    let reader = Reader { format, begun: &now };
+    // Not the time of day of now: at 9:05:00, neither the seconds nor the half of the day would be
+    // missed.
+    let moment = now.with().hour(21).minute(58).second(57).build().unwrap_or(now);
+    let shown = strtime::format(format, &moment).map_err(|error| format!("{error}; {EXAMPLE}"))?;
+    let reader = Reader { format, begun: &moment };
     let read = reader.time(shown.as_bytes(), None).ok_or(format!("it has no time of day; {EXAMPLE}"))?;
-    let apart = SignedDuration::from_nanos_i128(read - now.timestamp().as_nanosecond());
+    let apart = SignedDuration::from_nanos_i128(read - moment.timestamp().as_nanosecond());
     // Formats with minutes only are of no use, and neither is a clock of twelve hours without am
     // and pm.
     if apart.abs() > SignedDuration::from_secs(1) {
