@@ -42,8 +42,9 @@ const INLINED: [&str; 8] = [
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
 const WRAPPERS: [&str; 6] = ["exceptions", "cleaned", "boost_context", "rust", "tokio", "start_off"];
-/// Archives, and the wrappers whose objects they contain. A linker takes an object out of an archive
-/// where the program refers to its function: so no program refers to a function because of its wrapper.
+/// Archives, and the wrappers whose objects they contain. A linker takes an object out of an
+/// archive where the program refers to its function: so no program refers to a function because of
+/// its wrapper.
 const ARCHIVED: [(&str, &[&str]); 3] = [
     ("cleanups", &["cleanups"]),
     (

@@ -99,14 +99,18 @@ def start(*wanted, max_depth=None):
     Without arguments, what was wanted before still is. Returns whether it records: not in a program
     that isn't recorded (`everycall record --preload`).
     """
-    unknown = [word for word in wanted if word not in WANTED]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is none of {', '.join(WANTED)}")
+    _check(wanted)
     if max_depth is not None and not 0 <= max_depth < 2**32:
         raise ValueError(f"max_depth is a number of calls, not {max_depth!r}")
     if not _hook:
         return False
     return _start(wanted or _wanted, True, max_depth)
+
+
+def _check(wanted):
+    unknown = [word for word in wanted if word not in WANTED]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is none of {', '.join(WANTED)}")
 
 
 def _start(asked, is_base, max_depth=None):
@@ -126,9 +130,7 @@ def _start_words(words, is_base):
     """Starts with what `python -m everycall` wants: words, and perhaps `max-depth=N`."""
     depths = [word for word in words if word.startswith("max-depth=")]
     wanted = [word for word in words if word not in depths]
-    unknown = [word for word in wanted if word not in WANTED]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is none of {', '.join(WANTED)}")
+    _check(wanted)
     return _start(tuple(wanted), is_base, int(depths[-1].partition("=")[2]) if depths else None)
 
 

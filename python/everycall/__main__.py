@@ -161,7 +161,7 @@ def main():
         options = [*options, "-o", name_of(program) + ".ect"]
     wanted = ",".join(["1", *wanted])
     os.environ["EVERYCALL_PYTHON"] = wanted
-    # What -E and -I have Python ignore, this very interpreter is asked for by an option.
+    # With -E and -I, Python ignores the variable: an option asks this very interpreter.
     option = ["-X", f"everycall={wanted}"] if sys.flags.ignore_environment else []
     python = [sys.executable, *subprocess._args_from_interpreter_flags(), *option, *program]
     line = [command, verb, "--preload", *options, "--", *python]

@@ -372,6 +372,22 @@ static void replace_in(const char *module_name, const char *name, PyObject *befo
     PyErr_Clear();
 }
 
+/* Puts our functions into greenlet's modules in place of its own; its own again if `is_back`. */
+static void exchange_functions(int is_back)
+{
+    for (int at = 0; at < 2; at++) {
+        const char *name = greenlet_functions[at].ml_name;
+        PyObject *ours = PyCFunction_New(&greenlet_functions[at], NULL);
+        PyObject *original = at ? greenlets.gettrace : greenlets.settrace;
+        PyObject *from = is_back ? ours : original, *to = is_back ? original : ours;
+        if (ours) {
+            replace_in("greenlet", name, from, to);
+            replace_in("greenlet._greenlet", name, from, to);
+        }
+        Py_XDECREF(ours);
+    }
+}
+
 /* greenlet was imported, or recording starts where it was: its threads are followed from their next calls on. */
 static __attribute__((noinline)) void look_at_greenlet(void)
 {
@@ -385,15 +401,7 @@ static __attribute__((noinline)) void look_at_greenlet(void)
         greenlets.gettrace = PyObject_GetAttrString(module, "gettrace");
         if (greenlets.getcurrent && greenlets.settrace && greenlets.gettrace) {
             greenlets.is_there = 1;
-            for (int at = 0; at < 2; at++) {
-                PyObject *ours = PyCFunction_New(&greenlet_functions[at], NULL);
-                PyObject *before = at ? greenlets.gettrace : greenlets.settrace;
-                if (ours) {
-                    replace_in("greenlet", greenlet_functions[at].ml_name, before, ours);
-                    replace_in("greenlet._greenlet", greenlet_functions[at].ml_name, before, ours);
-                }
-                Py_XDECREF(ours);
-            }
+            exchange_functions(0);
         }
     }
     PyErr_Clear();
@@ -410,15 +418,7 @@ static void leave_greenlets(void)
     PyErr_Fetch(&type, &value, &traceback);
     greenlets.is_there = 0;
     decide_what_calls_do();
-    for (int at = 0; at < 2; at++) {
-        PyObject *ours = PyCFunction_New(&greenlet_functions[at], NULL);
-        PyObject *before = at ? greenlets.gettrace : greenlets.settrace;
-        if (ours) {
-            replace_in("greenlet", greenlet_functions[at].ml_name, ours, before);
-            replace_in("greenlet._greenlet", greenlet_functions[at].ml_name, ours, before);
-        }
-        Py_XDECREF(ours);
-    }
+    exchange_functions(1);
     Follower *follower = follower_here();
     if (follower) {
         PyObject *before = PyObject_CallOneArg(greenlets.settrace, follower->theirs ? follower->theirs : Py_None);

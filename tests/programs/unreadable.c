@@ -1,4 +1,5 @@
-// Hands memory that can't be read to functions of the C library, and memory that another thread unmaps meanwhile.
+// Hands memory that can't be read to functions of the C library, and memory that another thread
+// unmaps meanwhile.
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>

@@ -384,7 +384,7 @@ fn profiles_of_untraced_builds() {
     }
 }
 
-/// What the linker's inputs don't name, the result doesn't name either.
+/// The result refers to no function that the linker's inputs don't refer to.
 #[test]
 fn links_refer_to_no_function_that_no_input_names() {
     let place = Place::new("references");
@@ -393,7 +393,7 @@ fn links_refer_to_no_function_that_no_input_names() {
     let undefined = |file: &str| -> Vec<String> {
         let text = successful(place.command("nm").args(["-u", file]));
         let names = text.lines().filter_map(|line| line.split_whitespace().last());
-        // What the runtime itself refers to weakly.
+        // Weak references of the runtime itself.
         let ours = ["everycall", "rseq", "environ", "_r_debug", "atfork"];
         names.filter(|name| !ours.iter().any(|part| name.contains(part))).map(str::to_owned).collect()
     };
@@ -468,7 +468,8 @@ fn a_build_chooses_that_programs_start_off() {
     }
 }
 
-/// BOLT moves code and doesn't know of lists of sites: its files are named, unless their hooks are calls.
+/// BOLT moves code and doesn't know of lists of sites: its files are named, unless their hooks are
+/// calls.
 #[test]
 fn files_that_bolt_rewrote_are_named_or_complete() {
     if everycall_tests::found("llvm-bolt-19").is_none() {

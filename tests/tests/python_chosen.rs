@@ -195,7 +195,7 @@ fn calls_that_began_before_recording_leave_no_exits() {
     }
 }
 
-/// What `picked.py` shows in its calls, by thread: the lines of a `replay` without times.
+/// The calls of `picked.py`, by thread: the lines of a `replay` without times.
 fn lines_of(python: &Python) -> Vec<String> {
     let replay = successful(python.place.command(everycall()).args(["replay", "t.ect"]));
     replay.lines().map(|line| line.trim().to_owned()).collect()

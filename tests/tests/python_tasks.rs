@@ -179,7 +179,8 @@ fn arrows_lead_to_steps_in_uvloop_too() {
     }
 }
 
-/// What the greenlets of `greenlets.py` call, by their function: those of one function are sorted.
+/// The calls of the greenlets of `greenlets.py`, by their function; those of one function are
+/// sorted.
 const GREENLETS: [(&str, &[&str]); 11] = [
     (
         "plain",

@@ -359,7 +359,7 @@ fn in_sticky_folders_files_are_their_owners() {
     let place = Place::new("security-sticky");
     mode(place.path(), 0o755);
     let program = program(&place);
-    // What may be replaced but for whose it is.
+    // A file that only its owner keeps from being replaced.
     const PRECIOUS: &str = "everycall trace\nprecious";
     let (sticky, binary) = (place.file("sticky"), place.file("everycall"));
     copy(everycall(), &binary);
@@ -444,8 +444,8 @@ fn what_record_writes_is_its_users() {
     assert_eq!(text, "precious", "{output:?}");
 }
 
-/// What the package's `attach` does as root in the folder that it shares with another user's program:
-/// the program may put anything there, and nothing but root's own files changes.
+/// The package's `attach` as root, in the folder that it shares with another user's program: the
+/// program may put anything there, and nothing but root's own files changes.
 #[test]
 fn attaching_as_root_follows_no_links() {
     if !has_other_user() {

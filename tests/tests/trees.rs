@@ -43,7 +43,7 @@ const LINKS: [&[&str]; 8] = [
 /// Links with LLVM's C++ library.
 const LIBCXX: [&[&str]; 3] =
     [&["-stdlib=libc++"], &["-stdlib=libc++", "-static-libstdc++"], &["-stdlib=libc++", "-static"]];
-/// What they need. It can't be installed beside another package (libunwind-dev).
+/// The library that they need. It can't be installed beside another package (libunwind-dev).
 const LIBCXX_ARCHIVE: &str = "/usr/lib/llvm-19/lib/libc++.a";
 /// Trees may be deep.
 const STACK: usize = 1 << 28;

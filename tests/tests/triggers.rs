@@ -154,7 +154,7 @@ fn entries_of(file: &TraceFile<'_>) -> BTreeMap<(usize, u32, u32, u64), u64> {
     all
 }
 
-/// What rings have overwritten and kept calls have is on the timeline, and nothing is there twice:
+/// Stretches that rings have overwritten and kept calls contain are on the timeline, each once:
 /// calls are found without `--kept`, and `--kept` begins with its call.
 #[test]
 fn kept_calls_are_on_the_timeline_once() {

@@ -14,8 +14,8 @@ pub struct Package {
     /// A library has none. Its files don't show that it is installed, because other packages may
     /// have files of the same name: dpkg knows.
     program: Option<&'static str>,
-    /// What can't be done without it; `None` if nothing can. Others are left out where they can't be
-    /// installed.
+    /// The part of the work that needs it, which is left out where it can't be installed; `None` if
+    /// everything needs it.
     without: Option<&'static str>,
 }
 
@@ -141,8 +141,8 @@ pub fn ensure_nextest() -> Result<(), String> {
     Step::new(Path::new("/"), "cargo").args(["install", "--locked", "cargo-nextest"]).run()
 }
 
-/// Packages that aren't there. `is_found`: whether a program is in the search path; `installed`: what
-/// dpkg has, `None` on a system without it, where libraries are taken to be there.
+/// Packages that aren't there. `is_found`: whether a program is in the search path; `installed`:
+/// what dpkg has, `None` on a system without it, where libraries are taken to be there.
 fn missing(
     packages: &[Package],
     is_found: impl Fn(&str) -> bool,

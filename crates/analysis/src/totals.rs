@@ -22,8 +22,8 @@ pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
     sums
 }
 
-/// The size of rings that would have kept all events of each thread, if some were overwritten; `None`
-/// if none were, or no ring is that large.
+/// The size of rings that would have kept all events of each thread, if some were overwritten;
+/// `None` if none were, or no ring is that large.
 #[must_use]
 pub fn ring_that_keeps_all(trace: &Trace<'_>) -> Option<OptionSize> {
     const RING_MAX: u64 = 1 << 32;

@@ -108,7 +108,11 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
                 summary.traced && summary.events() == 0 && summary.counted.is_none_or(|calls| calls == 0);
             let linked_only = if is_empty { program::linked_only(&launch.program) } else { None };
             match (why_untraced.filter(|_| !summary.traced), linked_only) {
-                (Some(why), _) => written::print_untraced(summary, &launch.program, why, &output),
+                (Some(why), _) => {
+                    let program = launch.program.display();
+                    let why = format!(", though {program} contains everycall's runtime: {why}");
+                    written::print_untraced(summary, &why, &output);
+                }
                 (None, _) if !summary.traced && is_python(&launch.program) => say!(
                     "everycall: nothing was traced: Python's functions are recorded by its package, as in `{} -m everycall {}`; {} \
                      contains no calls",
@@ -116,7 +120,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
                     launch.arguments.join(OsStr::new(" ")).display(),
                     output.display()
                 ),
-                (None, Some(what)) => written::print_linked_only(summary, &what, &output),
+                (None, Some(what)) => written::print_untraced(summary, &format!(": {what}"), &output),
                 (None, None) => written::print(summary, &output, Moment::Run),
             }
             if let Some(budget) = arguments.budget.as_ref().filter(|_| summary.traced) {

@@ -22,22 +22,9 @@ const MODULES_MAX: usize = 256;
 /// Largest number of threads and children that are listed.
 const NAMED_MAX: usize = 4;
 
-/// Reports to standard error that a program with the runtime recorded nothing.
-pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Path) {
-    let mut text = format!(
-        "everycall: nothing was traced, though {} contains everycall's runtime: {why}; {} contains no calls\n",
-        program.display(),
-        output.display()
-    );
-    // Writing to a string doesn't fail.
-    let _ = warnings(&mut text, summary);
-    say_text(&text);
-}
-
-/// Reports to standard error that a program has recorded nothing because nothing of it was compiled
-/// through the prefix, as `what` says.
-pub fn print_linked_only(summary: &Summary, what: &str, output: &Path) {
-    let mut text = format!("everycall: nothing was traced: {what}; {} contains no calls\n", output.display());
+/// Reports to standard error that nothing was recorded, and why.
+pub fn print_untraced(summary: &Summary, why: &str, output: &Path) {
+    let mut text = format!("everycall: nothing was traced{why}; {} contains no calls\n", output.display());
     // Writing to a string doesn't fail.
     let _ = warnings(&mut text, summary);
     say_text(&text);
@@ -185,7 +172,7 @@ fn time_option(ns: u64) -> String {
     unit.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
-/// What is to be said of calls that perhaps met no condition; nothing where there are none.
+/// The remark on calls that perhaps met no condition; empty where there are none.
 pub fn perhaps_shorter(calls: u64, trigger: &str) -> String {
     if calls == 0 {
         return String::new();

@@ -499,7 +499,7 @@ fn endless_queries_are_interrupted() {
     assert_eq!(status.signal(), Some(rustix::process::Signal::TERM.as_raw()), "{status:?}");
 }
 
-/// What is named as an input: only regular files are read, whoever made them, and within bounds.
+/// Of inputs that are named, only regular files are read, whoever made them, and within bounds.
 #[test]
 fn endless_and_waiting_inputs_are_refused() {
     let here = Workplace::new();

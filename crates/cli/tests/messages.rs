@@ -156,7 +156,7 @@ fn steers(character: char) -> bool {
         || (0xe0000..=0xe007f).contains(&code)
 }
 
-/// What a terminal of 200 columns gets from everycall.
+/// The bytes that everycall writes to a terminal of 200 columns.
 fn on_a_terminal(here: &Workplace, words: &[&str]) -> String {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use std::io::Read;

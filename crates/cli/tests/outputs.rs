@@ -21,7 +21,7 @@ int main(int count, char** words) {
 }
 "#;
 
-/// What looks like an older trace.
+/// A file that looks like an older trace.
 const OLD: &[u8] = b"everycall trace\nold";
 
 fn build(here: &Workplace) {

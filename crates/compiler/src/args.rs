@@ -447,7 +447,8 @@ impl Scan {
     }
 }
 
-/// Extensions of C++20 modules' interface units: gcc's, clang's, preprocessed, and clang's compiled form.
+/// Extensions of C++20 modules' interface units: gcc's, clang's, preprocessed, and clang's compiled
+/// form.
 const INTERFACE_UNITS: [&str; 7] = ["cppm", "ccm", "cxxm", "c++m", "ixx", "iim", "pcm"];
 
 /// Extensions of inputs that no preprocessor sees.

@@ -166,8 +166,8 @@ fn xray_archive(mode: Mode, is_module: bool) -> Option<String> {
 fn pkg_config(mode: Mode, start: Start, is_module: bool, has_xray: bool) -> String {
     let (suffix, what) = if is_module { ("-module", "shared objects") } else { ("", "executables") };
     let tools = "${tools}";
-    // pkgconf keeps a path with spaces together behind -L, but not as a word of its own or behind -Wl: no
-    // list of exports, but the option of newer linkers.
+    // pkgconf keeps a path with spaces together behind -L, but not as a word of its own or behind
+    // -Wl: no list of exports, but the option of newer linkers.
     let (options, object) = link_options(is_module, format!("-Wl,--export-dynamic-symbol={RUNTIME_SYMBOL}"));
     let mut found = vec![format!("-L{tools}"), format!("-l:{object}")];
     found.extend(start_object(start, is_module).map(|name| format!("-l:{name}")));

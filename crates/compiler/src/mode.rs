@@ -94,9 +94,9 @@ impl Mode {
             (Mode::Nops | Mode::Fentry, _) => &[],
             (Mode::Finstrument, _) => &["-finstrument-functions"],
             (Mode::AfterInlining, _) => &["-finstrument-functions-after-inlining"],
-            // The options go to the compiling pass only: at a link, clang's driver would add XRay's own
-            // runtime, and versions differ in the option that prevents it. The assembler step adds the
-            // unwind information that is missing at sleds.
+            // The options go to the compiling pass only: at a link, clang's driver would add XRay's
+            // own runtime, and versions differ in the option that prevents it. The assembler step
+            // adds the unwind information that is missing at sleds.
             (Mode::Xray, _) => &[
                 "-Xclang",
                 "-fxray-instrument",
@@ -110,8 +110,9 @@ impl Mode {
     /// The option of mode `xray` that clang compares between a module and what imports it.
     pub(crate) const XRAY_LANGUAGE: [&str; 2] = ["-Xclang", "-fxray-instrument"];
 
-    /// Options for compilations in mode `xray` where the user gives options of XRay's, which clang's
-    /// driver passes on only if it knows that there is instrumentation, and which come after these.
+    /// Options for compilations in mode `xray` where the user gives options of XRay's, which
+    /// clang's driver passes on only if it knows that there is instrumentation, and which come
+    /// after these.
     pub(crate) const XRAY_BESIDE_THE_USERS: [&str; 3] =
         ["-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-integrated-as"];
 }

@@ -17,8 +17,8 @@ pub(crate) fn first(mode: Mode, family: Family, compiler: &Path, invocation: &In
         .or_else(|| invocation.obstacles.iter().find_map(|obstacle| option_of(mode, obstacle)))
 }
 
-/// What a mode needs for this command that not every version of its compiler has; the oldest versions
-/// lack the first.
+/// Features that a mode needs for this command and that not every version of its compiler has; the
+/// oldest versions lack the first.
 pub(crate) fn features_of(mode: Mode, invocation: &Invocation) -> &'static [Feature] {
     match mode {
         Mode::Nops => &[Feature::ReturnHooks, Feature::LinkedOrder],

@@ -182,7 +182,7 @@ fn plain_name(name: &OsStr) -> Option<&OsStr> {
     compiler::family_of_name(plain).map(|_| plain)
 }
 
-/// What is named before the compiler.
+/// The options before the compiler.
 #[derive(Clone, Copy, Default)]
 struct Wanted {
     mode: Option<Mode>,
@@ -363,9 +363,12 @@ fn options(
         Some(mode) => mode,
         None => default_mode(family, compiler, invocation)?,
     };
-    if let Some(sentence) = obstacles::first(mode, family, compiler, invocation)
-        .or(obstacles::missing_feature(mode, family, compiler, invocation)?)
-    {
+    let obstacle = match obstacles::first(mode, family, compiler, invocation) {
+        // The default is a mode that the compiler has.
+        None if !is_default => obstacles::missing_feature(mode, family, compiler, invocation)?,
+        found => found,
+    };
+    if let Some(sentence) = obstacle {
         return Err(Failure::refused(sentence));
     }
 
@@ -422,9 +425,8 @@ fn toolbox_options(mode: Mode) -> io::Result<Vec<OsString>> {
 /// The mode if the user names none: the compiler's default, or one that this command can have.
 fn default_mode(family: Family, compiler: &Path, invocation: &Invocation) -> io::Result<Mode> {
     let default = Mode::default_of(family);
-    // With `-flto`, clang's linker generates the code, and the assembler step can't complete the unwind
-    // information at sleds.
-    // clang makes no sleds from the compiled form of a module.
+    // With `-flto`, clang's linker generates the code, and the assembler step can't complete the
+    // unwind information at sleds. clang makes no sleds from the compiled form of a module.
     if family == Family::Clang && (invocation.optimises_at_link || invocation.has_compiled_module) {
         return Ok(Mode::second_of(family));
     }
@@ -459,7 +461,8 @@ fn compile_options(mode: Mode, family: Family, invocation: &Invocation) -> Vec<O
     };
     let mut options: Vec<OsString> = options.iter().map(OsString::from).collect();
     if mode == Mode::Finstrument && family == Family::Gcc && invocation.uses_profile {
-        // A profile of a build without hooks describes other code: gcc compiles such functions without it.
+        // A profile of a build without hooks describes other code: gcc compiles such functions
+        // without it.
         options.push("-Wno-error=coverage-mismatch".into());
     }
     if !invocation.debug_chosen {

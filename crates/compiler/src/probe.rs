@@ -1,5 +1,5 @@
-//! What a compiler can do that its name doesn't tell: found out by running it once, and remembered in
-//! the toolbox for as long as the compiler's file stays the same.
+//! Features of a compiler that its name doesn't tell. A trial run finds them out; the toolbox keeps
+//! the answer for as long as the compiler's file stays the same.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -15,7 +15,8 @@ use crate::toolbox::Toolbox;
 pub(crate) enum Feature {
     /// gcc calls hooks at returns: gcc 9 and newer.
     ReturnHooks,
-    /// gcc's assembler knows sections that are linked in the order of others: binutils 2.35 and newer.
+    /// gcc's assembler knows sections that are linked in the order of others: binutils 2.35 and
+    /// newer.
     LinkedOrder,
     /// clang makes sleds in interface units of C++20 modules: at least clang 22; 14 to 19 don't.
     SledsInInterfaceUnits,
@@ -66,7 +67,7 @@ impl Feature {
         }
     }
 
-    /// The same work without the feature: if that fails too, something else is wrong.
+    /// A trial without the feature: if that fails too, something else is wrong.
     fn control(self) -> (&'static [&'static str], &'static str) {
         match self {
             Feature::LinkedOrder => (&["-x", "assembler", "-c", "-o", "/dev/null", "-"], ".text\n.long 0\n"),
@@ -118,7 +119,7 @@ fn identity(compiler: &Path, folders: &[OsString]) -> Option<u64> {
     )
 }
 
-/// What the compiler writes to standard output; `None` if it fails.
+/// The compiler's standard output; `None` if it fails.
 fn run(compiler: &Path, folders: &[OsString], args: &[&str], input: &str) -> Option<Vec<u8>> {
     let mut child = Command::new(compiler)
         .args(folders)

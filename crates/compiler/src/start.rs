@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-/// What is linked into the program. `record` and variables of the environment go before it.
+/// Whether a program traces from its start, as linked into it. `record` and variables of the
+/// environment take precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// The program records from its start.

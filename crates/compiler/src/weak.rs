@@ -1,5 +1,5 @@
-//! Weak references of objects: they take nothing out of an archive, so a wrapper that lies in one must
-//! be asked for. Without it, the program would take the function for missing.
+//! Weak references of objects: they take nothing out of an archive, so a wrapper that lies in one
+//! must be asked for. Without it, the program would take the function for missing.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

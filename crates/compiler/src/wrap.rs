@@ -3,11 +3,12 @@
 //! kit's objects define them.
 //!
 //! The linker's `--wrap` only renames references: no link gets two definitions of a function, and
-//! objects that the prefix doesn't link are not affected. The functions of the C library are wrapped by
-//! members of an archive, which GNU ld takes only where an input refers to the function: nothing refers
-//! to a function because of its wrapper. (lld takes every member whose function some library has.)
-//! Functions that not every library has are referred to weakly. A weak reference takes no member out of
-//! an archive, and the program's own reference has been renamed: `-u` takes the member instead.
+//! objects that the prefix doesn't link are not affected. The functions of the C library are
+//! wrapped by members of an archive, which GNU ld takes only where an input refers to the function:
+//! nothing refers to a function because of its wrapper. (lld takes every member whose function some
+//! library has.) Functions that not every library has are referred to weakly. A weak reference
+//! takes no member out of an archive, and the program's own reference has been renamed: `-u` takes
+//! the member instead.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -140,8 +140,9 @@ fn names_are_those_of_cxxfilt() {
     assert!(count == 0, "{count} of {} names differ:\n{}", names.len(), different.join("\n"));
 }
 
-/// Names that gcc and clang give what is attached to a named module: modules with parts and partitions,
-/// classes and templates of theirs, in scopes, as parameters and again as substitutions.
+/// Names that gcc and clang give what is attached to a named module: modules with parts and
+/// partitions, classes and templates of theirs, in scopes, as parameters and again as
+/// substitutions.
 #[test]
 fn names_in_modules_are_those_of_cxxfilt() {
     let folder = std::env::temp_dir().join(format!("everycall-module-names-{}", std::process::id()));

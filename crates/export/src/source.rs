@@ -143,8 +143,8 @@ pub trait Source {
         None
     }
 
-    /// The time before the oldest event of the thread with this index in [`Source::threads`], if older
-    /// ones were overwritten.
+    /// The time before the oldest event of the thread with this index in [`Source::threads`], if
+    /// older ones were overwritten.
     fn overwritten(&self, thread: usize) -> Option<(u64, u64)> {
         let _ = thread;
         None

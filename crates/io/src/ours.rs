@@ -1,9 +1,10 @@
 //! Recognizes the files that everycall wrote, so that an output never replaces another one.
 //!
 //! Most formats have a mark in their content: a magic number, a name of their creator, or a
-//! beginning that nobody else writes. Lines of text (folded stacks, tables of queries) have no place
-//! for one. So each output also carries an extended attribute with its size and the time of its
-//! last change, where the file system has such attributes: it counts only while both are the same.
+//! beginning that nobody else writes. Lines of text (folded stacks, tables of queries) have no
+//! place for one. So each output also carries an extended attribute with its size and the time of
+//! its last change, where the file system has such attributes: it counts only while both are the
+//! same.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -51,21 +52,27 @@ const ENDS: &[(&[u8], &[u8])] = &[
 /// length.
 const PERFETTO: &[u8] = b"\x50\x01\x32\x14\x0a\x04\x08\x06\x10\x00";
 
-/// Whether everycall wrote this file, or it is empty. A file that can't be read isn't recognized.
+/// Whether a name leads to a file that everycall wrote, or that is empty. A file that can't be read
+/// isn't recognized.
 #[must_use]
-pub fn is_ours(file: &File) -> bool {
-    looked_at(file).unwrap_or(false)
+pub fn is_ours(path: &Path) -> bool {
+    is_ours_by(path, OFlags::empty())
 }
 
-/// Whether a name, not a link, leads to a file that everycall wrote.
+/// As [`is_ours`], for a name that isn't a link.
 #[must_use]
 pub fn is_own_file(path: &Path) -> bool {
-    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    file.is_ok_and(|file| is_ours(&file))
+    is_ours_by(path, OFlags::NOFOLLOW)
 }
 
-fn looked_at(file: &File) -> io::Result<bool> {
+fn is_ours_by(path: &Path, flags: OFlags) -> bool {
+    // A FIFO that has come there meanwhile isn't waited for.
+    let flags = (OFlags::NONBLOCK | flags).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    file.and_then(|file| is_recognized(&file)).unwrap_or(false)
+}
+
+fn is_recognized(file: &File) -> io::Result<bool> {
     let facts = file.metadata()?;
     if !facts.is_file() {
         return Ok(false);

@@ -44,7 +44,7 @@ const STDOUT: &str = "standard output";
 /// How many symbolic links are followed from one name; as many as the kernel does.
 const LINKS_MAX: usize = 40;
 
-/// What becomes of an existing file that has the output's name.
+/// How an existing file that has the output's name is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Existing {
     /// It is replaced even if everycall didn't write it.
@@ -278,7 +278,7 @@ impl Target {
                 if !may_replace(&there, folder_of(&follow_links(path)?)) {
                     return Err(io::ErrorKind::PermissionDenied.into());
                 }
-                if !existing.is_forced && !is_ours(path) {
+                if !existing.is_forced && !ours::is_ours(path) {
                     return Err(io::Error::new(io::ErrorKind::AlreadyExists, NOT_OURS));
                 }
             }
@@ -312,23 +312,15 @@ fn may_replace(there: &fs::Metadata, folder: &Path) -> bool {
     })
 }
 
-/// Whether everycall wrote the file that a name leads to.
-fn is_ours(path: &Path) -> bool {
-    // Whatever has come there meanwhile isn't waited for.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    file.is_ok_and(|file| ours::is_ours(&file))
-}
-
 /// Gives the file that has this name another one, if it has to stay: `NAME.old`, in place of an
 /// earlier one that everycall wrote.
 fn set_aside(path: &Path, existing: Existing) -> io::Result<()> {
     if !fs::symlink_metadata(path).is_ok_and(|there| there.is_file() && there.len() > 0) {
         return Ok(());
     }
-    // One that came while this one was written, such as another recording.
-    let is_strange = !existing.is_forced && !is_ours(path);
-    if !existing.is_kept && !is_strange || existing.is_forced && !is_ours(path) {
+    // A file of others came while this one was written.
+    let stays = if ours::is_ours(path) { existing.is_kept } else { !existing.is_forced };
+    if !stays {
         return Ok(());
     }
     let named = |ending: &str| {

@@ -67,7 +67,7 @@ pub fn stdout(escapes: Escapes) -> Filter<Stdout> {
     Filter::new(stdout, is_terminal.then_some(escapes))
 }
 
-/// What [`stdout`] returns, for any output.
+/// An output with escapes, as [`stdout`] returns it.
 #[derive(Debug)]
 pub struct Filter<W: Write> {
     out: W,

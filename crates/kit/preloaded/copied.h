@@ -1,8 +1,8 @@
 // Memory of the program, read by means that can fail.
 //
-// What a function of the C library was given may not be readable: the kernel returns EFAULT, or
-// never looks at it (a write to /dev/null), and another thread may unmap it meanwhile. A read of our
-// own would end the program.
+// Memory that a function of the C library was given may not be readable: the kernel returns EFAULT,
+// or never looks at it (a write to /dev/null), and another thread may unmap it meanwhile. A read of
+// our own would end the program.
 #pragma once
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -22,8 +22,8 @@ static inline long system_call(long number, long first, const void* second, long
     return result;
 }
 
-// Whether the thread has come under a filter of system calls since this library was loaded: one that
-// may end the program for a call that it doesn't expect.
+// Whether the thread has come under a filter of system calls since this library was loaded: one
+// that may end the program for a call that it doesn't expect.
 static inline int is_filtered(void) {
     // One more than the mode.
     static long at_start;

@@ -1,10 +1,10 @@
 // libeverycall-exec.so: no program is started with a library that it can't load.
 //
-// `record` and `count` preload it beside their other libraries. LD_PRELOAD goes to every descendant,
-// also to one that has changed its user, its root or its mounts, where these files may not be: the
-// dynamic linker would say so on the program's standard error. So before a program is executed, our
-// libraries are looked for as its dynamic linker is going to do it, and those that can't be opened
-// are left out of its LD_PRELOAD, and an instant says so.
+// `record` and `count` preload it beside their other libraries. LD_PRELOAD goes to every
+// descendant, also to one that has changed its user, its root or its mounts, where these files may
+// not be: the dynamic linker would say so on the program's standard error. So before a program is
+// executed, our libraries are looked for as its dynamic linker is going to do it, and those that
+// can't be opened are left out of its LD_PRELOAD, and an instant says so.
 //
 // Not seen: execve by a system call of the program's own, and in programs without shared libraries.
 #define _GNU_SOURCE
@@ -36,20 +36,7 @@ extern char** environ;
     F(int, system, (const char*))                                                                     \
     F(FILE*, popen, (const char*, const char*))
 
-enum number {
-#define F(result, name, parameters) NUMBER_##name,
-    FUNCTIONS(F)
-#undef F
-    COUNT
-};
-static const char* const NAMES[COUNT] = {
-#define F(result, name, parameters) #name,
-    FUNCTIONS(F)
-#undef F
-};
-#define F(result, name, parameters) typedef result type_##name parameters;
-FUNCTIONS(F)
-#undef F
+#include "functions.h"
 
 static void* real[COUNT];
 
@@ -104,8 +91,8 @@ static int is_out_of_reach(const char* part, size_t length) {
     return file == -ENOENT || file == -EACCES || file == -ENOTDIR || file == -ELOOP || file == -EPERM;
 }
 
-// Where LD_PRELOAD is among the variables, if libraries of ours in it are out of reach: then `to` is
-// what it becomes. -1 otherwise.
+// Where LD_PRELOAD is among the variables, if libraries of ours in it are out of reach: then `to`
+// is what it becomes. -1 otherwise.
 static long place_of(char* const* variables, char to[VALUE_MAX]) {
     if (!variables || is_filtered()) return -1;
     for (long place = 0; variables[place]; place++) {

@@ -61,7 +61,7 @@ static void* look_up(int number, const char* name) {
     return function;
 }
 
-// What was written, looked at in copies: it may not be readable, or no longer.
+// Bytes that were written, read through copies: they may not be readable, or no longer.
 struct text {
     const char* bytes;
     size_t length;
@@ -70,8 +70,8 @@ struct text {
     char copy[COPIED];
 };
 
-// The bytes from `at` on, as far as they are in one copy; how many they are. 0: at the end, or where
-// they can't be read.
+// The bytes from `at` on, as far as they are in one copy; how many they are. 0: at the end, or
+// where they can't be read.
 static size_t look_at(struct text* text, size_t at, const char** bytes) {
     if (at < text->begin || at >= text->end) {
         const size_t left = text->length - at;
@@ -93,7 +93,8 @@ static size_t end_of_line(struct text* text, size_t at) {
     return at;
 }
 
-// Notes the piece of a line from `at` to `end`, of which the bytes that fit and can be read are kept.
+// Notes the piece of a line from `at` to `end`, of which the bytes that fit and can be read are
+// kept.
 static void note(int stream, uint64_t line, struct text* text, size_t at, size_t end) {
     char texts[TEXTS][TEXT + 1];
     uint64_t arguments[3 + TEXTS] = {(uint64_t)stream, line};

@@ -102,22 +102,7 @@ extern const char* gnu_get_libc_version(void) __attribute__((weak));
     F(int, waitid, (idtype_t, id_t, siginfo_t*, int))                                                                  \
     F(long, syscall, (long, ...))
 
-enum number {
-#define F(result, name, parameters) NUMBER_##name,
-    FUNCTIONS(F)
-#undef F
-    COUNT
-};
-
-static const char* const NAMES[COUNT] = {
-#define F(result, name, parameters) #name,
-    FUNCTIONS(F)
-#undef F
-};
-
-#define F(result, name, parameters) typedef result type_##name parameters;
-FUNCTIONS(F)
-#undef F
+#include "functions.h"
 
 // The C library's functions. everycall_waits_syscall jumps through its place.
 __attribute__((visibility("hidden"))) void* everycall_waits_real[COUNT];

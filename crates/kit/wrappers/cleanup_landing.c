@@ -1,15 +1,17 @@
 // Where glibc jumps to clean up at a thread's end: see register_cancel.c.
 #include "runtime.h"
 
-// The program goes on in a frame, to clean up at the thread's end. What was inlined into the frame has been left, too.
+// The program goes on in a frame, to clean up at the thread's end. What was inlined into the frame
+// has been left, too.
 __attribute__((visibility("hidden"), used)) void everycall_cleans_up_at(uint64_t stack_pointer) {
     everycall_tell(EVERYCALL_JUMP, stack_pointer, 0);
     // A name, though an empty one, says that this frame runs yet.
     everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
 }
 
-// Entered by glibc's jump, with the registers of the function that cleans up; its stack pointer and result of sigsetjmp stay.
-// With the address pushed where that function goes on, this is a frame below it like any other.
+// Entered by glibc's jump, with the registers of the function that cleans up; its stack pointer and
+// result of sigsetjmp stay. With the address pushed where that function goes on, this is a frame
+// below it like any other.
 __asm__(".pushsection .text.everycall_cleanup_landing,\"ax\",@progbits\n"
         ".p2align 4\n"
         ".globl everycall_cleanup_landing\n"

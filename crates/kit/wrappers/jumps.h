@@ -1,4 +1,4 @@
-// What wrappers of jumps and of cleanups share: the buffers of setjmp.
+// The buffers of setjmp, for wrappers of jumps and of cleanups.
 #ifndef EVERYCALL_WRAPPERS_JUMPS_H
 #define EVERYCALL_WRAPPERS_JUMPS_H
 #include "runtime.h"

@@ -1,11 +1,13 @@
 // Cleanups of C at a thread's end.
 //
-// pthread_cleanup_push in C without -fexceptions: the function that cleans up calls sigsetjmp and registers the buffer. When the thread
-// ends, glibc jumps to that buffer by a longjmp of its own, which no link can wrap. So the buffer is changed to lead to
-// everycall_cleanup_landing, which reports which frames have been left and goes on where the function called sigsetjmp.
+// pthread_cleanup_push in C without -fexceptions: the function that cleans up calls sigsetjmp and
+// registers the buffer. When the thread ends, glibc jumps to that buffer by a longjmp of its own,
+// which no link can wrap. So the buffer is changed to lead to everycall_cleanup_landing, which
+// reports which frames have been left and goes on where the function called sigsetjmp.
 #include "jumps.h"
 
-// glibc's __pthread_unwind_buf_t. It leaves `code` (padding behind an int) and `rbx` alone, unless the thread has a shadow stack.
+// glibc's __pthread_unwind_buf_t. It leaves `code` (padding behind an int) and `rbx` alone, unless
+// the thread has a shadow stack.
 struct cancel_buffer {
     uint64_t registers[8];
     int32_t mask_was_saved;
@@ -27,8 +29,8 @@ static inline int has_shadow_stack(void) {
 
 extern const char everycall_cleanup_landing[] __attribute__((visibility("hidden")));
 
-// `stack_pointer`: that of the function that registers the buffer. Anything unexpected leaves the buffer as it is: then
-// stack pointers tell in the end.
+// `stack_pointer`: that of the function that registers the buffer. Anything unexpected leaves the
+// buffer as it is: then stack pointers tell in the end.
 static inline void lead_to_landing(struct cancel_buffer* buffer, uint64_t stack_pointer) {
     if (!&everycall_runtime_v1 || has_shadow_stack()) return;
     if (unscrambled(buffer->registers[RSP]) != stack_pointer) return;

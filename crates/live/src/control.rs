@@ -385,7 +385,8 @@ impl Control {
     }
 }
 
-/// What an error of the socket means: nothing yet if it only was silent, and is waited for.
+/// Returns an error of the socket if it is final; `None` if the socket was silent and may be waited
+/// for.
 fn still(error: io::Error, deadline: Instant, watch: &mut Watch) -> Result<Option<io::Error>, ControlError> {
     match error.kind() {
         io::ErrorKind::Interrupted => Ok(None),

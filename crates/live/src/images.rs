@@ -43,8 +43,7 @@ pub(crate) fn write_deleted<W: Write>(
             _ => format!("/proc/{pid}/exe"),
         };
         match image(index, &source, &mut taken, &mut left) {
-            // What the module table says is the process's own word: the same file again and again
-            // would fill the disk.
+            // The process writes the module table: one file many times would fill the disk.
             Ok(None) => not_taken += 1,
             Ok(Some([record, packed])) => file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])?,
             Err(error) => warnings.push(format!(

@@ -142,10 +142,7 @@ pub(crate) fn began(pid: u32) -> Option<u64> {
 
 /// Whether process `pid` is stopped, by a signal or by a debugger.
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    let Ok(text) = read(pid, "stat") else { return false };
-    // The name, in parentheses, may contain anything.
-    let behind = text.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &text[at + 1..]);
-    matches!(behind.trim_ascii_start().first(), Some(b'T' | b't'))
+    stat(pid).is_ok_and(|stat| stat.is_stopped)
 }
 
 /// A file of process `pid`.

@@ -74,7 +74,7 @@ impl fmt::Display for TableError {
     }
 }
 
-/// What a program is that was only linked through the prefix, and what to do.
+/// A sentence for a program that was only linked through the prefix, and the advice.
 #[must_use]
 pub fn linked_only(path: &Path) -> String {
     format!(

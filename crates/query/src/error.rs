@@ -111,7 +111,7 @@ fn advice(said: &str) -> String {
     let after = |start: &str| said.strip_prefix(start).map(str::trim);
     if let Some(name) = after("no such table:") {
         let names = || TABLES.iter().map(|table| table.name);
-        // What everybody calls them has another name here.
+        // Common names of the table of calls.
         let near = match name.to_ascii_lowercase().as_str() {
             "call" | "calls" | "trace" => vec!["slices"],
             _ => nearest(name, names()),

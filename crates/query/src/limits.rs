@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a query may use.
+/// Limits of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// How long it may run.
@@ -71,7 +71,7 @@ pub(crate) fn watch(limits: Limits, reached: Reached) -> impl FnMut() -> bool + 
             return false;
         }
         due = now + PAUSE;
-        // What was open before is the output.
+        // Files that were open before are outputs.
         let new = files().filter(|file| !before.contains(&file.identity));
         let is_too_much = new.map(|file| file.bytes).sum::<u64>() > limits.temporary;
         if is_too_much {

@@ -12,8 +12,8 @@ use crate::file::TraceFile;
 use crate::model::{Reason, Snapshot, Thread, ThreadKey};
 use crate::segments::{Piece, segment_words};
 
-/// What identifies a thread in all snapshots: process, slot, generation, and the number of its
-/// fiber or the kernel's number.
+/// Identifies a thread in all snapshots: process, slot, generation, and the number of its fiber or
+/// the kernel's number.
 type Identity = (usize, u32, u32, Option<u32>, u32);
 
 fn identity(snapshot: &Snapshot, thread: &Thread) -> Identity {

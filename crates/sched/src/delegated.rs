@@ -3,8 +3,8 @@
 //!
 //! The user gets the files that a recorder needs, and no others: with all of an instance's files,
 //! one could trace every function of the kernel, and slow the machine down. Nor the size of its
-//! buffers: root chooses it. `/sys/kernel/tracing` stays closed: the instance is bound to a folder of
-//! its own.
+//! buffers: root chooses it. `/sys/kernel/tracing` stays closed: the instance is bound to a folder
+//! of its own.
 
 use std::collections::HashSet;
 use std::fmt;

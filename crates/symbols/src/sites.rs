@@ -63,7 +63,8 @@ pub struct SiteReport {
     pub hooks_undefined: bool,
     /// Plain hooks that the file defines itself.
     pub hooks_defined: bool,
-    /// Whether BOLT rewrote the file after its link: it moves code, and doesn't know of lists of sites.
+    /// Whether BOLT rewrote the file after its link: it moves code, and doesn't know of lists of
+    /// sites.
     pub is_rewritten: bool,
     /// The note of everycall, if the file has one.
     pub note: Option<NoteReport>,
@@ -72,8 +73,8 @@ pub struct SiteReport {
 }
 
 impl SiteReport {
-    /// Whether it was linked through the prefix, and certainly has no code that was compiled through
-    /// it. (Without symbols, calls of plain hooks can't be told.) The caller knows whether
+    /// Whether it was linked through the prefix, and certainly has no code that was compiled
+    /// through it. (Without symbols, calls of plain hooks can't be told.) The caller knows whether
     /// definitions of plain hooks are called.
     pub fn is_linked_only(&self) -> bool {
         self.note.is_some()

@@ -207,8 +207,8 @@ pub enum GapKind {
     Disabled,
     /// The stack was suspended: no thread ran it. Calls that were open before are open afterwards.
     Suspended,
-    /// Newer events have overwritten those of this time. Only outputs that are drawn have it, for the
-    /// time before a thread's oldest event.
+    /// Newer events have overwritten those of this time. Only outputs that are drawn have it, for
+    /// the time before a thread's oldest event.
     Overwritten,
     /// A reason that this version doesn't know.
     Other(u8),

@@ -58,7 +58,7 @@ pub struct Tally {
     pub kept_bytes: u64,
     /// Triggers that share the disk space.
     pub triggers: u64,
-    /// What kept others from being kept.
+    /// The limits that left out others.
     pub limits: Vec<Limit>,
     /// Of these, calls that should have been kept and couldn't be.
     pub missed: u64,

@@ -28,7 +28,7 @@ pub struct Policy {
     pub every_ns: u64,
 }
 
-/// What kept calls from being kept.
+/// A limit that left out calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Their number: [`Policy::keep`].

@@ -1,6 +1,6 @@
-//! What the machine did differently for the old and the new runs: both sides are often recorded one
-//! after the other, and a neighbour's load, or the CPU's frequency, changes meanwhile. That isn't in
-//! the differences between the runs of one side.
+//! Differences of the machine between the old and the new runs: both sides are often recorded one
+//! after the other, and a neighbour's load, or the CPU's frequency, changes meanwhile. The
+//! differences between the runs of one side don't contain that.
 
 use super::stats::{Uncertainty, median};
 
@@ -9,7 +9,7 @@ const DEVIATION_BY_MEDIAN: f64 = 1.4826;
 /// How much worth the spread of a function's change is: that of the median distance has 0.37 times
 /// the efficiency of a standard deviation.
 const EFFICIENCY: f64 = 0.37;
-/// What is assumed where nothing shows it: 10 % of a function's time, known as well as by five
+/// The assumption where nothing shows it: 10 % of a function's time, known as well as by five
 /// values.
 const ASSUMED: Uncertainty = Uncertainty { variance: 0.01, degrees: 4.0 };
 
@@ -29,8 +29,8 @@ impl Machine {
     pub(crate) const ASSUMED: Machine = Machine { of_functions: ASSUMED, is_assumed: true };
 
     /// From the changes of many functions, relative to their common change, with the uncertainty
-    /// that the runs of each side show. Most functions don't change; if their changes differ by more
-    /// than their runs explain, the machine did it, and may have done as much to any of them.
+    /// that the runs of each side show. Most functions don't change; if their changes differ by
+    /// more than their runs explain, the machine did it, and may have done as much to any of them.
     pub(crate) fn of(changes: &[(f64, Uncertainty)]) -> Machine {
         let spread = median(changes.iter().map(|(change, _)| change.abs()).collect()).unwrap_or(0.0);
         let explained = median(changes.iter().map(|(_, of)| of.variance).collect()).unwrap_or(0.0);

@@ -1,11 +1,11 @@
 //! Finds what changed between runs.
 //!
-//! The run is the unit: calls within one run aren't independent, because a neighbour's load or a cold
-//! cache slows many of them down at once. For each function, each run gives a number of calls and the
-//! own time in the middle of its calls: the mean of the middle fifth of them, which preemptions don't
-//! reach. The logarithms of these numbers are compared by Welch's t-test. The results are corrected
-//! for multiple comparisons (Holm): over all functions and both numbers, the probability of any false
-//! finding is at most [`ALPHA`].
+//! The run is the unit: calls within one run aren't independent, because a neighbour's load or a
+//! cold cache slows many of them down at once. For each function, each run gives a number of calls
+//! and the own time in the middle of its calls: the mean of the middle fifth of them, which
+//! preemptions don't reach. The logarithms of these numbers are compared by Welch's t-test. The
+//! results are corrected for multiple comparisons (Holm): over all functions and both numbers, the
+//! probability of any false finding is at most [`ALPHA`].
 //!
 //! - The own time of calls is compared, not their total time: a slower function makes all of its
 //!   callers slower, and only that function should be reported. Where thread states are known, it is

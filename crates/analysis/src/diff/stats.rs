@@ -96,7 +96,7 @@ impl Uncertainty {
         Uncertainty { variance, degrees: variance.powi(2) / (share(self) + share(other)) }
     }
 
-    /// What is known of a difference that was measured.
+    /// Interval and probability of a measured difference.
     pub(crate) fn of_difference(self, difference: f64) -> Difference {
         let error = self.variance.sqrt();
         // Rounding: values that differ only in their last bits are equal.

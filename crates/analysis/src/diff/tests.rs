@@ -172,7 +172,7 @@ struct SimulatedFunction {
     sensitivity: f64,
 }
 
-/// What else runs meanwhile.
+/// The load of other programs.
 #[derive(Clone, Copy)]
 struct Load {
     /// Other threads on the CPU.
@@ -236,7 +236,7 @@ impl BusyMachine {
     }
 }
 
-/// What became of comparisons on simulated machines.
+/// Counts of comparisons on simulated machines, by their result.
 #[derive(Debug, Default)]
 struct Outcomes {
     /// Intervals, and those with the true change in them.
@@ -244,10 +244,11 @@ struct Outcomes {
     right_intervals: u64,
     /// Machines on which an unchanged function was found.
     false_alarms: u64,
-    /// Machines on which the changed function was found, with the right sign and with the wrong one.
+    /// Machines on which the changed function was found, with the right sign and with the wrong
+    /// one.
     found: u64,
     found_wrong: u64,
-    /// What `own(f) > +10%` came to for the changed function.
+    /// Results of `own(f) > +10%` for the changed function.
     holds: u64,
     holds_not: u64,
 }

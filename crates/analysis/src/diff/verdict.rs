@@ -10,7 +10,7 @@ const HOLDS_FALSELY: f64 = 0.01;
 /// The largest probability that a function doesn't meet it in the runs although it does.
 const MISSED: f64 = 0.05;
 
-/// What the runs say about a condition.
+/// Whether a condition holds, as far as the runs show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// It is true.
@@ -36,7 +36,7 @@ pub enum Doubt {
 /// A verdict with the numbers of an average run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// What the runs say.
+    /// Whether it holds.
     pub verdict: Verdict,
     /// The mean of the old runs.
     pub old: f64,

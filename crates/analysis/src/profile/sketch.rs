@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(middle(&[1, 2, 3, 4, 50, 60, 7_000, 7_000, 7_000, 7_000]), Some(55.0));
         let many: Vec<u64> = (0..1_000).map(|place| [3, 5, 500, 100_000, 9_000_000][place % 5]).collect();
         assert!((middle(&many).unwrap() - 500.0).abs() < 5.0);
-        // What is far away is nowhere subtracted: its bucket is known to 0.8 % only, 4 us of 0.5 ms.
+        // Long times are never subtracted: their buckets are exact to 0.8 % only, 4 us of 0.5 ms.
         let preempted: Vec<u64> =
             (0..1_000).map(|place| if place % 50 == 0 { 507_123 } else { 250 }).collect();
         assert!((middle(&preempted).unwrap() - 250.0).abs() < 2.0);

@@ -10,7 +10,7 @@ use everycall_symbols::PathMap;
 use everycall_units::{parse_size, parse_time};
 use regex::Regex;
 
-/// What an output may replace.
+/// Whether an output may replace any file.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Force {
     /// Replace an existing file even if everycall didn't write it

@@ -26,8 +26,8 @@ pub struct FollowArguments {
     /// How long to follow, such as 10s [default: until Ctrl-C or the end of the program]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<u64>,
-    /// End when the process has written this many events; what it writes until that is seen, at most
-    /// some milliseconds later, is shown, too
+    /// End when the process has written this many events; what it writes until that is seen, at
+    /// most some milliseconds later, is shown, too
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     pub max_events: Option<u64>,
     /// In which time moments are shown; trace: since this command began

@@ -78,6 +78,8 @@ pub struct Stat {
     pub name: Vec<u8>,
     /// Whether it has ended and only its parent hasn't noticed.
     pub has_ended: bool,
+    /// Whether it is stopped, by a signal or by a debugger.
+    pub is_stopped: bool,
     /// Its parent; 0 where that is outside our namespace.
     pub parent: u32,
     /// When it began, in the kernel's ticks since boot.
@@ -99,10 +101,11 @@ fn parse_stat(stat: &[u8]) -> Option<Stat> {
     let to = stat.iter().rposition(|byte| *byte == b')')?;
     let name = stat.get(from + 1..to)?.to_vec();
     let mut fields = str::from_utf8(stat.get(to + 1..)?).ok()?.split_ascii_whitespace();
-    let has_ended = matches!(fields.next()?, "Z" | "X");
+    let state = fields.next()?;
+    let (has_ended, is_stopped) = (matches!(state, "Z" | "X"), matches!(state, "T" | "t"));
     let parent = fields.next()?.parse().ok()?;
     let started = fields.nth(17)?.parse().ok()?;
-    Some(Stat { name, has_ended, parent, started })
+    Some(Stat { name, has_ended, is_stopped, parent, started })
 }
 
 /// What a process's `status` tells, as far as it is of use here.
@@ -188,7 +191,12 @@ mod tests {
     #[test]
     fn names_may_hold_anything() {
         let stat = parse_stat(b"7 (a) b (c) Z 5 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 8642 0 0").unwrap();
-        assert_eq!(stat, Stat { name: b"a) b (c".to_vec(), has_ended: true, parent: 5, started: 8642 });
+        assert_eq!(
+            stat,
+            Stat { name: b"a) b (c".to_vec(), has_ended: true, is_stopped: false, parent: 5, started: 8642 }
+        );
+        let stopped = parse_stat(b"7 (a) T 5 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 8642 0 0").unwrap();
+        assert!(stopped.is_stopped && !stopped.has_ended);
         for bad in [&b""[..], b"7", b"7 )(", b"7 (x", b"7 (x) \xff", b"7 (x) S 1 7", b"7 (x) S y 7"] {
             assert_eq!(parse_stat(bad), None, "{bad:?}");
         }

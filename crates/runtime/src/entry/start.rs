@@ -168,8 +168,8 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         arena.put_calibration(&calibration::measure(thread_slot));
     }
     let on = match variable(env::START) {
-        // What records, or a variable that asks for something to be recorded, goes before what was
-        // chosen at the link.
+        // `record`, or a variable that asks for something to be recorded, takes precedence over the
+        // choice at the link.
         None => {
             hub::hub().is_some()
                 || env::RECORDING.into_iter().any(|name| variable(name).is_some())

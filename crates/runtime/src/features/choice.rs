@@ -54,30 +54,10 @@ impl Choice {
         self.count > 0 && (end < self.until || self.is_full(rule, is_certain))
     }
 
-    /// A call of this size is to be kept that ended at `end`: takes out a kept call that it
-    /// replaces. Call this until there are no more.
-    pub(crate) fn replaced(&mut self, rule: &SetRule, end: u64, new: &Kept) -> Option<Kept> {
-        let gone = if end < self.until {
-            self.until = 0;
-            *self.current()?
-        } else if self.is_full(rule, new.is_certain) {
-            let kept = self.kept().iter();
-            let least = *match rule.by {
-                keep_by::SLOWEST => kept.min_by_key(|kept| (kept.rank(), kept.number)),
-                _ => kept.min_by_key(|kept| (kept.is_certain, kept.number)),
-            }?;
-            let gives_way = match rule.by {
-                keep_by::SLOWEST => least.rank() < new.rank(),
-                keep_by::FIRST => !least.is_certain && new.is_certain,
-                _ => new.is_certain || !least.is_certain,
-            };
-            if !gives_way {
-                return None;
-            }
-            least
-        } else {
-            return None;
-        };
+    /// A call is to be kept: takes out a kept call that it replaces. Call this until there are no
+    /// more. `is_of_interval`: it takes the place of the interval's call.
+    pub(crate) fn replaced(&mut self, rule: &SetRule, is_of_interval: bool, new: &Kept) -> Option<Kept> {
+        let gone = if is_of_interval { self.current() } else { self.giving_way(rule, new) }.copied()?;
         let place = self.kept().iter().position(|kept| kept.number == gone.number)?;
         self.count -= 1;
         if let (Some(last), Some(place)) =
@@ -86,6 +66,24 @@ impl Choice {
             *place = last;
         }
         Some(gone)
+    }
+
+    /// The kept call that is replaced by a new one for lack of a place.
+    fn giving_way(&self, rule: &SetRule, new: &Kept) -> Option<&Kept> {
+        if !self.is_full(rule, new.is_certain) {
+            return None;
+        }
+        let kept = self.kept().iter();
+        let least = match rule.by {
+            keep_by::SLOWEST => kept.min_by_key(|kept| (kept.rank(), kept.number)),
+            _ => kept.min_by_key(|kept| (kept.is_certain, kept.number)),
+        }?;
+        let gives_way = match rule.by {
+            keep_by::SLOWEST => least.rank() < new.rank(),
+            keep_by::FIRST => !least.is_certain && new.is_certain,
+            _ => new.is_certain || !least.is_certain,
+        };
+        gives_way.then_some(least)
     }
 
     /// Adds a call.

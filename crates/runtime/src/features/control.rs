@@ -73,9 +73,9 @@ pub(crate) fn start(process: &'static Process) {
     }
 }
 
-/// The C library calls it in each child of `fork`. Hooks that don't record never take the slow path,
-/// in which a child begins to be traced and finds a client's request. So a child that begins with
-/// its functions off gets the thread at once.
+/// The C library calls it in each child of `fork`. Hooks that don't record never take the slow
+/// path, in which a child begins to be traced and finds a client's request. So a child that begins
+/// with its functions off gets the thread at once.
 pub(crate) unsafe extern "C" fn in_forked_child() {
     let Some(process) = process::process() else { return };
     let is_silent = recording::is_disabled()

@@ -123,13 +123,13 @@ fn consider(process: &'static Process, triggers: &Triggers, choices: &mut Choice
             let (is_certain, took) = met;
             let new = Kept { is_certain, took, number: *number, kib };
             let folder = File::open_folder_or_link(FOLDER.path());
-            let until = choice.until;
-            while let Some(gone) = choice.replaced(&rule, call.end_ticks, &new) {
+            let mut is_of_interval = call.end_ticks < choice.until;
+            while let Some(gone) = choice.replaced(&rule, is_of_interval, &new) {
+                is_of_interval = false;
                 if let Ok(folder) = &folder {
                     folder.remove_in(file_name(name, gone.number).text());
                 }
             }
-            choice.until = until;
             choice.keep(new);
         }
         // A full disk isn't tried more often than a disk with space.
@@ -140,8 +140,8 @@ fn consider(process: &'static Process, triggers: &Triggers, choices: &mut Choice
     triggers.set_quiet(call.rule, until, bar, least);
 }
 
-/// Saves the surroundings of a call as NAME-PID-kept-NUMBER.ect. Returns the file's size, in units of
-/// 1024 bytes. `in_place`: another kept call is removed for it.
+/// Saves the surroundings of a call as NAME-PID-kept-NUMBER.ect. Returns the file's size, in units
+/// of 1024 bytes. `in_place`: another kept call is removed for it.
 fn write(
     process: &'static Process,
     triggers: &Triggers,

@@ -126,7 +126,8 @@ static NOT_FOUND: AtomicU32 = AtomicU32::new(0);
 
 /// A hook has reported a call of code outside all registered modules: a function of a library that
 /// isn't traced and that was inlined into a traced function (mode `finstrument`; libstdc++'s
-/// templates are such functions). Adds its object to the module table, so that its calls have names.
+/// templates are such functions). Adds its object to the module table, so that its calls have
+/// names.
 pub(crate) fn take_in_untraced(process: &'static Process, address: u64) {
     // Not waited for: this may be within a registration.
     let Some(_lock) = Lock::try_take(&process.module_lock) else { return };

@@ -230,7 +230,7 @@ fn is_counted(word: u64) -> bool {
 #[cold]
 fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     let process = thread.process;
-    // What is certain of a call's time decides which calls are kept: a call that perhaps didn't
+    // The certain part of a call's time decides which calls are kept: a call that perhaps didn't
     // exceed the threshold never takes the place of one that did.
     let is_certain = left.flags & call_flags::PERHAPS == 0;
     if !triggers.fire(site.rule, left.ticks, left.took_at_least().max(1), is_certain) {

@@ -192,8 +192,8 @@ fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
     Ok(kept)
 }
 
-/// Where a kept call is drawn: track and depth. It may be on a track of a task or a fiber, which the
-/// thread ran. `None` if its beginning isn't there, or wasn't read yet.
+/// Where a kept call is drawn: track and depth. It may be on a track of a task or a fiber, which
+/// the thread ran. `None` if its beginning isn't there, or wasn't read yet.
 fn place_of(file: &File, call: &KeptCall) -> Option<(usize, usize)> {
     if !call.is_call {
         return None;
