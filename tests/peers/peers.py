@@ -46,7 +46,7 @@ sys.setrecursionlimit(300_000)
 
 
 def head(path):
-    """The programs' flags and runs, as tests/tests/trees.rs reads them."""
+    """The programs' flags and runs, as tests/tests/reading/trees.rs reads them."""
     flags, library, not_in, rows, hidden, behind = [], None, [], [], [], []
     runs = [([], rows, [])]
     for line in path.read_text().splitlines():

@@ -9,7 +9,7 @@ struct Campaign {
     name: &'static str,
     /// The option that says how long or how many, and its value where it isn't given.
     option: (&'static str, u64),
-    /// The runs: a file of `tests/tests`, the test, the variable that it reads, and by what the
+    /// The runs: a group of `tests/tests`, the test, the variable that it reads, and by what the
     /// number is multiplied for it.
     runs: &'static [(&'static str, &'static str, &'static str, f64)],
 }
@@ -18,22 +18,26 @@ const CAMPAIGNS: [Campaign; 4] = [
     Campaign {
         name: "soak",
         option: ("--minutes", 60),
-        runs: &[("soak", "no_resource_grows", "EVERYCALL_SOAK_SECONDS", 60.0)],
+        runs: &[("recording", "soak::no_resource_grows", "EVERYCALL_SOAK_SECONDS", 60.0)],
     },
     // Under `record`, half of them for each of the two programs; as many again with crash files.
-    Campaign { name: "kills", option: ("--count", 1000), runs: &[("kills", "", "EVERYCALL_KILLS", 0.5)] },
+    Campaign {
+        name: "kills",
+        option: ("--count", 1000),
+        runs: &[("recording", "kills::", "EVERYCALL_KILLS", 0.5)],
+    },
     Campaign {
         name: "storms",
         option: ("--count", 10_000),
         runs: &[
-            ("snapshots", "eight_busy_threads", "EVERYCALL_SNAPSHOTS", 1.0),
-            ("forks_and_snapshots", "", "EVERYCALL_FORKS", 1.0),
+            ("recording", "snapshots::eight_busy_threads", "EVERYCALL_SNAPSHOTS", 1.0),
+            ("recording", "forks_and_snapshots::", "EVERYCALL_FORKS", 1.0),
         ],
     },
     Campaign {
         name: "scribbles",
         option: ("--minutes", 10),
-        runs: &[("scribbles", "whatever", "EVERYCALL_SCRIBBLE_SECONDS", 60.0)],
+        runs: &[("hooks", "scribbles::whatever", "EVERYCALL_SCRIBBLE_SECONDS", 60.0)],
     },
 ];
 
@@ -50,7 +54,7 @@ pub fn run(name: &str, words: impl Iterator<Item = String>) -> Result<(), String
     let campaign = CAMPAIGNS.iter().find(|campaign| campaign.name == name).ok_or("no such campaign")?;
     let number = campaign.number(words)?;
     packages::ensure(&packages::TESTS)?;
-    for (file, test, variable, factor) in campaign.runs {
+    for (group, test, variable, factor) in campaign.runs {
         let value = ((number as f64 * factor).ceil() as u64).to_string();
         Step::new(&workspace(), "cargo")
             .env(variable, &value)
@@ -60,7 +64,7 @@ pub fn run(name: &str, words: impl Iterator<Item = String>) -> Result<(), String
                 "--package",
                 "everycall-tests",
                 "--test",
-                file,
+                group,
                 "--",
                 "--nocapture",
                 test,

@@ -102,14 +102,21 @@ mod tests {
                 Err(_) => {}
             }
         }
-        let named = configuration.split(" test(").chain(configuration.split("(test(")).skip(1);
-        let mut count = 0;
-        for word in named.filter_map(|rest| rest.split(')').next()).filter(|word| !word.contains('\n')) {
-            let name = word.rsplit("::").next().unwrap_or(word);
-            let is_there = text.contains(&format!("fn {name}")) || text.contains(&format!("mod {name};"));
+        let is_there = |name: &str| {
             // Parts of names count, too.
-            assert!(is_there || text.contains(&format!("_{name}")), "{word}");
-            count += 1;
+            ["fn ", "mod ", "_"].iter().any(|before| text.contains(&format!("{before}{name}")))
+        };
+        let mut count = 0;
+        let mut rest = &configuration[..];
+        while let Some((_, behind)) = rest.split_once("test(") {
+            rest = behind;
+            let end = if behind.starts_with('/') { "/)" } else { ")" };
+            let (pattern, _) = behind.split_once(end).expect("an end of the pattern");
+            let names = pattern.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            for name in names.filter(|name| !name.is_empty()) {
+                assert!(is_there(name), "{name} in {pattern}");
+                count += 1;
+            }
         }
         assert!(count > 10, "{count}");
     }

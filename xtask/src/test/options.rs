@@ -12,7 +12,7 @@ pub struct Options {
 }
 
 const USAGE: &str = "usage: cargo xtask test [--quick] [--jobs N]; N tests run at the same time (default: two for each CPU). \
-                     For some tests alone: cargo nextest run -p everycall-tests --test walks";
+                     For some tests alone: cargo nextest run -p everycall-tests --test building walks::";
 
 impl Options {
     /// # Errors

@@ -1,0 +1,10 @@
+//! Programs that are built with the prefix in every way.
+
+mod builds;
+mod embedded;
+mod inlined;
+mod modules;
+mod musl;
+mod names;
+mod walks;
+mod xray_api;

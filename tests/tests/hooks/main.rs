@@ -1,0 +1,15 @@
+//! What the hooks do to a program, and what they write.
+
+mod abi;
+mod clocks;
+mod contexts;
+mod generated_programs;
+mod hooks_disassembly;
+mod hooks_unwinding;
+mod min_duration;
+mod random_scripts;
+mod scribbles;
+mod signals;
+mod stamps;
+mod switching;
+mod tail_calls;

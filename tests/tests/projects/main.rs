@@ -1,0 +1,3 @@
+//! Real programs, from their sources to the exported trace.
+
+mod workloads;

@@ -1,0 +1,11 @@
+//! What reports and exports say of a trace.
+
+mod exports;
+mod frames;
+mod frames_named_by_files;
+mod report_callgrind;
+mod report_input;
+mod reports;
+mod throws;
+mod trees;
+mod unsure;

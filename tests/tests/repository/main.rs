@@ -1,0 +1,5 @@
+//! The repository's documents and its own structure.
+
+mod contributing;
+mod documented;
+mod layers;
