@@ -29,6 +29,8 @@ struct Shown {
     calls: Vec<Line>,
     /// Marks: thread, kind and name, time.
     marks: Vec<(u32, String, u64)>,
+    /// Lengths of spans in nanoseconds, in the order of their begins; `None` without an end.
+    spans: Vec<Option<u64>>,
     /// Losses: thread and count.
     losses: Vec<(u32, Option<u64>)>,
     orphans: usize,
@@ -56,6 +58,7 @@ impl Shown {
         };
         for thread in trace.threads() {
             let mut open = Vec::new();
+            let mut begun = BTreeMap::new();
             for event in view.timeline(thread.index) {
                 match event {
                     TimelineEvent::Begin(begin) => {
@@ -72,6 +75,17 @@ impl Shown {
                         shown.calls[call].end_ns = is_known.then_some(end.end_ns);
                     }
                     TimelineEvent::Mark(mark) => {
+                        match mark.kind {
+                            MarkKind::SpanBegin { span, .. } => {
+                                begun.insert(span, (shown.spans.len(), mark.at_ns));
+                                shown.spans.push(None);
+                            }
+                            MarkKind::SpanEnd { span, .. } => {
+                                let (place, at_ns) = begun[&span];
+                                shown.spans[place] = Some(mark.at_ns - at_ns);
+                            }
+                            _ => {}
+                        }
                         let kind = match mark.kind {
                             MarkKind::SpanBegin { .. } => "span begin".to_owned(),
                             MarkKind::SpanEnd { .. } => "span end".to_owned(),
@@ -304,7 +318,7 @@ fn slices_of_chrome_json_become_calls() {
     );
     assert_eq!(shown.notes, Vec::<String>::new());
     assert_eq!(shown.processes, [(1, "app".to_owned())]);
-    assert_eq!(shown.threads, [(2, "wörker".to_owned()), (1 << 23, "\"main\"".to_owned())]);
+    assert_eq!(shown.threads, [(2, "wörker".to_owned()), (1 << 23, "main".to_owned())]);
     assert_eq!(shown.warnings, Vec::<String>::new(), "names without files need no advice");
 }
 
@@ -318,7 +332,9 @@ fn other_events_of_chrome_json() {
             {"ph":"e","name":"request","cat":"c","id":"0x1f","pid":1,"tid":1,"ts":9},
             {"ph":"s","name":"flow","id":1,"pid":1,"tid":1,"ts":9},
             {"ph":"E","pid":1,"tid":1,"ts":10}, {"ph":"E","name":"early","pid":1,"tid":1,"ts":10},
-            {"ph":"X","name":"timeless","pid":1,"tid":1}],
+            {"ph":"X","name":"timeless","pid":1,"tid":1}, {}, {"ph":"X","name":"endless","pid":1,"tid":1,"ts":10},
+            {"ph":"C","name":"queue","id":3,"pid":1,"tid":1,"ts":11,"args":{"value":"7"}},
+            {"ph":"C","name":"queue","id":"b","pid":1,"tid":1,"ts":12,"args":{"queue":8}}],
             "viztracer_metadata":{"overflow":true},"otherData":{"x":[{}]}}"#,
     );
     let marks: Vec<_> = shown.marks.iter().map(|mark| (mark.1.as_str(), mark.2)).collect();
@@ -330,15 +346,222 @@ fn other_events_of_chrome_json() {
             ("counter 2.5 memory free", 1000),
             ("span begin request", 2000),
             ("span end request", 4000),
+            ("counter 7 queue[3]", 6000),
+            ("counter 8 queue[b]", 7000),
         ]
     );
     assert_eq!(shown.orphans, 1, "an end with a name and without a begin");
     let notes = shown.notes.join("\n");
-    for part in
-        ["buffer was too small", "1 of `s`", "1 events without a time", "1 ends of slices have no begin"]
-    {
+    for part in [
+        "buffer was too small",
+        "1 of `s`",
+        "1 events without a time",
+        "1 events without a kind",
+        "1 complete events (`X`) without a duration",
+        "1 ends of slices have no begin",
+    ] {
         assert!(notes.contains(part), "{part}: {notes}");
     }
+}
+
+/// Calls and notes of a thread's begins and ends: phase, time in microseconds, name, category.
+fn slices(events: &[(&str, u64, &str, &str)]) -> (String, Vec<String>) {
+    let text = |(ph, ts, name, cat): &(&str, u64, &str, &str)| {
+        let name = if name.is_empty() { String::new() } else { format!(r#","name":"{name}""#) };
+        let cat = if cat.is_empty() { String::new() } else { format!(r#","cat":"{cat}""#) };
+        let duration = ph.strip_prefix('X').filter(|length| !length.is_empty());
+        let duration = duration.map(|length| format!(r#","dur":{length}"#)).unwrap_or_default();
+        format!(r#"{{"ph":"{ph}","pid":1,"tid":1,"ts":{ts}{name}{cat}{duration}}}"#)
+    };
+    let events: Vec<String> = events.iter().map(text).collect();
+    let shown = json(&format!("[{}]", events.join(",")));
+    (shown.tree(), shown.notes)
+}
+
+/// At one time, the names say which slice ends, in whatever order the events stand.
+#[test]
+fn begins_and_ends_at_one_time() {
+    let chain = "a 0..10000\nb 10000..20000\nc 20000..30000\n";
+    let moved = |count| {
+        vec![format!(
+            "{count} events stand before the end of an earlier slice at the same time, and are shown after it"
+        )]
+    };
+    let ends_first = [
+        ("B", 0, "a", ""),
+        ("E", 10, "a", ""),
+        ("B", 10, "b", ""),
+        ("E", 20, "b", ""),
+        ("B", 20, "c", ""),
+        ("E", 30, "c", ""),
+    ];
+    assert_eq!(slices(&ends_first), (chain.to_owned(), vec![]));
+    let begins_first = [
+        ("B", 0, "a", ""),
+        ("B", 10, "b", ""),
+        ("E", 10, "a", ""),
+        ("B", 20, "c", ""),
+        ("E", 20, "b", ""),
+        ("E", 30, "c", ""),
+    ];
+    assert_eq!(slices(&begins_first), (chain.to_owned(), moved(2)));
+    // Two levels end, the outer one first; two begin; and a short one is inside what begins.
+    let levels = [
+        ("B", 0, "a", ""),
+        ("B", 1, "b", ""),
+        ("B", 10, "c", ""),
+        ("B", 10, "d", ""),
+        ("E", 10, "d", ""),
+        ("E", 10, "a", ""),
+        ("E", 10, "b", ""),
+        ("E", 20, "c", ""),
+    ];
+    let tree = "a 0..10000\n  b 1000..10000\nc 10000..20000\n  d 10000..10000\n";
+    assert_eq!(slices(&levels), (tree.to_owned(), moved(3)));
+    // What fits as it stands stays so: short slices inside others, of the same name too.
+    let nested = [
+        ("B", 0, "a", ""),
+        ("B", 5, "a", ""),
+        ("E", 5, "a", ""),
+        ("B", 5, "b", ""),
+        ("B", 5, "c", ""),
+        ("E", 5, "c", ""),
+        ("E", 9, "b", ""),
+        ("E", 9, "a", ""),
+    ];
+    let tree = "a 0..9000\n  a 5000..5000\n  b 5000..9000\n    c 5000..5000\n";
+    assert_eq!(slices(&nested), (tree.to_owned(), vec![]));
+    // Without names, the innermost one ends.
+    let nameless = [("B", 0, "a", ""), ("B", 10, "b", ""), ("E", 10, "", ""), ("E", 20, "", "")];
+    assert_eq!(slices(&nameless), ("a 0..20000\n  b 10000..10000\n".to_owned(), vec![]));
+}
+
+/// As in Perfetto: an end is for the innermost open slice of its name and category, and for the
+/// innermost one where it has none; one for no open slice is left out.
+#[test]
+fn ends_of_other_names_than_the_begins() {
+    let left_out = "1 ends of slices have a name or category that no open slice has, and were left out";
+    let shortened =
+        "1 slices are shown only up to the end of the slice around them, which came before theirs";
+    for (events, tree, notes) in [
+        // Not the innermost one: what is inside ends with it, and its own end counts no second time.
+        (
+            &[("B", 0, "a", ""), ("B", 2, "b", ""), ("E", 5, "a", ""), ("E", 9, "b", "")][..],
+            "a 0..5000\n  b 2000..5000\n",
+            vec![shortened],
+        ),
+        (&[("B", 0, "a", ""), ("E", 5, "other", ""), ("E", 9, "a", "")], "a 0..9000\n", vec![left_out]),
+        (&[("B", 0, "a", "x"), ("E", 5, "a", "y"), ("E", 9, "a", "x")], "a 0..9000\n", vec![left_out]),
+        (&[("B", 0, "a", ""), ("E", 5, "a", "y"), ("E", 9, "a", "")], "a 0..9000\n", vec![left_out]),
+        (
+            &[("B", 0, "a", "x"), ("E", 5, "a", ""), ("B", 6, "b", "x"), ("E", 9, "", "x")],
+            "a 0..5000\nb 6000..9000\n",
+            vec![],
+        ),
+        (
+            &[("B", 0, "a", "x"), ("B", 2, "a", "y"), ("E", 5, "a", "y"), ("E", 9, "a", "x")],
+            "a 0..9000\n  a 2000..5000\n",
+            vec![],
+        ),
+        // A slice that begins in a complete one ends with it at the latest; its end may come at
+        // that time, too.
+        (
+            &[("X10", 0, "a", ""), ("B", 5, "b", ""), ("E", 15, "b", "")],
+            "a 0..10000\n  b 5000..10000\n",
+            vec![shortened],
+        ),
+        (
+            &[("X10", 0, "a", ""), ("B", 5, "b", ""), ("E", 10, "b", "")],
+            "a 0..10000\n  b 5000..10000\n",
+            vec![],
+        ),
+        // A complete slice in a begun one in a complete one.
+        (
+            &[("X10", 0, "a", ""), ("B", 2, "b", ""), ("X10", 4, "c", ""), ("E", 9, "b", "")],
+            "a 0..10000\n  b 2000..9000\n",
+            vec!["1 slices overlap others of their thread without being inside them, and are shown as spans"],
+        ),
+    ] {
+        assert_eq!(
+            slices(events),
+            (tree.to_owned(), notes.into_iter().map(str::to_owned).collect()),
+            "{events:?}"
+        );
+    }
+    // Events without a thread are of the one with the process's number.
+    let shown = json(
+        r#"[{"ph":"X","name":"child","ts":1,"dur":5,"pid":1},{"ph":"X","name":"parent","ts":1,"dur":10,"pid":1,"tid":1}]"#,
+    );
+    assert_eq!(shown.tree(), "parent 0..10000\n  child 0..5000\n");
+}
+
+/// Asynchronous operations are paired by category and id, local ones by the process as well, `S`
+/// and `F` by name and id. They are spans of the thread on which they began.
+#[test]
+fn asynchronous_operations() {
+    let spans = |text: &str| {
+        let shown = json(&format!("[{text}]"));
+        let marks: Vec<String> =
+            shown.marks.iter().map(|(tid, what, at)| format!("{tid} {what} {}", at / 1000)).collect();
+        (marks.join(", "), shown.notes)
+    };
+    let event = |ph: &str, pid: u32, tid: u32, ts: u64, more: &str| {
+        format!(r#"{{"ph":"{ph}","pid":{pid},"tid":{tid},"ts":{ts},{more}}}"#)
+    };
+    let check = |events: &[String], expected: &str| assert_eq!(spans(&events.join(",")).0, expected);
+    // Another thread's end, without a name, before the begin in the file.
+    let (named, nameless) = (r#""cat":"net","id":"0x1","name":"req""#, r#""cat":"net","id":"0x1""#);
+    check(
+        &[event("e", 1, 2, 10, nameless), event("b", 1, 1, 0, named)],
+        "1 span begin req 0, 1 span end req 10",
+    );
+    // Other categories, ids, scopes and processes of local ids are other operations.
+    for (first, second) in [
+        (r#""cat":"x","id":1"#, r#""cat":"y","id":1"#),
+        (r#""cat":"x","id":"18446744073709551615""#, r#""cat":"x","id":"18446744073709551614""#),
+        (r#""cat":"x","id":"a\"b""#, r#""cat":"x","id":"a\"c""#),
+        (r#""cat":"x","id":"1","scope":"s""#, r#""cat":"x","id":"1","scope":"t""#),
+        (r#""cat":"x","id2":{"local":"1"}"#, r#""cat":"x","id2":{"global":"1"}"#),
+    ] {
+        let with = |ph, ts, id: &str| event(ph, 1, 1, ts, &format!(r#""name":"n",{id}"#));
+        let events = [with("b", 0, first), with("b", 3, second), with("e", 5, first), with("e", 9, second)];
+        let (marks, notes) = spans(&events.join(","));
+        let times: Vec<&str> = marks.split(", ").collect();
+        assert_eq!(times, ["1 span begin n 0", "1 span begin n 3", "1 span end n 5", "1 span end n 9"]);
+        assert_eq!(notes, Vec::<String>::new());
+        let shown = json(&format!("[{}]", events.join(",")));
+        assert_eq!(shown.spans, [Some(5000), Some(6000)], "{first} and {second} are two operations");
+    }
+    let local = |ph, pid, ts| event(ph, pid, pid, ts, r#""cat":"x","name":"n","id2":{"local":"0x7"}"#);
+    check(
+        &[local("b", 1, 0), local("b", 2, 1), local("e", 2, 2), local("e", 1, 3)],
+        "1 span begin n 0, 1 span end n 3, 2 span begin n 1, 2 span end n 2",
+    );
+    // Nested ones of one id, by their names.
+    let nested = |ph, ts, name| event(ph, 1, 1, ts, &format!(r#""cat":"x","id":1,"name":"{name}""#));
+    check(
+        &[
+            nested("b", 0, "a"),
+            nested("b", 1, "b"),
+            nested("n", 2, "c"),
+            nested("e", 3, "b"),
+            nested("e", 4, "a"),
+        ],
+        "1 span begin a 0, 1 span begin b 1, 1 instant c 2, 1 span end b 3, 1 span end a 4",
+    );
+    // Halves, and a begin at an end's time.
+    check(
+        &[nested("e", 1, "a"), nested("b", 2, "a")],
+        "1 orphanspanend a 0, 1 span begin a 1, 1 span end a 1",
+    );
+    check(&[nested("b", 2, "a"), nested("e", 2, "a")], "1 span begin a 0, 1 span end a 0");
+    // The older kind has no nesting.
+    let old = |ph, tid, ts, cat| event(ph, 1, tid, ts, &format!(r#""cat":"{cat}","id":1,"name":"o""#));
+    let (marks, notes) = spans(
+        &[old("S", 1, 0, "x"), old("S", 1, 1, "x"), old("F", 2, 5, "y"), old("F", 2, 6, "x")].join(","),
+    );
+    assert_eq!(marks, "1 span begin o 0, 1 span end o 5, 2 orphanspanend o 6");
+    assert!(notes[0].starts_with("1 asynchronous operations (`S`) began again"), "{notes:?}");
 }
 
 /// Slices that aren't nested keep their times: as spans. Those that only rounding lets overlap end
@@ -370,11 +593,17 @@ fn packed_cut_and_damaged_json() {
     let damaged = [&text[..70], b" oops ", &text[70..]].concat();
     let shown = imported(Format::Chrome, &damaged);
     assert!(shown.is_ok() || matches!(shown, Err(ImportError::Damaged { .. })));
-    for (text, offset) in [("[1]", 1), ("{\"a\":1}", 6), ("[{\"ph\"", 1)] {
+    for (text, offset) in [("[1]", 1), ("[{\"ph\"", 1)] {
         match imported(Format::Chrome, text.as_bytes()) {
             Err(ImportError::Damaged { offset: found, .. }) => assert_eq!(found, offset, "{text}"),
             other => panic!("{text}: {other:?}"),
         }
+    }
+    for text in ["{}", "{\"a\":1}"] {
+        assert!(
+            matches!(imported(Format::Chrome, text.as_bytes()), Err(ImportError::Unknown(Some(_)))),
+            "{text}"
+        );
     }
 }
 

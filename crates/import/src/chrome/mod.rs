@@ -2,9 +2,10 @@
 //! also compressed by gzip.
 //!
 //! ```text
-//! scan     bytes -> events, one JSON object at a time, without making a tree of it
-//! spool    events -> sorted by thread and time, in bounded memory
-//! replay   a thread's events -> calls, spans, instants, counters
+//! scan          bytes -> events, one JSON object at a time, without making a tree of it
+//! spool         events -> sorted by thread and time, or id and time, in bounded memory
+//! asynchronous  events with ids -> spans of threads
+//! replay        a thread's events -> calls, spans, instants, counters
 //! ```
 //!
 //! | `ph` | becomes |
@@ -15,6 +16,7 @@
 //! | `C` | counters |
 //! | `M` | names of processes and threads |
 
+mod asynchronous;
 mod replay;
 mod scan;
 mod spool;
@@ -46,7 +48,7 @@ pub(crate) fn read<W: Write>(
     let mut mark = [0; 2];
     let count = input.read(&mut mark).map_err(unreadable)?;
     input.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered::new();
     if count == 2 && mark == [0x1f, 0x8b] {
         gathered.read(flate2::read::MultiGzDecoder::new(input))?;
     } else {
@@ -56,7 +58,6 @@ pub(crate) fn read<W: Write>(
 }
 
 /// What the file had.
-#[derive(Default)]
 struct Gathered {
     threads: FxHashMap<Ids, u32>,
     /// By number.
@@ -69,12 +70,17 @@ struct Gathered {
     process_names: BTreeMap<Vec<u8>, Vec<u8>>,
     thread_names: BTreeMap<Ids, Vec<u8>>,
     spool: Spool,
+    /// Events of asynchronous operations, which become spans.
+    operations: Spool,
+    operation_ids: asynchronous::Ids,
     events: u64,
     earliest: i64,
     latest: i64,
     /// Events of kinds that are left out.
     others: BTreeMap<u8, u64>,
     without_time: u64,
+    without_phase: u64,
+    without_duration: u64,
     has_overflow: bool,
     end: End,
 }
@@ -91,8 +97,34 @@ enum End {
 }
 
 impl Gathered {
+    fn new() -> Gathered {
+        let mut gathered = Gathered {
+            threads: FxHashMap::default(),
+            ids: Vec::new(),
+            last: None,
+            names: FxHashMap::default(),
+            texts: Vec::new(),
+            process_names: BTreeMap::new(),
+            thread_names: BTreeMap::new(),
+            spool: Spool::by_thread(),
+            operations: Spool::by_id(),
+            operation_ids: asynchronous::Ids::default(),
+            events: 0,
+            earliest: i64::MAX,
+            latest: i64::MIN,
+            others: BTreeMap::new(),
+            without_time: 0,
+            without_phase: 0,
+            without_duration: 0,
+            has_overflow: false,
+            end: End::Whole,
+        };
+        // 0: no name.
+        gathered.name(b"");
+        gathered
+    }
+
     fn read(&mut self, input: impl Read) -> Result<(), ImportError> {
-        (self.earliest, self.latest) = (i64::MAX, i64::MIN);
         let mut scanner = Scanner::new(input);
         loop {
             match scanner.next_event() {
@@ -123,10 +155,9 @@ impl Gathered {
         }
         self.has_overflow = scanner.has_overflow;
         if !scanner.has_array {
-            return Err(ImportError::damaged(
-                scanner.offset(),
-                "an array `traceEvents` is expected in the object",
-            ));
+            return Err(ImportError::Unknown(Some(
+                "an object of JSON without an array `traceEvents`, which Chrome's trace format needs",
+            )));
         }
         Ok(())
     }
@@ -175,6 +206,10 @@ impl Gathered {
                 self.metadata(event);
                 return Ok(());
             }
+            0 => {
+                self.without_phase += 1;
+                return Ok(());
+            }
             other => {
                 *self.others.entry(other).or_default() += 1;
                 return Ok(());
@@ -184,15 +219,26 @@ impl Gathered {
             self.without_time += 1;
             return Ok(());
         };
+        let mut group = 0;
+        let mut value = 0;
+        match kind {
+            Kind::Complete => match event.duration_ns {
+                Some(duration) => value = duration,
+                None => {
+                    self.without_duration += 1;
+                    return Ok(());
+                }
+            },
+            Kind::Begin | Kind::End => group = self.name(event.category),
+            Kind::SpanBegin | Kind::SpanEnd => (group, value) = self.operation_ids.of(event),
+            _ => {}
+        }
         let thread = self.thread(event);
         let name = self.name(event.name);
-        let value = match kind {
-            Kind::Complete => event.duration_ns.unwrap_or(0),
-            Kind::SpanBegin | Kind::SpanEnd => id_value(event.id),
-            _ => 0,
-        };
         self.reached(ns, if kind == Kind::Complete { value } else { 0 });
-        self.spool.add(Record { thread, kind, ns, name, value }).map_err(spooling)
+        let is_operation = matches!(kind, Kind::SpanBegin | Kind::SpanEnd);
+        let spool = if is_operation { &mut self.operations } else { &mut self.spool };
+        spool.add(Record { thread, kind, ns, name, group, value }).map_err(spooling)
     }
 
     fn reached(&mut self, ns: i64, length: u64) {
@@ -200,7 +246,8 @@ impl Gathered {
         self.latest = self.latest.max(ns.saturating_add_unsigned(length));
     }
 
-    /// Each series of a counter is a counter.
+    /// Each series of a counter is a counter. Counters of one name and different ids are different
+    /// ones.
     fn counters(&mut self, event: &Event<'_>) -> Result<(), ImportError> {
         let Some(ns) = event.ns else {
             self.without_time += 1;
@@ -210,9 +257,11 @@ impl Gathered {
         self.reached(ns, 0);
         let series = scan::numbers(event.args);
         let is_single = series.len() == 1;
+        let id = if event.id.is_empty() { Vec::new() } else { [b"[", event.id, b"]"].concat() };
         for (key, number) in series {
             let same = is_single && (key == b"value" || key == event.name);
-            let raw = if same { event.name.to_vec() } else { [event.name, b" ", key].concat() };
+            let series: &[&[u8]] = if same { &[] } else { &[b" ", key] };
+            let raw = [&[event.name, &id], series].concat().concat();
             let name = self.name(&raw);
             let (kind, value) = match str::from_utf8(number).ok().and_then(|text| text.parse::<i64>().ok()) {
                 Some(whole) => (Kind::Counter, whole.cast_unsigned()),
@@ -222,7 +271,7 @@ impl Gathered {
                     (Kind::CounterReal, real.to_bits())
                 }
             };
-            self.spool.add(Record { thread, kind, ns, name, value }).map_err(spooling)?;
+            self.spool.add(Record { thread, kind, ns, name, group: 0, value }).map_err(spooling)?;
         }
         Ok(())
     }
@@ -251,29 +300,32 @@ impl Gathered {
         let table = out.names(options.name.as_bytes());
         let mut codes: Vec<Option<Code>> = vec![None; self.texts.len()];
         let mut replay: Option<Replay> = None;
+        let begun_twice = self.operation_ids.pair(&mut self.operations, &mut self.spool).map_err(spooling)?;
+        self.operations = Spool::by_id();
         let mut counts = replay::Counts::default();
+        counts.begun_twice = begun_twice;
         let texts = &self.texts;
+        let mut code = |name: u32, out: &mut Output<W>| {
+            let text = texts.get(name as usize).map(Vec::as_slice).unwrap_or_default();
+            let place = codes.get_mut(name as usize)?;
+            Some(*place.get_or_insert_with(|| out.name(table, text)))
+        };
         let mut current = None;
         let mut sorted = self.spool.sorted().map_err(spooling)?;
         while let Some(record) = sorted.next_record().map_err(spooling)? {
             if current != Some(record.thread) {
                 if let Some(mut replay) = replay.take() {
-                    replay.finish(out, texts).map_err(written)?;
+                    replay.finish(texts, &mut code, out).map_err(written)?;
                     counts.add(&replay.counts);
                 }
                 current = Some(record.thread);
                 replay = threads.get(record.thread as usize).map(|thread| Replay::new(*thread, shift));
             }
             let Some(replay) = &mut replay else { continue };
-            let mut code = |name: u32, out: &mut Output<W>| {
-                let text = texts.get(name as usize).map(Vec::as_slice).unwrap_or_default();
-                let place = codes.get_mut(name as usize)?;
-                Some(*place.get_or_insert_with(|| out.name(table, text)))
-            };
             replay.record(&record, texts, &mut code, out).map_err(written)?;
         }
         if let Some(mut replay) = replay {
-            replay.finish(out, texts).map_err(written)?;
+            replay.finish(texts, &mut code, out).map_err(written)?;
             counts.add(&replay.counts);
         }
         drop(sorted);
@@ -296,7 +348,8 @@ impl Gathered {
             let process = match processes.get(pid) {
                 Some(process) => *process,
                 None => {
-                    let name = self.process_names.get(pid).cloned().unwrap_or_default();
+                    let own = || scan::text(numbers.text(pid).unwrap_or_default());
+                    let name = self.process_names.get(pid).cloned().unwrap_or_else(own);
                     let command = if name.is_empty() { vec![] } else { vec![name.clone()] };
                     let facts =
                         ProcessFacts { pid: numbers.of(pid), name, command, ..ProcessFacts::default() };
@@ -305,9 +358,9 @@ impl Gathered {
                     process
                 }
             };
-            let name = self.thread_names.get(ids).map(Vec::as_slice);
-            let name = name.unwrap_or(if tid.is_ascii() && numbers.is_number(tid) { b"" } else { tid });
-            threads.push(out.thread(process, numbers.of(tid), name, false));
+            let own = || scan::text(numbers.text(tid).unwrap_or_default());
+            let name = self.thread_names.get(ids).cloned().unwrap_or_else(own);
+            threads.push(out.thread(process, numbers.of(tid), &name, false));
         }
         Ok(threads)
     }
@@ -335,6 +388,15 @@ impl Gathered {
         if self.without_time > 0 {
             notes.push(format!("{} events without a time were left out", self.without_time));
         }
+        if self.without_phase > 0 {
+            notes.push(format!("{} events without a kind (`ph`) were left out", self.without_phase));
+        }
+        if self.without_duration > 0 {
+            notes.push(format!(
+                "{} complete events (`X`) without a duration were left out",
+                self.without_duration
+            ));
+        }
         if shift > 0 {
             notes.push(format!("times begin at -{shift} ns in the file"));
         }
@@ -350,12 +412,12 @@ struct Numbers {
 
 impl Numbers {
     fn parsed(text: &[u8]) -> Option<u32> {
-        let text = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(text);
-        str::from_utf8(text).ok()?.parse().ok()
+        str::from_utf8(scan::unquoted(text)).ok()?.parse().ok()
     }
 
-    fn is_number(&self, text: &[u8]) -> bool {
-        text.is_empty() || Numbers::parsed(text).is_some()
+    /// An id that is not a number of a process or thread, without its quotes.
+    fn text<'t>(&self, id: &'t [u8]) -> Option<&'t [u8]> {
+        (!id.is_empty() && Numbers::parsed(id).is_none()).then(|| scan::unquoted(id))
     }
 
     fn of(&mut self, text: &[u8]) -> u32 {
@@ -369,14 +431,6 @@ impl Numbers {
         let next = (1 << 23) + self.given.len() as u32;
         *self.given.entry(text.to_vec()).or_insert(next)
     }
-}
-
-/// The number of a span: the id itself, or a checksum of its text.
-fn id_value(id: &[u8]) -> u64 {
-    let text = id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")).unwrap_or(id);
-    let text = str::from_utf8(text).unwrap_or("");
-    let hex = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    hex.or_else(|| text.parse().ok()).unwrap_or_else(|| u64::from(crc32fast::hash(id)))
 }
 
 fn spooling(error: io::Error) -> ImportError {

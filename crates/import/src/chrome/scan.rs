@@ -29,10 +29,16 @@ pub(super) struct Event<'b> {
     pub ns: Option<i64>,
     pub duration_ns: Option<u64>,
     pub name: &'b [u8],
+    pub category: &'b [u8],
     /// A number, or a text with its quotes.
     pub pid: &'b [u8],
+    /// The process's id where the event has none.
     pub tid: &'b [u8],
     pub id: &'b [u8],
+    /// Other processes may use the id for something else.
+    pub is_id_local: bool,
+    /// Ids of other scopes are other ids.
+    pub scope: &'b [u8],
     /// The whole object.
     pub args: &'b [u8],
 }
@@ -350,6 +356,8 @@ struct Fields {
     ns: Option<i64>,
     duration_ns: Option<u64>,
     name: Range<usize>,
+    category: Range<usize>,
+    scope: Range<usize>,
     pid: Range<usize>,
     tid: Range<usize>,
     id: Range<usize>,
@@ -368,6 +376,8 @@ impl Fields {
             b"ts" => fields.ns = nanoseconds(text(&place)),
             b"dur" => fields.duration_ns = nanoseconds(text(&place)).and_then(|ns| u64::try_from(ns).ok()),
             b"name" => fields.name = place,
+            b"cat" => fields.category = place,
+            b"scope" => fields.scope = place,
             b"pid" => fields.pid = place,
             b"tid" => fields.tid = place,
             b"id" => fields.id = place,
@@ -383,24 +393,30 @@ impl Fields {
     fn event(self, object: &[u8]) -> Event<'_> {
         let text = |place: Range<usize>| object.get(place).unwrap_or_default();
         let mut id = text(self.id);
-        if !self.id2.is_empty() {
+        let mut is_id_local = false;
+        if !self.id2.is_empty() && id.is_empty() {
             let both = text(self.id2);
-            id = value(both, b"local").or_else(|| value(both, b"global")).unwrap_or(id);
+            let local = value(both, b"local");
+            is_id_local = local.is_some();
+            id = local.or_else(|| value(both, b"global")).unwrap_or_default();
         }
         Event {
             phase: self.phase,
             ns: self.ns,
             duration_ns: self.duration_ns,
             name: unquoted(text(self.name)),
+            category: unquoted(text(self.category)),
+            tid: text(if self.tid.is_empty() { self.pid.clone() } else { self.tid }),
             pid: text(self.pid),
-            tid: text(self.tid),
-            id,
+            id: unquoted(id),
+            is_id_local,
+            scope: unquoted(text(self.scope)),
             args: text(self.args),
         }
     }
 }
 
-fn unquoted(value: &[u8]) -> &[u8] {
+pub(super) fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
@@ -415,11 +431,11 @@ pub(super) fn value<'b>(object: &'b [u8], wanted: &[u8]) -> Option<&'b [u8]> {
     found
 }
 
-/// The members of an object that are numbers.
+/// The members of an object that are numbers, also in quotes.
 pub(super) fn numbers(object: &[u8]) -> Vec<(&[u8], &[u8])> {
     let mut found = Vec::new();
     members(object, |key, place| {
-        let value = object.get(place).unwrap_or_default();
+        let value = unquoted(object.get(place).unwrap_or_default());
         if value.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-') {
             found.push((key, value));
         }

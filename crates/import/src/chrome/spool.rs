@@ -1,5 +1,5 @@
-//! Events in the order of their threads and times, in bounded memory: pieces that are sorted and
-//! written to a temporary file, then merged.
+//! Events in the order of their threads and times, or of their ids and times, in bounded memory:
+//! pieces that are sorted and written to a temporary file, then merged.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -7,14 +7,12 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-/// Records that are in memory at once: 64 MiB.
-const PIECE: usize = 2 << 20;
 /// Bytes of a record in the file.
-const SIZE: usize = 25;
+const SIZE: usize = 29;
 /// Bytes of each piece that are read at once.
 const READ: usize = 256 << 10;
 
-/// What an event is.
+/// An event's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -23,17 +21,20 @@ pub(super) enum Kind {
     Instant,
     SpanBegin,
     SpanEnd,
+    /// A span that begins and ends at one time.
+    SpanWhole,
     Counter,
     CounterReal,
     Complete,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Begin,
     Kind::End,
     Kind::Instant,
     Kind::SpanBegin,
     Kind::SpanEnd,
+    Kind::SpanWhole,
     Kind::Counter,
     Kind::CounterReal,
     Kind::Complete,
@@ -46,15 +47,35 @@ pub(super) struct Record {
     pub kind: Kind,
     pub ns: i64,
     pub name: u32,
-    /// A duration in nanoseconds, a span's number, or a counter's value.
+    /// The category of a begin or end; the number of a span's pair; the group of an asynchronous
+    /// event.
+    pub group: u32,
+    /// A duration in nanoseconds, a span's id, or a counter's value.
     pub value: u64,
 }
 
+/// What records are sorted by; those with equal keys keep their order.
+type Key = (u64, u64, u64);
+
+/// Times, negative ones too, as numbers of the same order.
+fn ordered(ns: i64) -> u64 {
+    ns.cast_unsigned() ^ (1 << 63)
+}
+
 impl Record {
-    /// At one time, slices come last, the longest first: shorter ones are inside it.
-    fn key(&self) -> (u32, i64, u64) {
-        let rank = if self.kind == Kind::Complete { u64::MAX - self.value.min(u64::MAX - 1) } else { 0 };
-        (self.thread, self.ns, rank)
+    /// At one time, ends of spans come first; and complete slices last, the longest first: shorter
+    /// ones are inside it.
+    fn by_thread(&self) -> Key {
+        let rank = match self.kind {
+            Kind::SpanEnd => 0,
+            Kind::Complete => u64::MAX - self.value.min(u64::MAX - 2),
+            _ => 1,
+        };
+        (u64::from(self.thread), ordered(self.ns), rank)
+    }
+
+    fn by_id(&self) -> Key {
+        (u64::from(self.group), self.value, ordered(self.ns))
     }
 
     fn bytes(&self) -> [u8; SIZE] {
@@ -62,6 +83,7 @@ impl Record {
         let fields = [
             &self.thread.to_le_bytes()[..],
             &self.name.to_le_bytes(),
+            &self.group.to_le_bytes(),
             &self.ns.to_le_bytes(),
             &self.value.to_le_bytes(),
             &[self.kind as u8],
@@ -76,13 +98,22 @@ impl Record {
         let whole =
             |at: usize| bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
         let kind = KINDS.get(usize::from(bytes[SIZE - 1])).copied().unwrap_or(Kind::Instant);
-        Record { thread: half(0), name: half(4), ns: whole(8).cast_signed(), value: whole(16), kind }
+        Record {
+            thread: half(0),
+            name: half(4),
+            group: half(8),
+            ns: whole(12).cast_signed(),
+            value: whole(20),
+            kind,
+        }
     }
 }
 
 /// Takes records in any order.
-#[derive(Default)]
 pub(super) struct Spool {
+    key: fn(&Record) -> Key,
+    /// Records that are in memory at once, of 32 bytes each.
+    size: usize,
     piece: Vec<Record>,
     file: Option<BufWriter<File>>,
     /// Where the pieces in the file begin and end.
@@ -91,15 +122,32 @@ pub(super) struct Spool {
 }
 
 impl Spool {
+    /// Sorts by threads and times.
+    pub fn by_thread() -> Spool {
+        Spool {
+            key: Record::by_thread,
+            size: 2 << 20,
+            piece: Vec::new(),
+            file: None,
+            pieces: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Sorts by groups, ids and times.
+    pub fn by_id() -> Spool {
+        Spool { key: Record::by_id, size: 1 << 19, ..Spool::by_thread() }
+    }
+
     #[inline]
     pub fn add(&mut self, record: Record) -> io::Result<()> {
         self.piece.push(record);
-        if self.piece.len() >= PIECE { self.store() } else { Ok(()) }
+        if self.piece.len() >= self.size { self.store() } else { Ok(()) }
     }
 
     #[cold]
     fn store(&mut self) -> io::Result<()> {
-        self.piece.sort_by_key(Record::key);
+        self.piece.sort_by_key(self.key);
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(BufWriter::with_capacity(READ, tempfile::tempfile()?)),
@@ -115,7 +163,7 @@ impl Spool {
 
     /// All records, sorted.
     pub fn sorted(&mut self) -> io::Result<Sorted<'_>> {
-        self.piece.sort_by_key(Record::key);
+        self.piece.sort_by_key(self.key);
         if let Some(file) = &mut self.file {
             file.flush()?;
         }
@@ -126,7 +174,7 @@ impl Spool {
             sources.push(Source::File(BufReader::with_capacity(READ, Part { file, at: *begin, end: *end })));
         }
         sources.push(Source::Memory(self.piece.iter()));
-        let mut sorted = Sorted { sources, heads: BinaryHeap::new() };
+        let mut sorted = Sorted { key: self.key, sources, heads: BinaryHeap::new() };
         for number in 0..sorted.sources.len() {
             sorted.advance(number)?;
         }
@@ -163,13 +211,14 @@ enum Source<'s> {
 
 /// The first record of a source that isn't given yet.
 struct Head {
+    key: Key,
     record: Record,
     source: usize,
 }
 
 impl Head {
-    fn key(&self) -> ((u32, i64, u64), usize) {
-        (self.record.key(), self.source)
+    fn key(&self) -> (Key, usize) {
+        (self.key, self.source)
     }
 }
 
@@ -196,6 +245,7 @@ impl Ord for Head {
 
 /// Gives the records in their order.
 pub(super) struct Sorted<'s> {
+    key: fn(&Record) -> Key,
     sources: Vec<Source<'s>>,
     heads: BinaryHeap<Head>,
 }
@@ -225,7 +275,7 @@ impl Sorted<'_> {
             }
             None => None,
         };
-        self.heads.extend(record.map(|record| Head { record, source }));
+        self.heads.extend(record.map(|record| Head { key: (self.key)(&record), record, source }));
         Ok(())
     }
 }
@@ -236,16 +286,22 @@ mod tests {
 
     #[test]
     fn pieces_are_merged_in_order() {
-        let mut spool = Spool::default();
+        for spool in [Spool::by_thread, Spool::by_id] {
+            check(spool());
+        }
+    }
+
+    fn check(mut spool: Spool) {
         let mut all = Vec::new();
         let mut state = 1_u64;
         for number in 0..30_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let record = Record {
                 thread: (state >> 60) as u32 & 3,
-                kind: KINDS[(state >> 50) as usize % 8],
+                kind: KINDS[(state >> 50) as usize % KINDS.len()],
                 ns: (state >> 40 & 0xff).cast_signed() - 100,
                 name: number,
+                group: (state >> 45) as u32 & 3,
                 value: state >> 33 & 7,
             };
             all.push(record);
@@ -254,7 +310,7 @@ mod tests {
                 spool.store().unwrap();
             }
         }
-        all.sort_by_key(Record::key);
+        all.sort_by_key(spool.key);
         let mut sorted = spool.sorted().unwrap();
         let mut given = Vec::new();
         while let Some(record) = sorted.next_record().unwrap() {
