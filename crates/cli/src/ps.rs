@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use everycall_analysis::crash_files::{self, LeftBehind};
 use everycall_format::env;
 use everycall_io::say;
-use everycall_live::{Listed, LiveError, Reached};
+use everycall_live::{Listed, LiveError, ProcessFacts, Reached};
 use everycall_units::{Count, OptionSize, Size};
 use serde_json::{Value, json};
 
@@ -117,8 +117,16 @@ fn row(listed: &Listed) -> [String; 8] {
             (Reached::Own, None) => "itself".to_owned(),
             (Reached::Own, Some(file)) => clean(&file.to_string_lossy()),
         },
-        clean(&listed.process.program()),
+        match title(&listed.process) {
+            Some(title) => format!("{} ({})", clean(&listed.process.program()), clean(&title)),
+            None => clean(&listed.process.program()),
+        },
     ]
+}
+
+/// What the process shows in place of its command line.
+fn title(process: &ProcessFacts) -> Option<String> {
+    process.title.as_ref().map(|title| String::from_utf8_lossy(title).into_owned())
 }
 
 fn left_row(left: &LeftBehind) -> [String; 6] {
@@ -162,6 +170,7 @@ fn object(listed: &Listed) -> Value {
         "pid": listed.process.pid,
         "program": listed.process.program(),
         "command": command,
+        "title": title(&listed.process),
         "since_realtime_ns": listed.since_ns,
         "age_ns": listed.age_ns,
         "threads": listed.threads,

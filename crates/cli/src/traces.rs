@@ -8,7 +8,7 @@ use everycall_analysis::{NameOptions, NameWarning, OpenError, Selection, SymbolN
 use everycall_export::{self as export, Calendar, Source as _, Times};
 use everycall_io::say;
 use everycall_reader::TraceFile;
-use everycall_timeline::Trace;
+use everycall_timeline::{TimelineEvent, Trace};
 
 use crate::arguments::{Clock, SymbolArguments};
 use crate::failure::Failure;
@@ -165,9 +165,10 @@ pub fn explain_emptiness(
     }
 }
 
-/// Whether a trace has recorded calls.
+/// Whether a trace has recorded calls. One with marks alone has none.
 pub fn has_calls(view: &TraceView<'_>) -> bool {
-    (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some())
+    let is_call = |event: TimelineEvent| matches!(event, TimelineEvent::Begin(_));
+    (0..view.threads().len()).any(|thread| view.timeline(thread).any(is_call))
 }
 
 /// Whether the calls of a trace were counted, and none recorded.

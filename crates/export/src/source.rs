@@ -2,7 +2,8 @@
 
 use everycall_format::ect::LOG_FILE_TID;
 use everycall_timeline::{
-    Bars, Clock, Code, FIBERS_FROM, MarkName, TASKS_FROM, ThreadStates, TimelineEvent, Trace, WallClock,
+    Bars, Clock, Code, FIBERS_FROM, MarkName, Origin, TASKS_FROM, ThreadStates, TimelineEvent, Trace,
+    WallClock,
 };
 use rustc_hash::FxHashMap;
 
@@ -306,9 +307,37 @@ fn processes(trace: &Trace<'_>) -> Vec<Process> {
     trace.processes().iter().map(shown).collect()
 }
 
-/// The program's name: the file name of its module, else of its command, else the kernel's name.
+/// The title that a forked process has given itself in place of its parent's command line.
+#[must_use]
+pub fn process_title(trace: &Trace<'_>, process: &everycall_timeline::Process) -> Option<String> {
+    let parent = trace.processes().get(process.parent?)?;
+    let is_other = process.origin == Origin::Fork && command_before(trace, parent) != process.command;
+    let title = process.command.join(&b' ');
+    let title = title.trim_ascii();
+    (is_other && !title.is_empty()).then(|| String::from_utf8_lossy(title).into_owned())
+}
+
+/// The command line of a process, which its ancestors may have got from theirs.
+fn command_before<'t>(trace: &'t Trace<'_>, process: &'t everycall_timeline::Process) -> &'t [Vec<u8>] {
+    let mut oldest = process;
+    // A file may say that processes are each other's parents.
+    for _ in 0..trace.processes().len() {
+        let parent = oldest.parent.and_then(|parent| trace.processes().get(parent));
+        match parent.filter(|_| oldest.origin == Origin::Fork) {
+            Some(parent) => oldest = parent,
+            None => break,
+        }
+    }
+    &oldest.command
+}
+
+/// The name of a process: its title, if it has given itself one after a fork, else the program's:
+/// the file name of its module, else of its command, else the kernel's name.
 #[must_use]
 pub fn process_name(trace: &Trace<'_>, process: &everycall_timeline::Process) -> String {
+    if let Some(title) = process_title(trace, process) {
+        return title;
+    }
     let modules = trace.modules().get(process.modules.clone()).unwrap_or_default();
     let program = modules.iter().find(|module| module.is_executable).map(|module| &module.path);
     let path = program.filter(|path| !path.is_empty()).or(process.command.first());

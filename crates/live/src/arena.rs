@@ -94,7 +94,7 @@ impl LiveArena {
             // What it is called by now may be a title, in the place of the words that it was
             // started with.
             if beginning.has_whole_command() {
-                process.command = beginning.words().map(<[u8]>::to_vec).collect();
+                process.set_command(beginning.words().map(<[u8]>::to_vec).collect());
             }
         }
         Ok(Some(LiveArena { mapping, layout, process, file: None }))

@@ -22,6 +22,8 @@ pub struct ProcessFacts {
     /// The words of the command line that it was started with, if its arena contains them;
     /// otherwise those that the kernel shows now, which may be a title.
     pub command: Vec<Vec<u8>>,
+    /// What it has written over its command line since, as servers say what each process does.
+    pub title: Option<Vec<u8>>,
     /// The folder that it was started in; empty where that isn't known.
     pub folder: Vec<u8>,
     /// When it began, in the kernel's ticks since boot.
@@ -55,11 +57,19 @@ impl ProcessFacts {
             parent: stat.parent,
             name: stat.name,
             command: words_of(&words),
+            title: None,
             folder: Vec::new(),
             started: stat.started,
             ids,
             has_ended: stat.has_ended,
         })
+    }
+
+    /// Takes the command line that it was started with; another one that it shows is its title.
+    pub(crate) fn set_command(&mut self, words: Vec<Vec<u8>>) {
+        let shown = std::mem::replace(&mut self.command, words);
+        let title = shown.join(&b' ').trim_ascii().to_vec();
+        self.title = (shown != self.command && !title.is_empty()).then_some(title);
     }
 
     /// The name of its program: the file's, where it is known.

@@ -59,7 +59,7 @@ pub use event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
     SpanEndKind, Stream, TailCall, TimelineEvent, Unstamped, Untraced,
 };
-pub use everycall_reader::{EventClock, HookPrices, Price, Process, ProcessCalibration, SchedSource};
+pub use everycall_reader::{EventClock, HookPrices, Origin, Price, Process, ProcessCalibration, SchedSource};
 pub use live::{LiveCarry, LiveThread, settled_words};
 pub use location::{Location, ModuleMap};
 pub use log_lines::LogLines;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use everycall_reader::{Source, TraceFile};
-use everycall_tests::{Mode, Place, everycall, successful};
+use everycall_tests::{Mode, Place, everycall, successful, wait};
 
 const WORDS: [&str; 4] = ["-x", "a b", "", "z"];
 
@@ -79,7 +79,18 @@ fn names_are_the_newest_and_commands_those_of_the_start() {
             check(&asked, &program, &words, &format!("{label}, asked"));
             let listed = successful(place.command(everycall()).arg("ps"));
             let line = listed.lines().find(|line| line.split_whitespace().next() == Some(&pid)).unwrap();
-            assert!(line.contains("names") && !line.contains("title"), "{label}: {line}");
+            assert!(line.ends_with("names (title *:7394)"), "{label}: {line}");
+            assert!(
+                listed.lines().any(|line| line.ends_with("names (names: worker 1)")),
+                "{label}: {listed}"
+            );
+            if recorded {
+                // Two rounds of the recorder at least: a title is seen while its process lives.
+                let reads = || std::fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap();
+                let reads = || reads().lines().nth(2).unwrap()[7..].parse::<u64>().unwrap();
+                let before = reads();
+                wait::until("the recorder reads names", || reads() > before + 60);
+            }
             if how == "crash" {
                 child.kill().unwrap();
             }
@@ -87,6 +98,9 @@ fn names_are_the_newest_and_commands_those_of_the_start() {
             child.wait().unwrap();
             if recorded {
                 check(&recording, &program, &words, &format!("{label}, recorded"));
+                let mut info = place.command(everycall());
+                let info = successful(info.args(["info"]).arg(&recording));
+                assert!(info.contains("names: worker 1 (fork)"), "{label}: {info}");
             }
             if how == "crash" {
                 let left = place.file(&format!("names-{pid}.arena"));

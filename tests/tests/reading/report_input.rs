@@ -169,6 +169,13 @@ fn patterns_that_match_nothing_are_answered_with_near_names() {
     assert!(said(&output).contains("matches the filter options"), "{output:?}");
     let output = report(&place, &["--by", "label:request"], &[&trace]);
     assert!(output.status.success() && said(&output).contains("is named `request`"), "{output:?}");
+    // Filters aren't blamed where there are none: here are marks alone.
+    place.write("marks.json", r#"[{"ph":"i","name":"a","pid":1,"tid":1,"ts":1}]"#);
+    successful(place.command(everycall()).args(["import", "-q", "marks.json"]));
+    for verb in ["report", "replay"] {
+        let output = place.command(everycall()).args([verb, "marks.ect"]).output().unwrap();
+        assert!(said(&output).contains("contains no calls"), "{verb}: {output:?}");
+    }
 }
 
 /// Whoever knows the options of perf and uftrace finds those of `report`.

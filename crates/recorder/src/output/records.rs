@@ -45,7 +45,7 @@ pub fn process_record(member: &Member, ending: u32, end_ticks: u64) -> ProcessRe
         start_ticks: member.start_ticks,
         end_ticks,
         name: member.name,
-        command_length: member.command.len() as u32,
+        command_length: member.title_or_command().len() as u32,
         reserved: 0,
     }
 }

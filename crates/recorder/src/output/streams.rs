@@ -115,7 +115,7 @@ impl Streams {
     ) -> io::Result<()> {
         self.add(member)?;
         let process = bytes_of(&process_record(member, image_end::RUNNING, member.start_ticks));
-        let process = [process, member.command.clone()].concat();
+        let process = [&process, member.title_or_command()].concat();
         let header = member.arena.header();
         let snapshot = bytes_of(&snapshot_record(member, &header, reason::STREAM, 0, 0));
         let head = Head { process, snapshot, stamps: header.stamps, stamps_wanted };

@@ -268,7 +268,7 @@ impl<W: Write> TraceWriter<W> {
         self.summary.running += u32::from(ending == image_end::RUNNING);
         self.file.set_process(member.number);
         let process = bytes_of(&process_record(member, ending, end_ticks));
-        self.file.chunk(chunk::PROCESS, &[&process, &member.command])?;
+        self.file.chunk(chunk::PROCESS, &[&process, member.title_or_command()])?;
         let stamps = member.arena.header().stamps;
         write_stamps(&mut self.file, stamps, self.stamps_wanted)?;
         self.summary.exact_instead += u32::from(stamps == EXACT && self.stamps_wanted != EXACT);

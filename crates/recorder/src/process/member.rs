@@ -41,6 +41,8 @@ pub(crate) struct Member {
     pub name: Name,
     /// Words of its command line, each ended by a zero byte.
     pub command: Vec<u8>,
+    /// The title that a forked process has given itself, ended by a zero byte.
+    title: Option<Vec<u8>>,
     pub names: Names,
     pub modules: Modules,
     /// When its threads' names are read next.
@@ -90,6 +92,7 @@ impl Member {
             start_ticks,
             name,
             command,
+            title: None,
             names: Names::default(),
             modules: Modules::default(),
             names_due: Instant::now(),
@@ -147,9 +150,29 @@ impl Member {
         self.armed.hear_of(given_up);
     }
 
-    /// Reads the names of its threads, at most `most`, and finds files with names of code.
-    /// Returns how many were read.
+    /// Its title, or the words of its command line, each ended by a zero byte.
+    pub fn title_or_command(&self) -> &[u8] {
+        self.title.as_deref().unwrap_or(&self.command)
+    }
+
+    /// Servers write the task of a forked process over its command line, which is its parent's.
+    /// The newest title counts: the kernel has none any more when the process has ended.
+    fn look_at_title(&mut self) {
+        let is_forked = self.origin == origin::FORK && !self.is_stranger;
+        let Some(shown) = proc_files::command_line(self.pid).filter(|_| is_forked) else { return };
+        let words = |line: &[u8]| line.len() - line.iter().rev().take_while(|byte| **byte == 0).count();
+        let (title, command) = (shown.get(..words(&shown)), self.command.get(..words(&self.command)));
+        self.title = title.filter(|title| !title.is_empty() && Some(*title) != command).map(|title| {
+            let mut title = title.to_vec();
+            title.push(0);
+            title
+        });
+    }
+
+    /// Reads the names of its threads, at most `most`, and its title, and finds files with names
+    /// of code. Returns how many threads were read.
     pub fn look_at_names(&mut self, most: u32) -> u32 {
+        self.look_at_title();
         if self.calls_unknown_code() {
             self.code_files.look();
         }
