@@ -87,31 +87,35 @@ static UNTRACED void spin(uint64_t us) {
 extern "C" {
 TRACED void leaf(unsigned value) { sink = sink + value; }
 
-TRACED void handle(bool is_slow, Own* own) {
+// Where a call spends its time.
+enum Slow { NOWHERE, INSIDE, BEFORE_TAIL };
+
+TRACED void handle(Slow slow, Own* own) {
     own->first = __rdtsc();
     leaf(1);
-    if (is_slow) spin((uint64_t)slow_us);
+    if (slow != NOWHERE) spin((uint64_t)slow_us);
     leaf(2);
     own->last = __rdtsc();
 }
 
-TRACED void other(bool is_slow, Own* own) {
+TRACED void other(Slow slow, Own* own) {
     own->first = __rdtsc();
     leaf(3);
-    if (is_slow) spin((uint64_t)slow_us);
+    if (slow != NOWHERE) spin((uint64_t)slow_us);
     own->last = __rdtsc();
 }
 
-TRACED void rest(bool is_slow, Own* own) {
+TRACED void rest(Slow slow, Own* own) {
     leaf(4);
-    if (is_slow) spin((uint64_t)slow_us);
+    if (slow == INSIDE) spin((uint64_t)slow_us);
     own->last = __rdtsc();
 }
 
-// Ends in a tail call.
-TRACED void handle_tail(bool is_slow, Own* own) {
+// Ends in a tail call, and has perhaps taken too long by then.
+TRACED void handle_tail(Slow slow, Own* own) {
     own->first = __rdtsc();
-    rest(is_slow, own);
+    if (slow == BEFORE_TAIL) spin((uint64_t)slow_us);
+    rest(slow, own);
 }
 }
 
@@ -180,13 +184,13 @@ TRACED void serve(uint64_t state, Journal* journal, bool throws) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        const bool is_slow = state >> 20 & 1;
+        const Slow slow = state >> 20 & 1 ? state >> 21 & 1 ? BEFORE_TAIL : INSIDE : NOWHERE;
         Own own;
-        void (*const ways[])(bool, Own*) = {handle, other, handle_tail};
+        void (*const ways[])(Slow, Own*) = {handle, other, handle_tail};
         static const char* const names[] = {"handle", "other", "handle_tail"};
         const unsigned way = (unsigned)(state >> 24) % 3;
         own.begin = __rdtsc();
-        ways[way](is_slow, &own);
+        ways[way](slow, &own);
         own.end = __rdtsc();
         if (own.end - own.begin > ticks_per_second / 2000000 * (uint64_t)slow_us) journal->calls.push_back({names[way], own});
         if (throws && (state >> 30 & 3) == 0) {

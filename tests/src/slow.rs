@@ -36,11 +36,16 @@ impl OwnCall {
         OwnCall { begin, first, last, end }
     }
 
-    /// Whether a kept call may be this one: a tracer's times are within those of the program.
+    /// Whether a kept call may be this one: a tracer's times are within those of the program, except
+    /// for ends of which the tracer says that they are earlier or later.
     #[must_use]
     pub fn is(&self, kept: &KeptCall) -> bool {
-        (self.begin..=self.first).contains(&kept.start_ticks)
-            && (self.last..=self.end).contains(&kept.end_ticks)
+        let ends = match kept.tail {
+            Some(tail) if tail.is_at_most => self.last..=u64::MAX,
+            Some(tail) if tail.goes_on => self.first..=self.end,
+            _ => self.last..=self.end,
+        };
+        (self.begin..=self.first).contains(&kept.start_ticks) && ends.contains(&kept.end_ticks)
     }
 }
 

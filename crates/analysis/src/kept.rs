@@ -46,12 +46,15 @@ pub struct KeptCall {
 /// What is known about a kept call's tail call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTail {
+    /// Whether [`KeptCall::took_ns`] is the time until its jump, because it had exceeded the threshold
+    /// by then and was kept at once: it may have taken longer.
+    pub goes_on: bool,
     /// Whether [`KeptCall::took_ns`] is an upper bound: the target of the jump isn't traced.
     pub is_at_most: bool,
     /// Whether it may have been shorter than the threshold: the least possible time is
     /// [`KeptCall::took_ns`] without `behind_ns`.
     pub is_perhaps_short: bool,
-    /// Time after its last jump, in nanoseconds; 0 if it had exceeded the threshold before.
+    /// Time after its last jump, in nanoseconds; 0 if the call [goes on](KeptTail::goes_on).
     pub behind_ns: u64,
     /// Name of that jump's target, if known.
     pub target: Option<String>,
@@ -85,6 +88,7 @@ pub fn kept_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Vec<KeptCall> {
             is_throw: call.is_throw,
             is_unwound: call.is_unwound,
             tail: call.tail.map(|tail| KeptTail {
+                goes_on: tail.goes_on,
                 is_at_most: tail.is_at_most,
                 is_perhaps_short: tail.is_perhaps_short,
                 behind_ns: span(tail.jump_ticks, call.end_ticks.saturating_sub(tail.jump_ticks)),

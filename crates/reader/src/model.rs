@@ -834,6 +834,8 @@ pub struct Tail {
     /// When it, or the last function that it led to by jumps, jumped, in ticks.
     /// [`KeptCall::end_ticks`] is the same where triggers had the call at its jump.
     pub jump_ticks: u64,
+    /// It had exceeded its threshold when it jumped, and was kept then: it may have taken longer.
+    pub goes_on: bool,
     /// The time is an upper limit, because the end of the function it jumped to isn't known.
     pub is_at_most: bool,
     /// The call had not exceeded its threshold when it jumped: it is uncertain whether it did. It

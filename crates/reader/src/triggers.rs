@@ -62,6 +62,7 @@ pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording)
         is_unwound: record.flags & call_flags::UNWOUND != 0,
         tail: (record.flags & call_flags::TAIL != 0).then_some(Tail {
             jump_ticks: record.jump_ticks,
+            goes_on: record.flags & call_flags::AT_MOST == 0 && record.end_ticks == record.jump_ticks,
             is_at_most: record.flags & call_flags::AT_MOST != 0,
             is_perhaps_short: record.flags & call_flags::PERHAPS != 0,
             target: (record.target != 0).then_some(record.target),

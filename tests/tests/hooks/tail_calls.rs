@@ -37,22 +37,8 @@ impl Kept {
         self.call.tail.is_some_and(|tail| tail.is_at_most)
     }
 
-    /// Whether it may be this call: its begin is the program's, and so is its end, or a later one
-    /// where it says so.
     fn is(&self, own: &Own) -> bool {
-        let (kept, call) = (&self.call, &own.call);
-        let is_end = match (self.is_at_most(), kept.tail) {
-            (true, _) => kept.end_ticks >= call.last,
-            // It had taken too long when it jumped.
-            (false, Some(tail)) if tail.jump_ticks == kept.end_ticks => {
-                (call.first..=call.end).contains(&kept.end_ticks)
-            }
-            (false, _) => (call.last..=call.end).contains(&kept.end_ticks),
-        };
-        own.tid == kept.tid
-            && own.name == self.name
-            && (call.begin..=call.first).contains(&kept.start_ticks)
-            && is_end
+        own.tid == self.call.tid && own.name == self.name && own.call.is(&self.call)
     }
 
     /// Whether it is one of those that this call made.

@@ -364,10 +364,11 @@ fn kept_calls(report: &Report<'_>) -> Value {
             "unwound": kept.is_unwound,
             "tail": kept.tail.as_ref().map(|tail| json!({
                 "at_most": tail.is_at_most,
+                "goes_on": tail.goes_on,
                 "perhaps_shorter": tail.is_perhaps_short,
                 "behind_ns": tail.behind_ns,
                 "target": tail.target,
-                "ended": tail.has_next,
+                "ended": tail.has_next && !tail.goes_on,
             })),
             "missing_events": kept.missing,
         });

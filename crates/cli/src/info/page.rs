@@ -824,13 +824,13 @@ fn tail_note(kept: &KeptCall, tail: &KeptTail) -> String {
             "at least {before}, at most with {behind} of {untraced} and what its caller did next{end}"
         );
     }
-    match (tail.is_at_most, tail.behind_ns) {
-        (true, _) => {
-            let end = if tail.has_next { "" } else { "; nothing came after it" };
-            format!("at most, of which {untraced} at most {behind}{end}")
-        }
-        (false, 0) => format!("until its tail call of {target}, which goes on"),
-        (false, _) => format!("with its tail call, {behind}"),
+    if tail.is_at_most {
+        let end = if tail.has_next { "" } else { "; nothing came after it" };
+        return format!("at most, of which {untraced} at most {behind}{end}");
+    }
+    match tail.goes_on {
+        true => format!("until its tail call of {target}, which goes on"),
+        false => format!("with its tail call, {behind}"),
     }
 }
 
