@@ -43,6 +43,23 @@ pub struct KeptCall {
     pub missing: u64,
 }
 
+impl KeptCall {
+    /// How long it took at least, in nanoseconds.
+    #[must_use]
+    pub fn least_ns(&self) -> u64 {
+        let at_most = self.tail.as_ref().filter(|tail| tail.is_at_most);
+        let certain = at_most.map_or(self.took_ns, |tail| self.took_ns.saturating_sub(tail.behind_ns));
+        certain.min(self.at_least_ns.unwrap_or(u64::MAX))
+    }
+
+    /// How long it took at most, in nanoseconds; `None` if it had not ended when it was kept.
+    #[must_use]
+    pub fn most_ns(&self) -> Option<u64> {
+        let goes_on = self.is_entry || self.is_throw || self.tail.as_ref().is_some_and(|tail| tail.goes_on);
+        (!goes_on).then_some(self.took_ns)
+    }
+}
+
 /// What is known about a kept call's tail call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTail {

@@ -241,6 +241,8 @@ fn kept(trace: &OpenTrace) -> Vec<Line> {
                 maybe_text(call.function.as_deref()),
                 number(call.start_ns),
                 if call.is_call { number(call.took_ns) } else { Value::Null },
+                if call.is_call { number(call.least_ns()) } else { Value::Null },
+                maybe(call.most_ns().filter(|_| call.is_call)),
                 if call.is_call { number(call.threshold_ns) } else { Value::Null },
                 text(trace.name),
             ]

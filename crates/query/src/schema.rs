@@ -297,6 +297,8 @@ pub(crate) const TABLES: &[TableFacts] = &[
             FUNCTION,
             START,
             DURATION,
+            ("least_ns", "integer", "how long it took at least"),
+            ("most_ns", "integer", "how long it took at most; null if it was kept before it ended"),
             ("threshold_ns", "integer", "the limit that it exceeded"),
             TRACE,
         ],

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use everycall_reader::{KeptCall, Source, TraceFile};
 use everycall_tests::slow::{KEEP_ALL, OwnCall};
-use everycall_tests::{Mode, Place, TraceView};
+use everycall_tests::{Mode, Place, TraceView, everycall};
 
 /// A call of `tails.cpp`.
 struct Own {
@@ -200,7 +200,49 @@ fn tail_calls_count_only_where_they_are_wanted() {
         let options = [&["--trigger", trigger][..], &KEEP_ALL].concat();
         let recording = place.record(&options, &program, &[]);
         assert_eq!(kept(&recording.file).1.len(), expected, "{trigger}");
+        if expected == 1 {
+            reports_have_the_tail(&place, &recording.file);
+        }
     }
+}
+
+/// Reports of a kept call have the time that its trigger counted, and so has SQL.
+fn reports_have_the_tail(place: &Place, file: &Path) {
+    let run = |words: &[&str]| {
+        let output = place.command(everycall()).arg(words[0]).arg(file).args(&words[1..]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{words:?}: {said}");
+        (String::from_utf8(output.stdout).unwrap(), said)
+    };
+    let json = |words: &[&str]| {
+        let (printed, said) = run(words);
+        (serde_json::from_str::<serde_json::Value>(&printed).unwrap(), said)
+    };
+    let (info, _) = json(&["info", "-f", "json"]);
+    let kept = &info["kept_calls"][0];
+    let (took, tail) = (kept["took_ns"].as_u64().unwrap(), &kept["tail"]);
+    assert_eq!(tail["at_most"], true, "{kept}");
+    let (slowest, said) = json(&["report", "--kept", "1", "--slowest", "handle_rest", "-f", "json"]);
+    assert!(said.contains("--tails"), "{said}");
+    let [row] = &slowest["rows"].as_array().unwrap()[..] else { panic!("{slowest}") };
+    // The trigger was told of the end before the next event had its time.
+    let dur = row["dur_ns"].as_u64().unwrap();
+    assert!(dur + 1 >= took, "{row} {kept}");
+    assert_eq!((&row["at_most"], &row["kept_call"]), (&true.into(), &1.into()), "{row}");
+    let (text, _) = run(&["report", "--slowest", "handle_rest", "--tails"]);
+    assert!(text.contains("at most: with its tail call") && text.contains("kept call 1"), "{text}");
+    let (text, _) = run(&["report", "--slowest", "handle_rest"]);
+    assert!(text.contains("until its tail call"), "{text}");
+    let (explained, _) = json(&["report", "--kept", "1", "--explain", "handle_rest", "-f", "json"]);
+    let slow = &explained["slow"];
+    assert!((slow["average_ns"].as_f64().unwrap() - dur as f64).abs() <= 1.0, "{explained}");
+    let tails = slow["tails_ns_per_call"].as_f64().unwrap();
+    assert!(tails + 2.0 >= tail["behind_ns"].as_f64().unwrap(), "{explained}");
+    let (bounds, _) = run(&["sql", "-f", "csv", "select least_ns, most_ns from kept_calls"]);
+    let least = took - tail["behind_ns"].as_u64().unwrap();
+    assert_eq!(bounds.lines().nth(1), Some(&*format!("{least},{took}")), "{bounds}");
+    let refused = place.command(everycall()).args(["report", "--tails", "--callees", "x"]).arg(file).output();
+    assert_eq!(refused.unwrap().status.code(), Some(2));
 }
 
 /// In a loop that makes all its calls by one instruction, calls that are certainly slow are those

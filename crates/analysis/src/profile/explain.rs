@@ -16,7 +16,7 @@ use super::focus::Focus;
 use super::functions::{FunctionNumber, Functions};
 use super::notes::Notes;
 use super::sketch::Sketch;
-use super::walk::{EndedCall, Visitor, walk};
+use super::walk::{EndedCall, Visitor, WithTail, walk};
 use crate::view::TraceView;
 
 /// Sums over some calls.
@@ -30,16 +30,25 @@ pub struct Doings {
     pub own_ns: u64,
     /// The time in which their stacks were suspended, because the thread ran another fiber.
     pub suspended_ns: u64,
-    /// Time in nanoseconds and number of calls, by called function.
+    /// The time after their tail calls, in code that isn't traced, and perhaps in their callers
+    /// after that.
+    pub tails_ns: u64,
+    /// How many of them have a duration that is an upper bound for that reason.
+    pub at_most: u64,
+    /// Time in nanoseconds and number of calls, by called function. Functions that they jumped to
+    /// count as called.
     pub called: FxHashMap<FunctionNumber, (u64, u64)>,
 }
 
 impl Doings {
-    fn add(&mut self, call: &EndedCall, called: &FxHashMap<FunctionNumber, (u64, u64)>) {
+    fn add(&mut self, call: &EndedCall, tail: &Tail, called: &FxHashMap<FunctionNumber, (u64, u64)>) {
         self.calls += 1;
-        self.duration_ns = self.duration_ns.saturating_add(call.duration_ns());
+        let duration_ns = call.duration_ns().saturating_add(tail.behind_ns);
+        self.duration_ns = self.duration_ns.saturating_add(duration_ns);
         self.own_ns = self.own_ns.saturating_add(call.own_ns);
         self.suspended_ns = self.suspended_ns.saturating_add(call.suspended_ns);
+        self.tails_ns = self.tails_ns.saturating_add(tail.untraced_ns);
+        self.at_most += u64::from(tail.is_at_most);
         for (function, (ns, calls)) in called {
             let sum = self.called.entry(*function).or_default();
             *sum = (sum.0.saturating_add(*ns), sum.1 + calls);
@@ -51,6 +60,26 @@ impl Doings {
     pub fn per_call(&self, sum: u64) -> f64 {
         sum as f64 / self.calls.max(1) as f64
     }
+}
+
+/// What a call did after it had jumped.
+#[derive(Clone, Copy, Default)]
+struct Tail {
+    behind_ns: u64,
+    /// The part of it in code that isn't traced.
+    untraced_ns: u64,
+    is_at_most: bool,
+}
+
+/// A call of a function in focus that ended in a tail call and goes on in the jump's target.
+struct Jumped {
+    token: u32,
+    call: EndedCall,
+    depth: usize,
+    /// The function that the last jump led to, until it ends.
+    target: Option<FunctionNumber>,
+    /// Time in the functions that were jumped to and have jumped on.
+    attributed_ns: u64,
 }
 
 /// One call of a trace.
@@ -88,6 +117,10 @@ pub struct Explanation<'f> {
     only: Option<CallPlace>,
     /// Process and thread of the calls that follow.
     thread: (u32, u32),
+    follows_tails: bool,
+    jumped: Option<Jumped>,
+    /// Number of calls that ended.
+    ended: u32,
 }
 
 impl<'f> Explanation<'f> {
@@ -108,7 +141,16 @@ impl<'f> Explanation<'f> {
             bounds: [0; 3],
             only: None,
             thread: (0, 0),
+            follows_tails: false,
+            jumped: None,
+            ended: 0,
         }
+    }
+
+    /// With tail calls: a call that ends by a jump lasts until the jump's target ends.
+    #[must_use]
+    pub fn with_tails(self, follows_tails: bool) -> Explanation<'f> {
+        Explanation { follows_tails, ..self }
     }
 
     /// The same where one call takes the place of the slow ones: [`Explanation::slow`] is what that
@@ -127,15 +169,20 @@ impl<'f> Explanation<'f> {
     /// The second pass, over the same traces.
     pub fn second(&mut self, view: &TraceView<'_>, filter: &Filter) {
         if !self.is_second {
-            self.is_second = true;
-            let times = &self.times;
-            let at = |of| times.percentile(of).unwrap_or(0);
-            // The middle of a bucket may exceed the values in it by this much.
-            let (below, above) = (|ns: u64| ns - ns / 64, |ns: u64| ns.saturating_add(ns / 64));
-            let slow = below(at(9_900)).min(times.max().unwrap_or(0));
-            self.bounds = [below(at(4_500)), above(at(5_500)), slow];
+            self.begin_second();
         }
         self.pass(view, filter);
+    }
+
+    /// All durations are known: decides which calls are slow, and which are around the median.
+    pub(super) fn begin_second(&mut self) {
+        self.is_second = true;
+        let times = &self.times;
+        let at = |of| times.percentile(of).unwrap_or(0);
+        // The middle of a bucket may exceed the values in it by this much.
+        let (below, above) = (|ns: u64| ns - ns / 64, |ns: u64| ns.saturating_add(ns / 64));
+        let slow = below(at(9_900)).min(times.max().unwrap_or(0));
+        self.bounds = [below(at(4_500)), above(at(5_500)), slow];
     }
 
     fn pass(&mut self, view: &TraceView<'_>, filter: &Filter) {
@@ -146,6 +193,31 @@ impl<'f> Explanation<'f> {
         if !self.is_second {
             self.notes.add(&notes);
         }
+    }
+
+    /// Counts an outermost call.
+    fn count(&mut self, call: &EndedCall, tail: Tail) {
+        let duration_ns = call.duration_ns().saturating_add(tail.behind_ns);
+        if !self.is_second {
+            self.times.record(duration_ns);
+            return;
+        }
+        let [from, until, slow] = self.bounds;
+        let is_slow = match &self.only {
+            None => duration_ns >= slow,
+            Some(only) => *only == self.place_of(call),
+        };
+        if is_slow {
+            self.slow.add(call, &tail, &self.called);
+        }
+        if (from..=until).contains(&duration_ns) {
+            self.median.add(call, &tail, &self.called);
+        }
+    }
+
+    fn add_called(&mut self, function: FunctionNumber, ns: u64, calls: u64) {
+        let sum = self.called.entry(function).or_default();
+        *sum = (sum.0.saturating_add(ns), sum.1 + calls);
     }
 
     fn place_of(&self, call: &EndedCall) -> CallPlace {
@@ -176,6 +248,7 @@ impl Visitor for Explanation<'_> {
     fn thread(&mut self, thread: &Thread) {
         self.stack.clear();
         self.outermost = None;
+        self.jumped = None;
         self.thread = (thread.pid, thread.tid);
     }
 
@@ -183,8 +256,38 @@ impl Visitor for Explanation<'_> {
         true
     }
 
+    fn follows_tails(&self) -> bool {
+        self.follows_tails
+    }
+
+    fn token(&self) -> u32 {
+        self.ended
+    }
+
+    fn tail_ended(&mut self, token: u32, with: &WithTail) {
+        let Some(jumped) = self.jumped.take_if(|jumped| jumped.token == token) else { return };
+        let Jumped { call, target, attributed_ns, .. } = jumped;
+        let behind_ns = with.duration_ns.saturating_sub(call.duration_ns());
+        let rest_ns = behind_ns.saturating_sub(attributed_ns);
+        if let Some(target) = target {
+            self.add_called(target, rest_ns, 1);
+        }
+        let untraced_ns = if target.is_none() { rest_ns } else { 0 };
+        if !with.is_truncated {
+            self.count(&call, Tail { behind_ns, untraced_ns, is_at_most: with.is_at_most });
+        }
+    }
+
     fn begin(&mut self, function: FunctionNumber, _: Option<FunctionNumber>, functions: &Functions) {
         let is_meant = self.focus.has(function, functions);
+        if let Some(jumped) = &mut self.jumped {
+            // Within a call that goes on.
+            if self.stack.len() == jumped.depth {
+                jumped.target = Some(function);
+            }
+            self.stack.push(false);
+            return;
+        }
         if is_meant && self.outermost.is_none() {
             self.outermost = Some(self.stack.len());
             self.called.clear();
@@ -193,11 +296,20 @@ impl Visitor for Explanation<'_> {
     }
 
     fn end(&mut self, call: &EndedCall) {
+        self.ended = self.ended.wrapping_add(1);
         self.stack.pop();
+        if let Some(jumped) = &mut self.jumped {
+            if jumped.depth == self.stack.len() {
+                // It has jumped on.
+                jumped.target = None;
+                jumped.attributed_ns = jumped.attributed_ns.saturating_add(call.duration_ns());
+                self.add_called(call.function, call.duration_ns(), u64::from(call.counts));
+            }
+            return;
+        }
         let Some(outermost) = self.outermost else { return };
         if self.stack.len() == outermost + 1 && self.is_second {
-            let sum = self.called.entry(call.function).or_default();
-            *sum = (sum.0.saturating_add(call.duration_ns()), sum.1 + u64::from(call.counts));
+            self.add_called(call.function, call.duration_ns(), u64::from(call.counts));
         }
         if self.stack.len() > outermost {
             return;
@@ -206,20 +318,12 @@ impl Visitor for Explanation<'_> {
         if !call.is_shown || !call.is_timed() {
             return;
         }
-        if !self.is_second {
-            self.times.record(call.duration_ns());
-            return;
-        }
-        let [from, until, slow] = self.bounds;
-        let is_slow = match &self.only {
-            None => call.duration_ns() >= slow,
-            Some(only) => *only == self.place_of(call),
-        };
-        if is_slow {
-            self.slow.add(call, &self.called);
-        }
-        if (from..=until).contains(&call.duration_ns()) {
-            self.median.add(call, &self.called);
+        match call.goes_on {
+            true => {
+                let (token, depth) = (self.ended, self.stack.len());
+                self.jumped = Some(Jumped { token, call: *call, depth, target: None, attributed_ns: 0 });
+            }
+            false => self.count(call, Tail::default()),
         }
     }
 }

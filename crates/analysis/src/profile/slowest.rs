@@ -5,12 +5,13 @@ use std::collections::BinaryHeap;
 
 use everycall_export::{Filter, Thread};
 use everycall_timeline::{Bars, EndKind};
+use rustc_hash::FxHashMap;
 
 use super::bounds::CallBounds;
 use super::focus::Focus;
 use super::functions::{FunctionNumber, Functions};
 use super::notes::Notes;
-use super::walk::{EndedCall, Visitor, walk};
+use super::walk::{EndedCall, Visitor, WithTail, walk};
 use crate::view::TraceView;
 
 /// A call, where it is and how it ended. Sorted by the longest duration that is possible; of equal
@@ -44,6 +45,10 @@ pub struct SlowCall {
     /// Whether its duration is a bound, or it may be several calls, because its entry or exit isn't
     /// known.
     pub is_uncertain: bool,
+    /// Whether its duration includes its tail calls.
+    pub has_tail: bool,
+    /// Whether its duration is an upper bound, because what it jumped to isn't traced.
+    pub is_at_most: bool,
 }
 
 impl SlowCall {
@@ -88,6 +93,11 @@ pub struct Slowest<'f> {
     /// The duration of the call that ends next, if that isn't known exactly.
     bars: Option<Bars>,
     kept: BinaryHeap<Reverse<SlowCall>>,
+    follows_tails: bool,
+    /// Calls whose tail calls haven't ended, by their tokens.
+    jumped: FxHashMap<u32, SlowCall>,
+    /// Number of calls that ended.
+    ended: u32,
 }
 
 impl<'f> Slowest<'f> {
@@ -103,7 +113,17 @@ impl<'f> Slowest<'f> {
             thread: None,
             bars: None,
             kept: BinaryHeap::new(),
+            follows_tails: false,
+            jumped: FxHashMap::default(),
+            ended: 0,
         }
+    }
+
+    /// With tail calls: the duration of a call that ends by a jump lasts until the jump's target
+    /// ends.
+    #[must_use]
+    pub fn with_tails(self, follows_tails: bool) -> Slowest<'f> {
+        Slowest { follows_tails, ..self }
     }
 
     /// Adds the calls of a trace that pass a filter.
@@ -113,6 +133,18 @@ impl<'f> Slowest<'f> {
         walk(view, filter, None, &mut functions, &mut notes, self);
         (self.functions, self.notes) = (functions, notes);
         self.traces += 1;
+    }
+
+    /// Keeps a call if it is one of the slowest so far.
+    fn keep(&mut self, call: SlowCall) {
+        let shortest = self.kept.peek().map(|kept| kept.0.longest_ns());
+        if self.kept.len() >= self.limit && shortest.is_some_and(|shortest| call.longest_ns() < shortest) {
+            return;
+        }
+        self.kept.push(Reverse(call));
+        if self.kept.len() > self.limit {
+            self.kept.pop();
+        }
     }
 
     /// The functions that occurred.
@@ -149,7 +181,34 @@ impl Visitor for Slowest<'_> {
         self.bars = Some(bounds.total).filter(|bars| !bars.is_exact());
     }
 
+    fn follows_tails(&self) -> bool {
+        self.follows_tails
+    }
+
+    fn token(&self) -> u32 {
+        self.ended
+    }
+
+    fn tail_ended(&mut self, token: u32, tail: &WithTail) {
+        let Some(call) = self.jumped.remove(&token) else { return };
+        // Only its part before the jump has bounds of its own.
+        let bars = call.bars.map(|bars| {
+            let behind = tail.duration_ns.saturating_sub(bars.value);
+            let [low, value, high] = [bars.low, bars.value, bars.high].map(|ns| ns.saturating_add(behind));
+            Bars { low, value, high }
+        });
+        self.keep(SlowCall {
+            end_ns: call.start_ns.saturating_add(tail.duration_ns),
+            bars,
+            is_uncertain: tail.is_truncated,
+            has_tail: true,
+            is_at_most: tail.is_at_most,
+            ..call
+        });
+    }
+
     fn end(&mut self, call: &EndedCall) {
+        self.ended = self.ended.wrapping_add(1);
         let bars = self.bars.take();
         // The call has begun, so its function was looked up.
         if !call.is_shown || !call.counts || !self.focus.has(call.function, &Functions::default()) {
@@ -158,10 +217,12 @@ impl Visitor for Slowest<'_> {
         let Some(thread) = &self.thread else { return };
         let shortest = self.kept.peek().map(|kept| kept.0.longest_ns());
         let longest = bars.map_or(call.duration_ns(), |bars| bars.high);
-        if self.kept.len() >= self.limit && shortest.is_some_and(|shortest| longest < shortest) {
+        // Before a thread's name is copied, which most calls don't need.
+        let is_short = self.kept.len() >= self.limit && shortest.is_some_and(|shortest| longest < shortest);
+        if is_short && !call.goes_on {
             return;
         }
-        self.kept.push(Reverse(SlowCall {
+        let slow = SlowCall {
             function: call.function,
             trace: self.traces,
             pid: thread.pid,
@@ -175,9 +236,12 @@ impl Visitor for Slowest<'_> {
             how: call.how,
             start_cut: call.start_cut,
             is_uncertain: !call.is_timed(),
-        }));
-        if self.kept.len() > self.limit {
-            self.kept.pop();
+            has_tail: false,
+            is_at_most: false,
+        };
+        match call.goes_on {
+            true => _ = self.jumped.insert(self.ended, slow),
+            false => self.keep(slow),
         }
     }
 }

@@ -858,8 +858,11 @@ mod tests {
     use super::*;
     use everycall_timeline::Location;
 
+    use crate::profile::explain::Explanation;
+    use crate::profile::focus::Focus;
     use crate::profile::functions::{Function, FunctionIdentity};
     use crate::profile::group::{Grouping, Key};
+    use crate::profile::slowest::Slowest;
     use crate::profile::sums::Sums;
     use crate::profile::table::{Cells, Table};
 
@@ -1094,6 +1097,70 @@ mod tests {
         assert_eq!((cut.calls, cut.truncated, cut.total_ns, cut.times.count()), (1, 1, 9, 0));
         let perhaps = [begin(10, 0), jump(10, 0, 5), begin_by(20, 5, TailCall::Perhaps), end(20, 5, 9)];
         assert_eq!(sums_with_tails(&perhaps, "1").at_most, 1);
+    }
+
+    /// With tail calls, what slow calls did is theirs also after their jumps.
+    #[test]
+    fn slow_calls_are_listed_and_explained_with_their_tail_calls() {
+        let jump = |address, start_ns, end_ns| end_by(address, start_ns, end_ns, EndKind::Jumped);
+        // Function 1 jumps to 2, which calls 1 and jumps to 3; returns; jumps to untraced code.
+        let events = [
+            begin(90, 0),
+            begin(10, 10),
+            begin(40, 12),
+            end(40, 12, 15),
+            jump(10, 10, 20),
+            begin_by(20, 20, TailCall::Yes),
+            begin(10, 25),
+            end(10, 25, 30),
+            jump(20, 20, 40),
+            begin_by(30, 40, TailCall::Yes),
+            end(30, 40, 400),
+            begin(10, 500),
+            end(10, 500, 510),
+            begin(10, 600),
+            jump(10, 600, 603),
+            TimelineEvent::Untraced(Untraced { at_ns: 603, until_ns: 650, exit: at(10) }),
+            end(90, 0, 700),
+        ];
+        let is_meant = |function: &Function| function.identity.name == "1";
+        let window = Window::new(&NOTHING, (0, u64::MAX));
+        let mut functions = Functions::default();
+
+        let mut slowest = Slowest::new(Focus::new(&is_meant), 10).with_tails(true);
+        let name = String::new();
+        slowest.thread(&Thread { process: 0, pid: 1, tid: 1, name, dropped: 0, is_sampled: false });
+        let mut places = ByTens(&|_| None);
+        let mut walker = Walker::new(&window, &mut functions, &mut places, &mut slowest);
+        walker.walk(&events, &mut Notes::default());
+        walker.untie();
+        let calls = slowest.calls();
+        let facts = calls.iter().map(|call| (call.duration_ns(), call.has_tail, call.is_at_most));
+        let expected = [(390, true, false), (50, true, true), (10, false, false), (5, false, false)];
+        assert_eq!(facts.collect::<Vec<_>>(), expected);
+
+        let mut explanation = Explanation::new(Focus::new(&is_meant)).with_tails(true);
+        for pass in 0..2 {
+            if pass == 1 {
+                assert_eq!((explanation.times.count(), explanation.times.max()), (3, Some(390)));
+                explanation.begin_second();
+            }
+            let mut places = ByTens(&|_| None);
+            let mut walker = Walker::new(&window, &mut functions, &mut places, &mut explanation);
+            walker.walk(&events, &mut Notes::default());
+            walker.untie();
+        }
+        let of = |name: &str| {
+            let is_it = |function: &Function| function.identity.name == name;
+            let number = functions.all().iter().position(is_it).unwrap() as FunctionNumber;
+            explanation.slow.called.get(&number).copied()
+        };
+        let slow = &explanation.slow;
+        assert_eq!((slow.calls, slow.duration_ns, slow.own_ns, slow.tails_ns), (1, 390, 7, 0));
+        assert_eq!((of("4"), of("2"), of("3")), (Some((3, 1)), Some((20, 1)), Some((360, 1))));
+        let median = &explanation.median;
+        assert_eq!((median.calls, median.duration_ns), (1, 50));
+        assert_eq!((median.own_ns, median.tails_ns, median.at_most), (3, 47, 1));
     }
 
     #[test]

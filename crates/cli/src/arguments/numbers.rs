@@ -114,9 +114,10 @@ pub struct ReportArguments {
     pub limit: Option<usize>,
     /// Count the time of tail calls: a call lasts until the function that it jumps to has ended
     ///
-    /// As --trigger does, in the table and in comparisons. If that function isn't traced, the time
-    /// is an upper limit. Without this option, such a call ends at its jump, as in `replay`.
-    #[arg(long)]
+    /// As --trigger does, in the table, in comparisons, with --slowest and --explain. If that
+    /// function isn't traced, the time is an upper limit. Without this option, such a call ends at
+    /// its jump, as in `replay`. On with --kept, if that call was found by its tail call.
+    #[arg(long, conflicts_with_all = ["callers", "callees", "tree", "never"])]
     pub tails: bool,
     /// Leave the time in which a thread waited out of the own times of the table
     ///

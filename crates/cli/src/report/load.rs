@@ -9,6 +9,7 @@ use everycall_analysis::{Function, Grouping, NameOptions, Order, Profile, Symbol
 use everycall_export::{Filter, end_ns};
 use everycall_io::say;
 use everycall_patterns::NamePattern;
+use everycall_reader::Source as _;
 use everycall_timeline::{Clock, Trace};
 use everycall_units::Duration;
 use regex::Regex;
@@ -214,6 +215,29 @@ impl Load {
     /// The same; with `follows_tails`, the duration of calls includes their tail calls.
     pub fn with_tails(self, follows_tails: bool) -> Load {
         Load { follows_tails, ..self }
+    }
+
+    /// Whether the duration of calls includes their tail calls.
+    pub fn follows_tails(&self) -> bool {
+        self.follows_tails
+    }
+
+    /// Follows tail calls if the kept call that is reported was found by its tail call: the trigger
+    /// counted its time.
+    pub fn with_tail_of_kept(self, paths: &[PathBuf]) -> Load {
+        let Some(number) = self.kept.filter(|_| !self.follows_tails) else { return self };
+        let has_tail = |path: &PathBuf| {
+            let file = traces::open(path).ok()?;
+            file.recording().kept.get(number.checked_sub(1)?)?.tail
+        };
+        if !paths.iter().any(|path| has_tail(path).is_some()) {
+            return self;
+        }
+        say!(
+            "everycall: kept call {number} was found by its tail call, so durations include tail calls, as \
+            with --tails"
+        );
+        self.with_tails(true)
     }
 
     /// An empty profile.

@@ -47,17 +47,19 @@ pub fn run(arguments: ReportArguments) -> Result<ExitCode, Failure> {
     if let Some(function) = &view.callees {
         return views::edges(&arguments, &load, function, false);
     }
-    if let Some(function) = &view.slowest {
-        return views::slowest(&arguments, &load, function);
-    }
-    if let Some(function) = &view.explain {
-        return views::explain(&arguments, &load, function);
-    }
     if view.tree {
         return views::tree(&arguments, &load);
     }
     if view.never {
         return never::run(&arguments, &load);
+    }
+    let is_with_tails = arguments.by != Grouping::Path && !arguments.corrected;
+    let load = if is_with_tails { load.with_tail_of_kept(&arguments.traces) } else { load };
+    if let Some(function) = &view.slowest {
+        return views::slowest(&arguments, &load, function);
+    }
+    if let Some(function) = &view.explain {
+        return views::explain(&arguments, &load, function);
     }
     table(&arguments, &load)
 }

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use everycall_analysis::{
-    Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, Node, Order, Profile, ROOT,
-    SlowCall, Slowest, Tree,
+    Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, KeptCall, Node, Order, Profile,
+    ROOT, SlowCall, Slowest, Tree, kept_calls,
 };
 use everycall_export::{Calendar, shortened_name};
 use everycall_io::say;
@@ -323,8 +323,12 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
         Some(0) => usize::MAX,
         Some(limit) => limit,
     };
-    let mut slowest = Slowest::new(Focus::new(&meant), count);
-    let runs = each_file(load, arguments, |view| slowest.add_trace(view, &load.filter))?;
+    let mut slowest = Slowest::new(Focus::new(&meant), count).with_tails(load.follows_tails());
+    let mut all_kept = Vec::new();
+    let runs = each_file(load, arguments, |view| {
+        all_kept.push(kept_calls(view.trace(), view.names()));
+        slowest.add_trace(view, &load.filter);
+    })?;
     if !slowest.has_any() {
         return Err(nothing_matches(&pattern, slowest.functions(), arguments));
     }
@@ -332,6 +336,13 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
     let has_bounds = calls.iter().any(|call| call.bars.is_some());
     let bars = |call: &SlowCall| call.bars.unwrap_or(Bars::exact(call.duration_ns()));
     let name = |call: &SlowCall| slowest.functions().get(call.function).cloned().unwrap_or_default();
+    let kept_number = |call: &SlowCall| {
+        let name = &name(call).name;
+        let is_it = |kept: &&KeptCall| {
+            (kept.pid, kept.start_ns) == (call.pid, call.start_ns) && kept.function.as_ref() == Some(name)
+        };
+        all_kept.get(call.trace)?.iter().find(is_it).map(|kept| kept.number)
+    };
     let calendar = Calendar::local();
     let command = |call: &SlowCall| command(arguments, call, &name(call).identity.name);
     if arguments.format != TableFormat::Text {
@@ -364,6 +375,9 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             put("own_ns", json!(call.own_ns));
             put("unwound", json!(matches!(call.how, EndKind::Unwound | EndKind::UnwoundLate)));
             put("uncertain", json!(call.is_uncertain));
+            put("with_tail", json!(call.has_tail));
+            put("at_most", json!(call.is_at_most));
+            put("kept_call", json!(kept_number(call)));
             put("command", json!(command(call)));
             Value::Object(object)
         });
@@ -386,11 +400,14 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             EndKind::UnwoundLate => ", at most: unwound earlier, exact time unknown",
             _ if call.is_uncertain => ", as far as it was recorded",
             EndKind::Unwound => ", unwound",
-            EndKind::Jumped => ", until its tail call",
+            _ if call.is_at_most => ", at most: with its tail call of what isn't traced",
+            _ if call.has_tail => ", with its tail call",
+            EndKind::Jumped => ", until its tail call (--tails: with it)",
             _ => "",
         };
+        let kept = kept_number(call).map_or_else(String::new, |number| format!(", kept call {number}"));
         out.push_str(&format!(
-            "{:>3}  {}  {}{doubt}\n     own {}, at {} in thread {} {}\n     {}\n",
+            "{:>3}  {}  {}{doubt}{kept}\n     own {}, at {} in thread {} {}\n     {}\n",
             number + 1,
             with_error(bars(call)),
             clean(&name(call).name),
@@ -454,7 +471,7 @@ fn command(arguments: &ReportArguments, call: &SlowCall, name: &str) -> String {
 pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<ExitCode, Failure> {
     let pattern = pattern(text)?;
     let meant = |function: &Function| is_meant(&pattern, function);
-    let mut explanation = Explanation::new(Focus::new(&meant));
+    let mut explanation = Explanation::new(Focus::new(&meant)).with_tails(load.follows_tails());
     let runs = each_file(load, arguments, |view| explanation.first(view, &load.filter))?;
     if !explanation.has_any() {
         return Err(nothing_matches(&pattern, explanation.functions(), arguments));
@@ -492,6 +509,8 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             "average_ns": of.per_call(of.duration_ns),
             "own_ns_per_call": of.per_call(of.own_ns),
             "suspended_ns_per_call": of.per_call(of.suspended_ns),
+            "tails_ns_per_call": of.per_call(of.tails_ns),
+            "at_most": of.at_most,
         })
     };
     if arguments.format != TableFormat::Text {
@@ -611,6 +630,10 @@ fn parts(explanation: &Explanation<'_>, slow: &Doings, median: &Doings) -> Vec<P
         let suspended = "suspended: others ran instead of the fiber".to_owned();
         let of = [(median, median.suspended_ns, 0), (slow, slow.suspended_ns, 0)];
         parts.push(part("suspended", suspended, None, of));
+    }
+    if slow.tails_ns + median.tails_ns > 0 {
+        let tails = "at most: what their tail calls led to, which isn't traced".to_owned();
+        parts.push(part("tail", tails, None, [(median, median.tails_ns, 0), (slow, slow.tails_ns, 0)]));
     }
     let called: std::collections::BTreeSet<u32> =
         slow.called.keys().chain(median.called.keys()).copied().collect();

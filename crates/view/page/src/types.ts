@@ -37,7 +37,12 @@ export interface Kept {
   /** Levels above it; null: the call isn't drawn, or wasn't read yet. */
   depth: number | null;
   duration_ns: number;
-  /** The slowest path: function and time, from the call that was kept down. */
+  /** Whether the duration is a bound. */
+  bound?: 'at least' | 'at most' | null;
+  /** What the call jumped to at its end, if it is known, and the time after that. */
+  jumped_to?: string | null;
+  behind_ns?: number;
+  /** The slowest path: function and time, from the call that was kept down. What isn't traced isn't there. */
   shape: [number, number][];
 }
 
@@ -277,7 +282,7 @@ export interface Instances {
 export interface ExplainRow {
   /** null: the function itself. */
   function: number | null;
-  kind: 'own' | 'call' | 'wait';
+  kind: 'own' | 'call' | 'wait' | 'tail';
   here_ns: number;
   median_ns: number;
   here_calls: number;

@@ -274,7 +274,7 @@ pub(crate) fn explain(library: &Library, query: &Query) -> Answered<Value> {
     let functions = library.functions.clone();
     let explained = open.long.ask(move |context| {
         let is_meant = |function: &Function| function.identity == identity;
-        let mut explanation = Explanation::new(Focus::new(&is_meant)).of_call(place);
+        let mut explanation = Explanation::new(Focus::new(&is_meant)).of_call(place).with_tails(true);
         explanation.first(context.view, &Filter::default());
         explanation.second(context.view, &Filter::default());
         let mut rows = Vec::new();
@@ -296,6 +296,9 @@ pub(crate) fn explain(library: &Library, query: &Query) -> Answered<Value> {
         rows.push(row(None, "own", &|doings| (doings.own_ns, 0)));
         if here.suspended_ns + median.suspended_ns > 0 {
             rows.push(row(None, "wait", &|doings| (doings.suspended_ns, 0)));
+        }
+        if here.tails_ns + median.tails_ns > 0 {
+            rows.push(row(None, "tail", &|doings| (doings.tails_ns, 0)));
         }
         let called: std::collections::BTreeSet<u32> =
             here.called.keys().chain(median.called.keys()).copied().collect();

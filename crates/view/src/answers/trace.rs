@@ -8,6 +8,7 @@ use everycall_export::Source as _;
 use everycall_timeline::ThreadInfo;
 use serde_json::{Map, Value, json};
 
+use crate::cell::Cell;
 use crate::file::{File, lock};
 use crate::library::{Library, OpenFile};
 use crate::marks::{Kind, Text};
@@ -183,8 +184,11 @@ fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
                     "depth": place.map(|(_, depth)| depth),
                     "thread": call.thread,
                     "duration_ns": call.took_ns,
+                    "bound": bound(&call),
+                    "jumped_to": call.tail.as_ref().and_then(|tail| tail.target.as_deref()),
+                    "behind_ns": call.tail.as_ref().map_or(0, |tail| tail.behind_ns),
                     "unwound": call.is_unwound,
-                    "shape": place.map_or_else(Vec::new, |place| shape(context.file, place, call.start_ns)),
+                    "shape": place.map_or_else(Vec::new, |place| shape(context.file, place, &call)),
                 })
             })
             .collect()
@@ -217,23 +221,54 @@ fn place_of(file: &File, call: &KeptCall) -> Option<(usize, usize)> {
     })
 }
 
-/// The longest callee of a call that began at a moment, that one's, and so on: functions with
-/// durations, from the call itself on.
-fn shape(file: &File, (thread, mut depth): (usize, usize), start_ns: u64) -> Vec<(u32, u64)> {
+/// Whether a kept call's duration is a bound.
+fn bound(call: &KeptCall) -> Option<&'static str> {
+    match call.most_ns() {
+        None => Some("at least"),
+        Some(most) => (call.least_ns() < most).then_some("at most"),
+    }
+}
+
+/// The longest callee of a kept call, that one's, and so on: functions with durations, from the
+/// call itself on. What its tail call led to counts as called; code that isn't traced isn't there,
+/// and the path ends before it if it took longest.
+fn shape(file: &File, (thread, mut depth): (usize, usize), kept: &KeptCall) -> Vec<(u32, u64)> {
     let Some(track) = file.track(thread) else { return Vec::new() };
     let levels = &track.levels;
-    let mut next = levels.find(depth, start_ns);
-    let mut shape = Vec::new();
-    while let Some(call) = next.take().filter(|_| shape.len() < SHAPE_MAX) {
-        shape.push((call.function, call.to() - call.from));
-        depth += 1;
-        levels.cells_of(depth..depth + 1, levels.lowest(), call.from, call.to(), &mut |_, cell| {
-            let is_within = cell.from >= call.from && cell.to() <= call.to();
-            let is_longer = next.is_none_or(|longest| longest.to() - longest.from < cell.to() - cell.from);
-            if is_within && is_longer && cell.count == 1 {
-                next = Some(cell);
+    let Some(first) = levels.find(depth, kept.start_ns) else { return Vec::new() };
+    let mut shape = vec![(first.function, kept.took_ns)];
+    let longest_in = |depth: usize, from: u64, to: u64, least: u64| {
+        let mut longest: Option<Cell> = None;
+        let mut longest_ns = least;
+        levels.cells_of(depth..depth + 1, levels.lowest(), from, to, &mut |_, cell| {
+            let ns = cell.to() - cell.from;
+            let is_within = cell.from >= from && cell.to() <= to;
+            if is_within && cell.count == 1 && (ns > longest_ns || longest.is_none() && ns == longest_ns) {
+                (longest, longest_ns) = (Some(cell), ns);
             }
         });
+        longest
+    };
+    // Its tail calls are beside it.
+    let untraced_ns = match &kept.tail {
+        Some(tail) if tail.is_at_most => tail.behind_ns,
+        _ => 0,
+    };
+    let end_ns = kept.start_ns.saturating_add(kept.took_ns);
+    let behind = longest_in(depth, first.to(), end_ns, untraced_ns.max(1));
+    let behind_ns = behind.map_or(untraced_ns, |cell| cell.to() - cell.from);
+    let inside = longest_in(depth + 1, first.from, first.to(), behind_ns);
+    let mut next = match inside {
+        Some(_) => {
+            depth += 1;
+            inside
+        }
+        None => behind,
+    };
+    while let Some(call) = next.filter(|_| shape.len() < SHAPE_MAX) {
+        shape.push((call.function, call.to() - call.from));
+        depth += 1;
+        next = longest_in(depth, call.from, call.to(), 0);
     }
     shape
 }

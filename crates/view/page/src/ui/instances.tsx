@@ -119,7 +119,7 @@ export function ExplainPanel({ store }: { store: Store }): JSX.Element {
       {({ function: func, median, here_ns: here, median_ns: usual, rows }) => {
         if (!median) return <p class="empty">This is the only call of its function with a known duration: there is nothing to compare it with.</p>;
         const most = Math.max(1, ...rows.map((row) => Math.abs(row.here_ns - row.median_ns)));
-        const what = (row: ExplainRow): string => (row.kind === 'own' ? 'own time' : row.kind === 'wait' ? 'waiting' : '');
+        const what = (row: ExplainRow): string => (row.kind === 'own' ? 'own time' : row.kind === 'wait' ? 'waiting' : row.kind === 'tail' ? 'after its tail call, not traced, at most' : '');
         return (
           <div class="column">
             <div class="toolbar">

@@ -7,7 +7,7 @@ import { PANELS, scopeOf } from '../state';
 import type { Panel, ScopeKind } from '../state';
 import { useStore } from '../store';
 import type { Store } from '../store';
-import type { Scope, Search } from '../types';
+import type { Kept, Scope, Search } from '../types';
 import { useAnswer, useRested } from './answer';
 import { CallPanel } from './call';
 import { ComparePanel } from './compare';
@@ -127,15 +127,25 @@ function KeptPanel({ store }: { store: Store }): JSX.Element {
       columns={[
         { key: 'number', head: '#', width: '50px', value: (row) => row.number, show: (row) => row.number },
         { key: 'at', head: 'At', width: '120px', value: (row) => row.from, show: (row) => moment(row.from, 1000) },
-        { key: 'duration', head: 'Duration', width: '100px', value: (row) => row.duration_ns, show: (row) => duration(row.duration_ns) },
+        { key: 'duration', head: 'Duration', width: '130px', value: (row) => row.duration_ns, show: (row) => keptDuration(row) },
         { key: 'trigger', head: 'Trigger', isText: true, width: 'minmax(120px, 1fr)', value: (row) => row.trigger, show: (row) => visible(row.trigger) },
         {
           key: 'shape', head: 'Slowest path', isText: true, width: 'minmax(240px, 3fr)', value: (row) => row.shape.length,
-          show: (row) => <span class="shape">{row.shape.slice(0, 12).map(([func, ns], index) => <span key={index} style={`--share: ${Math.min(100, (100 * ns) / Math.max(1, row.duration_ns))}%`}>{index > 0 ? '\u203a ' : ''}<Name store={store} id={func} /> <i>{duration(ns)}</i></span>)}</span>,
+          show: (row) => <span class="shape">{row.shape.slice(0, 12).map(([func, ns], index) => <span key={index} style={`--share: ${Math.min(100, (100 * ns) / Math.max(1, row.duration_ns))}%`}>{index > 0 ? '\u203a ' : ''}<Name store={store} id={func} /> <i>{index === 0 ? keptDuration(row) : duration(ns)}</i></span>)}{untracedTail(row)}</span>,
         },
       ]}
     />
   );
+}
+
+function keptDuration({ duration_ns: ns, bound }: Kept): string {
+  return bound ? `${bound} ${duration(ns)}` : duration(ns);
+}
+
+/** The end of a path that leads into code that isn't traced. */
+function untracedTail({ bound, jumped_to: target, behind_ns: ns = 0, shape, duration_ns: all }: Kept): JSX.Element | null {
+  if (bound !== 'at most' || shape.length !== 1) return null;
+  return <span style={`--share: ${Math.min(100, (100 * ns) / Math.max(1, all))}%`}>{'\u203a '}<bdi>{visible(target ?? 'what it jumped to')}</bdi> (not traced) <i>at most {duration(ns)}</i></span>;
 }
 
 function SearchPanel({ store }: { store: Store }): JSX.Element {
