@@ -1,0 +1,304 @@
+//! Runs a trampoline beside the code that it stands for: the two must do the same, but for hooks.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use yaxpeax_x86::long_mode::Opcode;
+
+use super::decode::{Decoded, Decoder, Next};
+use super::elf::Loaded;
+use super::violation::{Rule, Violation};
+use crate::kinds::HookKind;
+use crate::plan::{HookCall, Plan};
+
+/// What has been seen of a plan's trampolines.
+pub(super) struct Replay<'a> {
+    file: &'a Loaded<'a>,
+    plan: &'a Plan,
+    decoder: Decoder,
+    calls: FxHashMap<u32, HookCall>,
+    /// Calls of hooks that were reached.
+    pub(super) reached: FxHashSet<u32>,
+    /// Original instructions, each with the places at which a thread may go on with it.
+    pub(super) places: FxHashMap<u64, Vec<u32>>,
+    /// Original instructions that run in trampolines.
+    pub(super) moved: FxHashSet<u64>,
+}
+
+/// Two places that have to do the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Pair {
+    /// In the file.
+    original: u64,
+    /// From the region's start.
+    place: u32,
+    /// Where a conditional tail call was, whose target this is.
+    from: Option<u64>,
+}
+
+/// A trampoline's instruction.
+enum Step {
+    Hook(HookCall),
+    Code(Decoded, u64),
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(file: &'a Loaded<'a>, plan: &'a Plan) -> Self {
+        Self {
+            file,
+            plan,
+            decoder: Decoder::new(),
+            calls: plan.calls.iter().map(|call| (call.at, *call)).collect(),
+            reached: FxHashSet::default(),
+            places: FxHashMap::default(),
+            moved: FxHashSet::default(),
+        }
+    }
+
+    /// The region's address, as if the module were at its own.
+    fn address(&self, place: u32) -> u64 {
+        self.plan.region.wrapping_add(i64::from(place)) as u64
+    }
+
+    /// The place of an address, if it is in the trampolines.
+    pub(super) fn place(&self, address: u64) -> Option<u32> {
+        let place = u32::try_from(address.wrapping_sub(self.plan.region as u64)).ok()?;
+        let end = u64::from(self.plan.hooks.reserved) + self.plan.code.len() as u64;
+        (place >= self.plan.hooks.reserved && u64::from(place) < end).then_some(place)
+    }
+
+    fn code(&self, place: u32) -> &'a [u8] {
+        let offset = place.checked_sub(self.plan.hooks.reserved);
+        offset.and_then(|offset| self.plan.code.get(offset as usize..)).unwrap_or_default()
+    }
+
+    fn step(&self, place: u32) -> Option<Step> {
+        let address = self.address(place);
+        let decoded = self.decoder.decode(self.code(place), address)?;
+        if let Some(call) = self.calls.get(&place) {
+            let hook = self.address(self.plan.hooks.of(call.kind));
+            let is_call = decoded.next == Next::Call(Some(hook)) && decoded.length == 5;
+            return is_call.then_some(Step::Hook(*call));
+        }
+        Some(Step::Code(decoded, address))
+    }
+
+    /// Follows the code from `original` and the trampoline at `place`. `function`: whose it is;
+    /// `entry`: where that begins. Returns the end of the instructions that were moved one after
+    /// the other, and whether nothing is run behind it.
+    pub(super) fn run(
+        &mut self,
+        original: u64,
+        place: u32,
+        function: u32,
+        entry: u64,
+    ) -> Result<(u64, bool), Violation> {
+        let mut open = vec![Pair { original, place, from: None }];
+        let mut seen = FxHashSet::default();
+        let mut straight = (original, false);
+        while let Some(pair) = open.pop() {
+            if seen.insert(pair) {
+                let end = self.follow(pair, function, entry, &mut open, &mut seen)?;
+                if pair.original == original && pair.place == place {
+                    straight = end;
+                }
+            }
+        }
+        Ok(straight)
+    }
+
+    /// A tail call whose displacement leads to its trampoline: a hook, then the jump.
+    pub(super) fn tail_call(
+        &mut self,
+        at: u64,
+        place: u32,
+        function: u32,
+        entry: u64,
+    ) -> Result<(), Violation> {
+        let wrong = |what: &str| Violation::new(Rule::Trampoline, at, what);
+        let old = self.decoder.decode(self.file.bytes(at, 15), at).map(|decoded| decoded.next);
+        let Some(Next::Jump(target) | Next::Branch(target)) = old else { return Err(wrong("isn't a jump")) };
+        let (Some(Step::Hook(call)), Some(Step::Code(jump, _))) = (self.step(place), self.step(place + 5))
+        else {
+            return Err(wrong("has no hook"));
+        };
+        let is_its =
+            call.function == function && call.kind == HookKind::TailExit && jump.next == Next::Jump(target);
+        if !is_its || at == entry {
+            return Err(wrong("leads to another trampoline"));
+        }
+        self.reached.insert(call.at);
+        self.moved.insert(at);
+        Ok(())
+    }
+
+    fn follow(
+        &mut self,
+        mut pair: Pair,
+        function: u32,
+        entry: u64,
+        open: &mut Vec<Pair>,
+        seen: &mut FxHashSet<Pair>,
+    ) -> Result<(u64, bool), Violation> {
+        let wrong = |at: u64, what: &str| Violation::new(Rule::Trampoline, at, what);
+        loop {
+            let at = pair.original;
+            let mut hook = None;
+            let first = pair.place;
+            let mut step = self.step(pair.place).ok_or_else(|| wrong(at, "isn't code"))?;
+            let mut after_hook = None;
+            // An entry that is an exit, too, has two.
+            while let Step::Hook(call) = step {
+                if call.function != function || hook.is_some_and(|hook| hook != HookKind::Entry) {
+                    return Err(wrong(at, "calls a hook that isn't its own"));
+                }
+                if call.kind == HookKind::Entry {
+                    if at != entry {
+                        return Err(wrong(at, "calls the entry hook elsewhere"));
+                    }
+                    after_hook = Some(call.at + 5);
+                }
+                self.reached.insert(call.at);
+                hook = Some(call.kind);
+                pair.place = call.at + 5;
+                step = self.step(pair.place).ok_or_else(|| wrong(at, "isn't code"))?;
+            }
+            let Step::Code(new, address) = step else { return Err(wrong(at, "isn't code")) };
+            let exit = hook.filter(|hook| *hook != HookKind::Entry);
+            if let Some(source) = pair.from {
+                // The stub of a conditional tail call.
+                let is_stub = exit == Some(HookKind::TailExit) && new.next == Next::Jump(at);
+                return if is_stub {
+                    Ok((at, true))
+                } else {
+                    Err(wrong(source, "has a stub that does something else"))
+                };
+            }
+            let old_bytes = self.file.bytes(at, 15);
+            let old = self.decoder.decode(old_bytes, at).ok_or_else(|| wrong(at, "moves what isn't code"))?;
+            if new.next == Next::Jump(at) && exit.is_none() && hook.is_none() && old.next != Next::Jump(at) {
+                // Back to the code that wasn't moved.
+                return Ok((at, false));
+            }
+            if at == entry && hook.is_none() && !self.places.contains_key(&at) {
+                return Err(wrong(at, "enters without its hook"));
+            }
+            let places = self.places.entry(at).or_default();
+            places.extend(after_hook.or(Some(first)));
+            self.moved.insert(at);
+            let end = at + old.length;
+            let expected = match old.next {
+                Next::Return => Some(HookKind::Exit),
+                Next::IndirectJump => exit,
+                Next::Jump(_) => exit,
+                _ => None,
+            };
+            if exit != expected || expected == Some(HookKind::Exit) && old.next != Next::Return {
+                return Err(wrong(at, "has the wrong hook, or none"));
+            }
+            match (old.next, new.next) {
+                (Next::Call(_), _) | (_, Next::Call(_)) => return Err(wrong(at, "moves a call")),
+                (Next::Jump(old_target), Next::Jump(target)) => {
+                    self.same_target(at, old_target, target, exit.is_some(), open)?;
+                    return Ok((end, true));
+                }
+                (Next::Branch(old_target), Next::Branch(target)) => {
+                    let mut target = target;
+                    let mut next = pair.place + new.length as u32;
+                    if old.opcode != new.opcode {
+                        return Err(wrong(at, "has another condition"));
+                    }
+                    if is_counted(old.opcode) {
+                        // Over `jmp next`, to a long jump.
+                        let over = self.decoder.decode(self.code(next), self.address(next));
+                        let long = self.decoder.decode(self.code(next + 2), self.address(next + 2));
+                        let (Some(over), Some(long)) = (over, long) else {
+                            return Err(wrong(at, "isn't code"));
+                        };
+                        let is_over = over.length == 2 && over.next == Next::Jump(self.address(next + 7));
+                        let Next::Jump(far) = long.next else { return Err(wrong(at, "has no long form")) };
+                        if !is_over || long.length != 5 || target != self.address(next + 2) {
+                            return Err(wrong(at, "has no long form"));
+                        }
+                        target = far;
+                        next += 7;
+                    }
+                    self.same_branch(at, old_target, target, open)?;
+                    pair = Pair { original: end, place: next, from: None };
+                }
+                (old_next, new_next) if old_next == new_next => {
+                    self.same_bytes(at, &old, &new, old_bytes, pair.place, address)?;
+                    if matches!(old_next, Next::Return | Next::IndirectJump | Next::Stop) {
+                        return Ok((end, true));
+                    }
+                    pair = Pair { original: end, place: pair.place + new.length as u32, from: None };
+                }
+                _ => return Err(wrong(at, "becomes another instruction")),
+            }
+            if !seen.insert(pair) {
+                return Ok((pair.original, true));
+            }
+        }
+    }
+
+    /// A jump to the module is to the same address; within the trampolines, to what stands for it.
+    fn same_target(
+        &self,
+        at: u64,
+        old: u64,
+        new: u64,
+        is_exit: bool,
+        open: &mut Vec<Pair>,
+    ) -> Result<(), Violation> {
+        match self.place(new) {
+            None if old == new => Ok(()),
+            Some(place) if !is_exit => {
+                open.push(Pair { original: old, place, from: None });
+                Ok(())
+            }
+            _ => Err(Violation::new(Rule::Trampoline, at, "jumps to another address")),
+        }
+    }
+
+    fn same_branch(&self, at: u64, old: u64, new: u64, open: &mut Vec<Pair>) -> Result<(), Violation> {
+        let Some(place) = self.place(new) else {
+            return self.same_target(at, old, new, false, open);
+        };
+        // Either the stub of a tail call, or code of a copied function.
+        let is_stub = matches!(self.step(place), Some(Step::Hook(call)) if call.kind == HookKind::TailExit)
+            && self
+                .step(place + 5)
+                .is_some_and(|step| matches!(step, Step::Code(code, _) if code.next == Next::Jump(old)));
+        open.push(Pair { original: old, place, from: is_stub.then_some(at) });
+        Ok(())
+    }
+
+    /// The same bytes, but for the displacement of an operand, which leads to the same address.
+    fn same_bytes(
+        &self,
+        at: u64,
+        old: &Decoded,
+        new: &Decoded,
+        old_bytes: &[u8],
+        place: u32,
+        address: u64,
+    ) -> Result<(), Violation> {
+        let length = old.length as usize;
+        let (Some(before), Some(now)) = (old_bytes.get(..length), self.code(place).get(..length)) else {
+            return Err(Violation::new(Rule::Trampoline, at, "is truncated"));
+        };
+        let is_same = old.length == new.length && old.opcode == new.opcode && old.relative == new.relative;
+        let differing = || before.iter().zip(now).enumerate().filter(|(_, (one, other))| one != other);
+        let (first, last) = (differing().next(), differing().next_back());
+        let is_displacement = match first.zip(last) {
+            None => old.relative.is_none() || self.address(place) == at,
+            Some(((first, _), (last, _))) => old.relative.is_some() && last - first < 4,
+        };
+        if is_same && (is_displacement || old.relative.is_some() && address == at) {
+            return Ok(());
+        }
+        Err(Violation::new(Rule::Trampoline, at, "becomes another instruction"))
+    }
+}
+
+fn is_counted(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::LOOP | Opcode::LOOPZ | Opcode::LOOPNZ | Opcode::JRCXZ | Opcode::JECXZ)
+}

@@ -1,0 +1,21 @@
+//! Where a plan's trampolines are mapped.
+
+use crate::image::{FileKind, Image};
+
+pub(crate) const PAGE: u64 = 4096;
+/// Between a module and its trampolines below it.
+const BELOW: i64 = 0x1000_0000;
+/// Between a program at a fixed address and its trampolines above it, for its heap.
+const ABOVE: i64 = 0x4000_0000;
+/// The most that the trampolines may take.
+pub(crate) const MAX_REGION: i64 = 0x1000_0000;
+
+/// The range that the trampolines may lie in, from the module's address 0 on.
+pub(crate) fn region_below(image: &Image<'_>) -> (i64, i64) {
+    if image.kind == FileKind::Fixed {
+        let start = (image.range.1.next_multiple_of(PAGE) as i64).saturating_add(ABOVE);
+        return (start, start.saturating_add(MAX_REGION));
+    }
+    let end = (image.range.0 & !(PAGE - 1)) as i64 - BELOW;
+    (end - MAX_REGION, end)
+}

@@ -1,0 +1,39 @@
+//! The ways to hook a function, in the order in which they are tried.
+
+/// From the cheapest to the most expensive. A function has that of its worst entry or exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tactic {
+    /// A tail call's jump gets another displacement.
+    Retarget,
+    /// A jump of five bytes takes the place of whole instructions.
+    Displace,
+    /// Of whole instructions, and of padding behind the function or an unconditional jump.
+    Padding,
+    /// A jump of two bytes leads to one of five in padding nearby.
+    Short,
+    /// The whole function, which calls nothing, is copied, and only its entry is patched.
+    Copy,
+    /// A jump of two bytes leads to one of five, for which other code of the function made place.
+    Evict,
+    /// A jump whose displacement ends with bytes of the next instruction.
+    Pun,
+}
+
+impl Tactic {
+    /// All.
+    pub const ALL: [Self; 7] =
+        [Self::Retarget, Self::Displace, Self::Padding, Self::Short, Self::Copy, Self::Evict, Self::Pun];
+
+    /// The word in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Retarget => "retarget",
+            Self::Displace => "displace",
+            Self::Padding => "padding",
+            Self::Short => "short",
+            Self::Copy => "copy",
+            Self::Evict => "evict",
+            Self::Pun => "pun",
+        }
+    }
+}

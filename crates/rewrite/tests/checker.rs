@@ -1,0 +1,169 @@
+//! The checker refuses plans that are broken in any one place.
+
+use std::path::Path;
+use std::process::Command;
+
+use everycall_rewrite::check::{Rule, check};
+use everycall_rewrite::{Analysis, HookKind, HookLayout, Island, PatchKind, Plan};
+
+/// A program's file, and the plan for it.
+fn planned(options: &[&str]) -> (Vec<u8>, Plan) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/calls.c");
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("calls");
+    let status = Command::new("gcc").args(options).arg(source).arg("-o").arg(&output).status();
+    assert!(status.expect("gcc").success());
+    let file = std::fs::read(output).expect("a file");
+    let analysis = Analysis::of(&file, None).expect("an analysis");
+    let plan = analysis.plan(HookLayout::default(), &|_, _| true).expect("a plan");
+    (file, plan)
+}
+
+/// The index of the first patch of this kind, of at least so many bytes.
+fn patch(plan: &Plan, kind: PatchKind, length: usize) -> usize {
+    let found = plan.patches.iter().position(|patch| patch.kind == kind && patch.new.len() >= length);
+    found.unwrap_or_else(|| panic!("no {kind:?}"))
+}
+
+/// The offset in the trampolines of a function's first hook call of this kind.
+fn call(plan: &Plan, kind: HookKind) -> usize {
+    let call = plan.calls.iter().find(|call| call.kind == kind).expect("a call");
+    (call.at - plan.hooks.reserved) as usize
+}
+
+#[test]
+fn each_rule_is_kept() {
+    let (file, plan) = planned(&["-O2"]);
+    check(&file, &plan).expect("the plan as it is");
+    let window = patch(&plan, PatchKind::Window, 6);
+    let tail = patch(&plan, PatchKind::Displacement, 4);
+    type Break = Box<dyn Fn(&mut Plan)>;
+    let breaks: Vec<(&str, &[Rule], Break)> = vec![
+        ("the region within the module", &[Rule::Places], Box::new(|plan| plan.region = 0)),
+        ("the region too far away", &[Rule::Places], Box::new(|plan| plan.region = -(5 << 30))),
+        (
+            "an island in the region",
+            &[Rule::Places],
+            Box::new(|plan| plan.islands.push(Island { at: plan.region + 8, bytes: [0xe9, 0, 0, 0, 0] })),
+        ),
+        (
+            "a patch twice",
+            &[Rule::Disjoint],
+            Box::new(move |plan| plan.patches.insert(window, plan.patches[window].clone())),
+        ),
+        ("patches out of order", &[Rule::Disjoint], Box::new(|plan| plan.patches.reverse())),
+        ("other old bytes", &[Rule::OldBytes], Box::new(move |plan| plan.patches[window].old[2] ^= 1)),
+        ("no jump", &[Rule::NewBytes], Box::new(move |plan| plan.patches[window].new[0] = 0x90)),
+        ("a jump elsewhere", &[Rule::NewBytes], Box::new(move |plan| plan.patches[window].new[4] ^= 0x20)),
+        (
+            "a jump into a trampoline",
+            &[Rule::Trampoline, Rule::NewBytes],
+            Box::new(move |plan| plan.patches[window].new[1] ^= 1),
+        ),
+        ("code behind the jump", &[Rule::NewBytes], Box::new(move |plan| plan.patches[window].new[5] = 0x90)),
+        (
+            "a tail call's jump elsewhere",
+            &[Rule::NewBytes, Rule::Trampoline],
+            Box::new(move |plan| plan.patches[tail].new[0] ^= 8),
+        ),
+        (
+            "a displacement that isn't a jump's",
+            &[Rule::NewBytes, Rule::Targets],
+            Box::new(move |plan| plan.patches[window].kind = PatchKind::Displacement),
+        ),
+        (
+            "a slot in code",
+            &[Rule::NewBytes, Rule::Targets],
+            Box::new(move |plan| plan.patches[window].kind = PatchKind::Slot),
+        ),
+        (
+            "another hook",
+            &[Rule::Trampoline],
+            Box::new(|plan| {
+                let at = call(plan, HookKind::Exit);
+                plan.code[at + 1] ^= 4;
+            }),
+        ),
+        (
+            "an entry's hook at an exit",
+            &[Rule::Trampoline],
+            Box::new(|plan| {
+                let call = plan.calls.iter_mut().find(|call| call.kind == HookKind::Exit).expect("a call");
+                call.kind = HookKind::Entry;
+            }),
+        ),
+        ("another function's hook", &[Rule::Trampoline], Box::new(|plan| plan.calls[0].function += 1)),
+        (
+            "no hook",
+            &[Rule::Trampoline],
+            Box::new(|plan| {
+                let at = call(plan, HookKind::Exit);
+                plan.code[at..at + 5].copy_from_slice(&[0x0f, 0x1f, 0x44, 0, 0]);
+            }),
+        ),
+        (
+            "an instruction that wasn't there",
+            &[Rule::Trampoline],
+            Box::new(|plan| {
+                let at = call(plan, HookKind::Entry) + 5;
+                plan.code[at] ^= 0x08;
+            }),
+        ),
+        ("a patch too few", &[Rule::Complete], Box::new(move |plan| _ = plan.patches.remove(tail))),
+        ("a hook that isn't reached", &[Rule::Complete, Rule::Trampoline], {
+            Box::new(|plan| {
+                let mut call = plan.calls[0];
+                call.at = plan.hooks.reserved + plan.code.len() as u32;
+                plan.code.extend([0xe8, 0, 0, 0, 0]);
+                plan.calls.push(call);
+            })
+        }),
+        ("a move to elsewhere", &[Rule::Moves], Box::new(|plan| plan.moves[0].to += 1)),
+        ("a move too few", &[Rule::Moves], Box::new(|plan| _ = plan.moves.remove(0))),
+        ("rows out of order", &[Rule::Rows], Box::new(|plan| plan.rows.swap(0, 1))),
+        ("a row without a state", &[Rule::Rows], Box::new(|plan| plan.rows[0].state = Some(u32::MAX))),
+    ];
+    for (what, rules, change) in breaks {
+        let mut broken = plan.clone();
+        change(&mut broken);
+        let violation = check(&file, &broken).expect_err(what);
+        assert!(rules.contains(&violation.rule), "{what}: {violation}");
+    }
+}
+
+/// A patch that covers what is jumped to.
+#[test]
+fn known_targets_within_patches_are_found() {
+    let (file, plan) = planned(&["-O1"]);
+    let mut found = 0;
+    for index in 0..plan.patches.len() {
+        let mut broken = plan.clone();
+        let next = plan.patches.get(index + 1).map_or(u64::MAX, |patch| patch.at);
+        let patch = &mut broken.patches[index];
+        let length = (next - patch.at).min(64);
+        // In this file, code is where it is loaded.
+        let bytes = &file[patch.at as usize..(patch.at + length) as usize];
+        let mut new = patch.new.to_vec();
+        new.resize(length as usize, 0xcc);
+        (patch.old, patch.new) = (bytes.into(), new.into());
+        found += usize::from(check(&file, &broken).is_err_and(|wrong| wrong.rule == Rule::Targets));
+    }
+    assert!(found > 10, "{found} of {}", plan.patches.len());
+}
+
+/// Every byte of the trampolines matters: none can change without being noticed, but for what an
+/// instruction that isn't run any more has.
+#[test]
+fn changed_trampolines_are_noticed() {
+    let (file, plan) = planned(&["-O2"]);
+    let copied = plan.patches.iter().filter(|patch| patch.kind == PatchKind::Copy).count();
+    let mut unnoticed = Vec::new();
+    for at in (0..plan.code.len()).step_by(7) {
+        let mut broken = plan.clone();
+        broken.code[at] ^= 0x10;
+        if check(&file, &broken).is_ok() {
+            unnoticed.push(at);
+        }
+    }
+    assert!(unnoticed.len() <= 2 * copied, "{unnoticed:?} of {}", plan.code.len());
+}
