@@ -19,8 +19,8 @@ const NAP: Duration = Duration::from_micros(20);
 /// The kernel's number of what runs on an idle CPU.
 const IDLE: u32 = 0;
 
-/// Those of `cpus` of which tracefs isn't known to have all switches: some are missing, or it was
-/// never idle. It takes [`TIME`] at most.
+/// The CPUs of `cpus` whose switches tracefs may lack: some are missing, or the CPU was never idle.
+/// It takes [`TIME`] at most.
 pub fn unsure(instance: &Instance, cpus: &[usize]) -> Vec<usize> {
     let mut chains: BTreeMap<usize, Chain> = cpus.iter().map(|cpu| (*cpu, Chain::default())).collect();
     let mut closed = Vec::new();

@@ -82,11 +82,11 @@ pub fn give(user: &str) -> Result<PathBuf, Error> {
     made.map(|()| folder)
 }
 
-/// Takes back what [`give`] gave. Returns whether there was anything.
+/// Takes back the instance that [`give`] gave. Returns whether there was one.
 ///
 /// # Errors
 ///
-/// The same.
+/// The caller isn't root, the user is unknown, or the kernel refuses.
 pub fn take_back(user: &str) -> Result<bool, Error> {
     let uid = known(user)?;
     let folder = given(uid);
@@ -155,7 +155,7 @@ fn bound(instance: &Path) -> io::Result<()> {
     fs::write(&size, BUFFER_KB.start().to_string())
 }
 
-/// What a recorder uses of an instance: the instance first.
+/// The paths of an instance that a recorder uses, the instance first.
 fn paths(instance: &Path) -> io::Result<Vec<PathBuf>> {
     const NAMES: [&str; 7] =
         ["", "tracing_on", "trace_clock", "trace", "events", "events/sched", "events/task"];
@@ -260,7 +260,7 @@ fn take(root: &Path, folder: &Path, uid: u32) -> Result<(), Error> {
     let Some(parent) = folder.parent() else { return Ok(()) };
     let others = fs::read_dir(parent).into_iter().flatten().flatten();
     if others.into_iter().all(|entry| entry.file_name() == MOUNTED) {
-        // Nobody else has one. What was mounted for that, and isn't used, goes too.
+        // No other user has one. A mount that was made for them goes too, unless it is in use.
         let mark = parent.join(MOUNTED);
         if mark.exists() && !matches!(unmount(MOUNT, UnmountFlags::empty()), Err(Errno::BUSY)) {
             let _ = fs::remove_file(&mark);

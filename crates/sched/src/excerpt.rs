@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use everycall_format::sched::{SchedEvent, kind};
 
-/// The events of process `pid` from `since` on, by time, with those before that tell in which state
-/// each thread was then.
+/// The events of process `pid` from `since` on, by time, with the earlier ones that give each
+/// thread's state then.
 pub fn excerpt<'e>(events: impl Iterator<Item = &'e SchedEvent>, pid: u32, since: u64) -> Vec<SchedEvent> {
     // A CPU's lost events may have been those of any process.
     let mut events: Vec<SchedEvent> =
@@ -56,7 +56,7 @@ mod tests {
         let times = |since| excerpt(all.iter(), 7, since).iter().map(|event| event.time).collect::<Vec<_>>();
         assert_eq!(times(10), [2, 3, 4, 11, 12, 14]);
         assert_eq!(times(0), [1, 2, 3, 4, 5, 6, 11, 12, 14]);
-        // What a thread has run is counted from its sample on, in which call it waits or not.
+        // Later CPU time is counted from the last sample, so that stays, with the call of its wait.
         let sampled = [event(1, 7, 7, kind::SAMPLE), event(2, 7, 7, kind::SAMPLE), event(3, 7, 7, kind::OFF)];
         let times =
             |since| excerpt(sampled.iter(), 7, since).iter().map(|event| event.time).collect::<Vec<_>>();

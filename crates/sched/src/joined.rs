@@ -1,8 +1,8 @@
 //! Events of `perf_event_open` and of tracefs in one: switches from the first, wake-ups from the
 //! second. Both have the same clock.
 //!
-//! Some kernels' tracefs doesn't have all switches, and perf has no wake-ups. tracefs isn't asked
-//! for switches, which would tell how each thread waits: what both have costs twice.
+//! Some kernels' tracefs lacks switches, and perf has no wake-ups. tracefs isn't asked for
+//! switches, which would say how each thread waits: events that both have cost twice.
 
 use std::os::fd::BorrowedFd;
 
@@ -22,7 +22,7 @@ pub struct Joined {
     read: Vec<(SchedEvent, Of)>,
 }
 
-/// Where an event is from. At a switch, the kernel tells tracefs first.
+/// The source of an event. At a switch, the kernel notifies tracefs first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Of {
     Tracefs,
@@ -51,7 +51,7 @@ impl Joined {
     }
 }
 
-/// What is known of each thread, by its id.
+/// The state of each thread, by its id.
 #[derive(Debug, Default)]
 struct Threads {
     /// From their first switch to their end.
@@ -60,7 +60,7 @@ struct Threads {
 
 #[derive(Debug, Default)]
 struct Thread {
-    /// When it began to wait, if nobody is known to have woken it since.
+    /// When it began to wait, if it isn't known to have been woken since.
     waits_since: Option<u64>,
     /// The last time that it was woken without waiting: it was about to, and may do so for perf.
     woken_early: Option<SchedEvent>,
@@ -172,8 +172,8 @@ mod tests {
         assert!(threads.of.is_empty());
     }
 
-    /// perf tells a switch some 100 ns later than it was decided. Who wakes the thread in between
-    /// ends that wait; who wakes one that goes on running doesn't.
+    /// perf reports a switch some 100 ns after it was decided. A wake-up in between ends that wait;
+    /// one of a thread that keeps running doesn't matter.
     #[test]
     fn a_wake_up_before_the_switch_ends_the_wait() {
         let mut threads = Threads::default();

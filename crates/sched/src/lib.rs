@@ -10,7 +10,7 @@
 //! tracefs and perf together are `joined`, where tracefs may lack switches. `docs/design/states.md`
 //! says why.
 //!
-//! [`Children`] tells which threads descend from a thread of a running process.
+//! [`Children`] finds the threads that descend from a thread of a running process.
 //!
 //! Nothing runs in the traced program for it, and nothing is left in the kernel when the recorder
 //! ends, however it ends.
@@ -62,11 +62,11 @@ enum Source {
 /// Which source is to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The one that tells most of those that the kernel allows.
+    /// The most informative source that the kernel allows.
     Best,
     /// An instance of tracefs, or none.
     Tracefs,
-    /// The same, with switches by `perf_event_open`, or none.
+    /// tracefs, with switches by `perf_event_open`, or none.
     Joined,
     /// `perf_event_open`, or none.
     Perf,
@@ -80,7 +80,7 @@ pub struct Sched {
     source: Option<Source>,
     store: Store,
     waits: Waits,
-    /// What the source can't tell, and why there is no better one.
+    /// The source's limits, and why there is no better one.
     text: String,
     /// Whether a chunk was written.
     is_told: bool,
@@ -102,8 +102,7 @@ impl Sched {
         }
     }
 
-    /// Tells which processes there are, for a source that samples them. They are recorded from now
-    /// on.
+    /// Sets the processes that a sampling source samples. They are recorded from now on.
     pub fn attend(&mut self, processes: impl Fn() -> Vec<u32> + Send + 'static) {
         if let Some(Source::Schedstat(schedstat)) = &mut self.source {
             schedstat.attend(Box::new(processes));
@@ -146,7 +145,7 @@ impl Sched {
         }
     }
 
-    /// The same for the last time.
+    /// Ends sampling, and takes the last events.
     pub fn finish(&mut self) {
         if let Some(Source::Schedstat(schedstat)) = &mut self.source {
             schedstat.end();
@@ -166,7 +165,7 @@ impl Sched {
         self.store.since(seen)
     }
 
-    /// What events in an arena begin with; `None` if there is no source. The counts are 0.
+    /// Header and text of the events in an arena; `None` if there is no source. The counts are 0.
     #[must_use]
     pub fn kept_header(&self) -> Option<(KeptHeader, &str)> {
         let (source, clock) = self.source_and_clock();
@@ -184,7 +183,7 @@ impl Sched {
         self.source.as_ref().map(|_| (header, text))
     }
 
-    /// What isn't in the store yet, as it may go on.
+    /// The newest samples of waiting threads, which are stored when the wait ends.
     fn waiting(&self) -> Vec<SchedEvent> {
         match &self.source {
             Some(Source::Schedstat(schedstat)) => schedstat.waiting(),
@@ -259,7 +258,7 @@ impl Sched {
     }
 }
 
-/// The source, if there is one, and what it can't tell, or why there is no better one.
+/// The source, if there is one, and its limits, or why there is no better one.
 fn open(choice: Choice) -> (Option<Source>, String) {
     let wants = |one: Choice| choice == one || choice == Choice::Best;
     let mut why = Vec::new();
@@ -278,7 +277,7 @@ fn open(choice: Choice) -> (Option<Source>, String) {
     (source, why.join("; "))
 }
 
-/// tracefs, with perf where it isn't known to have all switches. What can't be told goes to `why`.
+/// tracefs, with perf where tracefs may lack switches. Limits are added to `why`.
 fn of_tracefs(choice: Choice, why: &mut Vec<String>) -> Result<Source, String> {
     let instance = Instance::open()?;
     let unsure =

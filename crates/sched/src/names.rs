@@ -7,7 +7,7 @@ use everycall_format::sched::{RENAME_PARTS, SchedEvent, rename};
 /// The name of a thread: ends with zeros.
 pub type Name = [u8; 16];
 
-/// What happened to a thread's name.
+/// An event that concerns a thread's name.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// The thread was started by another one, whose name it has.

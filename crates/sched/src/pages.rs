@@ -19,7 +19,7 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// What a page has.
+/// An entry of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'p> {
     /// So many events are missing before this page; 0 if the kernel doesn't say how many.

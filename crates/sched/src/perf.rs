@@ -26,7 +26,7 @@ use crate::names::{Change, Names, name_of};
 /// (`perf_event_mlock_kb`), of which other profilers want some, too. The smaller one has room for 8192
 /// switches.
 const BUFFERS: [usize; 2] = [2 << 20, 256 << 10];
-/// What this source can't tell.
+/// Limits of this source.
 pub const TEXT: &str = "a waiting thread counts as blocked until it runs again, as this source doesn't tell when it was \
     woken, and by whom";
 
@@ -39,7 +39,7 @@ mod record {
     pub const SWITCH: u32 = 14;
     pub const SWITCH_OUT: u16 = 1 << 13;
     pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-    /// Bytes of what stands at the end of each: pid, tid, time. A buffer's CPU is known.
+    /// Bytes at the end of each record: pid, tid, time. A buffer's CPU is known.
     pub const SAMPLE_ID: usize = 16;
 }
 
@@ -122,7 +122,7 @@ impl Cpu {
         Ok(Cpu { number: u16::try_from(number).unwrap_or(u16::MAX), sampler, losses: Losses::default() })
     }
 
-    /// What was lost and no record has said yet.
+    /// Losses that no record has reported yet.
     fn lost(&mut self) -> Option<SchedEvent> {
         let all = self.sampler.read_full().ok()?.lost()?;
         let now = clock_gettime(ClockId::MonotonicRaw);
@@ -132,17 +132,17 @@ impl Cpu {
     }
 }
 
-/// The kernel says in a record what was lost when the next one has room, which may never come, and
+/// The kernel reports losses in a record when the next record fits, which may never happen, and
 /// from Linux 6.0 on in a counter, at any time.
 #[derive(Default)]
 struct Losses {
-    /// What was told, and what of that because of the counter alone.
+    /// Losses reported so far, and those of them known by the counter alone.
     told: u64,
     ahead: u64,
 }
 
 impl Losses {
-    /// What of a record's losses is new.
+    /// The new losses in a record.
     fn in_record(&mut self, event: SchedEvent) -> Option<SchedEvent> {
         let known = self.ahead.min(event.other.into());
         self.ahead -= known;
@@ -151,7 +151,7 @@ impl Losses {
         (other > 0).then_some(SchedEvent { other, ..event })
     }
 
-    /// The same for the counter, where `event` says when and where.
+    /// The new losses in the counter; `event` has the time and the CPU.
     fn in_counter(&mut self, all: u64, event: SchedEvent) -> Option<SchedEvent> {
         let other = u32::try_from(all.saturating_sub(self.told)).unwrap_or(u32::MAX);
         self.told += u64::from(other);
@@ -183,8 +183,8 @@ fn sampler(cpu: usize, buffer: usize, read: ReadFormat) -> io::Result<Sampler> {
         .sampled(buffer)
 }
 
-/// What a record says of a thread's name: COMM has a process, a thread and the name, FORK the
-/// process, that of the parent, the thread, and the parent.
+/// A record's event for a thread's name. COMM has a process, a thread and the name; FORK the
+/// process, the parent's process, the thread, and the parent.
 fn change(cpu: u16, record: u32, data: &[u8]) -> Option<(SchedEvent, Change)> {
     let word = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let (tid, change) = match record {
@@ -199,7 +199,7 @@ fn change(cpu: u16, record: u32, data: &[u8]) -> Option<(SchedEvent, Change)> {
     Some((SchedEvent { pid: word(0)?, tid, ..of_sample_id(cpu, data)? }, change))
 }
 
-/// What a record says, if it is one of those that are of interest.
+/// The event in a record, if it is of interest.
 fn event(cpu: u16, record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
     let event = of_sample_id(cpu, data)?;
     match record {
@@ -219,7 +219,7 @@ fn event(cpu: u16, record: u32, misc: u16, data: &[u8]) -> Option<SchedEvent> {
     }
 }
 
-/// What stands at the end of each record: the thread that ran, and when.
+/// The thread that ran, and when, from a record's end.
 fn of_sample_id(cpu: u16, data: &[u8]) -> Option<SchedEvent> {
     let id = data.len().checked_sub(record::SAMPLE_ID).and_then(|at| data.get(at..))?;
     let word = |at: usize| id.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);

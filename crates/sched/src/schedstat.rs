@@ -1,4 +1,4 @@
-//! Samples of what the kernel counts of each thread: `/proc/PID/task/TID/schedstat`. It needs no
+//! Samples of the kernel's counts for each thread: `/proc/PID/task/TID/schedstat`. It needs no
 //! privileges, and no system call that containers forbid.
 //!
 //! A thread whose counts stay the same while it waits was off the CPU for that time. What a thread
@@ -22,23 +22,23 @@ use crate::waits::{call_of, letter};
 
 /// Time between two samples of a thread.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// The same while all threads go on as they did: the longer they did so, the longer it is.
+/// Pause between samples while nothing changes; it grows the longer nothing changes.
 const INTERVAL_STEADY: RangeInclusive<Duration> = Duration::from_millis(4)..=Duration::from_millis(16);
-/// They have done so for this long, in nanoseconds.
+/// Nothing has changed for this long before the pause grows, in nanoseconds.
 const STEADY_MIN: u64 = 20_000_000;
-/// So when they do something else is known to a part of the time before it.
+/// The pause is the time without a change divided by this.
 const STEADY_PARTS: u64 = 10;
-/// For so long, a thread that could run is taken for one that is preempted, in nanoseconds.
+/// Longest time that a runnable thread counts as preempted, in nanoseconds.
 const PREEMPTED_MAX: u64 = 10_000_000;
-/// For about so long at least, others run when they preempt a thread, in nanoseconds.
+/// Shortest time, about, that others run when they preempt a thread, in nanoseconds.
 const SLICE: u64 = 1_000_000;
 /// Part of a CPU that sampling may take: with very many threads, samples come less often.
 const SHARE: u32 = 20;
 /// Longest time that a thread may wait without a sample in the trace, in nanoseconds.
 const QUIET_MAX: u64 = 50_000_000;
-/// A reading that takes so long says little, in microseconds.
+/// Longest reading that is used, in microseconds.
 const READING_MAX: u64 = 10_000;
-/// What this source can't tell.
+/// Limits of this source.
 pub const TEXT: &str = "read from /proc every millisecond, and every 4 to 16 ms while all threads go on as they did: only waiting for longer is seen; what a thread did between two \
     readings is unknown where it was switched, and known in total. Not told is which CPU it was on, when it was \
     woken, and by whom";
@@ -66,13 +66,13 @@ struct Sampled {
     seen: Seen,
 }
 
-/// What sampling has found.
+/// Results of sampling.
 #[derive(Debug, Default)]
 struct Seen {
     events: Vec<SchedEvent>,
-    /// When a thread last did something else than before.
+    /// When a thread's behaviour last changed.
     changed: u64,
-    /// When one that would have gone on was last preempted.
+    /// When a thread that would have kept running was last preempted.
     preempted: u64,
 }
 
@@ -259,7 +259,7 @@ enum Asked {
     Over,
 }
 
-/// What the kernel counts of a thread.
+/// The kernel's counts for a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     /// Nanoseconds of CPU time.
@@ -268,10 +268,10 @@ struct Counts {
     put_on: u64,
 }
 
-/// What a thread does, of what it did before.
+/// A thread's behaviour compared with its last sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
-    /// The same: it waits, or has run nearly all the time.
+    /// No change: it waits, or has run nearly all the time.
     GoesOn,
     /// It would have run all the time if others hadn't.
     Preempted,
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!([895, 990].map(|since| after(&preempted, since)), [4, 10]);
     }
 
-    /// A thread that waits until it is told to end, and is seen to wait meanwhile.
+    /// A thread that waits until the test ends it is seen to wait.
     #[test]
     fn a_waiting_thread_is_seen() {
         let thread = WaitingThread::start();
@@ -490,7 +490,8 @@ mod tests {
         assert_eq!((event.tid, event.kind, event.other), (tid, kind::SAMPLE, 0));
         assert_eq!(event.state, sample::NOT_PUT_ON | sample::WAITS);
         assert!(event.time > since);
-        // The call in which it waits is told once, when the counts are the same behind the answer.
+        // The call in which it waits is reported once, when the counts are the same after the
+        // answer.
         let calls = |sampled: &Sampled| {
             let of_thread = |event: &&SchedEvent| event.tid == tid && event.kind == kind::OFF;
             sampled.seen.events.iter().filter(of_thread).map(|event| event.other).collect::<Vec<_>>()
@@ -504,7 +505,7 @@ mod tests {
         assert_eq!(calls(&sampled), [202 + 1]);
         let count = sampled.seen.events.len();
         thread.end();
-        // Its last sample is told when it has ended, at the latest.
+        // Its last sample is reported when it has ended, at the latest.
         while sampled.processes.get(&own).is_some_and(|process| process.threads.contains_key(&tid)) {
             sampled.sample(&[own]);
         }

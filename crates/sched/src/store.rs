@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(events, [4, 7, 9].map(event));
         assert_eq!(overwritten, 1);
         assert_eq!(store.take(), (vec![], 0));
-        // What was taken stays until there is no room, and isn't missed then.
+        // Events that were taken stay until there is no room, and don't count as overwritten then.
         [11, 10].into_iter().for_each(|time| store.push(event(time)));
         assert_eq!(store.all().map(|event| event.time).collect::<Vec<_>>(), [7, 11, 10]);
         assert_eq!(store.take(), ([10, 11].map(event).to_vec(), 0));

@@ -1,9 +1,9 @@
-//! What several tests need.
+//! Helpers of several tests.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// A thread that waits for a futex until it is told to end.
+/// A thread that waits for a futex until [`WaitingThread::end`].
 pub struct WaitingThread {
     /// Its number in the kernel.
     pub tid: u32,

@@ -29,7 +29,7 @@ pub(crate) const MOUNT: &str = "/sys/kernel/tracing";
 const OWN: &str = "everycall.";
 /// KiB of each CPU's buffer: room for some 15,000 switches at least.
 pub(crate) const BUFFER_KB: RangeInclusive<u32> = 1024..=2048;
-/// The same, while nobody records.
+/// KiB of each CPU's buffer while there is no recording.
 pub(crate) const UNUSED_KB: &str = "4";
 /// How long a killed recorder's watcher may take: it needs some milliseconds.
 const TURN_MAX: Duration = Duration::from_millis(200);
@@ -38,7 +38,7 @@ const CLONE_THREAD: u64 = 0x10000;
 /// Flags of an event: where it happened.
 const HARD_INTERRUPT: u32 = 8;
 const SOFT_INTERRUPT: u32 = 16;
-/// The level of lockdown in which nobody may read what the kernel traces.
+/// The level of lockdown that forbids reading the kernel's traces.
 const CLOSED: &str = "confidentiality";
 /// The namespace whose process ids the kernel's events have (`PROC_PID_INIT_INO`).
 const FIRST_PIDS: &str = "pid:[4026531836]";
@@ -54,7 +54,7 @@ const SWITCH: &str = "sched/sched_switch";
 const EXIT: &str = "sched/sched_process_exit";
 const NEW: &str = "task/task_newtask";
 const RENAME: &str = "task/task_rename";
-/// What perf events tell, too. Of ends, the processes of threads are known here.
+/// Events that perf has, too. Ends come from tracefs, where a thread's process is known.
 const ALSO_OF_PERF: [&str; 2] = [SWITCH, RENAME];
 /// No filter.
 const EVERYTHING: &str = "0";
@@ -69,8 +69,8 @@ fn filter(event: &str, from: u32) -> String {
     }
 }
 
-/// From which number on threads are the program's, which this thread starts: 0 if numbers soon
-/// begin anew.
+/// The lowest number of threads that belong to the program, which this thread starts: 0 if numbers
+/// soon wrap around.
 fn first_number(thread: u32, max: u32) -> u32 {
     if thread < max - max / 8 { thread } else { 0 }
 }
@@ -96,8 +96,8 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Begins for what the calling thread starts: if it `is_beside` perf events, on their clock,
-    /// and without what they tell.
+    /// Begins recording what the calling thread starts. If it `is_beside` perf events: on their
+    /// clock, and without events that perf has.
     pub fn begin(instance: Instance, is_beside: bool) -> Result<Tracefs, String> {
         Tracefs::start(instance, is_beside).map_err(failed)
     }
@@ -209,7 +209,7 @@ impl Tracefs {
                     return [None, None];
                 };
                 self.tasks.insert(tid, if is_thread { process } else { tid });
-                // The kernel's numbers have begun anew.
+                // The kernel's numbers have wrapped around.
                 let is_left_out = tid < self.from;
                 if is_left_out {
                     self.from = 0;
@@ -328,7 +328,7 @@ impl Instance {
         fs::write(self.folder.join(name), value)
     }
 
-    /// What each CPU's events are read from.
+    /// The pipe of each CPU's events.
     fn pipes(&self) -> io::Result<Vec<(u16, File)>> {
         let mut cpus = Vec::new();
         for entry in fs::read_dir(self.folder.join("per_cpu"))? {
@@ -342,7 +342,7 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// Gives the switches of each CPU to `take`, while `run` runs: the thread before, and the one
+    /// Passes the switches of each CPU to `take` while `run` runs: the thread before, and the one
     /// after; `None` where some are missing for want of room.
     pub fn switches(
         &self,
@@ -351,7 +351,7 @@ impl Instance {
     ) -> io::Result<()> {
         let formats = Formats::read(&self.folder)?;
         let enable = format!("events/{SWITCH}/enable");
-        // One that was given has that of the last recording.
+        // A delegated instance has the filter of the last recording.
         let _ = self.set(&format!("events/{SWITCH}/filter"), EVERYTHING);
         self.set(&enable, "1")?;
         self.set("tracing_on", "1")?;
@@ -459,7 +459,7 @@ fn remove_orphans(instances: &Path) {
     }
 }
 
-/// What an event says.
+/// A decoded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
     Switch {

@@ -1,4 +1,4 @@
-//! How threads wait, asked once for each wait that goes on when the kernel's events are read: in
+//! How threads wait, looked up once for each wait that lasts when the kernel's events are read: in
 //! which system call (`/proc/PID/task/TID/syscall`), and in which way, where the events don't say
 //! it (`stat` beside it). It needs no privileges beyond those of a program's parent.
 
@@ -114,7 +114,7 @@ pub fn letter(stat: &str) -> Option<u8> {
 }
 
 /// The number of the system call in which a thread waits; `None` if it doesn't wait in one, or the
-/// kernel doesn't tell.
+/// kernel doesn't say.
 pub fn call_of(pid: u32, tid: u32) -> Option<u32> {
     let mut text = [0; 256];
     let length = File::open(format!("/proc/{pid}/task/{tid}/syscall")).ok()?.read(&mut text).ok()?;
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(said.map(number), [Some(202), None, None, None]);
     }
 
-    /// A thread that waits for a futex, until it is told to end.
+    /// A thread that waits for a futex until the test ends it.
     #[test]
     fn a_wait_has_its_call_unless_it_has_ended() {
         let thread = WaitingThread::start();
@@ -160,7 +160,7 @@ mod tests {
         assert!(waits.ask());
         let futex = SchedEvent { other: 202 + 1, ..off };
         assert_eq!(waits.answered(), [futex]);
-        // Where nobody has said in which way it waits, that is found out as well.
+        // If no event says in which way it waits, that is looked up as well.
         waits.note(&SchedEvent { state: state::BLOCKED, ..off });
         assert!(waits.ask());
         assert_eq!(waits.answered(), [futex]);

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
-/// The shell goes on in a process that isn't the recorder's child. Its `read` ends with the
+/// The shell continues in a process that isn't the recorder's child. Its `read` ends with the
 /// recorder's end of the pipe, or with a line from it. An instance whose pipes are still open can't
 /// be removed, so it tries again.
 const SCRIPT: &str = r#"
@@ -48,7 +48,7 @@ impl Watcher {
             Some((lock, _)) => lock.try_clone()?.into(),
             None => Stdio::null(),
         };
-        // The terminal's signals aren't meant for it, and none of our outputs may stay open.
+        // The terminal's signals must not reach it, and it must keep none of our outputs open.
         command.process_group(0).stdin(Stdio::piped()).stdout(output).stderr(Stdio::null());
         let mut shell = command.spawn()?;
         let pipe = shell.stdin.take();

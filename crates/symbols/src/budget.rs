@@ -30,7 +30,7 @@ impl From<gimli::Error> for DebugError {
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: Cell<u64>,
-    /// What was read on the way of the source files that were named, by path.
+    /// Checksums and folders of the source files named so far, by path.
     pub(crate) sources: RefCell<HashMap<PathBuf, CompiledSource>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a module's file holds where its program can't write.
+//! Read-only data of a module's file: the segments that are mapped and not writable.
 
 use object::LittleEndian;
 use object::elf;

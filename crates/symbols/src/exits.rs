@@ -111,8 +111,8 @@ impl Exits {
             || through_slot.is_some_and(|bytes| bytes.starts_with(&[0xff, 0x15]))
     }
 
-    /// What the function at `start` calls first of all, as it does the hook of its entry: an
-    /// address, or the slot with one.
+    /// Target of the call that begins the function at `start`, as the call of an entry hook does:
+    /// an address, or the slot with one.
     pub(crate) fn first_call(&self, image: &[u8], start: u64) -> Option<u64> {
         let mut rest = self.bytes(image, start)?;
         let size = rest.len();
@@ -141,7 +141,7 @@ impl Exits {
         })
     }
 
-    /// What the jump or return at `address` does; `None` for any other instruction.
+    /// Classifies the jump or return at `address`; `None` for any other instruction.
     fn instruction(&self, image: &[u8], address: u64) -> Option<Leaving> {
         let mut rest = self.bytes(image, address)?;
         let size = rest.len();

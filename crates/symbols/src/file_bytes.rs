@@ -73,7 +73,7 @@ pub(crate) fn open_resolved(path: &Path) -> io::Result<(File, Metadata)> {
     if !metadata.is_file() {
         return Err(not_regular());
     }
-    // A folder on the way may have become a link meanwhile.
+    // A folder of the path may have become a link meanwhile.
     use std::os::fd::AsRawFd;
     let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     if opened.is_ok_and(|opened| opened != path) {

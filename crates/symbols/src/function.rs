@@ -1,4 +1,4 @@
-//! What is known of one function.
+//! A function, as symbols and debugging information describe it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub struct Function {
     pub name: String,
     /// The name that the linker knows, with the suffix of a part.
     pub linkage_name: Option<String>,
-    /// What the compiler split off or specialised, such as `cold`, `part.0`, `isra.0`,
-    /// `constprop.0.cold`.
+    /// Suffix of a part that the compiler split off or specialised, such as `cold`, `part.0`,
+    /// `isra.0`, `constprop.0.cold`.
     pub part: Option<String>,
     /// For a `.cold` part: its function, if that is certain.
     pub whole: Option<FunctionId>,
@@ -85,7 +85,7 @@ impl Function {
             || self.linkage_name.as_deref().is_some_and(crate::name::is_structor)
     }
 
-    /// What kind of thunk this is, if any: another entry point of the function with its name.
+    /// The kind of thunk, if it is one: another entry point of the function with its name.
     #[must_use]
     pub fn thunk(&self) -> Option<Thunk> {
         thunk(self.linkage_name.as_deref()?)

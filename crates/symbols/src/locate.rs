@@ -29,7 +29,7 @@ pub(crate) struct LocatedFile {
     pub bytes: Arc<FileBytes>,
 }
 
-/// What was found of a module.
+/// The files that were found for a module.
 #[derive(Default)]
 pub(crate) struct Located {
     /// The module itself.
@@ -38,7 +38,7 @@ pub(crate) struct Located {
     pub debug: Option<LocatedFile>,
     /// Symbols stored inside the module in compressed form.
     pub minimal: Option<LocatedFile>,
-    /// What several debug files share, as `dwz` makes it.
+    /// The file that several debug files share, as `dwz` makes it.
     pub shared: Option<LocatedFile>,
     /// Whether further files may be opened.
     pub may_open: bool,

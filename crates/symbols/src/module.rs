@@ -189,8 +189,8 @@ impl ModuleSymbols {
         Some(if inside == 0 { name } else { format!("{name}+{inside}") })
     }
 
-    /// What tasks are called whose type is that of the function at an image address; `None` if it
-    /// isn't one of a task's type.
+    /// The name of tasks whose type is that of the function at an image address; `None` if it isn't
+    /// one of a task's type.
     pub fn task_name_at(&mut self, image_address: u64) -> Option<String> {
         let id = self.table.find(image_address)?;
         let file = self.file.as_ref()?;
@@ -342,8 +342,8 @@ impl ModuleSymbols {
         self.inlined_calls(id)?.by_gcc
     }
 
-    /// What debugging information says of the calls inlined into a function; `None` if there is
-    /// none of it.
+    /// The calls inlined into a function, from debugging information; `None` if there is none of
+    /// it.
     fn inlined_calls(&mut self, id: FunctionId) -> Option<InlinedCalls> {
         let entry = self.declaration(id).entry?;
         let DebugState::Read(debug) = &mut self.debug else { return None };
@@ -374,7 +374,7 @@ impl ModuleSymbols {
         &self.path
     }
 
-    /// What is amiss, as far as it is known by now: reading debugging information may add to it.
+    /// Problems found so far: reading debugging information may add to them.
     pub fn warnings(&self) -> &[SymbolWarning] {
         &self.warnings
     }
@@ -493,7 +493,7 @@ impl ModuleSymbols {
         }
     }
 
-    /// What debugging information says of a source file that a function's declaration named.
+    /// Checksum and folder of a source file that a function's declaration named.
     pub fn compiled_source(&self, path: &Path) -> CompiledSource {
         match &self.debug {
             DebugState::Read(debug) => debug.compiled_source(path).unwrap_or_default(),
@@ -616,7 +616,7 @@ fn debug_state(located: Located, options: &SymbolOptions) -> DebugState {
     }
 }
 
-/// What offsets are offsets from, in the names of functions without a symbol.
+/// The file name that offsets follow in the names of functions without a symbol.
 pub(crate) fn short_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let name = name.strip_suffix(" (deleted)").unwrap_or(&name);

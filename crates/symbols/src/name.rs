@@ -166,17 +166,17 @@ fn without_brackets(text: &str) -> String {
     outside
 }
 
-/// What a thunk does beside leading to its function.
+/// The pointers that a thunk adjusts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thunk {
     /// It moves the pointer to the object.
     This,
-    /// It moves that which the function returns, too.
+    /// It moves the returned pointer, too.
     Result,
 }
 
-/// What kind of thunk a name is that of, with or without a part's suffix, and the name of the
-/// function that it leads to, without `_Z`.
+/// Splits a thunk's linker name, with or without a part's suffix, into the kind of thunk and the
+/// name of the function that it leads to, without `_Z`.
 fn split_thunk(linkage_name: &str) -> Option<(Thunk, &str)> {
     let rest = split_part(linkage_name).0.strip_prefix("_ZT")?;
     let (kind, target) = match rest.as_bytes().first()? {
@@ -193,7 +193,7 @@ pub(crate) fn thunk_target(linkage_name: &str) -> Option<String> {
     Some(format!("_Z{}", split_thunk(linkage_name)?.1))
 }
 
-/// What kind of thunk a linker name is that of, if any.
+/// The kind of thunk that a linker name stands for, if any.
 pub(crate) fn thunk(linkage_name: &str) -> Option<Thunk> {
     Some(split_thunk(linkage_name)?.0)
 }

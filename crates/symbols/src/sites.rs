@@ -33,7 +33,7 @@ pub enum LinkKind {
     Other,
 }
 
-/// What the note of everycall says.
+/// Contents of everycall's note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoteReport {
     /// The object carries the runtime itself, rather than the part that finds it.
@@ -43,7 +43,7 @@ pub struct NoteReport {
     pub abi: u32,
 }
 
-/// What an ELF file brings along for tracing.
+/// Facts of an ELF file that matter for tracing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteReport {
     /// The machine, as the ELF header states it (62 is x86-64, 183 is aarch64).
@@ -74,8 +74,8 @@ pub struct SiteReport {
 
 impl SiteReport {
     /// Whether it was linked through the prefix, and certainly has no code that was compiled
-    /// through it. (Without symbols, calls of plain hooks can't be told.) The caller knows whether
-    /// definitions of plain hooks are called.
+    /// through it. (Without symbols, calls of plain hooks can't be recognized.) The caller knows
+    /// whether definitions of plain hooks are called.
     pub fn is_linked_only(&self) -> bool {
         self.note.is_some()
             && self.has_symbols

@@ -96,7 +96,7 @@ impl fmt::Display for SourceRefusal {
 
 impl std::error::Error for SourceRefusal {}
 
-/// What debugging information says of a source file.
+/// A source file's checksum and folder, from debugging information.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompiledSource {
     /// Its checksum when it was compiled.
@@ -195,7 +195,7 @@ impl SourceFinder {
         self.source(path).map(|source| source.text)
     }
 
-    /// The same, with what is known about the file.
+    /// The text of the file that a compiler recorded as `path`, with facts about the file.
     ///
     /// # Errors
     ///
@@ -219,12 +219,12 @@ impl SourceFinder {
         self
     }
 
-    /// The same for an output that others may see, as far as it is the file that was compiled; see
-    /// the head.
+    /// The text of `path` for an output that others may see, if it is the file that was compiled;
+    /// see the module's head.
     ///
     /// # Errors
     ///
-    /// As [`SourceFinder::text`], and where it isn't.
+    /// As [`SourceFinder::text`], and if it isn't that file.
     pub fn compiled(&mut self, path: &Path, compiled: &CompiledSource) -> Result<SourceText, SourceRefusal> {
         if self.allows_any {
             return self.source(path);

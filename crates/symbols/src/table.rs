@@ -133,7 +133,7 @@ impl FunctionTable {
                 continue;
             }
             let known = &mut self.rows[row.index()].owner;
-            // What several functions have sites in is no part of one.
+            // A row with sites of several functions is no part of one.
             *known = Some(if known.is_none_or(|known| known == owner) { owner } else { row });
         }
     }

@@ -30,7 +30,7 @@ impl TaskNames {
         Self(named.map(|(function, name)| (function.into(), name.into())).collect())
     }
 
-    /// What tasks of a function's type are called.
+    /// The name of tasks of a function's type.
     pub(crate) fn get(&self, linkage_name: &str) -> Option<&str> {
         self.0.get(linkage_name).map(|name| &**name)
     }

@@ -1,4 +1,4 @@
-//! What prevented a module from being named in full, as sentences for people.
+//! Reasons why a module's symbols are incomplete, as sentences for people.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub enum SymbolWarning {
     NotUnderstood {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The file at the module's path has another build id: it was rebuilt or replaced.
@@ -59,7 +59,7 @@ pub enum SymbolWarning {
     DamagedDebugInfo {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
     /// The `.dwo` files of split DWARF are missing; counted rather than listed.

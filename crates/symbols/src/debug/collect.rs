@@ -21,11 +21,11 @@ pub(super) struct Finding {
     pub found: Found,
 }
 
-/// What one unit says of functions of the table.
+/// Collects one unit's findings about functions of the table.
 pub(super) struct Collector<'t> {
     unit: u32,
     table: &'t FunctionTable,
-    /// The unit's.
+    /// The unit's address ranges.
     ranges: Vec<(u64, u64)>,
     pub findings: Vec<Finding>,
 }

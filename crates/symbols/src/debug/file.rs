@@ -12,7 +12,7 @@ use crate::file_bytes::FileBytes;
 
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// What a file with DWARF is.
+/// Kinds of files with DWARF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DebugFileKind {
     /// A module, its debug file, or what debug files share.
@@ -38,7 +38,7 @@ const SECTIONS: [SectionId; 11] = [
     SectionId::DebugTuIndex,
 ];
 
-/// What the index of a package also points into: gimli cuts a unit's share out of all of them.
+/// Further sections that a package's index points into: gimli slices a unit's share out of each.
 const PACKAGE_SECTIONS: [SectionId; 5] = [
     SectionId::DebugLoc,
     SectionId::DebugLocLists,

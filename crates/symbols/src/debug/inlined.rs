@@ -105,7 +105,7 @@ impl Inlines {
     }
 }
 
-/// Takes bytes out of the room, where there are so many.
+/// Subtracts `bytes` from `room`, the bytes left. Returns false if there are too few.
 fn charge(room: &mut u64, bytes: u64) -> bool {
     let left = room.checked_sub(bytes);
     *room = left.unwrap_or(*room);
@@ -211,7 +211,8 @@ impl UnitVisitor for InlineReader<'_> {
 }
 
 impl InlineReader<'_> {
-    /// What an entry says; `None` if it doesn't name a function, or there is no room for the name.
+    /// Reads the entry of an inlined call; `None` if it names no function, or there is no room for
+    /// the name.
     fn call<'a>(
         &mut self,
         walk: &mut Walk<'a>,

@@ -38,7 +38,7 @@ use crate::source::CompiledSource;
 use crate::table::FunctionTable;
 use crate::warning::SymbolWarning;
 
-/// What DWARF says of one function of the table.
+/// The declaration of a function of the table, from DWARF.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Declaration {
     pub file: Option<Arc<Path>>,
@@ -230,7 +230,7 @@ impl DebugInfo {
         result.and(lines)
     }
 
-    /// What is known of a source file that was named.
+    /// Checksum and folder of a source file that was named.
     pub(crate) fn compiled_source(&self, path: &Path) -> Option<CompiledSource> {
         self.budget.sources.borrow().get(path).cloned()
     }

@@ -23,7 +23,7 @@ const PATH_SIZE_MAX: usize = 4096;
 /// Longest name taken from DWARF, in bytes.
 const NAME_SIZE_MAX: usize = 4096;
 
-/// What DWARF says of a function.
+/// Location and names of a function, from DWARF.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub file: Option<Rc<Path>>,

@@ -20,7 +20,7 @@ enum From {
     Kept(Box<Answers>),
 }
 
-/// What was asked of a module's file.
+/// Questions about a module's file, with the answers.
 #[derive(Default)]
 struct Asked {
     addresses: BTreeMap<u64, FunctionId>,
@@ -32,13 +32,13 @@ struct Asked {
 }
 
 impl Symbols {
-    /// Those of a module's files; see [`ModuleSymbols::open`].
+    /// The symbols of a module's files; see [`ModuleSymbols::open`].
     #[must_use]
     pub fn open(identity: &ModuleIdentity<'_>, options: &SymbolOptions) -> Symbols {
         Symbols(From::File(Box::new(ModuleSymbols::open(identity, options))))
     }
 
-    /// The same, from whose answers [`Symbols::kept`] can be made.
+    /// The symbols of a module's files. Notes all answers, for [`Symbols::kept`].
     #[must_use]
     pub fn keeping(identity: &ModuleIdentity<'_>, options: &SymbolOptions) -> Symbols {
         Symbols(From::Keeping(Box::new(ModuleSymbols::open(identity, options)), Asked::default()))
@@ -260,7 +260,7 @@ impl Symbols {
         }
     }
 
-    /// What was amiss when kept symbols were kept, as sentences.
+    /// Takes the warnings that kept symbols were stored with, as sentences.
     pub fn take_kept_warnings(&mut self) -> Vec<String> {
         match &mut self.0 {
             From::File(_) | From::Keeping(..) => Vec::new(),
@@ -268,8 +268,8 @@ impl Symbols {
         }
     }
 
-    /// What was asked so far, with the answers, and all that is known of the functions involved;
-    /// `None` unless it is [kept](Symbols::keeping), and if the module has no symbols at all.
+    /// The questions so far with their answers, and all facts about the functions involved; `None`
+    /// unless they are [kept](Symbols::keeping), and if the module has no symbols at all.
     pub fn kept(&mut self) -> Option<KeptSymbols> {
         match &mut self.0 {
             From::File(_) | From::Kept(_) => None,
@@ -308,7 +308,7 @@ impl Asked {
         id
     }
 
-    /// With the functions numbered anew, without gaps, in the same order.
+    /// With the functions renumbered without gaps, in the same order.
     fn kept(&self, file: &mut ModuleSymbols) -> KeptSymbols {
         let mut wanted: BTreeSet<FunctionId> = self.addresses.values().copied().collect();
         wanted.extend(self.leaves.values().filter_map(|leave| match leave {

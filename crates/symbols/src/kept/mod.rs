@@ -1,12 +1,11 @@
-//! What is known of a module's functions, as far as somebody asked, apart from the module's files:
-//! they may be gone by the time it is asked again.
+//! Answers about a module's functions, kept apart from the module's files, which may be gone later.
 //!
 //! ```text
 //! ModuleSymbols --Symbols::keeping--> every question is noted --kept()--> KeptSymbols --write--> bytes
 //!                                                         bytes --read--> KeptSymbols answers as the file did
 //! ```
 //!
-//! A question that nobody asked before has no answer: unknown, as if the file were missing.
+//! A question that wasn't asked before has no answer, as if the file were missing.
 
 mod asked;
 mod wire;
@@ -46,7 +45,7 @@ struct KeptFunction {
     by_gcc: Option<bool>,
 }
 
-/// What was asked about a module, with the answers.
+/// Questions about a module, with their answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptSymbols {
     /// In the order of their addresses.
@@ -65,7 +64,7 @@ pub struct KeptSymbols {
 #[derive(Debug)]
 pub(crate) struct Answers {
     kept: KeptSymbols,
-    /// What offsets are offsets from, in the names of functions that aren't known.
+    /// The module's short name, to which names of unknown functions add an offset.
     short_name: String,
     /// Addresses outside all functions, behind them.
     unnamed: Vec<KeptFunction>,

@@ -90,11 +90,11 @@ impl KeptSymbols {
         bytes
     }
 
-    /// The symbols that these bytes are of.
+    /// Decodes symbols.
     ///
     /// # Errors
     ///
-    /// What is wrong with them, as a sentence. Nothing of what is damaged is used.
+    /// The first fault, as a sentence. Nothing of damaged bytes is used.
     pub fn read(bytes: &[u8]) -> Result<KeptSymbols, &'static str> {
         let size = bytes.len();
         let mut input = Input { rest: bytes };

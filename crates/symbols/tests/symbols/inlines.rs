@@ -110,7 +110,7 @@ fn told_by_symbolizer(
     told
 }
 
-/// The same from the module.
+/// By function, each chain of inlined calls that the module's symbols give.
 fn told(symbols: &mut ModuleSymbols, names: &[&str]) -> BTreeMap<String, BTreeSet<Chain>> {
     let mut told: BTreeMap<String, BTreeSet<Chain>> = BTreeMap::new();
     let ids: Vec<_> = symbols.functions().map(|entry| entry.id).collect();

@@ -1,4 +1,4 @@
-//! What `record` learns about a file before it starts it.
+//! Facts that `record` reads from a file before it starts it.
 
 use crate::common;
 use std::path::Path;

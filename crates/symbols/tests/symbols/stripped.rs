@@ -1,4 +1,4 @@
-//! What is known about functions whose symbols were removed.
+//! Facts about functions whose symbols were removed.
 
 use crate::common::{Workshop, open};
 use everycall_symbols::{ModuleSymbols, SymbolOptions};

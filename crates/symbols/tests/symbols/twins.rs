@@ -173,8 +173,8 @@ fn thunks_are_declared_with_the_function_of_their_file() {
     }
 }
 
-/// What makes a coroutine, and what runs of it, each under one name for every compiler, optimised
-/// or not.
+/// The function that makes a coroutine and the one that runs it have one name each for every
+/// compiler, optimised or not.
 #[test]
 fn parts_of_coroutines_are_distinguished() {
     let workshop = Workshop::new();

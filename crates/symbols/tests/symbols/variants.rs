@@ -1,5 +1,5 @@
-//! The same functions must be found under the same name, file and line, however a program was built
-//! and wherever its debugging information is.
+//! Functions must be found under one name, file and line, however a program was built and wherever
+//! its debugging information is.
 
 use crate::common;
 use crate::common::{Workshop, build_id, check_marked, functions, has_tool, open};
