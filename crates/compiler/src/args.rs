@@ -1,4 +1,4 @@
-//! What an invocation of gcc or clang does, derived from its arguments.
+//! An invocation of gcc or clang, parsed from its arguments.
 //!
 //! Only the arguments that affect the prefix are evaluated. Unknown arguments are left to the
 //! compiler: none is removed, reordered or refused here.

@@ -1,8 +1,8 @@
 //! The assembler step: compilers run it as `as`, and it runs the real assembler.
 //!
-//! In mode `nops` it turns hook calls into sites. In `fentry` and `xray` it leaves hook calls and sleds
-//! as they are. In all three it completes the unwind information at exits. The folder that it is run
-//! from tells which, see [`Toolbox`](crate::toolbox::Toolbox).
+//! In mode `nops` it turns hook calls into sites. In `fentry` and `xray` it leaves hook calls and
+//! sleds as they are. In all three it completes the unwind information at exits. The folder that it
+//! is run from names the mode, see [`Toolbox`](crate::toolbox::Toolbox).
 //!
 //! | text | what happens |
 //! |---|---|

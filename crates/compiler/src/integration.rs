@@ -207,7 +207,7 @@ fn cmake_target(mode: Mode, start: Start, has_xray: bool) -> String {
     let tools = "${_everycall_tools}";
     let mut lines = Vec::new();
     for option in compile_options(mode, tools) {
-        // CMake drops repeated options, unless it is told that there are two words in one.
+        // CMake drops repeated options, unless `SHELL:` marks one that has two words.
         let shell = if option.starts_with("-Xclang ") { "SHELL:" } else { "" };
         lines.push(format!(
             "target_compile_options(everycall::{mode} INTERFACE \"{shell}$<${{_everycall_is_traced}}:{option}>\")"

@@ -1,8 +1,9 @@
 //! The compiler prefix of everycall: builds that can be traced, from the user's own compiler commands.
 //!
-//! Arguments in, the compiler's own behaviour plus sites out. This crate knows how gcc and clang are told to call
-//! hooks, how hook calls become patchable sites ([`as_main`]), and what a link needs so that the hooks are there. It
-//! knows nothing of rings, traces or the inside of the runtime, whose objects it takes from a folder, the *kit*.
+//! Arguments in, the compiler's own behaviour plus sites out. This crate knows the options by which
+//! gcc and clang call hooks, how hook calls become patchable sites ([`as_main`]), and what a link
+//! needs so that the hooks are there. It knows nothing of rings, traces or the inside of the
+//! runtime, whose objects it takes from a folder, the *kit*.
 //!
 //! | entry point | for |
 //! |---|---|

@@ -78,7 +78,7 @@ impl Mode {
         matches!(self, Mode::Nops | Mode::Fentry)
     }
 
-    /// What the assembler step does in this mode, if the mode needs one: plain calls within a function's body
+    /// The assembler step of this mode, if the mode needs one: plain calls within a function's body
     /// leave the slots alone that unwind information names.
     pub(crate) fn assembler_step(self) -> Option<Step> {
         match self {
@@ -117,7 +117,7 @@ impl Mode {
         ["-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-integrated-as"];
 }
 
-/// What the assembler step does to a text.
+/// How the assembler step changes a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Hook calls become sites; unwind information at exits is completed.

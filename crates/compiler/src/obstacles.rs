@@ -1,4 +1,4 @@
-//! What can't be traced at all or in a mode: the prefix refuses it and gives advice.
+//! Obstacles to tracing, in general or in a mode: the prefix refuses the command and gives advice.
 
 use std::io;
 use std::path::Path;

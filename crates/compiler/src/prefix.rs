@@ -469,7 +469,7 @@ fn compile_options(mode: Mode, family: Family, invocation: &Invocation) -> Vec<O
         options.push(line_information(family).into());
     }
     if mode.reports_inlined() && family == Family::Clang {
-        // Adds linkage names to line tables: they tell overloads apart that were inlined.
+        // Adds linkage names to line tables: they distinguish overloads that were inlined.
         options.push("-fdebug-info-for-profiling".into());
     }
     options

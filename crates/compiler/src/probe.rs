@@ -1,4 +1,4 @@
-//! Features of a compiler that its name doesn't tell. A trial run finds them out; the toolbox keeps
+//! Features of a compiler that its name doesn't show. A trial run finds them out; the toolbox keeps
 //! the answer for as long as the compiler's file stays the same.
 
 use std::ffi::{OsStr, OsString};

@@ -31,7 +31,7 @@ pub struct Wrapper {
     /// Functions that every such link has: the object refers to them strongly.
     always: &'static [&'static str],
     /// Other functions, with the archives where static links find them. Not every archive has all
-    /// of them, and a static link must take in what it wraps.
+    /// of them, and a static link must contain the functions that it wraps.
     others: &'static [(&'static str, &'static str)],
 }
 
@@ -76,7 +76,7 @@ const CLEANUPS: Wrapper =
 /// Rust's standard library, in any form, calls these of the unwinder's library.
 const RUST: [&str; 2] = ["_Unwind_SetGR", "_Unwind_RaiseException"];
 
-/// What functions call that the kit's object for tokio is to know. The runtime has it.
+/// The hook that functions call, which the kit's object for tokio wraps. The runtime defines it.
 const TOKIO: [&str; 1] = ["__fentry__"];
 
 /// Whether all code of a link reports the exits of inlined calls also when an exception leaves them

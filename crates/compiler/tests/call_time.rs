@@ -1,5 +1,6 @@
-//! What the prefix adds to a compiler call: a measurement for a quiet machine, `cargo test --release -p everycall-compiler
-//! --test call_time -- --ignored --nocapture`. Alone in its file, so that no other test runs beside it.
+//! The time that the prefix adds to a compiler call: a measurement for a quiet machine, `cargo test
+//! --release -p everycall-compiler --test call_time -- --ignored --nocapture`. Alone in its file,
+//! so that no other test runs beside it.
 
 mod support;
 

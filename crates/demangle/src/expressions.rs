@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
     }
 
     fn conversion(&mut self) -> Option<Id> {
-        // What follows `T_ I` are arguments of the type here.
+        // Here, arguments of the type follow `T_ I`.
         let plain = std::mem::replace(&mut self.is_plain_conversion, false);
         let ty = self.ty();
         self.is_plain_conversion = plain;

@@ -5,9 +5,8 @@
 //! the text's size are bounded, and a name beyond any bound is `None`. No `unsafe`, no panics, no
 //! state between names.
 //!
-//! What the grammar's words mean is in the
-//! [ABI](https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling); the functions of the parser
-//! are named after its productions.
+//! The [ABI](https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling) explains the grammar's
+//! words; the functions of the parser are named after its productions.
 
 #![forbid(unsafe_code)]
 

@@ -26,7 +26,7 @@ pub(crate) struct Qualifiers {
     pub(crate) is_restrict: bool,
 }
 
-/// What follows the parameters of a member function.
+/// The ref-qualifier behind the parameters of a member function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reference {
     #[default]
@@ -76,7 +76,7 @@ pub(crate) enum Node<'a> {
         scope: Id,
         is_destructor: bool,
     },
-    /// What is local to a function.
+    /// An entity that is local to a function.
     Local(Id, Id),
     /// `{default arg#1}::name`.
     DefaultArgument(u32, Id),

@@ -6,7 +6,7 @@ use crate::operators::operator_name;
 /// Productions within each other. A frame of the deepest path takes some hundred bytes.
 const DEPTH_MAX: u32 = 256;
 
-/// What is noticed of a function's name while it is read.
+/// Properties of a function's name, collected while it is parsed.
 #[derive(Default)]
 pub(crate) struct NameState {
     /// Constructors, destructors and conversions have no result type.
@@ -146,7 +146,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// What `read` reads up to `E`.
+    /// Parses a list by `read`, up to `E`.
     pub(crate) fn until_end(&mut self, mut read: impl FnMut(&mut Self) -> Option<Id>) -> Option<List> {
         let mut ids = Vec::new();
         while !self.eat(b'E') {
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         let result = if has_result { Some(self.ty()?) } else { None };
         let parameters = self.parameters(|parser| parser.is_at_encoding_end() || parser.peek() == b'Q')?;
         let function = Function {
-            // What is local to a function is named without its result.
+            // The result is left out of the names of entities local to a function.
             result: result.filter(|_| is_top),
             parameters,
             qualifiers: state.qualifiers,
@@ -384,7 +384,7 @@ impl<'a> Parser<'a> {
                 state.ends_with_arguments = false;
             }
             let next = self.peek_two();
-            // What is already one, isn't one again.
+            // A substitution isn't a new candidate for substitution.
             let mut is_new = true;
             let so_far = match (scope, next) {
                 (None, [b'T', _]) => self.template_parameter()?,

@@ -50,7 +50,7 @@ pub(crate) struct Printer<'p, 'a> {
 /// Place of a function's arguments, from 1; 0 for none.
 type Scope = u32;
 
-/// What an outer part has to know of an inner type.
+/// The shape of an inner type, as far as the outer part depends on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Plain,

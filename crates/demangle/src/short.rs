@@ -199,7 +199,7 @@ fn with_arguments(out: &mut String, begin: usize, mut arguments: Vec<String>) {
     out.push('>');
 }
 
-/// What `std::basic_...<char>` has names for besides strings.
+/// The names that `std::basic_...<char>` has besides `string`.
 const NARROW: [&str; 16] = [
     "ios",
     "istream",
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// What is short stays as it is.
+    /// Short names stay as they are.
     #[test]
     fn short_names_are_short() {
         let deep = format!("std::{}int{}", "A<".repeat(300), ">".repeat(300));

@@ -165,7 +165,7 @@ impl<'a> Parser<'a> {
         Some(number)
     }
 
-    /// What was read before, or one of the library's usual types.
+    /// Parses a reference to an earlier component, or to one of the library's usual types.
     pub(crate) fn substitution(&mut self) -> Option<Id> {
         self.expect(b'S')?;
         let (text, last) = match self.peek() {

@@ -136,8 +136,8 @@ impl<'a> Parser<'a> {
                     let ty = self.arguments_of_type(name)?;
                     return Some(self.substitutable(ty));
                 }
-                // Of a conversion's own arguments, or of what the conversion leads to: the latter
-                // where only that can be read.
+                // The arguments belong to the conversion itself or to its target type: to the
+                // latter where the name can be read only so.
                 if self.peek() != b'I' {
                     return Some(known);
                 }

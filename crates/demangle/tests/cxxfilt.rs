@@ -140,7 +140,7 @@ fn names_are_those_of_cxxfilt() {
     assert!(count == 0, "{count} of {} names differ:\n{}", names.len(), different.join("\n"));
 }
 
-/// Names that gcc and clang give what is attached to a named module: modules with parts and
+/// Names that gcc and clang give entities attached to a named module: modules with parts and
 /// partitions, classes and templates of theirs, in scopes, as parameters and again as
 /// substitutions.
 #[test]
@@ -202,8 +202,8 @@ fn output_of_nm(object: &Path) -> String {
     output("nm", &[&object.to_string_lossy()])
 }
 
-/// What `c++filt` of binutils 2.40 leaves: constraints, and parameters in the names of templates.
-/// As newer ones read them.
+/// Names that `c++filt` of binutils 2.40 can't read: constraints, and parameters in the names of
+/// templates. The expected texts are those of newer versions.
 #[test]
 fn newer_names_are_read() {
     for (name, want) in [
@@ -230,7 +230,7 @@ fn newer_names_are_read() {
     }
 }
 
-/// Names that strangers made: they end soon, in a text of bounded size or none.
+/// Names from untrusted files: they end soon, in a text of bounded size or none.
 #[test]
 fn hostile_names_cost_little() {
     let started = std::time::Instant::now();

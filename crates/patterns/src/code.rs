@@ -1,4 +1,4 @@
-//! What a function's instructions say about it.
+//! Facts about a function's instructions.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 

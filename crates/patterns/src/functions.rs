@@ -269,7 +269,7 @@ impl FunctionTable {
         (!self.frames.is_empty()).then(|| self.frames.iter().filter(is_meant).count())
     }
 
-    /// What is known of a frame by id, by its index; `None` if these aren't frames.
+    /// The frame by id at this index; `None` if these aren't frames.
     pub(crate) fn frame(&self, index: usize) -> Option<&Frame> {
         self.frames.get(index)
     }
@@ -488,7 +488,7 @@ fn function_of(place: u64, distance: i32) -> u64 {
     (place + 4).wrapping_add_signed(distance.into())
 }
 
-/// The same for each XRay sled.
+/// Address, function, bytes and own instructions of each XRay sled.
 fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<(u64, u64, u64, u32)>) {
     for (index, bytes) in (0..).zip(bytes.chunks_exact(XraySled::SIZE)) {
         let place: u64 = at + index * XraySled::SIZE as u64;

@@ -9,7 +9,7 @@
 //! ```
 
 #![deny(missing_docs, clippy::missing_errors_doc)]
-// What comes from outside ends in an error, never in a panic.
+// Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 

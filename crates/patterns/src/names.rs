@@ -23,7 +23,7 @@ const LENGTH_MAX: usize = 1000;
 const REGEX_SIZE_MAX: usize = 1 << 20;
 /// Limit on suggested names for a name without a match.
 const NEAR_MAX: usize = 3;
-/// What compilers call a scope without a name.
+/// The name that compilers give a scope without a name.
 const ANONYMOUS: &str = "(anonymous namespace)";
 /// How similar they have to be.
 const NEAR_ENOUGH: f64 = 0.75;
@@ -204,7 +204,7 @@ fn plain(name: &str) -> String {
             }
             match character {
                 '(' => return plain,
-                // What came before was the result.
+                // The text so far was the result.
                 ' ' => plain.clear(),
                 '<' => nesting = 1,
                 _ => plain.push(character),

@@ -1,4 +1,4 @@
-//! What a function has to be to be meant.
+//! Patterns that functions match or don't.
 //!
 //! A pattern consists of conditions combined by ` & `, all of which must be true. `!` before a
 //! condition negates it:
@@ -23,7 +23,7 @@ use crate::code::Code;
 use crate::functions::FunctionTable;
 use crate::names::{NamePattern, Names};
 
-/// What conditions there are, for messages.
+/// The conditions that exist, for messages.
 const ALLOWED: &str = "a name such as handle_*, /REGEX/, file:GLOB, module:GLOB, section:GLOB, addr:0x1234, size:<20 or \
 has:loop, or several combined by ' & '";
 /// Longest pattern.
@@ -129,7 +129,7 @@ impl Pattern {
 
     /// Whether it means this function.
     pub(crate) fn matches(&self, function: &mut impl Looked) -> bool {
-        // What is found out quickly first.
+        // Quick conditions first.
         let is_slow =
             |condition: &&Condition| matches!(condition.kind, Kind::Size(..) | Kind::Loop | Kind::File(_));
         let (slow, quick): (Vec<_>, Vec<_>) = self.conditions.iter().partition(is_slow);
@@ -145,9 +145,9 @@ pub(crate) trait Looked {
     fn file(&mut self) -> Option<&str>;
     /// None before it is linked.
     fn module(&self) -> Option<&Path>;
-    /// Likewise.
+    /// Its section; none before it is linked.
     fn section(&self) -> Option<&str>;
-    /// Likewise.
+    /// Its first address; none before it is linked.
     fn start(&self) -> Option<u64>;
 }
 

@@ -16,7 +16,7 @@ const LIST_SIZE_MAX: u64 = 16 << 20;
 pub struct Rule {
     /// Whether the functions that it matches are recorded; otherwise they are left out.
     pub is_in: bool,
-    /// What it matches.
+    /// The pattern.
     pub pattern: Pattern,
 }
 
@@ -52,7 +52,7 @@ pub enum SelectionError {
     Pattern {
         /// The pattern.
         text: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: String,
     },
     /// A list can't be read.
@@ -65,7 +65,7 @@ pub enum SelectionError {
         line: usize,
         /// The line.
         text: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: String,
     },
 }
@@ -217,7 +217,7 @@ impl Selection {
         Some(Selection { rules, others })
     }
 
-    /// What is selected of a file's functions.
+    /// Decides which of a file's functions are selected.
     #[must_use]
     pub fn resolve(&self, table: &mut FunctionTable) -> Resolved {
         let count = table.functions().len();
@@ -275,18 +275,18 @@ impl std::ops::AddAssign for Matched {
     }
 }
 
-/// What a selection selects in one file.
+/// The result of a selection for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// What is recorded, as image addresses: begin and end, ascending and apart.
+    /// Recorded functions as image addresses: begin and end, ascending and apart.
     pub ranges: Vec<(u64, u64)>,
     /// Whether each function is recorded, by its index.
     pub is_on: Vec<bool>,
-    /// What is recorded.
+    /// Counts of what is recorded.
     pub on: Matched,
-    /// What there is.
+    /// Counts of all functions and sites.
     pub all: Matched,
-    /// What each rule matches, whether or not a later one decides.
+    /// Counts of each rule's matches, whether or not a later one decides.
     pub matched: Vec<Matched>,
 }
 

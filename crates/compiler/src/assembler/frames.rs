@@ -1,4 +1,4 @@
-//! Unwind information at exits: what it says of registers that the function has restored already.
+//! Unwind information at exits, for registers that the function has restored already.
 //!
 //! Compilers describe a callee-saved register by the stack slot that it was saved in, and don't take that back when
 //! an epilogue pops it: only a `ret` follows, which leaves the slot alone. A call of the exit hook overwrites that
@@ -13,8 +13,8 @@
 //! .L5:                                          .cfi_restore_state;.L5:
 //! ```
 //!
-//! What follows gets back what it had, as the compiler's next directives are changes to that. Nothing is added where
-//! a function saves no registers, or has no unwind information.
+//! Behind the exit, the state before it is restored, as the compiler's next directives are changes
+//! to that. Nothing is added where a function saves no registers, or has no unwind information.
 
 /// The registers that x86-64 functions have to restore, by their DWARF numbers, and how clang writes them.
 const CALLEE_SAVED: [(u8, &str); 6] =

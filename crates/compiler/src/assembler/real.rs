@@ -36,8 +36,8 @@ impl Assembler {
         path
     }
 
-    /// Reads a compiler's text from standard input. clang warns of some of what it writes (`inconsistent use of MD5
-    /// checksums`) when it reads it.
+    /// Reads a compiler's text from standard input. clang warns about some of its own text
+    /// (`inconsistent use of MD5 checksums`) when it reads it.
     pub(super) fn on_stdin(&self, args: &[OsString]) -> Command {
         let mut command = self.command(args, false);
         if let Assembler::Clang(_) = self {

@@ -1,4 +1,4 @@
-//! gcc's assembler text in, the same with every hook call made into a site, out.
+//! Rewrites gcc's assembler text: every hook call becomes a site.
 //!
 //! ```text
 //!         in                                out
@@ -68,7 +68,8 @@ struct Rewriter<'a> {
     pending: Pending,
     /// A `popq %r10` that belonged to a hook call comes next.
     drop_pop: bool,
-    /// The label of a call of the exit hook, whose site waits for the instruction that tells its kind.
+    /// The label of a call of the exit hook, whose site waits for the instruction that determines
+    /// its kind.
     open_exit: Option<&'static [u8]>,
     frames: Frames,
 }

@@ -1,4 +1,4 @@
-//! What a call of rustc does, derived from its arguments.
+//! A call of rustc, parsed from its arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,17 +11,17 @@ pub(super) struct Rustc {
     pub args: Vec<OsString>,
     /// Name of the crate; `None` for queries (`-vV`).
     pub crate_name: Option<String>,
-    /// Kinds of what is made; a test harness has none.
+    /// The crate types; a test harness has none.
     pub crate_types: Vec<String>,
     /// Whether it is a test harness.
     pub is_test: bool,
-    /// What is made, such as `metadata`, `link`; empty: what the kind of crate needs.
+    /// The kinds of output, such as `metadata`, `link`; empty: what the crate type needs.
     pub emitted: Vec<String>,
     /// The target, if it is named.
     pub target: Option<String>,
     /// Features of the package.
     pub features: Vec<String>,
-    /// The folder of what is made, and what files' names have behind the crate's.
+    /// The folder of the outputs, and the suffix of their names behind the crate's.
     pub out_dir: Option<OsString>,
     pub extra_filename: String,
     /// Files of crates it may use.
@@ -200,7 +200,7 @@ fn is_left_out(word: &Word) -> bool {
     }
 }
 
-/// What follows the first `mark`.
+/// The text behind the first `mark`.
 fn after(text: &OsStr, mark: u8) -> Option<OsString> {
     let (_, rest) = text.as_bytes().split_at_checked(memchr::memchr(mark, text.as_bytes())? + 1)?;
     Some(OsString::from_vec(rest.to_vec()))

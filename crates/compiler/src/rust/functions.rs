@@ -12,7 +12,7 @@ use super::tokio::{self, Types};
 pub(super) struct Functions {
     /// Their linker names, each once.
     pub names: Vec<String>,
-    /// What is known of those of tokio's.
+    /// Facts about those that are tokio's.
     pub types: Types,
     /// Whether they are compiled for musl.
     pub are_for_musl: bool,

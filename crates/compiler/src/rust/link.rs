@@ -1,5 +1,5 @@
 //! The linker step of Rust builds: rustc runs it under the name of the project's linker, and it
-//! runs that linker with the runtime, and with the wrappers of what leaves frames.
+//! runs that linker with the runtime, and with the wrappers of functions that leave frames.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -25,8 +25,8 @@ pub const START_VARIABLE: &str = "EVERYCALL_RUST_START";
 /// rustc's own choice.
 pub(super) const DEFAULT: &str = "cc";
 
-/// The path of the step, for rustc: its file is named as the project's linker, since rustc tells by
-/// the name whether it is a compiler or a linker.
+/// The path of the step, for rustc: its file is named as the project's linker, since rustc infers
+/// from the name whether it is a compiler or a linker.
 ///
 /// # Errors
 /// Those of the file system.
@@ -62,7 +62,7 @@ pub fn linker_main(args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
     ExitCode::from(EXIT_NOT_RUN)
 }
 
-/// What stands before and behind rustc's arguments.
+/// The options before and behind rustc's arguments.
 fn options(linker: &Path, args: &[OsString], kit: Kit<'_>) -> io::Result<(Vec<OsString>, Vec<OsString>)> {
     let is_plain = is_plain_linker(linker);
     let mut invocation = Invocation::read(&if is_plain { for_compiler(args) } else { args.to_vec() });
@@ -100,7 +100,8 @@ fn flavor_length(args: &[OsString]) -> usize {
     if args.first().is_some_and(|arg| arg == "-flavor") { args.len().min(2) } else { 0 }
 }
 
-/// Whether it is a linker itself and not a compiler that runs one; rustc tells by the same names.
+/// Whether it is a linker itself and not a compiler that runs one; rustc infers it from these
+/// names, too.
 fn is_plain_linker(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".exe").unwrap_or(&name);

@@ -236,7 +236,7 @@ fn traced(compiler: &Compiler, rustc: &Rustc, args: &[OsString]) -> Result<ExitS
 fn keep_names_of_tasks(rustc: &Rustc, functions: &Functions) -> io::Result<()> {
     let Some(file) = rustc.tasks_file() else { return Ok(()) };
     match tokio::names_of_tasks(&functions.names, &functions.types) {
-        // One may be there of what the crate was before.
+        // An earlier build of the crate may have left one.
         text if text.is_empty() => {
             let _ = fs::remove_file(file);
             Ok(())
@@ -347,7 +347,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Ends in the same way as the compiler did, as far as an exit code can tell.
+/// Ends in the same way as the compiler did, as far as an exit code can express it.
 fn mirror(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(EXIT_NOT_RUN))

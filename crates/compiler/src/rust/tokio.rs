@@ -2,8 +2,8 @@
 //! argument, or returns it; its address is what identifies a task while it lives.
 //!
 //! LLVM lets them call `__fentry__` as their first instruction, where the argument is still in its
-//! register. The kit's `wrappers/tokio.c` takes these calls; it tells the functions by the
-//! instructions before the call, which say nothing else: LLVM's ones of 4 to 7 bytes that do
+//! register. The kit's `wrappers/tokio.c` takes these calls; it distinguishes the functions by the
+//! instructions before the call, which have no other purpose: LLVM's ones of 4 to 7 bytes that do
 //! nothing, with addresses that no assembler pads with.
 //!
 //! Names of tasks: the linker name of a function for a task has a hash in place of the task's type,
@@ -19,10 +19,10 @@ pub(super) const CRATE: &str = "tokio";
 /// Of the files with the names of a crate's tasks: a line for each function, with its linker name,
 /// a tab and the name of its tasks.
 pub(super) const EXTENSION: &str = "tokio";
-/// What the names of functions in its module of tasks have in common.
+/// The common part of the names of functions in tokio's module of tasks.
 const MODULE: &str = "5tokio7runtime4task";
 
-/// What a function does with a task.
+/// The role of a function in a task's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Makes it, and returns its memory, which begins with the header.
@@ -72,7 +72,7 @@ impl Role {
 /// Whether a function drops a task's memory. All ways in which tasks are freed lead there.
 fn is_drop_of_cell(name: &str) -> bool {
     const OF_CELL: &str = "$LT$tokio..runtime..task..core..Cell$LT$";
-    // What Rust has called it.
+    // The names that Rust has given it.
     const NAMES: [&str; 2] = ["drop_in_place", "drop_glue"];
     if let Some(rest) = name.strip_prefix("_ZN4core3ptr") {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -138,8 +138,8 @@ pub(super) fn write_list(names: &[String], types: &Types, out: &mut dyn Write) -
     Ok(())
 }
 
-/// Whether tasks that get the memory of others can be told apart from them: if their drop isn't
-/// known, they can't.
+/// Whether a task can be distinguished from an earlier one in the same memory: if drops aren't
+/// known, it can't.
 pub(super) fn can_be_told_apart(names: &[String]) -> bool {
     let has = |role: Role| names.iter().any(|name| Role::of(name) == Some(role));
     has(Role::Drop) || !has(Role::Poll)
@@ -157,8 +157,8 @@ pub(super) fn names_of_tasks(names: &[String], types: &Types) -> String {
     text
 }
 
-/// What a task is called, by what debugging information calls a function of its type: that of an
-/// `async fn` as the function.
+/// A task's name, from the name that debugging information gives a function of its type: that of an
+/// `async fn` is the function's.
 fn task_name(function: &str) -> String {
     /// Longer names do without the parameters of functions.
     const LONG: usize = 100;
@@ -196,8 +196,8 @@ fn argument_length(types: &str) -> usize {
 fn shown_type(of: &str, has_parameters: bool, out: &mut String) {
     const BLOCKING: &str = "tokio::runtime::blocking::task::BlockingTask<";
     const ALLOCATOR: &str = ", alloc::alloc::Global";
-    /// Of the types of an `async fn`, an `async` block and a closure, and of such a function or block
-    /// in the path of what lies in it.
+    /// Of the types of an `async fn`, an `async` block and a closure, and of such a function or
+    /// block in the path of an item within it.
     const MADE: [(&str, &str); 6] = [
         ("{async_fn_env#", ""),
         ("{async_block_env#", "{async block"),
@@ -241,7 +241,7 @@ fn shown_type(of: &str, has_parameters: bool, out: &mut String) {
     }
 }
 
-/// What follows the parameters at the begin, if there are any.
+/// The text behind the parameters at its begin, if there are any.
 fn without_parameters(text: &str) -> &str {
     let Some(mut rest) = text.strip_prefix('<') else { return text };
     loop {

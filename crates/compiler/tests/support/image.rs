@@ -29,12 +29,12 @@ pub struct Image {
 }
 
 impl Image {
-    /// What a file holds of the test programs' functions.
+    /// Reads the test programs' functions and their hooks from a file.
     pub fn read(path: &Path, mode: &str) -> Image {
         Image::read_functions(path, mode, &is_of_the_programs)
     }
 
-    /// What a file holds of those functions whose names `is_counted` accepts.
+    /// Reads those functions whose names `is_counted` accepts, and their hooks, from a file.
     pub fn read_functions(path: &Path, mode: &str, is_counted: &dyn Fn(&str) -> bool) -> Image {
         let data = std::fs::read(path).unwrap();
         let file = ElfFile64::<Endianness>::parse(&*data).unwrap();
@@ -67,7 +67,7 @@ impl Image {
         found.map(|(name, _)| whole(name))
     }
 
-    /// What is wrong with the hooks of this file's functions.
+    /// The faults of the hooks of this file's functions.
     pub fn complaints(&self) -> Vec<String> {
         let mut complaints = Vec::new();
         let mut seen: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
@@ -146,7 +146,8 @@ fn nop_sites(file: &ElfFile64<'_, Endianness>) -> Vec<Place> {
             assert_eq!(code_at(file, address + 5, 1), [0xc3], "behind the exit at {address:#x}");
         }
         if field(8) == 2 {
-            // What follows a tail exit is a jump: e9, eb, ff /4, or one with the notrack or bnd prefix.
+            // A tail exit is followed by a jump: e9, eb, ff /4, or one with the notrack or bnd
+            // prefix.
             let next = code_at(file, address + 5, 2);
             assert!(
                 matches!(next, [0xe9 | 0xeb | 0xff | 0x3e | 0xf2 | 0x41, _]),
