@@ -9,8 +9,8 @@ use crate::error::CoreError;
 
 /// The name of the mapping under `record`, as the kernel shows it.
 const MAPPING_NAME: &[u8] = b"/memfd:everycall-arena";
-/// Bytes that a table in use may have, of modules, children or paths: tables of strangers may claim
-/// anything, and a core's holes read as zeros for as long as one likes.
+/// Most bytes of a table in use, of modules, children or paths: untrusted tables may claim any
+/// size, and a core's holes read as endless zeros.
 const TABLE_MAX: u64 = 16 << 20;
 /// Thread slots that may be in use.
 const THREADS_MAX: u32 = 1 << 16;

@@ -47,7 +47,7 @@ pub(crate) struct Load {
     pub size: u64,
 }
 
-/// What a core says about its process.
+/// Facts about the process of a core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFacts {
     /// Process id.
@@ -95,7 +95,7 @@ pub(crate) struct Elf {
     pub cut: u64,
 }
 
-/// What an ELF header says about the program headers.
+/// Where a core's headers are, from its ELF header.
 pub(crate) struct Outline {
     pub program_headers_at: u64,
     /// `None` if it is in the first section header.

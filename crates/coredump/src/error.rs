@@ -24,10 +24,10 @@ pub enum CoreError {
     Unpack {
         /// The format's name.
         format: &'static str,
-        /// What the decoder said.
+        /// The decoder's error.
         source: io::Error,
     },
-    /// There was no room for the unpacked data.
+    /// The unpacked data can't be stored.
     Temporary(io::Error),
     /// A core of another kind of machine.
     OtherMachine(&'static str),
@@ -40,7 +40,7 @@ pub enum CoreError {
     Broken(&'static str),
     /// No memory of everycall is in the core.
     NoArena {
-        /// What the core's notes say about its process.
+        /// Facts about the process, from the core's notes.
         process: String,
         /// The core's list of mapped files has our memory.
         listed: bool,
@@ -49,14 +49,14 @@ pub enum CoreError {
     },
     /// The process stored its calls in a crash file, which cores leave out.
     CrashFile {
-        /// What the core's notes say about its process.
+        /// Facts about the process, from the core's notes.
         process: String,
         /// The file.
         path: String,
     },
     /// Only other processes' memory of everycall is in the core.
     OtherProcess {
-        /// What the core's notes say about its process.
+        /// Facts about the process, from the core's notes.
         process: String,
         /// The processes whose memory the core contains.
         found: Vec<u32>,

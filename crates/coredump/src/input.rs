@@ -1,4 +1,4 @@
-//! What a file is, by its first bytes.
+//! Recognizes a file's kind by its first bytes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

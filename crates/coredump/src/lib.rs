@@ -60,7 +60,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// The same of an ELF core that isn't packed.
+    /// Opens an ELF core that isn't packed.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl<'a> Core<'a> {
         Ok(Core { bytes, found: Some((elf, place)) })
     }
 
-    /// The same of an arena alone.
+    /// Opens an arena alone.
     ///
     /// # Errors
     ///
@@ -90,13 +90,13 @@ impl<'a> Core<'a> {
         Ok(Core { bytes: Box::new(bytes), found: None })
     }
 
-    /// What the core says about its process; `None` for an arena alone.
+    /// Facts about the process, from the core; `None` for an arena alone.
     #[must_use]
     pub fn process(&self) -> Option<&ProcessFacts> {
         self.found.as_ref().map(|(elf, _)| &elf.process)
     }
 
-    /// What a crash file says about its process; `None` if this is none.
+    /// Facts about the process, from a crash file; `None` if this is none.
     #[must_use]
     pub fn crash(&self) -> Option<CrashFacts> {
         if self.found.is_some() { None } else { crash::read(self.bytes.as_ref()) }

@@ -23,11 +23,11 @@ const HEADERS_MAX: u64 = 16 << 20;
 /// Bytes that are copied at a time.
 const BLOCK: usize = 64 << 10;
 
-/// Unpacks what `packed` gives. `format` is for messages.
+/// Unpacks `packed` into a temporary file. `format` is for messages.
 ///
 /// # Errors
 ///
-/// What comes out is no core, or a damaged one; there is no room for it.
+/// The result is no core, or a damaged one; it can't be stored.
 pub fn unpack(packed: impl Read, format: &'static str) -> Result<File, CoreError> {
     let file = tempfile::tempfile().map_err(CoreError::Temporary)?;
     let mut sieve = Sieve { input: packed, output: file, position: 0, format };

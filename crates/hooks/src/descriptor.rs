@@ -42,7 +42,7 @@ pub const BLOCKED_SIGNALS: u64 = !(1 << 30);
 /// ([`crate::is_stepping`]): a blocked trap would end the program.
 pub const TRAP_SIGNAL: u64 = 1 << 4;
 
-/// What happened, for the slow path.
+/// Flags that describe an event to the slow path.
 pub mod slow {
     /// An exit; otherwise it is an entry.
     pub const EXIT: u32 = 1;
@@ -89,7 +89,7 @@ pub mod short_map {
     pub const SHIFT: u32 = u32::BITS - HASHES.ilog2();
 }
 
-/// What hooks know of a function whose events may go without a stamp. In bit 31 of a word,
+/// The word of a function whose events may be unstamped, as hooks read it. In bit 31,
 /// [`EXIT_WITHOUT_STAMP`](everycall_format::arena::EXIT_WITHOUT_STAMP): exits may.
 pub mod site {
     /// Entries may.
@@ -113,9 +113,9 @@ pub struct ModuleDescriptor {
     pub thread_slot: AtomicU64,
     /// Subtracted from addresses to get code offsets of entries.
     pub bias_entry: AtomicU32,
-    /// The same for exits, including the exit bit.
+    /// Subtracted from addresses to get code offsets of exits, including the exit bit.
     pub bias_exit: AtomicU32,
-    /// What hooks that are always called (`__fentry__`, `__cyg_profile`) do:
+    /// The action of hooks that are always called (`__fentry__`, `__cyg_profile`):
     ///
     /// - 0: nothing;
     /// - 1: record everything;
@@ -124,13 +124,13 @@ pub struct ModuleDescriptor {
     ///   whose bits are set, or count them if [`COUNTS`] is set in the address. The bits stay as
     ///   long as the object is loaded.
     pub on: AtomicU64,
-    /// Where hooks find, at twice the lower half of an entry's word, what they know of its function:
-    /// a word of [`site`]. 0: hooks read the clock for each event.
+    /// Where hooks find the function's word of [`site`], at twice the lower half of its entry's
+    /// word. 0: hooks read the clock for each event.
     pub unstamped: AtomicU64,
     /// Offset, from the thread pointer, of the word that the kernel clears when it stops the thread
     /// or delivers a signal to it (`rseq_cs`).
     pub guard_offset: AtomicU64,
-    /// What hooks write there: the address of the object's sequence.
+    /// The value that hooks write there: the address of the object's sequence.
     pub guard: AtomicU64,
     /// The runtime's slow path.
     pub slow: AtomicU64,
@@ -199,7 +199,7 @@ pub type ByteSink = unsafe extern "C" fn(*mut c_void, *const u8, usize) -> i32;
 
 /// How modules and the program itself find the runtime of their process: the dynamic symbol
 /// `everycall_runtime_v1`. The fields after `unregister` are for `everycall.h`, which declares the
-/// same structure. `size` tells how much of it exists. Functions return 0 or one of the header's
+/// same structure. `size` says how much of it exists. Functions return 0 or one of the header's
 /// error codes, which are negative.
 #[repr(C)]
 #[derive(Debug)]
@@ -290,7 +290,7 @@ pub struct RuntimeTable {
     /// allocator was called. *What* is a set of [`memory_change`]. *Frame* is the result of
     /// `__builtin_frame_address(0)` in the function that the program has called.
     pub memory: unsafe extern "C" fn(u32, u64, u64, u64),
-    /// 2 if nobody counts allocations. Read in place of calls of `memory`.
+    /// 2 if allocations aren't counted. Read in place of calls of `memory`.
     pub memory_wanted: &'static AtomicU32,
 
     /// `(id)`: a [frame by id](everycall_format::frame) begins: the hook itself.
@@ -322,7 +322,7 @@ pub mod memory_change {
     pub const FACTS: u32 = 1 << 31;
 }
 
-/// What [`RuntimeTable::functions`] has found.
+/// The result of [`RuntimeTable::functions`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Switched {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Numbers have the byte order of the machine that wrote them: another one isn't read. Lines come
-//! before the code that they are of.
+//! before the code that they belong to.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -45,7 +45,7 @@ mod kind {
     pub const CLOSE: u32 = 3;
 }
 
-/// What the times of a file are.
+/// The clock of a file's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -86,7 +86,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Adds what the records of a file tell, up to where it is cut. `ticks` converts times.
+/// Adds the records of a file, up to where it is truncated. `ticks` converts times.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub fn read(
     for _ in 0..RECORDS_MAX {
         let Some(record) = take::<16>(&mut input)? else { return Ok(()) };
         let Some(size) = u32_at(&record, 4).checked_sub(RECORD_SIZE) else {
-            // Nothing is known of what follows.
+            // The rest can't be parsed.
             table.lost += 1;
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! Names of machine code that a just-in-time compiler made, as compilers tell them to perf.
+//! Names of machine code that a just-in-time compiler made, as compilers write them for perf.
 //!
 //! - [`perf_map`]: `perf-PID.map`, lines of text.
 //! - [`jitdump`]: `jit-PID.dump`, records with times, files and lines.

@@ -10,7 +10,7 @@ pub const BYTES_MAX: u64 = 256 << 20;
 /// Bytes of a line that are looked at.
 const LINE_MAX: u64 = 4096;
 
-/// Adds what the lines of a map tell. Lines that can't be read are counted as lost.
+/// Adds the lines of a map. Lines that can't be read are counted as lost.
 ///
 /// # Errors
 ///

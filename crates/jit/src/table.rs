@@ -48,7 +48,7 @@ pub struct Table {
     /// Those that weren't replaced, by their first address. They don't overlap.
     current: BTreeMap<u64, usize>,
     text_bytes: usize,
-    /// Codes for which there was no room, and lines or records that made no sense.
+    /// Codes beyond the table's limits, and invalid lines or records.
     pub lost: u64,
 }
 

@@ -156,11 +156,12 @@ unsafe extern "C" {
 
 /// Loops without hooks: of calls that do nothing, and of calls that work.
 pub const PLAIN_LOOPS: [Loop; 2] = [everycall_loop_empty, everycall_loop_work];
-/// The same with hooks at a function's first instruction and before its return.
+/// Loops with hooks at a function's first instruction and before its return: of calls that do
+/// nothing, and of calls that work.
 pub const SITE_LOOPS: [Loop; 2] = [everycall_loop_sites, everycall_loop_sites_work];
-/// The same with hooks in the functions' bodies.
+/// Loops with hooks in the functions' bodies: of calls that do nothing, and of calls that work.
 pub const BODY_LOOPS: [Loop; 2] = [everycall_loop_bodies, everycall_loop_bodies_work];
-/// The same with hooks of frames by id.
+/// Loops with hooks of frames by id: of calls that do nothing, and of calls that work.
 pub const FRAME_LOOPS: [Loop; 2] = [everycall_loop_frames, everycall_loop_frames_work];
 
 /// The addresses of the code of all loops, its end excluded.

@@ -1,4 +1,4 @@
-//! What hooks leave on the stack, and the layout of a function's frame there.
+//! A hook's part of the stack, and the layout of a function's frame there.
 #![allow(unsafe_code)] // The stack of a hook, by its address.
 
 /// Distance from a hook's stack pointer up to the function's, if the function's first instruction
@@ -21,8 +21,8 @@ pub fn return_address_below(hook: u64) -> u64 {
     hook.saturating_add(HOOK_BELOW - 8)
 }
 
-/// What a `__cyg_profile` hook has on the stack: `rsi` (the call site that it was passed), three
-/// other registers, and its return address.
+/// The stack of a `__cyg_profile` hook: `rsi` (the call site that it was passed), three other
+/// registers, and its return address.
 ///
 /// # Safety
 /// `hook` is the stack pointer of such a hook, which is running.

@@ -2,17 +2,17 @@
 //! signal to it.
 //!
 //! It is the field `rseq_cs` of the thread's restartable-sequence area, which glibc registers from
-//! version 2.35 on. It holds the address of a [`Sequence`], a range of code. When the kernel stops a
-//! thread, it clears the word; if the thread was within the range, it goes on at another address.
-//! The kernel ends a thread whose word is the address of anything else, so sequences are never
-//! freed.
+//! version 2.35 on. It holds the address of a [`Sequence`], a range of code. When the kernel stops
+//! a thread, it clears the word; if the thread was within the range, it continues at the abort
+//! address. The kernel ends a thread whose word is the address of anything else, so sequences are
+//! never freed.
 #![allow(unsafe_code)] // The area of the C library, and what the kernel reads.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What glibc has passed to the kernel, which compares it with the word before the address where
-/// threads go on.
+/// The signature that glibc has passed to the kernel, which compares it with the word before the
+/// abort address.
 pub(super) const SIGNATURE: u32 = 0x5305_3053;
 
 /// `struct rseq`, as far as it is used: where the number of the processor is, negative where the
@@ -30,11 +30,11 @@ pub struct Sequence {
     start: AtomicU64,
     /// Bytes.
     length: AtomicU64,
-    /// Where a thread goes on.
+    /// The abort address: where an interrupted thread continues.
     abort: AtomicU64,
 }
 
-/// What a [`Sequence`] that is no range has before its address to go on.
+/// The signature before the abort address of a [`Sequence`] that is no range.
 #[repr(C, align(4))]
 struct Signed([u32; 2]);
 static SIGNED: Signed = Signed([SIGNATURE, 0]);

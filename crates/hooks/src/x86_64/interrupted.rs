@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(stack_pointer(first + 8 * 50, first, end), Some(interrupted));
             assert_eq!(stack_pointer(first + 3, first, end), Some(interrupted));
         }
-        // What lies below the stack pointer is ignored.
+        // Words below the stack pointer are ignored.
         assert_eq!(stack_pointer(first + 8 * 401, first, end), None);
         assert_eq!(stack_pointer(end, first, end), None);
         assert_eq!(stack_pointer(end - 1, first, end), None);

@@ -77,7 +77,8 @@ pub fn own_descriptor() -> &'static ModuleDescriptor {
     }
 }
 
-/// The same. Fills in what the object knows about itself.
+/// The descriptor of the object into which this code was linked, with what the object knows filled
+/// in.
 #[cfg(not(feature = "shared"))]
 #[must_use]
 pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {

@@ -81,7 +81,7 @@ pub fn is_stepping() -> bool {
 /// A system call.
 ///
 /// # Safety
-/// The same as for the call itself.
+/// Callers fulfil the contract of the system call.
 #[inline(always)]
 pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
     let result: isize;
