@@ -1,4 +1,4 @@
-//! What goes in comes out.
+//! Decoding gives back the encoded words.
 
 mod common;
 

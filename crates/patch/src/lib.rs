@@ -1,4 +1,4 @@
-//! The bytes of a site, off and on, and the way from one to the other while threads run it.
+//! The machine code of a site when off, when on, and in each step between, while threads run it.
 //!
 //! ```text
 //! nops     off  0f 1f 44 00 00                        nop
@@ -29,22 +29,21 @@
 //! displacement isn't written yet, it is written first, behind a `ret`, where it is never executed.
 //! So these sites may have any alignment.
 //!
-//! The way of an event leads through the jump's displacement: one byte again, where XRay itself
-//! writes two.
+//! An event is switched by the jump's displacement: one byte again, where XRay itself writes two.
 //!
 //! A site of mode `nops` changes all its bytes. `test` has the length of both forms and takes any
 //! operand: opcode, operand, opcode, one after the other, are three steps after each of which the
 //! site is one harmless instruction of five bytes, with the same begin and end.
 //!
-//! A site may also go from calling one hook to calling another ([`Site::instead_of`]): by way of
-//! the form between, or of the off form. [`Site::of_call`] does the same with a call that the
-//! compiler has left.
+//! A site may also change from calling one hook to calling another ([`Site::instead_of`]), through
+//! the form between or the off form. [`Site::of_call`] does so with a call that the compiler has
+//! left.
 //!
 //! [`Site::step`] returns what to write next, given the current bytes. Each step leaves a site that
 //! any thread can run from any instruction boundary of the form before, and that is off or on.
 //! `docs/design/switching.md` says what the vendors guarantee.
 //!
-//! This room knows bytes. Where they are written, and when, is the caller's matter.
+//! This crate knows bytes only. The caller decides where and when they are written.
 #![no_std]
 
 use everycall_format::site::{site_kind, sled_kind};
@@ -108,14 +107,14 @@ pub enum Refusal {
     Misplaced,
 }
 
-/// What to write next.
+/// The next store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where, from the site on.
+    /// Offset from the site's first byte.
     pub at: usize,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: usize,
-    /// They, from the first on.
+    /// The bytes, in the first `length` places.
     pub bytes: [u8; SLED_SIZE],
     /// Whether threads run these bytes, so that the store has to be whole: within an aligned 8-byte
     /// word, or a single byte.
@@ -140,7 +139,7 @@ impl Step {
 enum Form {
     /// Mode `nops`.
     Nop,
-    /// The same, before a `ret`.
+    /// Mode `nops`, before a `ret`.
     Return,
     /// A sled that is run before any decision: an entry, or a tail exit.
     Through,
@@ -200,7 +199,8 @@ impl Site {
         Ok(Site::new(Form::Call, address, displacement(address, hook)?))
     }
 
-    /// The same site; it may call the hook `other` so far. At most [`OTHERS`] count, the first ones.
+    /// Adds the hook `other`, which the site may call so far. At most [`OTHERS`] count, the first
+    /// ones.
     ///
     /// # Errors
     /// Where that hook is too far away.
@@ -220,7 +220,7 @@ impl Site {
     /// An XRay sled of this [`sled_kind`].
     ///
     /// # Errors
-    /// The same.
+    /// Where there is no such kind, or the hook is too far away.
     pub fn of_sled(kind: u8, address: u64, hook: u64) -> Result<Site, Refusal> {
         let (form, call) = match kind {
             sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS | sled_kind::TAIL_EXIT => (Form::Through, 3),
@@ -253,8 +253,8 @@ impl Site {
         }
     }
 
-    /// The next step on the way to `to`, given the site's current [`Site::size`] bytes. `None` if
-    /// it has arrived.
+    /// The next step towards `to`, given the site's current [`Site::size`] bytes. `None` if it is
+    /// done.
     ///
     /// # Errors
     /// Where the bytes or their place aren't as expected.
@@ -291,7 +291,7 @@ impl Site {
         Ok(Some(self.step_five(now, goal, stores)))
     }
 
-    /// A call of one hook becomes one of another, and misses the hook on the way.
+    /// Turns a call of one hook into one of another. In between, it calls neither.
     fn step_call(&self, now: [u8; 5], stores: Stores) -> Result<Option<Step>, Refusal> {
         let [a, b, c, d] = self.displacement;
         let goal = [CALL, a, b, c, d];
@@ -330,7 +330,7 @@ impl Site {
                 Ok(Some(Step::new(1, &self.displacement, false)))
             }
             (CALL, Switch::On) if rest == self.displacement => Ok(None),
-            // From one hook to another, it misses the hook on the way.
+            // From one hook to another: in between, it calls neither.
             (CALL, _) if is_ours => Ok(Some(Step::new(0, &[RET], true))),
             _ => Err(Refusal::UnexpectedBytes),
         }
@@ -355,7 +355,7 @@ impl Site {
         if is_others && is_third {
             return match ([first, second], there) {
                 ([0xeb, 0x09], _) => Ok(Some(whole())),
-                // It misses the hook on the way.
+                // In between, it calls no hook.
                 ([0x0f, 0x1f], there) if there == NOP3[2] => Ok(Some(Step::new(2, &[NOP8_THIRD], true))),
                 ([0x0f, 0x1f], _) if to == Switch::Off => Ok(None),
                 // As far as the operand of a NOP goes, any will do.
@@ -390,7 +390,7 @@ impl Site {
             (RET, Switch::On) if is_goal => Ok(Some(Step::new(0, &[CALL], true))),
             (RET, Switch::On) if *now == SLED_RET || is_ours => Ok(Some(Step::new(1, &body, false))),
             (CALL, Switch::On) if is_goal => Ok(None),
-            // From one hook to another, it misses the hook on the way.
+            // From one hook to another: in between, it calls neither.
             (CALL, _) if is_ours => Ok(Some(Step::new(0, &[RET], true))),
             _ => Err(Refusal::UnexpectedBytes),
         }

@@ -31,7 +31,7 @@ fn all() -> Vec<(Site, Vec<u8>)> {
     sites
 }
 
-/// What a thread does that runs a site.
+/// The effect of a site on a thread that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     /// Nothing, and leaves it at its end or by its `ret`.
@@ -46,8 +46,8 @@ impl Site {
         (self.address + call + 5).wrapping_add_signed(i32::from_le_bytes(self.displacement).into())
     }
 
-    /// Runs the bytes from `place` on, adds where the thread is on the way. Panics where it does
-    /// anything that it must not.
+    /// Runs the bytes from `place` on, and adds the places that the thread passes. Panics where it
+    /// does anything that it must not.
     fn run(&self, bytes: &[u8], place: usize, places: &mut BTreeSet<usize>) -> Does {
         // A function's own `ret` follows the sites of mode `nops`.
         let mut text = bytes.to_vec();
@@ -99,7 +99,7 @@ impl Site {
     }
 }
 
-/// What a store may leave for others to see while it is done, where it isn't whole.
+/// The bytes that others may see during a store that isn't whole.
 fn torn(bytes: &[u8], step: &Step) -> Vec<Vec<u8>> {
     let subsets = 0..1_u32 << step.length;
     let written = |subset: u32| {

@@ -27,7 +27,7 @@ pub(crate) fn clear(words: &[AtomicU64]) {
     }
 }
 
-/// The same in plain Rust, for model checkers, interpreters and other processors.
+/// Stores zero into each word, in plain Rust: for model checkers, interpreters, other processors.
 #[cfg(any(not(target_arch = "x86_64"), loom, miri))]
 pub(crate) fn clear(words: &[AtomicU64]) {
     for word in words {

@@ -26,7 +26,7 @@ const SPARE_BYTES: u64 = (SPARE_WORDS * WORD_SIZE) as u64;
 /// pause for long.
 const GIVE_BACK_MAX: u32 = 16;
 
-/// What to do if the pool has no segment for a ring that may have one more, or for a ring whose
+/// The action if the pool has no segment for a ring that may have one more, or for a ring whose
 /// oldest segment others have pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
@@ -38,8 +38,8 @@ pub enum Shortage {
     Wait,
 }
 
-/// What happens to a ring at its limit of segments, or beyond. Segments beyond the limit that
-/// aren't needed return to the pool.
+/// The policy of a ring at its limit of segments, or beyond. Segments beyond the limit that aren't
+/// needed return to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// No segment is needed: the ring shrinks to its limit.
@@ -69,9 +69,9 @@ pub struct Advance {
     pub ticks: u64,
     /// Open calls.
     pub open_calls: u32,
-    /// What happens to a full ring.
+    /// The policy of a full ring.
     pub size: Size,
-    /// What to do if there is no segment.
+    /// The action if there is no segment.
     pub shortage: Shortage,
 }
 
@@ -276,7 +276,8 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// The same, up to `address` in the current segment: all words except those of other records.
+    /// Entries and exits written up to `address` in the current segment: all words except those of
+    /// other records.
     fn events_up_to(&self, address: u64) -> u64 {
         let control = self.control;
         let begin = self.pool.address(control.current.load(Relaxed));

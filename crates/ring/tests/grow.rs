@@ -18,7 +18,7 @@ fn pass(ticks: u64) {
     NOW.set(NOW.get() + ticks);
 }
 
-/// What of a pool a request needs.
+/// The parts of a pool that a request needs.
 #[derive(Default)]
 struct Memory {
     counts: [AtomicU32; 3],

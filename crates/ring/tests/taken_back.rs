@@ -15,8 +15,8 @@ use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release, fence}
 
 const WORDS: usize = 3;
 
-/// What the thread does: a word is written at the end, or the last ones are taken back. Words are
-/// never the same twice, as they have their times.
+/// A step of the thread: it writes a word at the end, or takes back the last ones. Words are never
+/// equal, as they have their times.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Write(u64),

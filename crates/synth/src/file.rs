@@ -41,7 +41,7 @@ impl File {
         File::new(1, 0).whole(process)
     }
 
-    /// The same in version 2.1, with events in compact form.
+    /// The whole file of a process with one snapshot, in version 2.1, with events in compact form.
     #[must_use]
     pub fn of_compact(process: &Process) -> Vec<u8> {
         let mut file = File::new(2, 1);
@@ -49,8 +49,8 @@ impl File {
         file.whole(process)
     }
 
-    /// The same in version 2.14, of a process whose events may have no times of their own: `stamps`
-    /// is 1 where they are bounded, 2 where only their order counts.
+    /// The whole file of a process with unstamped events, in version 2.14: `stamps` is 1 where
+    /// their times are bounded, 2 where only their order counts.
     #[must_use]
     pub fn of_unstamped(process: &Process, stamps: u32) -> Vec<u8> {
         let mut file = File::new(2, 14);
@@ -76,7 +76,7 @@ impl File {
         File::of_processes_in(0, members)
     }
 
-    /// The same in version 2.`minor`.
+    /// The whole file of several processes, in version 2.`minor`.
     #[must_use]
     pub fn of_processes_in(minor: u16, members: &[Member]) -> Vec<u8> {
         let mut file = File::new(2, minor);
@@ -100,13 +100,15 @@ impl File {
         File::scheduled(9, process, source, events, 0)
     }
 
-    /// The same in version 2.10: events are known until a moment only.
+    /// The whole file of a process whose scheduling events are known until a moment, in version
+    /// 2.10.
     #[must_use]
     pub fn of_scheduled_until(process: &Process, events: &[Scheduling], until_raw_ns: u64) -> Vec<u8> {
         File::scheduled(10, process, 3, events, until_raw_ns)
     }
 
-    /// The same in version 2.11, in which threads may have been renamed.
+    /// The whole file of a process with scheduling events, also renames of threads, in version
+    /// 2.11.
     #[must_use]
     pub fn of_renamed(process: &Process, events: &[Scheduling], until_raw_ns: u64) -> Vec<u8> {
         File::scheduled(11, process, 3, events, until_raw_ns)
@@ -129,8 +131,8 @@ impl File {
         file.end()
     }
 
-    /// The same as a stream of version 2.2: each process as announced while it ran, with the events
-    /// of all threads mixed and in compact form, and once more after its end.
+    /// A stream of several processes, in version 2.2: each as announced while it ran, with the
+    /// events of all threads mixed and in compact form, and once more after its end.
     #[must_use]
     pub fn of_stream(members: &[Member]) -> Vec<u8> {
         let mut file = File::new(2, 2);
@@ -331,7 +333,7 @@ impl File {
         self.chunk(7, &payload.0);
     }
 
-    /// Takes the bytes so far, to be written; the file goes on behind them.
+    /// Takes the bytes so far, to be written; the file continues behind them.
     pub fn take(&mut self) -> Vec<u8> {
         self.taken += self.bytes.0.len() as u64;
         std::mem::take(&mut self.bytes.0)

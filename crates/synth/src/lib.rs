@@ -131,7 +131,7 @@ pub struct Thread {
     pub name: String,
     /// When it took its ring.
     pub start_ticks: u64,
-    /// What it wrote.
+    /// Its ring.
     pub ring: Ring,
 }
 

@@ -1,4 +1,4 @@
-//! What a thread writes: its ring and its open calls, oldest first.
+//! A thread's ring and its open calls, oldest first.
 
 use std::collections::VecDeque;
 
@@ -132,23 +132,24 @@ impl Ring {
         self.record(ticks, 3, 0, &[depth as u32]);
     }
 
-    /// The same, in a record that also has the number of calls.
+    /// Calls are unwound, down to `depth`, in a record that also has the number of calls.
     pub fn unwind_counted(&mut self, ticks: u64, depth: usize) {
         self.unwind_known(ticks, depth, 0);
     }
 
-    /// The same, in a record for frames that were unwound earlier, without notice to the runtime.
+    /// Calls were unwound earlier, down to `depth`, without notice to the runtime.
     pub fn unwind_noticed(&mut self, ticks: u64, depth: usize) {
         self.unwind_known(ticks, depth, 1);
     }
 
-    /// The same where a handler begins in a frame that several inlined calls share: they may
-    /// continue.
+    /// Calls are unwound, down to `depth`, where a handler begins in a frame that several inlined
+    /// calls share: they may continue.
     pub fn unwind_inlined(&mut self, ticks: u64, depth: usize) {
         self.unwind_known(ticks, depth, 2);
     }
 
-    /// The same where a cleanup in that frame makes the next call.
+    /// Calls are unwound, down to `depth`, where a cleanup in a frame that several inlined calls
+    /// share makes the next call.
     pub fn unwind_inlined_in_cleanup(&mut self, ticks: u64, depth: usize) {
         self.unwind_known(ticks, depth, 3);
     }
@@ -226,7 +227,8 @@ impl Ring {
         self.resumed_with(from, ticks, thread, 0);
     }
 
-    /// The same, but it may be another stack in the same memory.
+    /// The stack, or another one in the same memory, was suspended between two times; then this
+    /// thread resumed it.
     pub fn resumed_unsurely(&mut self, from: u64, ticks: u64, thread: u32) {
         self.resumed_with(from, ticks, thread, 1);
     }
@@ -236,7 +238,8 @@ impl Ring {
         self.record(ticks, 9, 0, offset.as_slice());
     }
 
-    /// The same where the caller is an inlined copy of the called function.
+    /// The call instruction of the next call ends before a code offset; the caller is an inlined
+    /// copy of the called function.
     pub fn caller_inlined(&mut self, ticks: u64, offset: u32) {
         self.record(ticks, 9, 1, &[offset]);
     }

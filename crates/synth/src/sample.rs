@@ -104,7 +104,7 @@ pub fn switches() -> Vec<Scheduling> {
     ]
 }
 
-/// The same, with the system call in which thread 100 waited.
+/// The events of [`switches`], with the system call in which thread 100 waited.
 #[must_use]
 pub fn switches_with_calls() -> Vec<Scheduling> {
     let mut all = switches();
@@ -113,7 +113,8 @@ pub fn switches_with_calls() -> Vec<Scheduling> {
     all
 }
 
-/// The same, with a rename of thread 100, and the last parts of one whose first are missing.
+/// The events of [`switches_with_calls`], a rename of thread 100, and the last parts of a rename
+/// whose first parts are missing.
 #[must_use]
 pub fn renames() -> Vec<Scheduling> {
     let mut all = switches_with_calls();
@@ -247,9 +248,9 @@ pub fn counters() -> Member {
     alone(main, T0)
 }
 
-/// A thread that runs the steps of two tasks (version 2.12), one of which suspends calls, goes on
-/// in them, and is left by an exception in the innermost one; the other runs a step within one of
-/// the first's. Segments are short, so that steps lie across their borders.
+/// A thread that runs the steps of two tasks (version 2.12), one of which suspends calls, resumes
+/// them, and is left by an exception in the innermost one; the other runs a step within one of the
+/// first's. Segments are short, so that steps lie across their borders.
 #[must_use]
 pub fn tasks() -> Member {
     const T0: u64 = 0xffff_f000;

@@ -37,9 +37,9 @@ impl fmt::Display for Count {
 pub struct Several<'a>(
     /// The number.
     pub u64,
-    /// What one of them is called.
+    /// The word for one of them.
     pub &'a str,
-    /// What none or several of them are called.
+    /// The word for none or several of them.
     pub &'a str,
 );
 

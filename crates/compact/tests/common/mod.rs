@@ -13,8 +13,8 @@ pub fn payload(value: u64, kind: u64, index: u64) -> u64 {
     value << 32 | 0xff00_0000 | kind << 16 | index << 8
 }
 
-/// What a program does: functions that call each other in ever the same ways, at a clock that moves
-/// in steps.
+/// The words of a program whose functions call each other in ever the same ways, at a clock that
+/// moves in steps.
 pub fn calls(rng: &mut Rng, count: usize, step: u64) -> Vec<u64> {
     let mut words = vec![record(0, 1, 3), payload(0, 1, 1), payload(0, 1, 2), payload(7, 1, 3)];
     let mut ticks = rng.below(1 << 40);

@@ -85,7 +85,7 @@ impl Memory {
         list
     }
 
-    /// When all is quiet: every segment is either in the pool or somebody's, and counted so.
+    /// In a quiet state, every segment is either in the pool or in use, and counted so.
     pub fn check_accounts(&self) {
         let taken = self.taken.load(Relaxed);
         let free = self.given_back();
@@ -143,7 +143,7 @@ impl<'m> Writer<'m> {
         writer
     }
 
-    /// Goes on with event `next`.
+    /// Continues with event `next`.
     pub fn resume(memory: &'m Memory, next: u64) -> Writer<'m> {
         let ring = Ring::new(memory.pool(), &memory.control, &memory.published, 0);
         Writer { memory, ring, next }
