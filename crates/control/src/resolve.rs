@@ -1,17 +1,17 @@
-//! What a selection selects in some files.
+//! Applies a selection to files.
 
 use everycall_patterns::{FunctionTable, Matched, Rule, Selection};
 
 use crate::set::{Module, SelectionSet};
 
-/// What a selection selects, in numbers.
+/// The result of a selection, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What is recorded.
+    /// Counts of what is recorded.
     pub on: Matched,
-    /// What there is.
+    /// Counts of all functions and sites.
     pub all: Matched,
-    /// What each rule matches.
+    /// Counts of each rule's matches.
     pub matched: Vec<Matched>,
 }
 

@@ -29,7 +29,7 @@ pub struct SelectionSet {
     pub rules: Vec<String>,
     /// Whether functions that no rule matches, and those of other modules, are recorded.
     pub others: bool,
-    /// What that means for these modules.
+    /// The functions that are recorded, by module.
     pub modules: Vec<Module>,
 }
 
@@ -180,7 +180,7 @@ mod tests {
                     ranges: vec![(0x1000, 0x1010), (0x2000, 0x2040)],
                 },
                 Module { path: "/lib/x.so".into(), build_id: vec![8; 20], ranges: vec![] },
-                // Nothing tells what it is.
+                // Its identity isn't known.
                 Module { path: "/lib/y.so".into(), build_id: vec![], ranges: vec![(1, 2)] },
             ],
         }

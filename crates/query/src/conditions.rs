@@ -1,4 +1,4 @@
-//! What a query asks of rows, as far as it can be decided before SQLite sees them.
+//! Conditions of a query on rows, as far as they can be decided before SQLite sees the rows.
 //!
 //! SQLite looks at each row again: a condition here may let through too much, never too little.
 
@@ -59,7 +59,7 @@ impl Range {
     }
 }
 
-/// How a column is compared. What is excluded at an end is left to SQLite.
+/// Comparisons the table can apply itself. SQLite re-checks exclusive bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     /// With one value.

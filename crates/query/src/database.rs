@@ -54,7 +54,7 @@ pub trait Output {
 pub struct Database {
     connection: Connection,
     shared: Rc<Shared>,
-    /// What a query wanted to do and mustn't.
+    /// The forbidden action that a query attempted.
     refused: Arc<Mutex<Option<String>>>,
 }
 
@@ -161,10 +161,10 @@ fn connect(shared: &Rc<Shared>, refused: &Arc<Mutex<Option<String>>>) -> rusqlit
     Ok(connection)
 }
 
-/// Pragmas that only tell.
+/// Pragmas that only read.
 const PRAGMAS: [&str; 3] = ["table_info", "table_xinfo", "table_list"];
 
-/// What a query mustn't do, in a few words; `None` for what it may.
+/// A forbidden action, in a few words; `None` if it is allowed.
 fn wrong(action: &AuthAction<'_>) -> Option<String> {
     match action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => None,

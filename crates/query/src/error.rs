@@ -1,4 +1,4 @@
-//! What is wrong with a query, as a sentence: where, what was meant, and what there is.
+//! Errors of a query, as sentences: the fault, its place, similar names, and the existing ones.
 
 use std::fmt;
 use std::io;
@@ -47,7 +47,7 @@ impl QueryError {
         QueryError::Query("the query is empty; write one such as `select * from functions`".to_owned())
     }
 
-    /// What SQLite said; `refused` is what the query wanted to do and mustn't.
+    /// Wraps SQLite's error; `refused` is the forbidden action that the query attempted.
     pub(crate) fn of(error: &Error, refused: Option<String>) -> Self {
         if let Some(what) = refused {
             let text = format!(
@@ -106,7 +106,7 @@ fn place(sql: &str, offset: usize) -> String {
     )
 }
 
-/// What may have been meant.
+/// Advice for a message of SQLite: similar names, or where to look.
 fn advice(said: &str) -> String {
     let after = |start: &str| said.strip_prefix(start).map(str::trim);
     if let Some(name) = after("no such table:") {

@@ -28,7 +28,7 @@ use crate::lanes::{Lane, TraceRows};
 use crate::schema;
 use crate::traces::Shared;
 
-/// What a module gets. SQLite has pointers to it in a connection that stays in its thread.
+/// Data of a module. SQLite has pointers to it in a connection that stays in its thread.
 #[derive(Clone)]
 pub(crate) struct Aux(pub(crate) Rc<Shared>);
 
@@ -54,7 +54,7 @@ pub(crate) fn register(connection: &Connection, shared: &Rc<Shared>) -> Result<(
 mod way {
     /// All of them are read, in their order.
     pub(super) const SCAN: i32 = 0;
-    /// The same, and their numbers are needed.
+    /// All of them are read, in their order, and their numbers are needed.
     pub(super) const SCAN_NUMBERED: i32 = 1;
     /// The call with a number.
     pub(super) const BY_ID: i32 = 2;
@@ -218,7 +218,7 @@ fn letter(column: i32) -> char {
 enum Reading {
     Nothing,
     Scan(Box<Scan>),
-    /// What was scanned, by function.
+    /// Scanned rows, by function.
     Grouped(Box<Scan>, Box<Groups>),
     /// Calls with numbers from the first on, up to the last; each is followed by the next one that
     /// it didn't make itself.

@@ -27,7 +27,7 @@ pub(crate) fn is_of_functions(column: i32) -> bool {
     matches!(column, column::FUNCTION | column::MODULE | column::FILE | column::LINE | column::TRACE)
 }
 
-/// What the columns of a function have.
+/// The columns that all calls of a function share.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     trace: usize,

@@ -6,11 +6,11 @@ use everycall_export::{Filter, Rows};
 /// A trace that can be queried. It lives as long as the process.
 #[derive(Clone, Copy)]
 pub struct OpenTrace {
-    /// What the column `trace` has: the file, as it was named.
+    /// The value of the column `trace`: the file, as it was named.
     pub name: &'static str,
     /// Its timeline.
     pub view: &'static TraceView<'static>,
-    /// What is taken of it.
+    /// Selects the rows to read.
     pub filter: &'static Filter,
 }
 

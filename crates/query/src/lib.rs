@@ -12,7 +12,7 @@
 //! functions   functions of SQL that SQLite doesn't have
 //! output      results as table, CSV and JSON lines
 //! parquet     results as Parquet
-//! error       what is wrong with a query, and what was meant
+//! error       what is wrong with a query, and similar names
 //! ```
 
 #![deny(missing_docs, clippy::missing_errors_doc)]

@@ -33,7 +33,7 @@ pub struct Parquet<'o> {
     file: Option<(SerializedFileWriter<Vec<u8>>, Vec<Kind>)>,
 }
 
-/// What a column contains, besides nulls.
+/// The type of a column's values, besides nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Integers,
@@ -132,7 +132,7 @@ impl<'o> Parquet<'o> {
             let written = write_columns(file, &self.values, kinds);
             written.map_err(io::Error::other)?;
         }
-        // What is written stays valid: the file counts its bytes by itself.
+        // Bytes that are written stay valid: the file counts its bytes by itself.
         self.out.write_all(file.inner())?;
         file.inner_mut().clear();
         self.values.iter_mut().for_each(Vec::clear);

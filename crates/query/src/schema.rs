@@ -350,7 +350,7 @@ impl TableFacts {
 
     /// The statement that makes the view of this name; `None` where there is none.
     ///
-    /// What is small is kept in a temporary table while a query runs: joins get an index of it.
+    /// Small tables are kept in a temporary table while a query runs: joins get an index of it.
     pub(crate) fn view(&self) -> Option<String> {
         let name = self.name;
         Some(match self.rows {

@@ -8,7 +8,7 @@ use everycall_export::Source as _;
 use crate::calls::Calls;
 use crate::lanes::{Lane, OpenTrace};
 
-/// What the tables of a database share.
+/// State that the tables of a database share.
 pub(crate) struct Shared {
     pub(crate) traces: Vec<OpenTrace>,
     pub(crate) lanes: Vec<Lane>,

@@ -40,7 +40,7 @@ pub(crate) struct NamedFrames {
 }
 
 impl NamedFrames {
-    /// Compares the names that the process has told since the last look. Calls `found` with the
+    /// Compares the names that the process has added since the last look. Calls `found` with the
     /// trigger, and name and file, of each match.
     pub fn look(
         &mut self,

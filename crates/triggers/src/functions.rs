@@ -30,7 +30,7 @@ pub(crate) struct Range {
     pub rule: u32,
 }
 
-/// What identifies a module: path and build id.
+/// The identity of a module: path and build id.
 type Key = (Vec<u8>, Vec<u8>);
 
 /// Finds functions by their names.

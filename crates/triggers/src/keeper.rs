@@ -27,7 +27,7 @@ use crate::trigger::{Condition, Trigger};
 const FIRST_SNAPSHOT: u32 = 1 << 31;
 /// Time between two looks when the doorbell doesn't ring.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same where the events that threads write have to be scanned.
+/// Time between two looks when the events that threads write have to be scanned.
 const SCAN_PAUSE: Duration = Duration::from_millis(1);
 /// Time between two updates of percentile thresholds.
 const THRESHOLDS_PAUSE: Duration = Duration::from_millis(100);
@@ -136,7 +136,7 @@ impl Outcome {
             .any(|(tally, count)| *count as u64 > tally.functions + tally.not_armed)
     }
 
-    /// The same as [`Outcome::armed`] for modules that a process loaded later: earlier calls in
+    /// Counts functions that were armed in modules that a process loaded later: earlier calls in
     /// them weren't compared.
     pub fn armed_late(&self, counts: &[usize], left_out: u32) {
         let before: Vec<u64> =
@@ -208,7 +208,7 @@ pub struct Keeper {
     frame_patterns: Vec<String>,
     /// By process, the frames that they name.
     frames: HashMap<u32, NamedFrames>,
-    /// The same for all processes: trigger, name and file.
+    /// The named frames of all processes: trigger, name and file.
     named: Named,
     /// Signals that were received and entries that were found, by trigger.
     noticed: Vec<u64>,
@@ -227,7 +227,7 @@ pub struct Keeper {
     taken: Vec<usize>,
     /// Largest number of calls to keep, of all triggers together.
     limit: Option<usize>,
-    /// Posts of calls that ended before this time belong to triggers of somebody else.
+    /// Posts of calls that ended before this time belong to other triggers.
     since: u64,
 }
 
@@ -390,7 +390,7 @@ impl Keeper {
         })
     }
 
-    /// The same as `consider` for calls that the recorder found itself.
+    /// Considers and counts a call that the recorder found itself.
     fn notice(&mut self, call: &TriggeredCall, processes: &[&TriggeredProcess]) {
         if let Some(noticed) = self.noticed.get_mut(call.rule as usize) {
             *noticed += 1;
@@ -518,7 +518,7 @@ impl Keeper {
     }
 }
 
-/// Compares the names that a process has told since the last look.
+/// Compares the names that a process has added since the last look.
 fn look_at_names(
     frames: &mut NamedFrames,
     process: &TriggeredProcess,

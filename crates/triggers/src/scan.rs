@@ -1,5 +1,5 @@
-//! What the recorder itself searches for in the events that threads write: entries of functions,
-//! and the durations of their calls for percentile thresholds.
+//! Scans the events that threads write for entries of functions, and for the durations of their
+//! calls, for percentile thresholds.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -58,7 +58,7 @@ pub(crate) struct ScannedProcess {
     open: HashMap<Owner, Vec<(u32, u64)>>,
 }
 
-/// What stands for all frames by id that a trigger names: their calls are taken together.
+/// The key of all frames by id that a trigger names: their calls are taken together.
 pub(crate) fn frames_key(rule: u32) -> u32 {
     FIRST + rule
 }

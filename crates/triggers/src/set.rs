@@ -100,7 +100,7 @@ impl<'t> SetBuilder<'t> {
         Ok(SetBuilder { policy, ..SetBuilder::of(triggers, None, memory) })
     }
 
-    /// The same for a running process, where a recorder that knows the clock keeps the calls.
+    /// A set for a running process, where a recorder that knows the clock keeps the calls.
     #[must_use]
     pub fn live(triggers: &'t [Trigger], rate: &'t Rate, memory: u64) -> SetBuilder<'t> {
         SetBuilder::of(triggers, Some(rate), memory)
@@ -125,7 +125,7 @@ impl<'t> SetBuilder<'t> {
         self.add_file(&path, &build_id)
     }
 
-    /// The same for a path as it is and a known build id.
+    /// Searches a file as [`SetBuilder::add`] does, by its path as it is and a known build id.
     ///
     /// # Errors
     ///
