@@ -1,5 +1,5 @@
-//! What a Rust program says to everycall: labels, instants, spans and counters on the timeline of
-//! its calls, futures as tasks with tracks of their own, and snapshots of what was recorded.
+//! Lets a Rust program write into its trace: labels, instants, spans and counters on the timeline
+//! of its calls, futures as tasks with tracks of their own, and snapshots of what was recorded.
 //!
 //! ```
 //! let _span = everycall::span("load");
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! In a program that was built by `cargo everycall` these reach the runtime in it. In any other
-//! they do nothing, cost a load and a test, and need no library. The crate has no dependencies,
-//! unless its features `tracing` and `log` are chosen: what the crates of these names are told is
+//! they do nothing, cost a load and a branch, and need no library. The crate has no dependencies,
+//! unless its features `tracing` and `log` are chosen: the events of the crates of these names are
 //! then on the timeline, too. It is what `everycall.h` is for C (docs/c-api.md): names are UTF-8,
 //! and their first 64 bytes are kept; all functions may be called in any thread.
 
@@ -73,7 +73,7 @@ pub fn instant(name: &str) {
     runtime::mark(Mark::Instant, name, None);
 }
 
-/// The same, with a value.
+/// An event at this moment, with a value.
 #[inline(always)]
 pub fn instant_value(name: &str, value: u64) {
     runtime::mark(Mark::Instant, name, Some(value));
@@ -85,7 +85,7 @@ pub fn counter(name: &str, value: i64) {
     runtime::mark(Mark::Counter, name, Some(value.cast_unsigned()));
 }
 
-/// The same, of real numbers.
+/// A value of a time series of the process, as a real number.
 #[inline(always)]
 pub fn counter_f64(name: &str, value: f64) {
     runtime::mark(Mark::CounterReal, name, Some(value.to_bits()));
@@ -100,7 +100,7 @@ pub fn span(name: &str) -> Span<'_> {
     Span { name, value: None, thread: PhantomData }
 }
 
-/// The same, for spans that are distinguished by a value, too.
+/// Begins a span that is distinguished by a value, too. It ends where the result is dropped.
 #[inline(always)]
 #[must_use = "the span ends where this is dropped"]
 pub fn span_value(name: &str, value: u64) -> Span<'_> {

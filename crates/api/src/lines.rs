@@ -7,7 +7,7 @@ use crate::runtime::{self, LINE_MAX};
 /// Puts a line of text at this moment: `everycall::line(format_args!("worker {id} starts"))`. Its
 /// first 480 bytes are kept. Nothing is formatted where there is no runtime or tracing is off.
 ///
-/// What is called often is better an [`instant`](crate::instant()), which formats nothing.
+/// For frequent events, prefer an [`instant`](crate::instant()), which formats nothing.
 #[inline]
 pub fn line(text: fmt::Arguments<'_>) {
     if runtime::is_on() {
@@ -21,7 +21,7 @@ fn write(text: fmt::Arguments<'_>) {
         return runtime::line(text.as_bytes());
     }
     let mut line = Line::default();
-    // What has no room is left out.
+    // Text that doesn't fit is left out.
     let _ = line.write_fmt(text);
     line.put();
 }

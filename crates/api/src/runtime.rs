@@ -32,7 +32,7 @@ struct Table {
     log: unsafe extern "C" fn(*const u8, u32, *const u64, u64) -> i32,
 }
 
-/// What the whole table above needs.
+/// Bytes of the whole table above.
 const SIZE: usize = offset_of!(Table, log) + size_of::<usize>();
 const _: () = assert!(SIZE == 8 + 19 * 8);
 

@@ -73,7 +73,7 @@ impl Drop for SlowScope<'_> {
         let ns = (u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_second().max(1))) as u64;
         let is_slow = self.slowest.map_or(ns >= self.threshold_ns, |slowest| slowest.is_beaten_by(ns));
         if is_slow {
-            // The program goes on without it: there is nobody here to be told.
+            // The program continues without it: an error can't be reported here.
             let _ = Snapshot::take_since(self.start).and_then(|snapshot| snapshot.write(&self.path));
         }
     }

@@ -21,9 +21,9 @@ const FIRST_NUMBER: u32 = 1_000_000;
 /// Makes a future a task, which has a track of its own in traces:
 /// `tokio::spawn(everycall::task(f))`. It is named by the future's type.
 ///
-/// What a thread does while it polls the task is on the task's track, where the polls follow each
-/// other, whichever threads they are made by. An arrow leads from what wakes the task to the poll
-/// that follows, and from here to the first one.
+/// Calls that a thread makes while it polls the task are on the task's track, where the polls
+/// follow each other, whichever threads they are made by. An arrow leads from the wake-up of the
+/// task to the poll that follows, and from here to the first one.
 ///
 /// ```
 /// async fn fetch(id: u32) -> u32 { id }
@@ -36,7 +36,7 @@ pub fn task<F: Future>(future: F) -> Task<F> {
     named_task(type_title::<F>(), future)
 }
 
-/// The same, with a name.
+/// Makes a future a task with this name, as [`task`] does.
 pub fn named_task<F: Future>(name: impl Into<Cow<'static, str>>, future: F) -> Task<F> {
     let polls = runtime::is_there().then(|| Arc::new(Polls::new(name.into())));
     if let Some(polls) = &polls {

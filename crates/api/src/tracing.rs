@@ -82,7 +82,7 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> tracing_subscriber::Layer<S> for La
 
 impl Visit for Fields {
     fn record_str(&mut self, field: &Field, value: &str) {
-        // What has no room is left out, here and below.
+        // Text that doesn't fit is left out, here and below.
         let _ = self.named(field).and_then(|()| self.0.write_str(value));
     }
 

@@ -1,5 +1,5 @@
-//! What a program's file says: its build id, and where it was loaded. And the texts in which tools
-//! name files and addresses.
+//! A program's file: its build id, and where it was loaded. And the texts in which tools name files
+//! and addresses.
 
 use std::path::Path;
 

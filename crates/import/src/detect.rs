@@ -47,7 +47,7 @@ impl Format {
         }
     }
 
-    /// What it is.
+    /// The format's description, for people.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The format of what is at `path`.
+/// The format of the file or folder at `path`.
 ///
 /// # Errors
 ///
@@ -143,7 +143,7 @@ fn xray(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// What a file is that can't be imported, and what to do with it.
+/// The kind of a file that can't be imported, and what to do with it.
 fn other(head: &[u8]) -> Option<&'static str> {
     let is_core = head.get(16..18) == Some(&[4, 0]);
     Some(match head {

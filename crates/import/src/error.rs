@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// A file can't be read; which one, if it is a part of what was named.
+    /// A file can't be read; its name, if it is a part of the input.
     Unreadable(Option<String>, io::Error),
     /// The output can't be written.
     Unwritable(io::Error),
@@ -19,11 +19,11 @@ pub enum ImportError {
     Version(String),
     /// Bytes at this offset don't make sense, and nothing before them is of use.
     Damaged {
-        /// Which file, if it is a part of what was named.
+        /// The file's name, if it is a part of the input.
         file: Option<String>,
         /// In bytes from its beginning, decompressed.
         offset: u64,
-        /// What was expected.
+        /// The expected content.
         reason: &'static str,
     },
     /// The given binary can't be used.

@@ -48,7 +48,7 @@ impl DiskFolder {
 
 impl Folder for DiskFolder {
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + '_>> {
-        // What waits for a writer, or is endless, isn't a part of a trace.
+        // A file that waits for a writer, or is endless, isn't a part of a trace.
         Ok(Box::new(BufReader::with_capacity(BUFFER, infile::open(&self.0.join(name))?)))
     }
 

@@ -1,5 +1,5 @@
-//! A small ELF file that has nothing but symbols: the names of functions whose code nobody has. As
-//! a module's file inside the trace, it gives them to every reader.
+//! A small ELF file with symbols only: the names of functions whose code is missing. As a module's
+//! file inside the trace, it gives them to every reader.
 
 use everycall_format::ect::IMPORTED_BUILD_ID;
 

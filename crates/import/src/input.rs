@@ -1,4 +1,4 @@
-//! What is imported, and how.
+//! The inputs of an import, and its options.
 
 use std::io::{Read, Seek};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub(crate) const BUFFER: usize = 256 << 10;
 pub struct ImportOptions {
     /// The program that wrote an XRay log: its tables say which function a number is.
     pub binary: Option<PathBuf>,
-    /// What the source is called in the trace: its path.
+    /// The source's name in the trace: its path.
     pub name: String,
 }
 

@@ -55,9 +55,9 @@ use crate::folder::DiskFolder;
 use crate::input::BUFFER;
 use crate::output::Output;
 
-/// Writes the trace file of what is at `path`, which has this format. `tool_version` is
-/// everycall's. The output should be buffered. Returns what is in the file; its warnings are its
-/// notes.
+/// Imports the file or folder at `path`, which has this format, into a trace file. `tool_version`
+/// is everycall's. The output should be buffered. Returns the file's summary; its warnings are the
+/// import's notes.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub fn import(
     import_bytes(input, format, options, output, tool_version)
 }
 
-/// The same of bytes.
+/// Imports bytes of this format into a trace file, as [`import`] does.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub fn import_bytes(
     out.end(tool_version).map(|(summary, _)| summary).map_err(ImportError::Unwritable)
 }
 
-/// The same of a folder of uftrace.
+/// Imports a folder of uftrace into a trace file, as [`import`] does.
 ///
 /// # Errors
 ///

@@ -46,7 +46,7 @@ pub(crate) struct ThreadId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Code(pub u32);
 
-/// What a source says about a process.
+/// Facts about a process, from the source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessFacts {
     pub pid: u32,
@@ -113,14 +113,14 @@ struct Names {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamesId(usize);
 
-/// What an import said of itself.
+/// Facts about the import.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// What it was imported from.
+    /// Format and path of the source.
     pub from: String,
-    /// What its clock was.
+    /// The source's clock.
     pub clock: String,
-    /// What is missing or unknown.
+    /// Notes on missing or unknown data.
     pub notes: Vec<String>,
     /// Words of the command line.
     pub command: Vec<Vec<u8>>,
@@ -170,7 +170,7 @@ impl<W: Write> Output<W> {
         Ok(id)
     }
 
-    /// What is known of a process: more may be learned until the end.
+    /// Facts about a process: more may be added until the end.
     pub fn process_facts(&mut self, id: ProcessId) -> Option<&mut ProcessFacts> {
         self.processes.get_mut(id.0 as usize).map(|process| &mut process.facts)
     }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Branches: a call opens the function that it leads to; a return closes the one that it leaves; a
-//! jump to another function's beginning is a tail call. Behind an error, the trace goes on
+//! jump to another function's beginning is a tail call. After an error, the trace continues
 //! somewhere else.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -24,7 +24,7 @@ use crate::output::{Code, NamesId, Output, ProcessFacts, ProcessId, ThreadId};
 const LINE_MAX: u64 = 1 << 20;
 /// Lines at the beginning that are looked at.
 const HEAD_LINES: usize = 200;
-/// What begins a line about a decoding error.
+/// The beginning of a line about a decoding error.
 const ERROR: &[u8] = b"instruction trace error";
 
 /// Whether this is the beginning of such text.
@@ -381,7 +381,7 @@ impl State {
                 None => Ok(()),
             };
         }
-        // What was traced is the beginning of a function that is open already, or the trace begins.
+        // No call is open yet: the branch comes from a function that ran already.
         if let Some(source) = source
             && thread.open.is_empty()
             && !is(b"return")

@@ -85,7 +85,7 @@ fn reading(ns: u64) -> ClockReading {
     ClockReading { ticks: ns, monotonic_raw_ns: ns, monotonic_ns: ns, ..ClockReading::default() }
 }
 
-/// What was left out or is strange, in all threads.
+/// Data that was left out or is invalid, in all threads.
 #[derive(Default)]
 struct Notes {
     arguments: u64,
@@ -279,7 +279,7 @@ fn seconds(text: &[u8]) -> Option<u64> {
 /// Address, kind and name of a symbol.
 type NamedAddress = (u64, u8, Vec<u8>);
 
-/// What the folder says of maps and symbols.
+/// The folder's files with maps and symbols.
 struct Files<'f> {
     folder: &'f dyn Folder,
     names: &'f [String],

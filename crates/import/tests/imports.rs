@@ -23,7 +23,7 @@ struct Line {
     end_ns: Option<u64>,
 }
 
-/// What an imported trace shows.
+/// The contents of an imported trace.
 #[derive(Debug, Default)]
 struct Shown {
     calls: Vec<Line>,
@@ -244,7 +244,7 @@ fn xray_logs_as_llvm_xray_reads_them() {
     }
 }
 
-/// The same log by llvm-xray's JSON and by itself: the same tree.
+/// A log and llvm-xray's JSON of it have one tree.
 #[test]
 fn llvm_xrays_json_has_the_tree_of_its_log() {
     let (log, json) = (kept("xray-basic19.log"), kept("llvm-xray.json"));
@@ -418,7 +418,7 @@ fn begins_and_ends_at_one_time() {
     ];
     let tree = "a 0..10000\n  b 1000..10000\nc 10000..20000\n  d 10000..10000\n";
     assert_eq!(slices(&levels), (tree.to_owned(), moved(3)));
-    // What fits as it stands stays so: short slices inside others, of the same name too.
+    // Slices that fit as they are stay so: short ones inside others, of one name too.
     let nested = [
         ("B", 0, "a", ""),
         ("B", 5, "a", ""),

@@ -33,7 +33,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// As [`open`], and `FileTooLarge` if it has more.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // The size that the system tells may be none, as in /proc.
+    // The size that the system reports may be zero, as in /proc.
     open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(io::Error::new(

@@ -1,4 +1,4 @@
-//! How commands deal with a system that may be full, closed or somebody else's:
+//! Inputs and outputs where disks may be full, pipes closed, and folders another user's:
 //!
 //! - [`messages`]: text on standard error, which is left out if it can't be written.
 //! - [`infile`]: inputs that are named, of which only regular files are read.
@@ -9,7 +9,7 @@
 
 // Messages go through `messages`, because these macros panic if standard error can't be written.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 pub mod cache;

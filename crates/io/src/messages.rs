@@ -42,7 +42,7 @@ pub fn write_line(out: &mut dyn Write, text: fmt::Arguments<'_>) {
 /// Writes `text` to `out`, escaped, in one piece if `out` accepts it: standard error has no buffer,
 /// and others may write there, too.
 pub fn write(out: &mut dyn Write, text: fmt::Arguments<'_>) {
-    // Nobody is left to tell.
+    // There is nowhere left to report an error.
     let _ = out.write_all(terminal::lines(&text.to_string()).as_bytes());
 }
 

@@ -38,7 +38,7 @@ pub const MODE_SHARED: u32 = 0o644;
 /// Mode of files for the owner alone.
 pub const MODE_PRIVATE: u32 = 0o600;
 
-/// What messages call standard output.
+/// The name of standard output in messages.
 const STDOUT: &str = "standard output";
 
 /// How many symbolic links are followed from one name; as many as the kernel does.
@@ -91,7 +91,7 @@ impl Drop for Temporary {
     }
 }
 
-/// What could not be done with which file.
+/// An attempt on an output file that failed.
 #[derive(Debug)]
 pub struct OutFileError {
     /// As the user wrote it.
@@ -176,7 +176,7 @@ impl OutFile {
             _ => {}
         }
         let mut file = OutFile::create(path, mode, existing)?;
-        // What came meanwhile would hear all.
+        // A pipe or device that came meanwhile would get the output.
         if let Target::Direct(_) = file.target {
             return refused("it isn't a regular file; name the file with -o");
         }

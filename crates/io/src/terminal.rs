@@ -129,7 +129,7 @@ impl<W: Write> Filter<W> {
     }
 }
 
-/// The first character; otherwise the length of what is none, or nothing if more bytes are needed.
+/// The first character; otherwise the length of invalid bytes, or `None` if more are needed.
 fn first(bytes: &[u8]) -> Result<char, Option<usize>> {
     let beginning = &bytes[..bytes.len().min(4)];
     let valid = match str::from_utf8(beginning) {

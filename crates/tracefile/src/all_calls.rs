@@ -88,7 +88,7 @@ impl AllCalls {
         (chunk::ALL_CALLS, self.payload(snapshot, counting::OFF))
     }
 
-    /// The same for a file that has counts and no events.
+    /// The chunk of the counts for a file without events: its kind, and its parts.
     #[must_use]
     pub fn chunk_alone(&self, snapshot: u32) -> (u32, [Vec<u8>; 2]) {
         (chunk::COUNTS, self.payload(snapshot, counting::CALLS))

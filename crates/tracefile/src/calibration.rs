@@ -1,4 +1,4 @@
-//! What a process's hooks cost: from its arena into a file.
+//! The cost of a process's hooks: from its arena into a file.
 
 use std::io::{self, Write};
 

@@ -28,7 +28,7 @@ impl<W: Write> ChunkWriter<W> {
         Ok(writer)
     }
 
-    /// Goes on behind the end of a complete file, which has `chunks` chunks in `position` bytes;
+    /// Continues behind the end of a complete file, which has `chunks` chunks in `position` bytes;
     /// the output is at that place. The last END of a file counts.
     pub fn behind(output: W, position: u64, chunks: u32) -> ChunkWriter<W> {
         ChunkWriter { output, position, chunks, process: 0 }

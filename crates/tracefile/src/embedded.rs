@@ -36,8 +36,8 @@ fn pack(body: &[u8]) -> io::Result<(u32, Vec<u8>)> {
 }
 
 impl<W: Write> ChunkWriter<W> {
-    /// Writes the symbols of the module that was recorded under `path`. Returns whether there was
-    /// room for them in a chunk.
+    /// Writes the symbols of the module that was recorded under `path`. Returns whether they fit
+    /// into a chunk.
     ///
     /// # Errors
     ///

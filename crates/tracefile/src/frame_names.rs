@@ -9,7 +9,7 @@ use everycall_format::frame;
 
 use crate::chunk_writer::{ChunkWriter, bytes_of};
 
-/// What a process calls its frames by id.
+/// The names that a process gives its frames by id.
 #[derive(Clone, Debug, Default)]
 pub struct FrameNames {
     /// As in the arena.
@@ -24,7 +24,7 @@ impl FrameNames {
         FrameNames::since(layout, 0, read)
     }
 
-    /// The same without the first `from` bytes of records.
+    /// The names in an arena, as [`FrameNames::read`], without the first `from` bytes of records.
     pub fn since(
         layout: &ArenaHeader,
         from: u64,

@@ -1,4 +1,4 @@
-//! What the calls of a process have allocated and freed: read from its arena, and the chunk of it.
+//! Memory that the calls of a process have allocated and freed: read from its arena, and its chunk.
 
 use everycall_format::Wire;
 use everycall_format::arena::ArenaHeader;

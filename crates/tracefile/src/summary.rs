@@ -1,4 +1,4 @@
-//! What a recording contains and what it lost, for the report at its end.
+//! Contents and losses of a recording, for the report at its end.
 
 use std::collections::BTreeSet;
 

@@ -57,7 +57,7 @@ pub(crate) fn read<W: Write>(
     gathered.write(options, out)
 }
 
-/// What the file had.
+/// The contents of the file.
 struct Gathered {
     threads: FxHashMap<Ids, u32>,
     /// By number.

@@ -221,7 +221,7 @@ impl Replay {
                 None => {}
             }
         }
-        // What stays open can't begin before something ends that began earlier.
+        // A slice that stays open can't begin before the end of one that began earlier.
         let stays = |(event, is_ended): (&Record, &bool)| event.kind == Kind::Begin && !is_ended;
         let first_staying = events.iter().zip(&is_ended).position(stays).unwrap_or(usize::MAX);
         let is_late = |place: usize| {

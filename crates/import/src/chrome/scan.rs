@@ -122,7 +122,7 @@ impl<R: Read> Scanner<R> {
                 }
                 Ok(count) => self.filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What was read before is of use.
+                // The bytes before an error are used.
                 Err(error) if self.filled == begin => return Err(Problem::Input(error)),
                 Err(_) => break,
             }

@@ -54,7 +54,7 @@ pub(super) struct Record {
     pub value: u64,
 }
 
-/// What records are sorted by; those with equal keys keep their order.
+/// The sort key of records; those with equal keys keep their order.
 type Key = (u64, u64, u64);
 
 /// Times, negative ones too, as numbers of the same order.

@@ -44,7 +44,7 @@ pub(super) fn read<W: Write>(
         return Err(ImportError::damaged(offset, "a record of 32 bytes is expected here"));
     }
     let notes = &mut out.facts.notes;
-    // What the log can't tell.
+    // Limits of the log.
     notes.push(
         "XRay leaves out calls shorter than its threshold (func_duration_threshold_us) and loses the last records of \
          threads of a program that died; the log doesn't say how many"

@@ -120,7 +120,7 @@ fn find(input: &mut impl Input, log: &Log, state: &mut State) -> Result<Vec<Buff
     Ok(buffers)
 }
 
-/// What the first records of a buffer say.
+/// Facts from the first records of a buffer.
 #[derive(Default)]
 struct Beginning {
     tid: Option<u32>,

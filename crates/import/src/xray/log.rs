@@ -1,4 +1,4 @@
-//! What is known of a log while it is read, and its header.
+//! The state of a log while it is read, and its header.
 
 use super::tables::XrayBinary;
 use crate::output::{Code, ModuleFacts, NamesId, Output, ProcessFacts, ProcessId, ThreadId};
@@ -55,7 +55,7 @@ impl Header {
     }
 }
 
-/// What a process's module or names are.
+/// A process of the log, and its code.
 #[derive(Clone, Copy)]
 pub(super) struct OfProcess {
     pub(super) id: ProcessId,
@@ -63,7 +63,7 @@ pub(super) struct OfProcess {
     pub(super) code: Option<Code>,
 }
 
-/// What is known of a log while it is read.
+/// The state of a log while it is read.
 pub(super) struct Log {
     pub(super) header: Header,
     pub(super) binary: Option<XrayBinary>,
