@@ -91,8 +91,8 @@ impl LiveArena {
         let bytes = bytes_at(&mapping, CRASH_OFFSET, PAGE - CRASH_OFFSET);
         if let Some(beginning) = Beginning::parse(&bytes) {
             process.folder = beginning.folder.to_vec();
-            // What it is called by now may be a title, in the place of the words that it was
-            // started with.
+            // The kernel's command line may be a title by now, in the place of the words that it
+            // was started with.
             if beginning.has_whole_command() {
                 process.set_command(beginning.words().map(<[u8]>::to_vec).collect());
             }
@@ -100,7 +100,7 @@ impl LiveArena {
         Ok(Some(LiveArena { mapping, layout, process, file: None }))
     }
 
-    /// The same in a crash file.
+    /// The arena, as one in this crash file.
     pub(crate) fn in_file(self, path: PathBuf) -> LiveArena {
         LiveArena { file: Some(path), ..self }
     }
@@ -130,7 +130,7 @@ impl LiveArena {
         Ok(LiveArena { mapping, layout, process, file: None })
     }
 
-    /// The same of a process that these facts are about.
+    /// The arena, with these facts about its process.
     #[must_use]
     pub fn with_process(self, process: ProcessFacts) -> LiveArena {
         LiveArena { process, ..self }
@@ -323,17 +323,17 @@ impl LiveArena {
         Dropped::read(&self.layout, self.thread_count(), |offset, bytes| self.read_bytes(offset, bytes))
     }
 
-    /// The names of frames by id that the process has told so far.
+    /// The names of frames by id that the process has given so far.
     pub(crate) fn frame_names(&self) -> Option<FrameNames> {
         FrameNames::read(&self.layout, |offset, bytes| self.read_bytes(offset, bytes))
     }
 
-    /// Writes the chunk of what the process's hooks cost.
+    /// Writes the chunk with the cost of the process's hooks.
     pub(crate) fn write_calibration<W: Write>(&self, file: &mut ChunkWriter<W>) -> io::Result<()> {
         write_calibration(file, None, |offset, bytes| self.read_bytes(offset, bytes))
     }
 
-    /// Bytes of names of frames by id that the process has told so far.
+    /// Bytes of names of frames by id that the process has given so far.
     #[must_use]
     pub fn frame_name_bytes(&self) -> u64 {
         let mut header = [0; frame::FrameNames::SIZE];

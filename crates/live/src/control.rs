@@ -224,7 +224,7 @@ impl Control {
         Ok(Control { stream, pid: arena.process().pid })
     }
 
-    /// What is recorded now, and the base selection, a site set; empty for all functions.
+    /// The current state, and the base selection, a site set; empty for all functions.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Control::now`].
     pub fn set(&mut self, on: bool, clock: Option<u32>, set: &[u8]) -> Result<Reply, ControlError> {
         let request = Request { on: on.into(), clock: requested(clock), ..request(operation::SET) };
         self.ask(request, set).map(|(reply, _)| reply)
@@ -251,7 +251,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Control::now`].
     pub fn open(&mut self, name: &str, clock: Option<u32>, set: &[u8]) -> Result<Reply, ControlError> {
         let mut request = Request { clock: requested(clock), ..request(operation::OPEN) };
         for (place, byte) in request.name.iter_mut().zip(name.bytes()) {
@@ -265,18 +265,18 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Control::now`].
     pub fn activate(&mut self) -> Result<Reply, ControlError> {
         self.ask(request(operation::ACTIVATE), &[]).map(|(reply, _)| reply)
     }
 
     /// Arms the functions of `set` for this connection; each further set has those of the ones
-    /// before. The reply says where what threads post is found ([`LiveArena::armed`]). It ends with
-    /// the connection.
+    /// before. The reply says where threads post calls ([`LiveArena::armed`]). It ends with the
+    /// connection.
     ///
     /// # Errors
     ///
-    /// The same; or others have taken all places.
+    /// As for [`Control::now`]; or others have taken all places.
     pub fn arm(&mut self, set: &[u8]) -> Result<Reply, ControlError> {
         self.ask(request(operation::ARM), set).map(|(reply, _)| reply)
     }
@@ -285,18 +285,18 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Control::now`].
     pub fn sessions(&mut self) -> Result<(Reply, Vec<Session>), ControlError> {
         let (reply, rows) = self.ask(request(operation::LIST), &[])?;
         Ok((reply, rows.chunks_exact(Session::SIZE).filter_map(Session::read).collect()))
     }
 
     /// A session by its number, from 0, with its selection, a site set. `None` if there are fewer,
-    /// or the process's runtime is of a version that doesn't tell.
+    /// or the process's runtime is of a version without this request.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Control::now`].
     pub fn session(&mut self, number: u32) -> Result<Option<(Session, Vec<u8>)>, ControlError> {
         match self.ask(Request { on: number, ..request(operation::SESSION) }, &[]) {
             Ok((_, mut body)) => {
@@ -312,7 +312,7 @@ impl Control {
     fn ask(&mut self, request: Request, body: &[u8]) -> Result<(Reply, Vec<u8>), ControlError> {
         let mut bytes = vec![0; Request::SIZE];
         Request { length: body.len() as u64, ..request }.write(&mut bytes);
-        // What a process refuses it doesn't read to the end: its answer says why.
+        // A process doesn't read a request that it refuses to the end: its answer says why.
         bytes.extend_from_slice(body);
         let deadline = Instant::now() + ANSWER;
         let mut watch = Watch::new(self.pid);

@@ -84,7 +84,7 @@ fn attach_to(process: ProcessFacts) -> Result<LiveArena, LiveError> {
         let arena = match mapped.and_then(|mapping| LiveArena::open(mapping, &process)) {
             Ok(Some(arena)) if shared.path.is_empty() => arena,
             Ok(Some(arena)) => arena.in_file(PathBuf::from(&shared.path)),
-            // Somebody else's segment.
+            // Another program's segment.
             Ok(None) => continue,
             Err(error) => {
                 failure.get_or_insert(error);

@@ -1,4 +1,4 @@
-//! What a process's frames by id, and the code that its just-in-time compilers made, are called.
+//! Names of a process's frames by id, and of the code that its just-in-time compilers made.
 
 use std::io::{self, Write};
 

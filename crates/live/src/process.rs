@@ -22,7 +22,7 @@ pub struct ProcessFacts {
     /// The words of the command line that it was started with, if its arena contains them;
     /// otherwise those that the kernel shows now, which may be a title.
     pub command: Vec<Vec<u8>>,
-    /// What it has written over its command line since, as servers say what each process does.
+    /// The title that it has written over its command line since, as servers do for each process.
     pub title: Option<Vec<u8>>,
     /// The folder that it was started in; empty where that isn't known.
     pub folder: Vec<u8>,
@@ -160,7 +160,7 @@ pub(crate) fn read(pid: u32, name: &str) -> Result<Vec<u8>, LiveError> {
     std::fs::read(format!("/proc/{pid}/{name}")).map_err(refused)
 }
 
-/// What an error of `/proc` means.
+/// The meaning of an error of `/proc`.
 pub(crate) fn refused(error: io::Error) -> LiveError {
     match error.kind() {
         io::ErrorKind::PermissionDenied => LiveError::NotOurs(error),

@@ -1,5 +1,5 @@
-//! Arenas that somebody writes over while snapshots are taken of them: by seeds, so that what fails
-//! fails again.
+//! Arenas that are written over while snapshots are taken of them: by seeds, so that failures can
+//! be repeated.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};

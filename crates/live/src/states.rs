@@ -60,7 +60,7 @@ fn of_recorder(snapshot: &Snapshot<'_>) -> Result<Option<Vec<u8>>, String> {
     }
 }
 
-/// A connection to the recorder itself, and not to somebody who has taken its name.
+/// A connection to the recorder itself, and not to another process that has taken its name.
 fn connect(recorder: u32) -> Option<UnixStream> {
     let name = SocketAddr::from_abstract_name(format!("{SOCKET}{recorder}")).ok()?;
     let stream = UnixStream::connect_addr(&name).ok()?;

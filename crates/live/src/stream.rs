@@ -124,7 +124,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
             known.streamed.begin_at(header.segment, last.map(|last| last.before));
             stream.threads.insert(owner, known);
         }
-        // What threads left that have ended is no part of the session.
+        // Events that ended threads have left are no part of the session.
         for found in
             found.iter().filter(|found| !stream.threads.contains_key(&found.owner)).collect::<Vec<_>>()
         {
@@ -156,7 +156,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         self.file.output()
     }
 
-    /// What was written until now.
+    /// The progress until now.
     pub fn progress(&self) -> Progress {
         Progress { bytes: self.file.position(), ..self.progress }
     }
@@ -451,8 +451,8 @@ impl<'a, W: Write> SessionStream<'a, W> {
         self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(open_calls)])
     }
 
-    /// Forgets threads that nobody wants and that are gone, so that programs with many threads
-    /// don't fill the memory.
+    /// Forgets unwanted threads that are gone, so that programs with many threads don't fill the
+    /// memory.
     fn forget(&mut self, current: &HashMap<RingOwner, ThreadHeader>) {
         let pool = self.arena.pool();
         let used = pool.entries.iter().filter(|entry| entry.pins.load(Relaxed) != 0);

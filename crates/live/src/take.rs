@@ -6,8 +6,8 @@
 //!    events, so that whatever ends in between stands in the events.
 //! 3. Every segment is pinned. Then its owner is read: it doesn't change from then on.
 //! 4. The newest segments of living threads are copied as far as they are written. Words that are
-//!    zero are looked at again: their events were just being written. Nobody writes what ended
-//!    threads have left: being pinned is enough until it is their turn in the file.
+//!    zero are looked at again: their events were just being written. Segments of ended threads
+//!    aren't written any more: being pinned is enough until it is their turn in the file.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
@@ -99,7 +99,7 @@ pub struct Snapshot<'a> {
     pub(crate) session: Option<(Vec<u8>, Option<AllCalls>)>,
 }
 
-/// What a session requested, to be written into its file: readers show nothing else.
+/// A session's request, to be written into its file: readers show nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFacts {
     /// Its name; the first 63 bytes are written.
@@ -383,7 +383,7 @@ fn copy_newest(arena: &LiveArena, pinner: &Pinner<'_>, thread: &mut PinnedThread
     trim(words);
     if pinner.is_pinned(index) && begins(words) {
         thread.newest = Some((number, words.clone()));
-        // What the thread has written since isn't part of this.
+        // Later events of the thread aren't part of this.
         thread.header.segment = number;
     }
 }
@@ -426,7 +426,8 @@ pub(crate) fn unfinished(words: &[u64]) -> Option<(usize, usize)> {
         .filter(|(_, wanted)| *wanted > words.len())
 }
 
-/// What is still being written when the snapshot is taken isn't part of it: it is no loss either.
+/// Events still being written when the snapshot is taken aren't part of it: they are no loss
+/// either.
 fn end_well(words: &mut Vec<u64>) {
     if let Some((begin, _)) = unfinished(words) {
         words.truncate(begin);

@@ -62,7 +62,7 @@ impl Frame<'_> {
         texts(fields.iter().map(|(key, text)| (*key, text.as_slice())))
     }
 
-    /// Ours, and the runtime's from its start, unless somebody wrote over it.
+    /// The readings of this snapshot, and the runtime's at its start, unless it was overwritten.
     pub fn clock_readings(&self) -> Vec<ClockReading> {
         let start = self.arena.layout().start;
         let is_sane = start.monotonic_raw_ns != 0
@@ -242,7 +242,7 @@ impl Snapshot<'_> {
         // over.
         let (ring_size, thread_capacity) = (layout.ring_size, layout.thread_capacity);
         let mut summary = Summary { ring_size, thread_capacity, ..Summary::of(&header) };
-        // What threads still write over comes first; tables stay.
+        // Data that threads still overwrite comes first; tables stay.
         self.rescue_where_needed();
         let states = states::of(&self);
         self.frame().begin(&mut file, tool_version, image_end::RUNNING)?;

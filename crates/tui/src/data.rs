@@ -1,4 +1,4 @@
-//! What is asked of the library, and its answers with types.
+//! Requests to the library, and its answers with types.
 
 use everycall_view::{Library, Slice, Tree};
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub struct Track {
     pub depth: usize,
 }
 
-/// What the file holds, as far as it was read.
+/// The file's facts, as far as it was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     pub program: String,
@@ -76,7 +76,7 @@ pub struct Times {
     pub waits_in: Vec<(String, u64)>,
 }
 
-/// What the timeline shows: tracks with their levels of nesting, and times.
+/// The part of the timeline that is shown: tracks with their levels of nesting, and times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     pub from: u64,
@@ -114,7 +114,7 @@ pub struct Details {
     /// How far its duration may be from what is shown, if it isn't known exactly.
     pub error_ns: Option<u64>,
     pub labels: Vec<String>,
-    /// What isn't usual about it, in words.
+    /// Unusual properties, in words.
     pub flags: Vec<&'static str>,
     pub caller: Option<u32>,
     /// All calls of its function since the process began, if they were counted.
@@ -164,7 +164,7 @@ pub struct Table {
     pub calls: u64,
     /// Whether a row has more calls in all than in the trace.
     pub has_more_calls: bool,
-    /// What isn't in the numbers: how many, of what.
+    /// Counts that the numbers lack, each with its name.
     pub lacks: Vec<(String, u64)>,
 }
 
@@ -176,7 +176,7 @@ pub struct Instance {
     pub is_uncertain: bool,
 }
 
-/// What is asked.
+/// A request to the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Trace,

@@ -28,7 +28,7 @@ pub struct Layout {
     pub ruler: Rect,
     /// The lanes.
     pub lanes: Rect,
-    /// What is selected.
+    /// Details of the selection.
     pub details: Rect,
 }
 

@@ -40,7 +40,7 @@ pub struct Screen {
     asks: Asks,
 }
 
-/// What happened at the terminal.
+/// An event of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A key was pressed.
@@ -76,7 +76,7 @@ impl Screen {
         size()
     }
 
-    /// Draws all anew into a buffer of the terminal's size; what has changed is sent.
+    /// Draws everything into a buffer of the terminal's size; changes are sent.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Screen {
     ///
     /// Those of the terminal, such as that it is gone.
     pub fn wait(&self, time: Duration) -> io::Result<Option<Happening>> {
-        // What was read before is handed out first.
+        // Events that were read before are handed out first.
         wait_for_input(Duration::ZERO)?;
         if !self.asks.has_event()? {
             // crossterm never returns where the terminal goes while it waits.
@@ -261,7 +261,7 @@ mod tests {
         let reader = std::thread::Builder::new().spawn(move || {
             let (mut text, mut some) = (Vec::new(), [0; 4096]);
             let mut ours = File::from(ours);
-            // Where nobody has the other end any more, reading fails.
+            // Reading fails once the other end is closed.
             while let Ok(count @ 1..) = ours.read(&mut some) {
                 text.extend_from_slice(&some[..count]);
             }

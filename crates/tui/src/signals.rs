@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use nix::sys::signal::{SigSet, Signal, raise};
 
-/// What a signal asks for.
+/// The request that a signal stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     End,
@@ -42,7 +42,7 @@ impl Signals {
         Ok(Signals { set, received })
     }
 
-    /// What came.
+    /// The next signal that was received.
     pub fn next(&self) -> Option<Told> {
         self.received.try_recv().ok()
     }

@@ -34,14 +34,14 @@ pub fn fit(text: &str, columns: usize) -> String {
     out
 }
 
-/// The same, filled up to `columns` with spaces behind it.
+/// The text as [`fit`] returns it, filled up to `columns` with spaces behind it.
 pub fn padded(text: &str, columns: usize) -> String {
     let mut out = fit(text, columns);
     out.extend(std::iter::repeat_n(' ', columns.saturating_sub(width(&out))));
     out
 }
 
-/// The same with the spaces before it.
+/// The text as [`fit`] returns it, filled up to `columns` with spaces before it.
 pub fn right(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(&text))))

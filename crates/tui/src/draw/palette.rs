@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// What a terminal can show.
+/// The colours of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
     /// No colours: NO_COLOR is set.
@@ -72,7 +72,7 @@ impl Palette {
         Style::default().add_modifier(Modifier::REVERSED)
     }
 
-    /// What is chosen in it.
+    /// The style of the chosen item.
     pub fn chosen(self) -> Style {
         Style::default().add_modifier(Modifier::BOLD)
     }
@@ -82,7 +82,7 @@ impl Palette {
         Style::default().add_modifier(Modifier::BOLD)
     }
 
-    /// What is less important.
+    /// The style of less important text.
     pub fn quiet(self) -> Style {
         self.coloured(Color::DarkGray)
     }

@@ -1,4 +1,4 @@
-//! What all views draw with: a line of text, times and numbers, and what is said without rows.
+//! Parts that all views draw with: a line of text, times and numbers, and the text without rows.
 
 use everycall_units::{Count, Duration};
 use ratatui::buffer::Buffer;
@@ -33,7 +33,7 @@ pub fn moment(ns: u64) -> String {
     format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// A moment beside others that are `step` nanoseconds away, with the digits that tell them apart.
+/// A moment beside others that are `step` nanoseconds away, with the digits that distinguish them.
 pub fn tick(at: u64, step: u64, end: u64) -> String {
     let units = [("s", 9_u32), ("ms", 6), ("us", 3), ("ns", 0)];
     let (unit, zeros) = units.into_iter().find(|(_, zeros)| end >= 10_u64.pow(*zeros)).unwrap_or(("ns", 0));
@@ -50,7 +50,7 @@ pub fn count(count: u64) -> String {
     Count(count).to_string()
 }
 
-/// What is said in the place of rows that aren't there.
+/// The text in the place of rows that aren't there.
 pub fn instead(app: &App, is_long: impl Fn(&Request) -> bool) -> String {
     if app.trace.is_opening {
         return "The file's events are being counted.".to_owned();

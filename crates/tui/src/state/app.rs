@@ -12,7 +12,7 @@ use super::tree::TreeView;
 use crate::data::{Answer, Function, Hit, Range, Request, Trace, Track};
 use crate::layout::{Layout, table_columns};
 
-/// What is on the screen.
+/// The view on the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     #[default]
@@ -21,7 +21,7 @@ pub enum View {
     Table,
 }
 
-/// What a line of input is for.
+/// The purpose of a line of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     Search,
@@ -36,7 +36,7 @@ pub struct Prompt {
     pub text: String,
 }
 
-/// What a key asks of the terminal.
+/// A key's effect on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     Go,
@@ -63,7 +63,7 @@ pub struct App {
     /// The part that tree and table count.
     pub range: Range,
     pub layout: Layout,
-    /// What the options leave out, in words.
+    /// The options' filters, in words.
     pub only: String,
     /// Processes and threads that are shown; empty for all.
     pids: Vec<u32>,
@@ -77,7 +77,7 @@ pub struct App {
     pub waits: Vec<Request>,
 }
 
-/// What the options of the command say.
+/// The options of the command.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     pub path: String,
@@ -85,7 +85,7 @@ pub struct Choice {
     pub tids: Vec<u32>,
     /// The pattern of `--function`.
     pub function: Option<String>,
-    /// What is left out, in words; empty for nothing.
+    /// The filters, in words; empty for none.
     pub only: String,
 }
 
@@ -128,7 +128,7 @@ impl App {
         self.table.settle();
     }
 
-    /// What is to be asked now.
+    /// Takes the requests that are due.
     pub fn requests(&mut self) -> Vec<Request> {
         if !self.trace.is_opening {
             let wanted = self.timeline.wanted();

@@ -1,5 +1,5 @@
-//! What is shown, and how keys and answers change it. Knows nothing of the terminal, and of
-//! threads.
+//! The state that is shown, and how keys and answers change it. Knows nothing of the terminal, and
+//! of threads.
 //!
 //! ```text
 //! app        all of it: which view, prompts, search; keys and answers go in, requests come out

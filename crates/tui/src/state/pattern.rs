@@ -1,4 +1,4 @@
-//! What a search means: as in the viewer's page, a part of a name in any case, or `/REGEX/`.
+//! Searches: as in the viewer's page, a part of a name in any case, or `/REGEX/`.
 
 use regex::{Regex, RegexBuilder};
 
@@ -22,7 +22,7 @@ impl Pattern {
         Ok(Pattern { text: text.to_owned(), regex })
     }
 
-    /// Whether the text is meant.
+    /// Whether the text matches.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }

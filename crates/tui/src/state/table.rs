@@ -111,7 +111,7 @@ impl TableView {
         self.list = List::default();
     }
 
-    /// Goes to the next row whose function is meant, or the one before; false if there is none.
+    /// Goes to the next row whose function matches, or the one before; false if there is none.
     pub fn find(&mut self, is_meant: impl Fn(u32) -> bool, is_forward: bool) -> bool {
         let count = self.order.len();
         let is_hit = |place: &usize| {

@@ -7,7 +7,7 @@ use everycall_view::Slice;
 
 use crate::data::{Contents, Details, Mark, Place, State, Trace, Track, Window};
 
-/// What is selected: a call, or several that are narrower than a column.
+/// The selection: a call, or several that are narrower than a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selected {
     pub place: Place,
@@ -39,7 +39,7 @@ pub struct Timeline {
     /// Number of the first row.
     pub top: usize,
     pub folded: HashSet<u32>,
-    /// What was answered last, and for which window.
+    /// The last answer, and its window.
     pub shown: Option<(Window, Contents)>,
     pub selected: Option<Selected>,
     pub details: Option<Details>,
@@ -165,7 +165,7 @@ impl Timeline {
         let new = if numerator > denominator { new.max(length + 1) } else { new };
         let middle = self.from + length / 2;
         let selected = self.selected.map(|selected| selected.place);
-        // The middle of what is seen of the selection.
+        // The middle of the selection's visible part.
         let seen = selected.filter(|place| place.from <= self.to && place.to >= self.from);
         let at = seen.map_or(middle, |place| {
             let (from, to) = (place.from.max(self.from), place.to.min(self.to));
@@ -327,7 +327,7 @@ impl Timeline {
         }
         let Some(Selected { place, .. }) = self.selected else { return };
         let length = place.to - place.from;
-        // A little of what is beside it.
+        // A little more on both sides.
         let side = length / 20;
         self.show(place.from.saturating_sub(side), (length + 2 * side).max(self.columns.clamp(1, 20) as u64));
         self.is_whole = false;

@@ -93,7 +93,7 @@ impl TreeView {
         self.lay_out();
     }
 
-    /// Makes the rows anew; the cursor stays at its node, or at the nearest one around it.
+    /// Makes the rows again; the cursor stays at its node, or at the nearest one around it.
     fn lay_out(&mut self) {
         let mut at = self.node();
         self.rows.clear();
@@ -227,8 +227,8 @@ impl TreeView {
         }
     }
 
-    /// Goes to the next node, in the order of a whole tree, whose function is meant; unfolds what
-    /// is around it. False if there is none.
+    /// Goes to the next node, in the order of a whole tree, whose function matches; unfolds the
+    /// nodes around it. False if there is none.
     pub fn find(&mut self, is_meant: impl Fn(u32) -> bool, is_forward: bool) -> bool {
         // All nodes below the root in the order of rows.
         let mut order = Vec::new();
