@@ -1,13 +1,13 @@
-//! What is known of times where events have none of their own.
+//! Lower and upper bounds for events without a timestamp.
 
 use crate::event::{Begin, End, TimelineEvent, Unstamped};
 
-/// A time, and what it is at least and at most.
+/// A time with its bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bars {
     /// At least, in nanoseconds.
     pub low: u64,
-    /// What is shown, in nanoseconds.
+    /// The shown value, in nanoseconds.
     pub value: u64,
     /// At most, in nanoseconds.
     pub high: u64,
@@ -63,11 +63,11 @@ impl Interval {
     }
 }
 
-/// Goes along with a thread's timeline and tells when its calls began and ended, where that isn't
-/// known exactly. The events must not be filtered.
+/// Follows a thread's timeline, and bounds the durations of calls whose begin or end isn't known
+/// exactly. The events must not be filtered.
 #[derive(Clone, Debug, Default)]
 pub struct Intervals {
-    /// What holds for events at its time.
+    /// Bounds of the events at the current time.
     now: Option<Unstamped>,
     /// The open calls whose begin isn't known exactly, outermost first: their depth, and when.
     begun: Vec<(u32, Interval)>,

@@ -1,4 +1,4 @@
-//! What the modules' code says about events, asked once for each pair of places.
+//! Facts from the modules' code about events, looked up once for each pair of places.
 
 use crate::event::TailCall;
 use crate::location::Location;
@@ -57,7 +57,7 @@ impl<F: Fn(Location, Location) -> Option<bool>> Code for F {
 /// Where a call was made, or a handler began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Caller {
-    /// `None` of what no module has.
+    /// `None` if no module has it.
     pub code: Option<Location>,
     /// The code is the called function's own, which was inlined.
     pub is_callees: bool,
@@ -71,7 +71,7 @@ pub(crate) enum Around {
     Unknown,
 }
 
-/// What is known of an exit and the call that it may end.
+/// An exit, compared with the call that it may end.
 #[derive(Clone, Copy)]
 pub(crate) struct Exit {
     /// Whether they are of the same function.
@@ -102,7 +102,7 @@ impl<'a> Answers<'a> {
         Answers { code, exits: vec![None; places], tail_calls: Vec::new(), around: Vec::new() }
     }
 
-    /// What is known of an exit and a call that was entered at `entry`.
+    /// Compares an exit with a call that was entered at `entry`.
     #[inline]
     pub fn exit(&mut self, entry: Location, exit: Location) -> Exit {
         // An exit that is only known by its function doesn't show what it does.

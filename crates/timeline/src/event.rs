@@ -1,4 +1,4 @@
-//! What a thread's timeline consists of.
+//! The events of a thread's timeline.
 
 use crate::location::Location;
 
@@ -127,9 +127,9 @@ pub enum EndKind {
     ReturnedAfterGap,
     /// Its frame was left without an exit: exception, longjmp, end of the thread.
     Unwound,
-    /// Likewise, but the exact time is unknown: the time given is that of the next call or return,
-    /// which showed it. The call ended earlier, and the last calls shown in it may be calls of its
-    /// callers.
+    /// As [`EndKind::Unwound`], but the exact time is unknown: the time given is that of the next
+    /// call or return, which showed it. The call ended earlier, and the last calls shown in it may
+    /// be calls of its callers.
     UnwoundLate,
     /// It had not ended at the end of the trace.
     TruncatedAtEnd,
@@ -170,11 +170,11 @@ pub enum LossKind {
 pub struct Instant {
     /// When, in nanoseconds since the origin.
     pub at_ns: u64,
-    /// What.
+    /// Its kind.
     pub kind: InstantKind,
 }
 
-/// What happened at one moment.
+/// The kind of an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstantKind {
     /// An orphan exit that the runtime recorded as such. It closes no call.
@@ -219,11 +219,11 @@ pub enum GapKind {
 pub struct Mark {
     /// When, in nanoseconds since the origin.
     pub at_ns: u64,
-    /// What it is called: an index of [`crate::Trace::mark_names`].
+    /// Its name: an index of [`crate::Trace::mark_names`].
     pub name: MarkName,
     /// Its value, where it was given one.
     pub value: Option<u64>,
-    /// What it is.
+    /// Its kind.
     pub kind: MarkKind,
 }
 
@@ -240,7 +240,7 @@ impl Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MarkName(pub u32);
 
-/// What the program said.
+/// The kind of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
     /// A named value of the innermost call that is open, or of the thread where none is.
@@ -269,13 +269,13 @@ pub enum MarkKind {
     /// isn't known.
     Throw,
     /// An exception is caught by the innermost open call, or by an untraced function that it
-    /// called. Named likewise.
+    /// called. The name is as for [`MarkKind::Throw`].
     Catch,
     /// The program ended a span that it had not begun.
     OrphanSpanEnd,
     /// A value of a time series of the process: the mark's value as a signed number.
     Counter,
-    /// The same: the mark's value holds the bits of a double.
+    /// A value of a time series of the process: the mark's value holds the bits of a double.
     CounterReal,
     /// A task is woken. The mark's value is the task's number in its lower half, and which of its
     /// steps is to begin in its upper half.

@@ -34,11 +34,11 @@ pub struct LiveThread<'t> {
     steps: Vec<Step>,
     /// Where events may have no stamp: those of the steps that are read.
     runs: Option<Vec<Run>>,
-    /// What is read had happened then, ticks.
+    /// The steps that are read had happened then, ticks.
     read_ticks: u64,
 }
 
-/// The state that is kept when the modules of a process change and everything else begins anew.
+/// The state that is kept when the modules of a process change and everything else is rebuilt.
 #[derive(Clone, Debug)]
 pub struct LiveCarry {
     depth: SlotDepth,
@@ -148,8 +148,8 @@ impl<'t> LiveThread<'t> {
         (self.steps, self.runs) = (steps, runs);
     }
 
-    /// What is read next had happened by then, ticks: this bounds the times of the last events, if
-    /// events may have no times of their own.
+    /// The words that are read next had happened by then, ticks: this bounds the times of the last
+    /// events, if events may have no times of their own.
     pub fn had_happened_by(&mut self, ticks: u64) {
         self.read_ticks = ticks;
     }

@@ -94,7 +94,7 @@ impl ModuleMap {
         ModuleMap { stays, longest, codes: Vec::new(), codes_module: 0 }
     }
 
-    /// The same with code of just-in-time compilers.
+    /// Adds the code of just-in-time compilers.
     #[must_use]
     pub(crate) fn with_codes(self, modules: &[Module], codes: &[CodeRange]) -> ModuleMap {
         match modules.iter().find(|module| module.is_frames()) {

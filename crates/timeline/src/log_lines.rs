@@ -14,7 +14,7 @@ use crate::slots::What;
 
 /// Different lines that are kept.
 const LINES_MAX: usize = 1 << 22;
-/// What all further ones are.
+/// The text of all further ones.
 const FURTHER: &str = "(one of more log lines than are kept)";
 /// In a key: no module is known to have the format.
 const NO_MODULE: u32 = u32::MAX;
@@ -83,7 +83,7 @@ pub struct LogLines {
     /// By a module's number and the payloads of a record, with the format's address in the module's
     /// image.
     numbers: HashMap<Box<[u32]>, u32>,
-    /// The same, by number.
+    /// The keys of `numbers`, by number.
     lines: Vec<Box<[u32]>>,
     count: u64,
 }
@@ -132,7 +132,7 @@ impl LogLines {
         MarkName(self.numbers.get(&*key).copied().unwrap_or(LINES_MAX as u32))
     }
 
-    /// What a line that was counted stands for.
+    /// The step of a line that was counted.
     pub(crate) fn step(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> What {
         let name = self.number(words, slot, process, ticks);
         match output_line(words, slot) {
@@ -161,8 +161,8 @@ impl LogLines {
         key
     }
 
-    /// The module that holds an address, and the address in its image. What was loaded and unloaded
-    /// about then is meant if nothing else had the place.
+    /// The module that holds an address, and the address in its image. If none held it at that
+    /// time, the last one that ever did.
     fn module(&self, process: usize, address: u64, ticks: u64) -> Option<(u32, u64)> {
         let located = |place: &Place| (place.module, address.wrapping_sub(place.base));
         if let Some(place) = self.places.get(self.last.get())

@@ -12,7 +12,7 @@ use crate::log_lines::LogLines;
 
 /// Limit on stored names, because a program that generates names could fill memory.
 const NAMES_MAX: usize = 1 << 16;
-/// What all further ones are called.
+/// The name of all further ones.
 const FURTHER: &str = "(one of more names than are kept)";
 
 /// A name, and how often it occurs in the trace.
@@ -56,7 +56,7 @@ pub(crate) struct TaskCode {
 }
 
 impl TaskCode {
-    /// What tasks are called whose name isn't known.
+    /// The title of tasks whose name isn't known.
     pub fn title(self) -> String {
         format!("task at {:#x}", self.address)
     }
@@ -162,7 +162,7 @@ fn coded(process: usize, name: &[u8], detail: u8) -> Option<(&'static str, TaskC
     Some((what, TaskCode { process, address: tasks::code_in(name)? }))
 }
 
-/// What a mark is called: the runtime's own marks say what happened to whom. Code is one process's.
+/// A mark's full name: the runtime's own marks name the event, too. Code is one process's.
 fn full_name(process: usize, name: &[u8], detail: u8) -> Cow<'_, [u8]> {
     if let Some((what, code)) = coded(process, name, detail) {
         return [what.as_bytes(), name, &(code.process as u64).to_le_bytes()].concat().into();

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::event::{MarkKind, TailCall, TimelineEvent};
 use crate::location::Location;
 
-/// What a session asked for.
+/// A session's request.
 #[derive(Debug)]
 pub(crate) struct Narrowing {
     /// Index of its process.
@@ -86,7 +86,7 @@ pub(crate) struct Narrowed<'t> {
     state: NarrowedState,
 }
 
-/// What is known between two events.
+/// The state between two events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NarrowedState {
     open: Vec<Open>,
@@ -108,7 +108,7 @@ impl<'t> Narrowed<'t> {
         self.state = state.clone();
     }
 
-    /// What is known now.
+    /// The current state.
     pub fn state(&self) -> NarrowedState {
         self.state.clone()
     }

@@ -18,14 +18,14 @@ use crate::slots::{SlotDepth, Step};
 /// Steps that an event may be late by and still find its place.
 pub(crate) const WINDOW: usize = 1 << 16;
 
-/// Stretches that are out of order and told apart.
+/// Stretches that are out of order and kept apart.
 const DISORDERED_MAX: usize = 1024;
 
 /// Steps of one stamp that are held back until the next one is known. Hooks write fewer, because
 /// each segment begins with a stamp.
 const RUN_MAX: usize = 4 * WINDOW;
 
-/// What comes next in a thread.
+/// The next part of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
     /// [`Ordered::steps`].
@@ -161,7 +161,7 @@ pub(crate) struct Ordered<'a> {
     unstamped: Option<Unstamped>,
 }
 
-/// What is known of events without stamps.
+/// The state of events without stamps.
 #[derive(Default)]
 struct Unstamped {
     /// Those of the last batch.
@@ -175,7 +175,7 @@ struct Unstamped {
     stale: Option<u64>,
 }
 
-/// What the next batch begins with.
+/// The begin of the next batch.
 enum State {
     /// Reading segments.
     Read,
@@ -213,8 +213,7 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// The same where events may have no stamp. They had all happened at `end_ticks`, if that is
-    /// known.
+    /// Allows events without a stamp. They had all happened at `end_ticks`, if that is known.
     #[must_use]
     pub fn with_unstamped(self, end_ticks: Option<u64>) -> Ordered<'a> {
         Ordered { unstamped: Some(Unstamped { end: end_ticks, ..Unstamped::default() }), ..self }
@@ -269,7 +268,7 @@ impl<'a> Ordered<'a> {
         let next = self.gone + self.steps().len() as u64;
         let index = self.held.partition_point(|held| held.first <= next).checked_sub(1)?;
         let held = self.held.get(index)?;
-        // What comes out of order does so again, unless a part of it has been returned.
+        // Segments that come out of order do so again, unless a part of them has been returned.
         if self.disordered.iter().any(|(first, last)| *first < next && *last >= held.first) {
             return None;
         }
@@ -358,7 +357,7 @@ impl<'a> Ordered<'a> {
                     let jump = self.expected.map_or(0, |expected| number.saturating_sub(expected));
                     let begun = self.expected.is_some();
                     self.expected = number.checked_add(1);
-                    // What is damaged wasn't lost when it was counted.
+                    // Events of a damaged segment weren't lost when they were counted.
                     let lost = Some(self.segments.lost_before()).filter(|lost| *lost > 0 && !damaged);
                     if begun && (jump > 0 || damaged || self.segments.is_cut_before()) {
                         self.state = State::BehindGap { lost, number };

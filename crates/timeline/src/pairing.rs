@@ -113,7 +113,7 @@ enum How {
     AtEnd,
 }
 
-/// What is known of the calls that are open behind the last event.
+/// The calls that are open behind the last event.
 #[derive(Clone, Debug, Default)]
 struct AtEnd {
     /// Those that were listed as open, by time.
@@ -126,7 +126,7 @@ struct AtEnd {
     first_ticks: u64,
 }
 
-/// What pairing knows between two steps, without the tables that it can make anew.
+/// The state of pairing between two steps, without the tables that it can rebuild.
 #[derive(Clone, Debug)]
 pub(crate) struct PairingState {
     jumped: Option<Location>,
@@ -268,8 +268,8 @@ impl<'a> Pairing<'a> {
         known.map(|frame| (frame.start_ticks, frame.location)).collect()
     }
 
-    /// Forgets all calls and spans. From now on, exits without an entry are collected as calls that
-    /// began before, and ends of spans likewise, if there can be such.
+    /// Forgets all calls and spans. From now on, exits without an entry and ends of spans without a
+    /// begin are collected as those of calls and spans that began before, if there can be such.
     pub fn collect(&mut self, can_be: bool) {
         self.stack.clear();
         self.before_gap = 0;
@@ -282,7 +282,7 @@ impl<'a> Pairing<'a> {
         self.collected = can_be.then(Cuts::default);
     }
 
-    /// What was collected.
+    /// Takes the collected exits and ends.
     pub fn collected(&mut self) -> Cuts {
         self.collected.take().unwrap_or_default()
     }
@@ -299,7 +299,7 @@ impl<'a> Pairing<'a> {
         self.act(step, ticks, out);
     }
 
-    /// One step of a run, likewise: it has no stamp, and is number `number` among the steps.
+    /// One step of a run: it has no stamp, and is number `number` among the steps.
     pub fn unstamped_step(&mut self, step: &Step, run: &Run, number: usize, out: &mut Vec<TimelineEvent>) {
         let ticks = placing::begin(step);
         let until_ns = self.clock.ns(run.until);
@@ -352,7 +352,7 @@ impl<'a> Pairing<'a> {
         tail_call
     }
 
-    /// What the jump at `exit` led to isn't traced, and had ended then.
+    /// The code to which the jump at `exit` led isn't traced, and had ended then.
     #[cold]
     fn untraced(&self, exit: Location, until_ns: u64, out: &mut Vec<TimelineEvent>) {
         out.push(TimelineEvent::Untraced(Untraced { at_ns: self.jumped_ns, until_ns, exit }));

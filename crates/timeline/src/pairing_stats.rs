@@ -1,6 +1,6 @@
-//! What does not fit is counted.
+//! Counts of events that do not fit.
 
-/// What pairing could not use.
+/// Counts of pairing, mostly of events that it could not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairingStats {
     /// Calls begun, including those truncated at the beginning.

@@ -49,7 +49,7 @@ impl<'t> Part<'t> {
         let mut words = Vec::new();
         for mut cursor in cursors {
             while let Some(segment) = cursor.next_segment(&mut words) {
-                // What is damaged is a gap in the numbers.
+                // A damaged segment is a gap in the numbers.
                 if let Ok(number) = segment
                     && let Some(first) = first(&words)
                 {

@@ -15,7 +15,7 @@ pub(crate) const STEP_NS: u64 = 250;
 const LONG_RUN: usize = 256;
 const PACES: u64 = 2;
 
-/// Steps that have one stamp, without the one that it is of.
+/// Steps that share the stamp of a step before them, without that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Number of the first of them among the steps.
@@ -101,9 +101,9 @@ mod tests {
         assert_eq!(runs(&[], false, Some(5)), []);
         assert_eq!(runs(&[1, 2, 3], false, Some(5)), []);
         assert_eq!(runs(&[1, 1, 1, 7, 8, 8], false, Some(20)), [(1, 2, 7, 1), (5, 1, 20, 1)]);
-        // Nothing is known of what follows.
+        // The next stamp isn't known.
         assert_eq!(runs(&[1, 8, 8], false, None), [(2, 1, 8, 1)]);
-        // What follows begins with a time before: a damaged file.
+        // The next step has an earlier time: a damaged file.
         assert_eq!(runs(&[8, 8], false, Some(3)), [(1, 1, 8, 1)]);
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn process_tree(processes: &[Process]) -> Vec<Relative> {
     children.iter_mut().for_each(|siblings| siblings.sort_by_key(start));
     let mut order = Vec::with_capacity(processes.len());
     let mut seen = vec![false; processes.len()];
-    // What a damaged file makes a circle of has no root, and comes last.
+    // A circle in a damaged file has no root, and comes last.
     let all = roots.into_iter().chain(0..processes.len());
     for root in all {
         let mut waiting = vec![Relative { process: root, generation: 0 }];

@@ -1,4 +1,4 @@
-//! When threads got other names, as the kernel told it.
+//! Renames of threads, as the kernel recorded them.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub(crate) struct Renames {
 }
 
 impl Renames {
-    /// Those that events tell, which are in order.
+    /// The renames in events, which are in order.
     pub(crate) fn new(events: &[SchedEvent], at: impl Fn(u64) -> u64) -> Renames {
         let mut renames = Renames::default();
         let mut begun: HashMap<u32, Vec<u8>> = HashMap::new();

@@ -8,8 +8,8 @@ use everycall_format::sched::{SchedEvent, kind, sample};
 use crate::samples::{Sample, Samples};
 use crate::thread_states::{StateSpan, ThreadState, ThreadStates, Wait};
 
-/// The states that samples tell, by process id and thread id. `events` are by time; `at` converts
-/// times.
+/// The states that follow from samples, by process id and thread id. `events` are by time; `at`
+/// converts times.
 pub(crate) fn threads(events: &[SchedEvent], at: impl Fn(u64) -> u64) -> HashMap<(u32, u32), ThreadStates> {
     let mut by_thread: HashMap<(u32, u32), Vec<&SchedEvent>> = HashMap::new();
     for event in events.iter().filter(|event| matches!(event.kind, kind::SAMPLE | kind::OFF)) {

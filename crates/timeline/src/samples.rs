@@ -1,4 +1,4 @@
-//! Readings of what the kernel counts of a thread.
+//! Samples of the kernel's counts for a thread.
 
 /// Moments of a thread's samples, with its CPU time.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Sample {
     pub(crate) after: u64,
     /// CPU time since the first sample, in nanoseconds. It lags behind while the thread runs.
     pub(crate) ran: u64,
-    /// The same at the next sample at which it had changed: it lags behind no more than that.
+    /// CPU time at the next sample at which it had changed: it lags behind no more than that.
     pub(crate) ran_next: u64,
 }
 

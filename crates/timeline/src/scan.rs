@@ -7,7 +7,7 @@ use everycall_reader::{Source, ThreadKey, Warning};
 use crate::marks::{MarkNames, with_name};
 use crate::task_list::Tasks;
 
-/// What the first pass finds.
+/// The result of the first pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadScan {
     pub events: u64,

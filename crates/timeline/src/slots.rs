@@ -19,7 +19,7 @@ pub(crate) struct Step {
 
 const _: () = assert!(size_of::<Step>() == 24, "many are held back");
 
-/// What happened.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// A code offset was entered.

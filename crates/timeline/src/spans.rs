@@ -8,7 +8,7 @@ use crate::event::{Mark, MarkKind, MarkName, SpanEndKind};
 /// Spans that may be open at once; others are counted only.
 pub(crate) const OPEN_MAX: usize = 1 << 16;
 
-/// What makes a span's end find its begin.
+/// The key by which a span's end finds its begin.
 pub(crate) type Key = (MarkName, Option<u64>);
 
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +27,8 @@ pub(crate) struct Spans {
     by_key: HashMap<Key, Vec<u32>>,
     /// The number of the next one.
     next: u32,
-    /// Begins for which there was no room. Their ends can't be told from other ends with the same
-    /// key.
+    /// Begins for which there was no room. Their ends can't be distinguished from other ends with
+    /// the same key.
     pub too_many: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Thread states: when each thread ran, could have run, and waited, as the kernel told it.
+//! Thread states: when each thread ran, could have run, and waited, as the kernel recorded it.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub struct States {
 }
 
 impl States {
-    /// The states that these events tell.
+    /// The states that follow from these events.
     #[must_use]
     pub fn new(sched: &Sched, clock: &Clock) -> States {
         let at = |time| at(sched, clock, time);
@@ -64,7 +64,7 @@ impl States {
             if let Some(mut span) = open.remove(&key)
                 && span.start < now
             {
-                // Kernels don't tell every switch: one before this event is missing.
+                // Kernels don't report every switch: one before this event is missing.
                 let ran = span.state == ThreadState::Running;
                 if (event.kind == kind::ON && ran) || (event.kind == kind::OFF && !ran) {
                     states.missing += 1;
@@ -76,7 +76,7 @@ impl States {
                 open.insert(key, span);
             }
         }
-        // Where the events end early, nobody knows how long the last states went on.
+        // Where the events end early, the end of the last states isn't known.
         let until = states.until.unwrap_or(u64::MAX);
         for (key, span) in open {
             let end = until.max(span.start);
@@ -108,7 +108,7 @@ impl States {
         self.switches
     }
 
-    /// Switches that the kernel didn't tell, by what it told next.
+    /// Switches that the kernel didn't report, inferred from its next event.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.missing

@@ -148,7 +148,7 @@ impl<'t> ThreadEvents<'t> {
         ThreadEvents { narrowed: to.map(Narrowed::new), ..self }
     }
 
-    /// What could not be used so far; final when the iterator has ended.
+    /// The counts of pairing so far; final when the iterator has ended.
     #[must_use]
     pub fn stats(&self) -> PairingStats {
         self.maker.as_ref().map_or(self.stats, Maker::stats)

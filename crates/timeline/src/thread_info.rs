@@ -1,4 +1,4 @@
-//! What is known of a thread before its timeline is made.
+//! Facts about a thread before its timeline is made.
 
 use everycall_reader::ThreadKey;
 
@@ -10,7 +10,7 @@ pub const FIBERS_FROM: u32 = 1_000_000_000;
 /// Larger than all numbers of fibers: tasks are fibers whose number is this plus the task's.
 pub const TASKS_FROM: u32 = 500_000_000;
 
-/// What is known of a thread in one snapshot before its timeline is made.
+/// Facts about a thread in one snapshot before its timeline is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadInfo {
     /// Its place in [`crate::Trace::threads`], for [`crate::Trace::thread_events`].
@@ -32,7 +32,7 @@ pub struct ThreadInfo {
     pub slot: (u32, u32),
     /// Name; bytes that are no UTF-8 are replaced.
     pub name: String,
-    /// When it got other names while its events were recorded, as far as the kernel told it.
+    /// When it got other names while its events were recorded, as far as the kernel reported it.
     pub renames: Vec<Rename>,
     /// When the thread took its ring, in nanoseconds since the origin.
     pub start_ns: u64,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::samples::Samples;
 
-/// What a thread did.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThreadState {
     /// It ran on a CPU.
@@ -20,7 +20,7 @@ pub enum ThreadState {
 /// In which way a thread waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// The source can't tell.
+    /// The source doesn't say.
     Any,
     /// A signal would have ended it.
     Interruptible,
@@ -41,7 +41,7 @@ pub struct StateSpan {
     pub state: ThreadState,
     /// The CPU on which it ran, or from which it was taken; `None` if that isn't known.
     pub cpu: Option<u16>,
-    /// The thread that woke it at [`StateSpan::start`]; `None` if the source can't tell, or none
+    /// The thread that woke it at [`StateSpan::start`]; `None` if the source doesn't say, or none
     /// did.
     pub woken_by: Option<u32>,
     /// The number of the system call in which it waited; `None` if that isn't known.
@@ -78,14 +78,14 @@ impl StateTimes {
         [running, runnable, blocked, unknown, perhaps_off, voluntary, involuntary]
     }
 
-    /// The same, to be changed.
+    /// All of them, in the order of the fields, to be changed.
     pub fn all_mut(&mut self) -> [&mut u64; StateTimes::FIELDS] {
         let StateTimes { running, runnable, blocked, unknown, perhaps_off, voluntary, involuntary } = self;
         [running, runnable, blocked, unknown, perhaps_off, voluntary, involuntary]
     }
 
     /// How often it left its CPU, because it waited and although it could have run on; `None` if no
-    /// switch was told and some time is unknown.
+    /// switch was recorded and some time is unknown.
     #[must_use]
     pub fn switches(&self) -> Option<[u64; 2]> {
         let switches = [self.voluntary, self.involuntary];
@@ -134,7 +134,7 @@ pub struct ThreadStates {
     spans: Vec<StateSpan>,
     /// By span: the times before it.
     before: Vec<StateTimes>,
-    /// What the kernel counted, if that is all that is known.
+    /// The kernel's counts, if nothing else is known.
     samples: Samples,
 }
 
@@ -145,7 +145,7 @@ impl ThreadStates {
         let mut sums = StateTimes::default();
         let mut ran = None;
         let before = spans.iter().map(|span| {
-            // Only what ran leaves a CPU.
+            // Only a running thread leaves a CPU.
             if ran == Some(span.start) {
                 match span.state {
                     ThreadState::Blocked(_) => sums.voluntary += 1,
@@ -161,7 +161,7 @@ impl ThreadStates {
         ThreadStates { before: before.collect(), spans, samples: Samples::default() }
     }
 
-    /// Of what the kernel counted.
+    /// The states with samples of the kernel's counts.
     pub(crate) fn sampled(spans: Vec<StateSpan>, samples: Samples) -> ThreadStates {
         ThreadStates { samples, ..ThreadStates::new(spans) }
     }

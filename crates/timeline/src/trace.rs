@@ -192,7 +192,7 @@ impl<'a> Trace<'a> {
         &self.source.recording().children
     }
 
-    /// How the program that `record` started ended, where somebody saw it.
+    /// How the program that `record` started ended, if that was seen.
     #[must_use]
     pub fn process_end(&self) -> Option<ProcessEnd> {
         self.source.recording().process_end
@@ -210,7 +210,7 @@ impl<'a> Trace<'a> {
         &self.source.recording().triggers
     }
 
-    /// What the session requested, if the file was written by one: other calls are left out of the
+    /// The session's request, if the file was written by one: other calls are left out of the
     /// threads' timelines.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
@@ -243,13 +243,13 @@ impl<'a> Trace<'a> {
         narrowing.is_none_or(|narrowing| narrowing.has(location))
     }
 
-    /// What hooks cost, of the processes that have measured it.
+    /// The cost of hooks, of the processes that have measured it.
     #[must_use]
     pub fn calibrations(&self) -> &[ProcessCalibration] {
         &self.source.recording().calibrations
     }
 
-    /// What counted calls have allocated and freed, by process and snapshot.
+    /// Memory that counted calls have allocated and freed, by process and snapshot.
     #[must_use]
     pub fn memory(&self) -> &[Memory] {
         &self.source.recording().memory
@@ -262,7 +262,7 @@ impl<'a> Trace<'a> {
         self.states.get_or_init(made).as_ref()
     }
 
-    /// Where the thread states came from, and what that can't tell; `None` if they weren't recorded.
+    /// The source of thread states, and its limits; `None` if they weren't recorded.
     #[must_use]
     pub fn sched(&self) -> Option<&Sched> {
         self.source.recording().sched.as_ref()
@@ -328,7 +328,7 @@ impl<'a> Trace<'a> {
         &self.names
     }
 
-    /// What was damaged, missing or not understood.
+    /// Damaged, missing or unknown parts of the recording.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
@@ -352,8 +352,8 @@ impl<'a> Trace<'a> {
         self.events_of(index, code, None)
     }
 
-    /// The same from a checkpoint on, which was made by the same thread's timeline, checked by the
-    /// same code. `None` if the file can't be read there.
+    /// The timeline of the thread at `index` from a checkpoint on, which was made by the same
+    /// thread's timeline, checked by the same code. `None` if the file can't be read there.
     #[must_use]
     pub fn thread_events_from<'t>(
         &'t self,

@@ -201,8 +201,8 @@ impl SegmentCursor for Joined<'_> {
     }
 }
 
-/// What is known of a task's track, of what is known of it in each thread. `None`: its calls go on
-/// in other threads, so the track itself has to be looked through.
+/// Combines the scans of a task's track in each thread. `None`: its calls continue in other
+/// threads, so the track itself has to be scanned.
 pub(super) fn merged(threads: Vec<Scanned>) -> Option<Scanned> {
     if threads.iter().any(|thread| thread.suspends) {
         return None;

@@ -1,4 +1,4 @@
-//! Dividing a thread's segments: for the track of what is no task's, and once for all tracks.
+//! Dividing a thread's segments: for the track of events outside tasks, and once for all tracks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,7 +22,7 @@ pub(super) struct Steps<'s> {
     read: Option<u64>,
 }
 
-/// What a record is for.
+/// The effect of a record on tracks.
 pub(super) enum For {
     /// The track that runs, with the full ticks of the record.
     Running(u64),
@@ -51,7 +51,7 @@ impl<'s> Steps<'s> {
     /// `is_behind_cut`: [`SegmentCursor::is_cut_before`].
     pub fn begin_segment(&mut self, number: u64, is_behind_cut: bool) {
         if is_behind_cut || self.read.is_some_and(|read| number != read.wrapping_add(1)) {
-            // What was open there isn't known.
+            // The open calls there aren't known.
             self.forget_open();
         }
         self.read = Some(number);
@@ -201,10 +201,10 @@ impl SegmentCursor for Lane<'_> {
     }
 }
 
-/// What is known of a track after the whole thread was looked through.
+/// The result for a track after the whole thread was scanned.
 pub(super) struct Scanned {
     pub scan: ThreadScan,
-    /// Calls that were open at the end; for what is no task's, those of before aren't among them.
+    /// Calls that were open at the end; for the track outside tasks, without those of before.
     pub open: Vec<OpenCall>,
     /// When each step began and ended, 0 if that isn't known: of a task that other threads run,
     /// too.

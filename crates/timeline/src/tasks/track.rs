@@ -6,7 +6,7 @@ use everycall_reader::OpenCall;
 /// Less time between two steps isn't shown: an exception passes through coroutines in several.
 pub(super) const SHORT_TICKS: u64 = 2000;
 
-/// A task's track, or that of what is no task's.
+/// A task's track, or the track of events outside tasks.
 #[derive(Debug, Default)]
 pub(super) struct Track {
     /// Of the thread that runs the steps.

@@ -142,7 +142,7 @@ fn a_part_has_the_calls_that_lie_in_it() {
 const BOUNDED: u32 = 1;
 const ORDER: u32 = 2;
 
-/// The same thread twice: as it was, and with times left out as hooks do it.
+/// A thread in two forms: as it was, and with times left out as hooks do it.
 struct Twice {
     exact: Ring,
     ring: Ring,
@@ -229,7 +229,7 @@ fn seen(trace: &Trace<'_>, events: impl Iterator<Item = TimelineEvent>) -> Vec<S
     seen
 }
 
-/// What is known of the events contains what was.
+/// The bounds of the events contain the exact times.
 fn is_true(seen: &[Seen], exact: &[Seen], what: &str) {
     assert_eq!(seen.len(), exact.len(), "{what}");
     for ((found, at, took), (wanted, [_, was_at, _], was)) in seen.iter().zip(exact) {

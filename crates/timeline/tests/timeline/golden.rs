@@ -135,7 +135,7 @@ fn version_2_10() {
     );
 }
 
-/// The first version whose scheduling events tell in which system call a thread waited.
+/// The first version whose scheduling events have the system call in which a thread waited.
 #[test]
 fn version_2_10_calls() {
     check(
@@ -300,7 +300,7 @@ fn frames_file() -> Vec<u8> {
         records.extend([name, file].concat().bytes());
         records.resize(at + size, 0);
     }
-    // Bytes of this record, reserved, bytes of names, names that found no room, reserved.
+    // Bytes of this record, reserved, bytes of names, names that didn't fit, reserved.
     let mut payload = [32_u32, 0].map(u32::to_le_bytes).concat();
     numbers(&mut payload, &[records.len() as u64, 4, 0]);
     payload.extend(records);

@@ -1,5 +1,5 @@
 //! Truncated, damaged and forged input: no panic, no hang, bounded memory, and the remaining output
-//! is true. One test, so that its memory can be told from the process's.
+//! is true. One test, so that the process's memory is its own.
 
 use std::time::{Duration, Instant};
 

@@ -99,7 +99,7 @@ fn adjacent_calls_are_linked() {
     ring.exit(next(), jumps(20));
     ring.enter(next(), entry(30));
     ring.exit(next(), returns(30));
-    // Nobody knows where to.
+    // The target isn't known.
     ring.enter(next(), entry(20));
     ring.exit(next(), jumps_anywhere(20));
     ring.enter(next(), entry(30));
@@ -202,7 +202,7 @@ fn a_million_tail_calls_stay_at_one_depth() {
     assert_eq!(texts.iter().filter(|text| *text == "=>?+20").count(), 500_000);
 }
 
-/// What a jump led to that isn't traced: between which times it ran.
+/// The untraced targets of jumps: between which times they ran.
 fn untraced(ring: Ring) -> Vec<(u64, u64)> {
     let bytes = File::of(&process(ring));
     let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();

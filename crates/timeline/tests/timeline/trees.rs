@@ -192,7 +192,7 @@ fn strict(trace: &Trace<'_>, events: impl Iterator<Item = TimelineEvent>) -> Vec
     seen
 }
 
-/// What the operations mean, all of them being there.
+/// The events of the operations, none of which is missing.
 fn expected(program: &Program, end: u64) -> Vec<Seen> {
     let mut ops = program.ops.clone();
     ops.sort_by_key(|op| op.ticks);
@@ -260,7 +260,8 @@ fn a_ring_that_held_everything_gives_the_whole_tree() {
 fn a_ring_that_is_read_meanwhile_gives_the_whole_tree() {
     for seed in 1..300 {
         let mut program = Program::new(seed, 128, 4096, 400);
-        // What an interrupted hook writes after its handler has no place before what was read already.
+        // Words that an interrupted hook writes after its handler have no place before those that
+        // were read.
         program.handlers = 2;
         let program = program.run();
         let process = program.process();
@@ -288,7 +289,7 @@ fn a_ring_that_is_read_meanwhile_gives_the_whole_tree() {
             thread.read(words, done, &[], &mut events);
         }
         thread.finish(&[], &mut events);
-        // Here nobody knows when the trace ends, and what was open then.
+        // Here, the trace's end and the calls that were open then aren't known.
         let all = |seen: Vec<Seen>| -> Vec<Seen> {
             let at_end = |seen: &Seen| match *seen {
                 Seen::End { offset, start, end, how: EndKind::Returned | EndKind::Unwound, cut: false } => {

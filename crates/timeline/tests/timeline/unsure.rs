@@ -112,7 +112,7 @@ fn the_first_call_on_what_may_be_another_stack_is_unsure() {
     ring.exit(1130, 0x1600);
     ring.resumed_unsurely(1140, 1150, 7);
     ring.enter(1160, 0x1700);
-    // What is known of one switch isn't known of the next one.
+    // Facts about one switch don't hold for the next one.
     ring.resumed_unsurely(1170, 1180, 7);
     ring.resumed(1190, 1200, 7);
     ring.enter(1210, 0x1800);
