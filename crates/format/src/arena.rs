@@ -206,7 +206,7 @@ pub mod process_state {
     pub const OFF: u32 = 2;
 }
 
-/// What the runtime counts in [`ArenaHeader::counters`].
+/// Indices of [`ArenaHeader::counters`].
 pub mod counter {
     /// Threads that found no free slot and ran untraced.
     pub const THREADS_UNTRACED: usize = 0;
@@ -463,8 +463,8 @@ wire_struct! {
         pub reserved: u64,
         /// When the thread was found to have ended, ticks; 0 before.
         pub end_ticks: u64,
-        /// The same by `CLOCK_MONOTONIC`, in nanoseconds; 0 if ended threads aren't retained for a
-        /// time.
+        /// When the thread was found to have ended, by `CLOCK_MONOTONIC`, in nanoseconds; 0 if
+        /// ended threads aren't retained for a time.
         pub end_ns: u64,
         /// Limit on the segments of its ring.
         pub ring_segments: u32,
@@ -565,7 +565,8 @@ impl ArenaHeader {
         ArenaHeader::with_triggers(ring_size, thread_capacity, extra_size, 0)
     }
 
-    /// The same, with room for `trigger_sites` trigger sites, in both halves.
+    /// As [`ArenaHeader::with_layout`], with room for `trigger_sites` trigger sites, in both
+    /// halves.
     #[must_use]
     pub fn with_triggers(
         ring_size: u64,
@@ -576,7 +577,8 @@ impl ArenaHeader {
         ArenaHeader::with_stacks(ring_size, thread_capacity, extra_size, trigger_sites, OPEN_CALL_CAPACITY)
     }
 
-    /// The same, with open-call stacks of `open_call_capacity` entries, the sentinel included.
+    /// As [`ArenaHeader::with_triggers`], with open-call stacks of `open_call_capacity` entries,
+    /// the sentinel included.
     #[must_use]
     pub fn with_stacks(
         ring_size: u64,
@@ -638,7 +640,7 @@ impl ArenaHeader {
         }
     }
 
-    /// The same arena, with room for the [times](crate::times) of calls.
+    /// Adds room for the [times](crate::times) of calls at the arena's end.
     #[must_use]
     pub fn with_times(self) -> ArenaHeader {
         let times_offset = self.arena_size.next_multiple_of(PAGE);
@@ -646,7 +648,7 @@ impl ArenaHeader {
         ArenaHeader { times_offset, arena_size: times_offset + size, ..self }
     }
 
-    /// The same arena, with room for the newest scheduling events.
+    /// Adds room for the newest scheduling events at the arena's end.
     #[must_use]
     pub fn with_states(self) -> ArenaHeader {
         let states_offset = self.arena_size.next_multiple_of(PAGE);

@@ -19,7 +19,7 @@ pub const ALLOWED: &str =
 pub mod instant {
     /// The budget, in millionths.
     pub const BUDGET: &str = "budget";
-    /// What an event costs by the measurement at the start, in picoseconds.
+    /// The cost of an event by the measurement at the start, in picoseconds.
     pub const EVENT: &str = "budget: cost of an event, ps";
     /// The cost of tracing since the last look, in millionths of the program's CPU time. Written
     /// before functions go off.

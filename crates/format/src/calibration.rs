@@ -1,5 +1,5 @@
-//! What the hooks cost, as the traced process measured it at its start: in its arena, and in a
-//! chunk of the trace file.
+//! The cost of hooks, as the traced process measured it at its start: in its arena, and in a chunk
+//! of the trace file.
 //!
 //! ```text
 //!   caller         | entry hook            | callee        | exit hook             | caller
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! An entry and an exit together cost a call `inside` in its own duration, and its caller
-//! `outside`. In programs, the same hook costs more or less than in a loop, because the processor
-//! runs it beside what is around it. So a price is a range: the low end was measured with calls
-//! that do work which the processor can't foretell, the high end with calls that do nothing.
+//! `outside`. In programs, a hook costs more or less than in a loop, because the processor runs it
+//! beside the code around it. So a price is a range: the low end was measured with calls that do
+//! work which the processor can't predict, the high end with calls that do nothing.
 
 use crate::arena::{PINNERS, PINNERS_OFFSET, PinnerEntry};
 use crate::crash::CRASH_OFFSET;
@@ -21,7 +21,7 @@ use crate::wire::wire_struct;
 pub const CALIBRATION_OFFSET: u64 = PINNERS_OFFSET + PINNERS as u64 * size_of::<PinnerEntry>() as u64;
 
 wire_struct! {
-    /// What something costs, in thousandths of a tick.
+    /// A cost, in thousandths of a tick.
     pub struct Price [12] {
         /// At the least.
         pub low: u32,
@@ -33,7 +33,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What a call's two hooks cost.
+    /// The cost of a call's two hooks.
     pub struct HookPrices [24] {
         /// Between the two stamps.
         pub inside: Price,
@@ -43,7 +43,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What the hooks of a process cost.
+    /// The cost of a process's hooks.
     pub struct Calibration [88] {
         /// Bytes of this record; 0 if nothing was measured.
         pub record_size: u32,

@@ -35,7 +35,7 @@ pub const NAME_MAX: usize = 40;
 pub const SOCKET_NAME: usize = 5;
 
 wire_struct! {
-    /// What a client sends; `length` bytes follow.
+    /// A client's request; `length` bytes follow.
     pub struct Request [80] {
         /// [`MAGIC`].
         pub magic: u64,
@@ -84,7 +84,7 @@ pub mod operation {
 }
 
 wire_struct! {
-    /// What the process answers; `length` bytes follow.
+    /// The process's answer; `length` bytes follow.
     pub struct Reply [104] {
         /// [`MAGIC`].
         pub magic: u64,

@@ -50,7 +50,7 @@ wire_struct! {
         /// call is recorded. Threads adopt a change at their next segment's end, or when the upper
         /// half of ticks changes.
         pub threshold: u64,
-        /// The same in nanoseconds, as requested.
+        /// The threshold in nanoseconds, as requested.
         pub threshold_ns: u64,
         /// Places that functions have, place 0 included; 0 if none has one.
         pub places: u32,
@@ -64,7 +64,7 @@ wire_struct! {
         pub memory_facts: u32,
         /// Zero.
         pub reserved: [u32; 6],
-        /// What threads have allocated and freed that have no slot, or before they had one: see
+        /// Memory that threads without a slot have allocated and freed, or before they had one: see
         /// [`crate::memory`].
         pub memory_elsewhere: [u64; memory::NUMBERS],
         /// Zero.

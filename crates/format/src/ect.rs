@@ -193,22 +193,22 @@ pub mod chunk {
     /// [`super::CodeNamesRecord`], then records of [`super::CodeName`]: the process's machine code
     /// of just-in-time compilers. Since version 2.13.
     pub const CODE_NAMES: u32 = 30;
-    /// [`super::CodeFileRecord`], then bytes of a file by which a just-in-time compiler told perf
-    /// the names of its code, as it was: in snapshots that the program took of itself, instead of
-    /// CODE_NAMES. Since version 2.14.
+    /// [`super::CodeFileRecord`], then bytes of a file in which a just-in-time compiler names its
+    /// code for perf: in snapshots that the program took of itself, instead of CODE_NAMES. Since
+    /// version 2.14.
     pub const CODE_FILE: u32 = 33;
     /// [`super::StampsRecord`]: which of the process's events have a time of their own. Absent where
     /// all have, as was wanted. Since version 2.14.
     pub const STAMPS: u32 = 31;
-    /// [`crate::calibration::Calibration`]: what the process's hooks cost. Since version 2.14.
+    /// [`crate::calibration::Calibration`]: the cost of the process's hooks. Since version 2.14.
     pub const CALIBRATION: u32 = 32;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
 
 wire_struct! {
-    /// What the file shows of its process: what one session requested. The rings may contain more,
-    /// which others requested.
+    /// The part of its process that the file shows: one session's request. The rings may contain
+    /// more, which others requested.
     pub struct SessionRecord [104] {
         /// Bytes of this record.
         pub record_size: u32,
@@ -280,9 +280,9 @@ pub mod meta {
     pub const CLOCK_SOURCE: u32 = 8;
     /// Whether the CPU says that the counter runs at a constant rate: `yes` or `no`.
     pub const INVARIANT_COUNTER: u32 = 9;
-    /// What another tool's trace was that the file was made of, as text. Since version 2.9.
+    /// The source of an imported trace: its format and path, as text. Since version 2.9.
     pub const IMPORTED_FROM: u32 = 32;
-    /// What that tool's clock was. Since version 2.9.
+    /// The clock of the imported trace. Since version 2.9.
     pub const IMPORTED_CLOCK: u32 = 33;
     /// A sentence about what is missing or unknown in that trace; repeated. Since version 2.9.
     pub const IMPORT_NOTE: u32 = 34;
@@ -299,7 +299,7 @@ wire_struct! {
         pub record_size: u32,
         /// One of [`crate::stamp`].
         pub stamps: u32,
-        /// What was wanted; the process may have been unable to leave stamps out.
+        /// The wanted value; the process may have been unable to leave stamps out.
         pub wanted: u32,
         /// Zero.
         pub reserved: u32,
@@ -639,7 +639,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What a process that only counts calls had counted when a snapshot was taken.
+    /// The counts of a process that only counts calls, when a snapshot was taken.
     pub struct CountsRecord [48] {
         /// Number of the snapshot.
         pub snapshot: u32,
@@ -671,7 +671,8 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What a just-in-time compiler calls the machine code that it has made; the records follow.
+    /// The names that a just-in-time compiler gives the machine code that it has made; the records
+    /// follow.
     pub struct CodeNamesRecord [32] {
         /// Bytes of this record.
         pub record_size: u32,
@@ -768,7 +769,7 @@ wire_struct! {
         pub shortest: u64,
         /// The longest call's time.
         pub longest: u64,
-        /// What `total` lacks: time in calls within another one of the same function.
+        /// Time in calls within another one of the same function, which `total` lacks.
         pub nested: u64,
         /// As in [`crate::times::TimeSums`].
         pub histogram: [u64; BUCKETS],

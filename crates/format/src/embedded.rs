@@ -1,5 +1,5 @@
-//! What a trace file holds of its modules' files, so that it needs none of them: symbols and
-//! sources. Both follow the recording, after its END, in chunks of their own.
+//! Symbols and sources in a trace file, so that it needs none of its modules' files. Both follow
+//! the recording, after its END, in chunks of their own.
 
 use crate::wire::wire_struct;
 
@@ -57,7 +57,7 @@ wire_struct! {
         pub more_inlined: u32,
         /// A set of [`function_flags`].
         pub flags: u32,
-        /// Its place among all functions of the module: this tells functions of one name apart.
+        /// Its place among all functions of the module: this distinguishes functions of one name.
         pub place: u32,
     }
 }
@@ -130,7 +130,7 @@ wire_struct! {
         pub function: u32,
         /// Inlined calls around it.
         pub level: u32,
-        /// Text: the demangled name of what would have been called.
+        /// Text: the demangled name of the inlined function.
         pub name: u32,
         /// Text: the file with the call; [`NONE`] if it isn't known.
         pub file: u32,
@@ -161,14 +161,14 @@ pub mod question {
     pub const SAME_FUNCTION: u32 = 1;
     /// Was code at the first address inlined from the function of the second index?
     pub const INLINED: u32 = 2;
-    /// The same, apart from the innermost function that was inlined there.
+    /// As [`INLINED`], apart from the innermost function that was inlined there.
     pub const INLINED_AROUND: u32 = 3;
     /// Does the function of the first index have the linker's name that is the second text?
     pub const CALLED: u32 = 4;
 }
 
 wire_struct! {
-    /// What is at an address of data.
+    /// The constant, variable or task name at an address.
     pub struct DataEntry [16] {
         /// Image address.
         pub address: u64,
@@ -185,12 +185,12 @@ pub mod data {
     pub const CONSTANT: u32 = 1;
     /// A variable.
     pub const VARIABLE: u32 = 2;
-    /// What tasks are called whose type is that of a function there.
+    /// The name of tasks whose type is that of a function there.
     pub const TASK: u32 = 3;
 }
 
 wire_struct! {
-    /// What debugging information says of a source file.
+    /// A source file's checksum and folder, from debugging information.
     pub struct CompiledEntry [32] {
         /// Text: its path.
         pub path: u32,

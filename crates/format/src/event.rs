@@ -150,8 +150,7 @@ pub mod gap {
     pub const SUSPENDED: u8 = 3;
 }
 
-/// What is known of a stack that is resumed (sixth payload of [`kind::GAP`] for
-/// [`gap::SUSPENDED`]).
+/// Facts about a stack that is resumed (sixth payload of [`kind::GAP`] for [`gap::SUSPENDED`]).
 pub mod resumed {
     /// It may be another stack in the same memory: the open calls may not be the callers of the
     /// next call.

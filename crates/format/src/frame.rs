@@ -40,7 +40,7 @@ wire_struct! {
         pub used: u64,
         /// Names that found no room.
         pub lost: u64,
-        /// Not 0: the program has told names, or reported frames.
+        /// Not 0: the program has named frames, or reported them.
         pub is_used: u32,
         /// Zero.
         pub reserved: [u32; 11],
@@ -65,7 +65,7 @@ wire_struct! {
     }
 }
 
-/// What stands for the build id of the module that frames by id make.
+/// The build id of the module that frames by id make.
 pub const BUILD_ID: &[u8] = b"frames by id";
 
 /// The name of an id, as its record has it.

@@ -1,5 +1,5 @@
-//! Which frames by id a pattern means. Both sides ask: the runtime when a name is told, and the
-//! recorder for what it reports.
+//! Which frames by id a pattern matches. Both sides ask: the runtime when a frame is named, and the
+//! recorder for its reports.
 //!
 //! - `*` stands for any text and `?` for any character, neither with a `/`.
 //! - A pattern without a dot is compared with the frame's name: `handle`, `Server::*`.
@@ -24,10 +24,10 @@ pub fn matches(pattern: &[u8], name: &[u8], file: &[u8]) -> bool {
     (0..text.len()).filter(|at| text.begins_scope(*at)).any(|at| text.matches_from(at, pattern))
 }
 
-/// What a rule of a selection says of the frame with this name and file: whether it is recorded;
-/// `None` if the rule doesn't mean it. A rule is `+ PATTERN` or `- PATTERN`, as in
-/// `docs/selection.md`. Of its conditions, frames have names and `file:`; those about machine code,
-/// and regular expressions, mean no frame.
+/// Whether a rule of a selection records the frame with this name and file; `None` if the rule
+/// doesn't match it. A rule is `+ PATTERN` or `- PATTERN`, as in `docs/selection.md`. Of its
+/// conditions, frames have names and `file:`; those about machine code, and regular expressions,
+/// match no frame.
 #[must_use]
 pub fn rule_says(rule: &[u8], name: &[u8], file: &[u8]) -> Option<bool> {
     let (is_in, mut rest) = match rule.split_at_checked(2)? {
@@ -54,7 +54,7 @@ pub fn rule_says(rule: &[u8], name: &[u8], file: &[u8]) -> Option<bool> {
 
 /// Between the conditions of a pattern.
 const AND: &[u8] = b" & ";
-/// What only machine code has.
+/// Conditions that only machine code has.
 const OF_CODE: [&[u8]; 5] = [b"module:", b"section:", b"addr:", b"size:", b"has:"];
 
 /// Whether a frame meets a condition; `None` if none can.

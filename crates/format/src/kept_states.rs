@@ -36,7 +36,7 @@ wire_struct! {
         pub begun: u64,
         /// Events that were written.
         pub written: u64,
-        /// What the kernel told until then is here, by [`KeptHeader::clock`].
+        /// The kernel's events up to this time are here, by [`KeptHeader::clock`].
         pub until: u64,
         /// All clocks at that moment.
         pub reading: ClockReading,
@@ -47,7 +47,7 @@ wire_struct! {
 }
 
 impl KeptHeader {
-    /// The sum of what is written together.
+    /// The sum of the fields that are written together.
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.written

@@ -44,15 +44,15 @@ pub const THREAD_END: u8 = 10;
 pub const HANDLER: u8 = 11;
 /// A value of a time series of the process, signed.
 pub const COUNTER: u8 = 12;
-/// The same, as the bits of a double.
+/// A value of a time series of the process, as the bits of a double.
 pub const COUNTER_REAL: u8 = 13;
 /// A step of a task begins on this thread: until its end, what the thread does is the task's. The
 /// low half of the value is the task's number in its process, the upper half which of its steps it
 /// is, from 1, or 0 if that isn't known; the name is the task's. Since version 2.12.
 pub const TASK_BEGIN: u8 = 14;
 /// A step ends. The low half of the value is the task's number. The upper half is how many calls,
-/// whose exits come directly before, were suspended instead of ended: the task's next step goes on
-/// in them. There is no name. Since version 2.12.
+/// whose exits come directly before, were suspended instead of ended: the task's next step resumes
+/// them. There is no name. Since version 2.12.
 pub const TASK_END: u8 = 15;
 /// The bits of the detail that contain the class.
 pub const CLASS_MASK: u8 = 0x0f;

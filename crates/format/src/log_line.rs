@@ -72,7 +72,7 @@ pub const fn type_of(types: u32, index: usize) -> u32 {
     }
 }
 
-/// The same types, with another one at `index`.
+/// `types`, with the type `to` for the argument at `index`.
 #[must_use]
 pub const fn with_type(types: u32, index: usize, to: u32) -> u32 {
     let shift = index as u32 * TYPE_BITS;

@@ -1,5 +1,5 @@
-//! What calls allocate and free, in a process whose [`crate::dropped::counting`] is MEMORY: four
-//! numbers, for a call itself (own) and for a call with what it called (total).
+//! Memory that calls allocate and free, in a process whose [`crate::dropped::counting`] is MEMORY:
+//! four numbers, for a call itself (own) and for a call with what it called (total).
 //!
 //! ```text
 //! [0] bytes allocated   [1] blocks allocated   [2] bytes freed   [3] blocks freed
@@ -31,8 +31,9 @@ pub const fn total(word: u64, meter: u64) -> u64 {
     if is_open(word) { turned(word, meter) / 2 } else { word / 2 }
 }
 
-/// The same where its thread runs, and may just have opened or closed it, or where it was written
-/// over: not less than what the calls themselves have, nor more than the meter. `own`: theirs.
+/// As [`total`], where the word's thread runs and may just have opened or closed a call, or where
+/// it was overwritten: not less than `own`, the number of the calls themselves, nor more than the
+/// meter.
 #[must_use]
 pub fn total_now(word: u64, meter: u64, own: u64) -> u64 {
     total(word, meter).min(meter / 2).max(own.min(meter / 2))
@@ -50,11 +51,11 @@ pub const fn turned(word: u64, meter: u64) -> u64 {
     meter.wrapping_add(1).wrapping_sub(word)
 }
 
-/// What is known of the allocator.
+/// Facts about the allocator.
 pub mod facts {
     /// A library that sees allocations was loaded.
     pub const SEEN: u32 = 1;
-    /// The allocator doesn't tell how large a block is: bytes allocated are those that were asked
+    /// The allocator doesn't say how large a block is: bytes allocated are those that were asked
     /// for, and bytes freed aren't known.
     pub const NO_SIZES: u32 = 2;
     /// The program's own file defines `malloc`: only what it takes from the next allocator is seen.
@@ -62,7 +63,7 @@ pub mod facts {
 }
 
 wire_struct! {
-    /// What a process had allocated and freed when a snapshot was taken.
+    /// Memory that a process had allocated and freed when a snapshot was taken.
     pub struct MemoryRecord [64] {
         /// Number of the snapshot.
         pub snapshot: u32,
@@ -76,7 +77,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What the calls of one function have allocated and freed in one thread slot.
+    /// Memory that the calls of one function have allocated and freed in one thread slot.
     pub struct MemoryCalls [88] {
         /// Code offset of its entries; 0 if it isn't known.
         pub code: u32,

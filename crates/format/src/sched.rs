@@ -12,8 +12,7 @@ pub mod source {
     /// An instance of tracefs: also the state in which a thread was taken off, and which thread
     /// woke it when.
     pub const TRACEFS: u32 = 2;
-    /// Both: switches are those of `perf_event_open`; who woke a thread is told by tracefs. Since
-    /// version 2.9.
+    /// Both: switches are those of `perf_event_open`, wake-ups those of tracefs. Since version 2.9.
     pub const PERF_AND_TRACEFS: u32 = 3;
     /// Samples of `/proc/PID/task/TID/schedstat`. Since version 2.9.
     pub const SCHEDSTAT: u32 = 4;
@@ -80,7 +79,7 @@ pub fn rename(event: SchedEvent, before: [u8; 16], name: [u8; 16]) -> [SchedEven
     })
 }
 
-/// What a sample says of the thread.
+/// Flags of a sample.
 pub mod sample {
     /// Since the sample before, it wasn't put on a CPU.
     pub const NOT_PUT_ON: u8 = 1;
@@ -171,7 +170,7 @@ wire_struct! {
         pub start_ticks: u64,
         /// The first moment that is wanted, ticks.
         pub since_ticks: u64,
-        /// The same by `CLOCK_MONOTONIC_RAW`, nanoseconds.
+        /// The first moment that is wanted, by `CLOCK_MONOTONIC_RAW`, nanoseconds.
         pub since_raw_ns: u64,
     }
 }

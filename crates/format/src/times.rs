@@ -11,7 +11,7 @@
 //! instruction. A slot's next thread continues the same sums. Only used parts take memory.
 //!
 //! A call adds to `calls` when it begins, and to everything else when it ends. So calls that are
-//! open, or whose end nobody saw, are counted and have no time.
+//! open, or whose end wasn't seen, are counted and have no time.
 
 use crate::dropped::FUNCTIONS;
 use crate::memory;
@@ -58,9 +58,9 @@ wire_struct! {
         pub nested: u64,
         /// For the hooks: where on its stack the outermost open call of the function is, or was.
         pub outermost: u64,
-        /// What the calls have allocated and freed themselves: see [`crate::memory`].
+        /// Memory that the calls have allocated and freed themselves: see [`crate::memory`].
         pub memory_own: [u64; memory::NUMBERS],
-        /// The same with what they called, where recursion counts once, in the form of
+        /// Memory of the calls with what they called, where recursion counts once, in the form of
         /// [`memory::total`].
         pub memory_total: [u64; memory::NUMBERS],
         /// For the hooks: a bucket. Most calls are in it or in the next one.

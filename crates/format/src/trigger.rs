@@ -23,7 +23,7 @@
 //!
 //! Frames by id have no sites: a rule has the pattern of their names
 //! ([`frame_pattern`](crate::frame_pattern)) and a threshold. The traced process compares each name
-//! when it is told, or when the rule is set, and remembers the result by id.
+//! when it is given, or when the rule is set, and remembers the result by id.
 //!
 //! The traced process counts calls that meet a condition, and posts them: it takes a free
 //! [`TriggeredCall`], fills it and marks it as posted in its state.

@@ -306,7 +306,7 @@ impl std::fmt::Debug for ArenaImage<'_> {
 struct ArenaSegments<'i> {
     image: &'i ArenaImage<'i>,
     tid: u32,
-    /// What is left of it.
+    /// The segments that weren't read yet.
     segments: &'i [Segment],
 }
 

@@ -1,4 +1,4 @@
-//! What hooks cost.
+//! The cost of hooks.
 
 use everycall_format::Wire;
 use everycall_format::calibration::{Calibration, HookPrices, Price, calibration_state};

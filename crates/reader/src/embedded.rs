@@ -34,7 +34,7 @@ pub(crate) struct Embedded {
     pub is_followed: bool,
 }
 
-/// The same while a file is being indexed.
+/// The chunks with symbols and sources, while a file is being indexed.
 #[derive(Default)]
 pub(crate) struct Index {
     /// By path and build id.
@@ -62,7 +62,7 @@ impl Index {
         }
     }
 
-    /// Assigns symbols to the modules that they are of.
+    /// Assigns symbols to their modules.
     pub fn finish(mut self, modules: &[Module]) -> Embedded {
         for (index, module) in modules.iter().enumerate().filter(|(index, module)| module.same_file == *index)
         {

@@ -1,4 +1,4 @@
-//! What can be wrong with an input. After an error, nothing can be read; after a warning, the rest
+//! Errors and warnings of an input. After an error, nothing can be read; after a warning, the rest
 //! can.
 
 use std::fmt;
@@ -30,14 +30,14 @@ pub enum Error {
     ModuleImage {
         /// Index of the module.
         module: u32,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// The place to write a module's file to failed.
     Write(io::Error),
 }
 
-/// What an input that isn't a trace looks like.
+/// The kind of an input that isn't a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Found {
@@ -168,7 +168,7 @@ pub enum Warning {
         at: u64,
         /// Its kind.
         kind: u32,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// Chunks that this version doesn't know were skipped.
@@ -187,9 +187,9 @@ pub enum Warning {
     },
     /// The file is longer or shorter than its last chunk says.
     Length {
-        /// What the file says.
+        /// The stated length.
         expected: u64,
-        /// What is there.
+        /// The real length.
         found: u64,
     },
     /// Fewer threads than the snapshot says.
@@ -229,7 +229,7 @@ pub enum Warning {
     },
     /// There are more entries of a kind than any real recording has; the rest was left out.
     TooMany {
-        /// Of what.
+        /// Their kind.
         what: &'static str,
         /// How many were kept.
         kept: usize,
@@ -303,7 +303,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What a chunk contains, for people; plural.
+/// The contents of a chunk, for people; plural.
 fn chunk_name(kind: u32) -> &'static str {
     use everycall_format::ect::chunk;
     match kind {

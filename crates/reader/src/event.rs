@@ -9,18 +9,18 @@ pub use everycall_format::label::Name;
 
 use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_MASK, Word, caller, gap, kind, resumed};
 
-/// What happened in one slot, or a few that belong together.
+/// An event of one slot, or of a few that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time in ticks. An event without a time of its own has that of the event before it.
     pub ticks: u64,
     /// Place of its first word within the segment.
     pub slot: u32,
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
 }
 
-/// What an event is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A function was entered.
@@ -179,8 +179,8 @@ impl<'a> Events<'a> {
         Events { words, next: 0, high: 0, ticks: 0 }
     }
 
-    /// The entries and exits up to the next event of another kind, as many as possible at once: most
-    /// events are in such runs. [`Iterator::next`] goes on behind them.
+    /// The entries and exits up to the next event of another kind, as many as possible at once:
+    /// most events are in such runs. [`Iterator::next`] continues behind them.
     #[inline]
     pub fn plain_run(&mut self) -> PlainRun<'a> {
         let rest = self.words.get(self.next..).unwrap_or_default();

@@ -338,7 +338,7 @@ fn read_header(source: &dyn ReadAt, warnings: &mut Vec<Warning>) -> Result<u64, 
     Ok(u64::from(header.header_size).max(FileHeader::SIZE as u64))
 }
 
-/// What a file that isn't a trace is, from its first bytes.
+/// The kind of a file that isn't a trace, from its first bytes.
 fn recognise(bytes: &[u8]) -> Found {
     let known: [(&[u8], Found); 8] = [
         (b"\x7fELF", Found::Elf),
@@ -507,7 +507,7 @@ impl Indexer {
                     && known.reason == Reason::Stream
                     && record.reason == reason::STREAM
                 {
-                    // Told again at the end: the last one counts.
+                    // Written again at the end: the last one counts.
                     self.announced.insert(record.snapshot, record.threads);
                     let (process, threads) = (known.process, std::mem::take(&mut known.threads));
                     *known = Snapshot { process, threads, ..payload::snapshot(&record) };

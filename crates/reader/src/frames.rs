@@ -14,7 +14,7 @@ use crate::payload::TABLE_MAX;
 
 /// Most files with names of code in a trace. A snapshot has three at most.
 const CODE_FILES_MAX: usize = 64;
-/// What stands for the path of the module.
+/// The path of the module.
 const PATH: &[u8] = b"frames by id";
 
 /// Adds the names of the process with index `process`. `Err` says what is wrong with the payload.
@@ -161,7 +161,7 @@ fn names(mut records: &[u8]) -> Vec<Frame> {
     let mut names = Vec::new();
     while let Some(record) = FrameName::read(records) {
         let size = record.size as usize;
-        // Nothing is known of what follows a record without a size: its thread was killed.
+        // A record without a size ends the names: its thread was killed.
         if size < FrameName::SIZE || !u64::from(record.size).is_multiple_of(RECORD_ALIGN) {
             break;
         }

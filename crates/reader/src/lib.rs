@@ -15,7 +15,7 @@
 // Messages go through `everycall_io::messages`, because these macros panic if standard error can't
 // be written.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 

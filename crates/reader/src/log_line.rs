@@ -39,7 +39,7 @@ pub enum LogFormat {
 /// A text in a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogText {
-    /// What is kept of it.
+    /// Its bytes that are kept.
     pub bytes: Vec<u8>,
     /// It was longer.
     pub is_cut: bool,
@@ -138,7 +138,7 @@ impl LogLine {
         LogLine { arguments: arguments.collect(), format, is_output: types & OUTPUT != 0 }
     }
 
-    /// The line's text. `read` is the format at its address, if somebody has read it.
+    /// The line's text. `read` is the format at its address, if it was read.
     #[must_use]
     pub fn text(&self, read: Option<&[u8]>) -> String {
         if self.is_output {
@@ -374,7 +374,7 @@ impl Conversion {
             (b's', LogArgument::Text(text)) => {
                 let mut bytes = if text.is_null { b"(null)".to_vec() } else { text.bytes.clone() };
                 match self.precision {
-                    // What was kept may end within a character.
+                    // The kept bytes may end within a character.
                     Some(most) if most <= bytes.len() => bytes.truncate(most),
                     _ if text.is_cut => bytes.extend_from_slice(b"..."),
                     _ => {}

@@ -1,4 +1,4 @@
-//! What counted calls have allocated and freed.
+//! Memory that counted calls have allocated and freed.
 
 use everycall_format::memory::{MemoryCalls, MemoryRecord, NUMBERS, facts, whose};
 

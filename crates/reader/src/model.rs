@@ -24,7 +24,7 @@ pub struct Recording {
     pub modules: Vec<Module>,
     /// Processes that descend from the traced ones and were not followed.
     pub children: Vec<Child>,
-    /// How the program that `record` started ended, where somebody saw it.
+    /// How the program that `record` started ended, if that was seen.
     pub process_end: Option<ProcessEnd>,
     /// Snapshots in the order of the file. An arena contains one.
     pub snapshots: Vec<Snapshot>,
@@ -41,20 +41,20 @@ pub struct Recording {
     pub all_calls: Vec<Counts>,
     /// Frames by id, of the processes that have some.
     pub frames: Vec<Frames>,
-    /// What counted calls have allocated and freed, by process and snapshot.
+    /// Memory that counted calls have allocated and freed, by process and snapshot.
     pub memory: Vec<Memory>,
-    /// What the hooks cost, by process.
+    /// The cost of the hooks, by process.
     pub calibrations: Vec<ProcessCalibration>,
-    /// What one session requested, if the file was written by `everycall trace`: all other calls of
-    /// its process are left out.
+    /// One session's request, if the file was written by `everycall trace`: all other calls of its
+    /// process are left out.
     pub session: Option<Session>,
     /// When the kernel ran the threads; `None` if that wasn't recorded.
     pub sched: Option<Sched>,
-    /// What was damaged, missing or not understood.
+    /// Damaged, missing or unknown parts of the input.
     pub warnings: Vec<Warning>,
 }
 
-/// What the hooks of a process cost, as it was measured at its start.
+/// The cost of a process's hooks, as it was measured at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessCalibration {
     /// Index in [`Recording::processes`].
@@ -76,9 +76,9 @@ pub struct ProcessCalibration {
 pub struct Sched {
     /// Where the events came from.
     pub source: SchedSource,
-    /// What their times are.
+    /// The clock of their times.
     pub clock: SchedClock,
-    /// What the source can't tell, and why there was no better one; as bytes, because it need not be
+    /// The source's limits, and why there was no better one; as bytes, because it need not be
     /// UTF-8.
     pub text: Vec<u8>,
     /// Events that newer ones have overwritten.
@@ -100,13 +100,13 @@ pub enum SchedSource {
     Tracefs,
     /// Both: switches from the first, wake-ups from the second.
     PerfAndTracefs,
-    /// Samples of what the kernel counts of each thread.
+    /// Samples of the kernel's counts for each thread.
     Schedstat,
     /// A source of newer versions.
     Other(u32),
 }
 
-/// What the times of scheduling events are.
+/// The clock of scheduling events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedClock {
     /// Ticks, as in the threads' events.
@@ -115,7 +115,7 @@ pub enum SchedClock {
     MonotonicRaw,
 }
 
-/// What a session asked for.
+/// A session's request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// Its name, as bytes, because it need not be UTF-8.
@@ -177,7 +177,7 @@ pub struct Meta {
     /// The trace of another tool that this was made of, as text; empty if it is a recording of
     /// everycall.
     pub imported_from: Vec<u8>,
-    /// What that tool's clock was.
+    /// That tool's clock.
     pub imported_clock: Vec<u8>,
     /// Sentences about what is missing or unknown in that tool's trace.
     pub import_notes: Vec<Vec<u8>>,
@@ -215,9 +215,9 @@ pub struct Process {
 /// Which events of a process have a time of their own: see [`everycall_format::stamp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
-    /// How it was.
+    /// The events that have one.
     pub clock: EventClock,
-    /// What was wanted.
+    /// The events that should have one.
     pub wanted: EventClock,
 }
 
@@ -377,7 +377,7 @@ pub struct Frames {
     pub process: usize,
     /// Names that found no room.
     pub lost: u64,
-    /// By id; those that were told. Those of [`Frames::codes`] follow, from
+    /// By id; those that were named. Those of [`Frames::codes`] follow, from
     /// [`everycall_format::frame::IDS`] on.
     pub names: Vec<Frame>,
     /// Machine code of just-in-time compilers, by address, then by time.
@@ -397,16 +397,16 @@ pub struct CodeRange {
     pub loaded: u64,
     /// When other code replaced it, in ticks; `u64::MAX`: it was there until the end.
     pub replaced: u64,
-    /// What [`Frame::id`] it has.
+    /// Its [`Frame::id`].
     pub id: u32,
 }
 
-/// What an id is called.
+/// The name of an id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// The id.
     pub id: u32,
-    /// Its name, as the program told it.
+    /// Its name, as the program gave it.
     pub name: Vec<u8>,
     /// Path of the file that defines it; empty where it isn't known.
     pub file: Vec<u8>,
@@ -449,7 +449,7 @@ pub struct ProcessEnd {
 pub enum Reason {
     /// The process ended.
     ProcessEnd,
-    /// Somebody asked.
+    /// A request.
     Request,
     /// A trigger fired.
     Trigger,
@@ -476,7 +476,7 @@ pub struct Snapshot {
     pub ring_size: u64,
     /// Bytes of each segment.
     pub segment_size: u64,
-    /// What the runtime could not do, by [`everycall_format::arena::counter`].
+    /// The runtime's counters, by [`everycall_format::arena::counter`].
     pub counters: [u64; COUNTERS],
     /// Its threads.
     pub threads: Vec<Thread>,
@@ -548,7 +548,7 @@ pub struct ThreadKey {
 
 /// A recording whose events can be read, by several threads at once.
 pub trait Source: Send + Sync {
-    /// What it holds.
+    /// The recording, without its events.
     fn recording(&self) -> &Recording;
 
     /// The calls of a thread that had not returned, outermost first; empty for an unknown key.
@@ -557,7 +557,7 @@ pub trait Source: Send + Sync {
     /// The segments of a thread, oldest first; none for an unknown key.
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_>;
 
-    /// The same from a segment on; `None` if reading can't begin there.
+    /// The segments of a thread from `first` on; `None` if reading can't begin there.
     fn segments_from(&self, key: ThreadKey, first: SegmentPlace) -> Option<Box<dyn SegmentCursor + '_>> {
         let _ = (key, first);
         None
@@ -704,7 +704,7 @@ pub struct Dropped {
     pub is_full: bool,
     /// Calls that were dropped, of all functions.
     pub calls: u64,
-    /// The same by function.
+    /// Calls that were dropped, by function.
     pub functions: Vec<DroppedCalls>,
 }
 
@@ -740,7 +740,7 @@ pub struct CountedCalls {
     pub times: Option<Box<CallTimes>>,
 }
 
-/// What a process has allocated and freed.
+/// Memory that a process has allocated and freed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// [`Snapshot::number`](crate::Snapshot::number) of the snapshot at which it was read.
@@ -749,7 +749,7 @@ pub struct Memory {
     pub process: usize,
     /// Whether the library that counts it was in the process.
     pub is_seen: bool,
-    /// Whether the allocator tells how large blocks are: otherwise bytes allocated are those that
+    /// Whether the allocator says how large blocks are: otherwise bytes allocated are those that
     /// were asked for, and bytes freed aren't known.
     pub has_sizes: bool,
     /// Whether the program's own file defines `malloc`, so that only what this takes from the next
@@ -774,7 +774,7 @@ pub struct MemoryNumbers {
     pub freed_blocks: u64,
 }
 
-/// What the calls of a function in a thread slot have allocated and freed.
+/// Memory that the calls of a function in a thread slot have allocated and freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryOfCalls {
     /// Whose calls.
@@ -871,7 +871,7 @@ pub struct KeptCall {
     pub start_ticks: u64,
     /// When it was left, in ticks.
     pub end_ticks: u64,
-    /// What it had to exceed, in ticks.
+    /// The threshold that it had to exceed, in ticks.
     pub threshold_ticks: u64,
     /// Whether a call caused the snapshot; otherwise it was requested, for example by a signal.
     pub is_call: bool,
@@ -882,7 +882,7 @@ pub struct KeptCall {
     /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was
     /// noticed.
     pub is_unwound: bool,
-    /// What is known of the tail call in which it ended, where its time counts.
+    /// The tail call in which it ended, where its time counts.
     pub tail: Option<Tail>,
     /// Events of its thread since its entry that were overwritten before they could be copied.
     pub missing: u64,

@@ -169,7 +169,7 @@ pub(crate) fn modules(array: &Array<'_>) -> Vec<Module> {
     modules_of(array.iter(), array.rest)
 }
 
-/// The same for entries whose paths are in `paths`.
+/// The modules of a table whose paths are in `paths`, together no longer than `paths`.
 pub(crate) fn modules_of(entries: impl Iterator<Item = ModuleEntry>, paths: &[u8]) -> Vec<Module> {
     let mut room = paths.len();
     let bounded = |entry: ModuleEntry| {

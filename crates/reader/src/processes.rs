@@ -14,7 +14,7 @@ const PLACEHOLDERS_MAX: usize = 4096;
 /// Limit on stored words of a command line.
 const WORDS_MAX: usize = 1 << 20;
 
-/// What the chunks say of processes.
+/// Facts about processes, from the chunks.
 #[derive(Default)]
 pub(crate) struct Processes {
     /// By their number in the file.

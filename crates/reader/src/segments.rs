@@ -111,7 +111,7 @@ impl<'f> FileSegments<'f> {
         }
     }
 
-    /// The same from a segment on that was returned before; `None` if it can't be read.
+    /// The segments from one on that was returned before; `None` if it can't be read.
     pub fn from(
         file: &'f dyn EventWords,
         chunks: &'f [Piece],

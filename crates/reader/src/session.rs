@@ -1,4 +1,4 @@
-//! What one session requested.
+//! One session's request.
 
 use everycall_format::site_set::SiteSet;
 use everycall_format::{Wire, ect, until_nul};

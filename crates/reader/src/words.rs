@@ -23,7 +23,7 @@ pub(crate) fn unpacker<'a, R: BufRead>(frame: R) -> io::Result<zstd::Decoder<'a,
 /// at the end, and the words that exist are returned.
 ///
 /// # Errors
-/// What is wrong with the chunk.
+/// The problem with the chunk.
 pub(crate) fn decode(record: &EventsRecord, bytes: &[u8], is_cut: bool) -> Result<Vec<u64>, &'static str> {
     let count = usize::try_from(record.words).ok().filter(|count| *count <= WORDS_MAX);
     let count = count.ok_or("it has more words than fit")?;
@@ -53,7 +53,7 @@ pub(crate) fn decode(record: &EventsRecord, bytes: &[u8], is_cut: bool) -> Resul
 /// unchecked.
 ///
 /// # Errors
-/// What is wrong with the chunk.
+/// The problem with the chunk.
 pub(crate) fn first(record: &EventsRecord, bytes: &[u8]) -> Result<Vec<u64>, &'static str> {
     const COUNT: usize = 256;
     let count = usize::try_from(record.words).map_or(COUNT, |words| words.min(COUNT));

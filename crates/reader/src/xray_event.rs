@@ -6,9 +6,9 @@ use everycall_format::xray_event::{DATA_MAX, Data};
 /// Bytes of data that are shown.
 const SHOWN: usize = 48;
 
-/// What the event is called whose record begins at `slot` of `words`, with the beginning of its data: `custom event "data"`,
-/// `typed event 7 "data"`, and the number of bytes where there are more. Data that is no text is shown in hexadecimal numbers. `None`
-/// where there is no such record.
+/// The text of the event whose record begins at `slot` of `words`, with the beginning of its data:
+/// `custom event "data"`, `typed event 7 "data"`, and the number of bytes where there are more.
+/// Data that is no text is shown in hexadecimal numbers. `None` where there is no such record.
 #[must_use]
 pub fn xray_event_text(words: &[u64], slot: u32) -> Option<String> {
     let mut record = words.get(slot as usize..)?.iter().copied().map(Word::decode);

@@ -37,7 +37,7 @@ fn words(source: &dyn Source, thread: usize) -> (Vec<u64>, Vec<u64>) {
 fn a_whole_file_says_everything() {
     let process = basic();
     let bytes = File::of(&process);
-    // The same from memory and from anything that reads and seeks.
+    // From memory, and from anything that reads and seeks.
     let files = [
         TraceFile::open(&bytes[..]).unwrap(),
         TraceFile::open(Seekable::new(std::io::Cursor::new(bytes.clone()))).unwrap(),

@@ -15,7 +15,7 @@ fn string(text: &str) -> LogArgument {
 
 use LogArgument::{Double, Int32, Int64, Pointer};
 
-/// What glibc's `printf` writes.
+/// The text is that of glibc's `printf`.
 #[test]
 fn conversions_are_those_of_printf() {
     let minus = Int32(-5_i32 as u32);
