@@ -35,7 +35,7 @@ pub(crate) struct Export<'a, S> {
     pub(crate) functions: Functions<'a>,
     /// The duration of the call that the present event ends, if it isn't known exactly.
     pub(crate) bars: Option<Bars>,
-    /// Counts of what was written. Threads are counted here; everything else is counted by
+    /// Counts of the output. Threads are counted here; everything else is counted by
     /// [`Summary::event`] or for viewers.
     pub(crate) summary: Summary,
     /// Why the output can't go on.
@@ -81,7 +81,7 @@ pub(crate) trait Sink<'o, S: Source> {
     }
 }
 
-/// After so many events, progress is told: once or twice a second.
+/// Events between two reports of progress: there are one or two a second.
 const PROGRESS: u64 = 1 << 22;
 
 /// By CPU.
@@ -141,13 +141,13 @@ pub(crate) fn run<'o, S: Source>(
     Ok(export.summary)
 }
 
-/// What is shown of a thread: its events, how many short calls were dropped, and when it was off
-/// the CPU in its calls.
+/// The shown events of a thread, how many short calls were dropped, and when it was off the CPU in
+/// its calls.
 pub(crate) struct ThreadEvents<'s, I> {
     events: Filtered<'s, I>,
     off_cpu: Walk<'s>,
     min_duration_ns: u64,
-    /// Short calls that were dropped, until they are told.
+    /// Short calls that were dropped, until they are reported.
     dropped: u64,
     /// Calls that are shown and open.
     depth: u64,
@@ -189,7 +189,7 @@ impl<I: Iterator<Item = TimelineEvent>> ThreadEvents<'_, I> {
         any
     }
 
-    /// The same while there are events of other sources.
+    /// As [`ThreadEvents::next`], while there are events of other sources.
     fn next_with_others(&mut self, functions: &mut Functions<'_>, out: &mut Event) -> bool {
         match self.held.take() {
             Some(held) => *out = held,
@@ -204,7 +204,7 @@ impl<I: Iterator<Item = TimelineEvent>> ThreadEvents<'_, I> {
             return true;
         }
         while let Some(off) = self.off_cpu.before(at_ns) {
-            // Outside of all calls, it is nobody's.
+            // Outside of all calls, it belongs to none.
             if self.depth > 0 && off.until_ns - off.at_ns >= self.min_duration_ns {
                 self.held = Some(std::mem::replace(out, Event::OffCpu(off)));
                 return true;

@@ -42,7 +42,7 @@ pub(crate) struct UntracedSlice {
     pub(crate) until_ns: u64,
 }
 
-/// Room for an event: nothing, which isn't shown.
+/// An empty placeholder that no output shows.
 impl Default for Event {
     fn default() -> Event {
         Event::Point(Point { at_ns: 0, count: None, kind: PointKind::LeftOut })

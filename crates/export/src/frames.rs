@@ -19,12 +19,12 @@ pub(crate) enum Frame {
     NotRecorded,
     /// All calls that are nested more deeply.
     Deeper,
-    /// Calls on paths that aren't told apart.
+    /// Calls on paths that aren't kept apart.
     MorePaths,
 }
 
 impl Frame {
-    /// What stands for a time in which nothing was recorded.
+    /// The frame for a time in which nothing was recorded.
     pub(crate) fn of_gap(why: GapKind) -> Frame {
         if why == GapKind::Suspended { Frame::Suspended } else { Frame::NotRecorded }
     }
@@ -43,7 +43,7 @@ impl Frame {
         }
     }
 
-    /// The frame's name; threads have theirs elsewhere.
+    /// The frame's name; threads have their names elsewhere.
     pub(crate) fn name<'f>(self, functions: &'f Functions<'_>) -> &'f str {
         match self {
             Frame::Thread(_) => "",
@@ -56,7 +56,7 @@ impl Frame {
     }
 }
 
-/// Name of frames for calls on paths that aren't told apart.
+/// Name of frames for calls on paths that aren't kept apart.
 pub(crate) const MORE_PATHS: &str = "... more paths not shown";
 
 /// A name in a format of lines: control characters, which could end the line or change a terminal,

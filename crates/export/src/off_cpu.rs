@@ -29,7 +29,8 @@ impl OffCpu {
         parts.into_iter().filter(|(_, time)| *time > 0)
     }
 
-    /// The same in words, with what it waited in.
+    /// The states that it was in, in words, with the system call that it waited in, and their
+    /// times.
     pub(crate) fn parts_in_words(&self) -> impl Iterator<Item = (Cow<'static, str>, u64)> + use<> {
         let call = self.blocked_in;
         self.parts().map(move |(state, time)| match call {
@@ -84,8 +85,8 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Of what samples tell, the next span in which the thread waited; or what is unknown, apart
-    /// from the times in which such a span began and ended.
+    /// The next span in which samples show that the thread waited, or an unknown one, apart from
+    /// the times in which such a span began and ended.
     fn sampled(&mut self, states: &ThreadStates) -> Option<OffCpu> {
         let waited = |span: Option<&StateSpan>| {
             let span = span.filter(|span| matches!(span.state, ThreadState::Blocked(_)))?;

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct ParseError {
     /// The given text.
     pub text: String,
-    /// What is wrong with it and what would be right.
+    /// The fault, and the right form.
     pub reason: String,
 }
 

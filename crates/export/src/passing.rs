@@ -1,4 +1,4 @@
-//! What passes a filter, for callers that make an output of their own.
+//! Events that pass a filter, for callers that make an output of their own.
 
 use std::io;
 

@@ -11,7 +11,7 @@ use crate::filtered::{Event, PointKind};
 use crate::frames::Frame;
 use crate::source::{Process, Thread};
 
-/// Largest number of paths that are told apart.
+/// Largest number of paths that are kept apart.
 const PATHS_MAX: usize = 1 << 18;
 
 /// Number of a path.
@@ -101,7 +101,7 @@ impl Paths {
     /// Something without callees, within the innermost call.
     #[cold]
     fn add_leaf(&mut self, frame: Frame, ns: u64) {
-        // Outside of all calls, it is nobody's.
+        // Outside of all calls, it belongs to none.
         let Some(path) = self.leaf(frame) else { return };
         self.add(path, ns);
         if let Some(caller) = self.open.last_mut() {

@@ -29,7 +29,8 @@
 //!   came by there or not.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
 //!   end of a span. `@ kept call = 2` says that the call around it was kept by a trigger.
-//! - `~ 3.1 ms blocked`: the thread was off the CPU, as the kernel told it. `runnable`: it could have run, and others did.
+//! - `~ 3.1 ms blocked`: the thread was off the CPU, as the kernel recorded it. `runnable`: it
+//!   could have run, and others did.
 //! - `-- suspended for 1.2 ms: no thread ran this stack; resumed by thread 4711 --`: a fiber, or a thread's own stack while the thread ran others.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
 //! - Characters that could steer a terminal or reorder its text are shown escaped.

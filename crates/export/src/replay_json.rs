@@ -215,7 +215,7 @@ fn put_off_cpu(
     bytes.extend_from_slice(b"}\n");
 }
 
-/// What a duration is at least and at most; and without what tracing cost, if that was requested.
+/// The bounds of a duration; if requested, those without the cost of tracing.
 #[cold]
 fn put_bars(bytes: &mut Vec<u8>, source: &impl Source, start: u64, bars: Bars) {
     let mut put = |key: &str, length: u64| {
@@ -232,7 +232,7 @@ fn put_bars(bytes: &mut Vec<u8>, source: &impl Source, start: u64, bars: Bars) {
     }
 }
 
-/// What the kernel did with the thread during a call.
+/// The thread's states and switches during a call.
 #[cold]
 fn put_states(bytes: &mut Vec<u8>, source: &impl Source, times: &StateTimes) {
     let mut put = |name: &str, value: u64| {

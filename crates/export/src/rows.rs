@@ -30,7 +30,7 @@ pub struct Row {
     pub recursion: Option<i32>,
     /// When it began, since the trace's origin.
     pub start_ns: i64,
-    /// The same in real time, where times are shown so.
+    /// When it began in real time, where times are shown so.
     pub start_realtime_ns: Option<i64>,
     /// How long it took.
     pub duration_ns: Option<i64>,
@@ -38,9 +38,9 @@ pub struct Row {
     pub own_ns: Option<i64>,
     /// Of calls, in traces whose events may have no times of their own: how long it took at least.
     pub duration_low_ns: Option<i64>,
-    /// Likewise: how long it took at most.
+    /// Of calls, in traces whose events may have no times of their own: how long it took at most.
     pub duration_high_ns: Option<i64>,
-    /// What it is about.
+    /// Its subject.
     pub what: What,
     /// A count or value.
     pub value: Option<i64>,
@@ -52,11 +52,11 @@ pub struct Row {
     pub runnable_ns: Option<i64>,
     /// The thread that woke it, or resumed its stack.
     pub other_tid: Option<i64>,
-    /// What is special about it, separated by `; `.
+    /// Its remarks, separated by `; `.
     pub remarks: Option<String>,
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum What {
     /// Nothing that has a name.
@@ -64,7 +64,7 @@ pub enum What {
     Nothing,
     /// A function: see [`Rows::function`].
     Function(FunctionId),
-    /// What has this name.
+    /// Something else, by its name.
     Text(String),
 }
 
@@ -239,7 +239,7 @@ impl RowMaker {
         i32::try_from(self.open.len()).unwrap_or(i32::MAX)
     }
 
-    /// What all rows have at this depth.
+    /// A row at this depth, with the columns that all rows have.
     #[inline]
     fn plain(&self, kind: &'static str, start_ns: u64) -> Row {
         Row {
@@ -369,7 +369,7 @@ pub struct Rows<'a, S> {
 }
 
 impl<'a, S: Source> Rows<'a, S> {
-    /// Rows of what passes `filter`.
+    /// Rows of the events that pass `filter`.
     #[must_use]
     pub fn new(source: &'a S, names: &'a dyn Names, filter: &'a Filter) -> Self {
         Rows {

@@ -66,7 +66,7 @@ impl Thread {
     }
 }
 
-/// Goes along with a thread's timeline and tells what its calls took without what tracing cost.
+/// Follows a thread's timeline, and computes the durations of calls without the cost of tracing.
 pub trait Correcting {
     /// Takes the next event. Of a call that ends, returns its duration.
     fn event(&mut self, event: &TimelineEvent) -> Option<Bars>;
@@ -139,7 +139,7 @@ pub trait Source {
         false
     }
 
-    /// What takes the cost of tracing out of durations, if [`Source::is_corrected`].
+    /// Corrects durations for the cost of tracing, if [`Source::is_corrected`].
     fn correcting(&self) -> Option<Box<dyn Correcting + '_>> {
         None
     }
@@ -317,7 +317,7 @@ pub fn process_title(trace: &Trace<'_>, process: &everycall_timeline::Process) -
     (is_other && !title.is_empty()).then(|| String::from_utf8_lossy(title).into_owned())
 }
 
-/// The command line of a process, which its ancestors may have got from theirs.
+/// The command line of a process, which may be inherited from its ancestors.
 fn command_before<'t>(trace: &'t Trace<'_>, process: &'t everycall_timeline::Process) -> &'t [Vec<u8>] {
     let mut oldest = process;
     // A file may say that processes are each other's parents.

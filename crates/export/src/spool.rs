@@ -1,6 +1,6 @@
 //! Columns that are written one after the other, although their items come row by row.
 //!
-//! What doesn't fit into a small buffer waits in a file without a name, so that memory stays
+//! Items that don't fit into a small buffer wait in a file without a name, so that memory stays
 //! bounded.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What was written, with notes for users.
+//! Counts of the output, with notes for users.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub enum Note {
         /// Number of calls that were merged into slices that say so.
         calls: u64,
     },
-    /// There were more call paths than are told apart.
+    /// There were more call paths than are kept apart.
     ManyPaths {
         /// Number of calls on the others.
         calls: u64,
@@ -66,7 +66,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// What was written.
+/// Counts of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Slices, or calls in text outputs.

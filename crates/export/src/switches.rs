@@ -18,7 +18,7 @@ fn bits(state: Option<ThreadState>) -> u32 {
     }
 }
 
-/// What happened on a CPU.
+/// A scheduling event of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switch {
     /// It took up the thread with this index.
@@ -37,7 +37,7 @@ impl Switch {
     }
 }
 
-/// In which system call a thread then waits, if viewers may be told. The kernel's event for it also
+/// In which system call a thread then waits, if viewers may show it. The kernel's event for it also
 /// says whether a wait that no signal ends is one for a disk, which isn't known here.
 fn waits_in(span: &StateSpan) -> Option<&'static str> {
     let is_interruptible = matches!(span.state, ThreadState::Blocked(Wait::Any | Wait::Interruptible));

@@ -99,7 +99,7 @@ struct Whole {
     labelled: bool,
 }
 
-/// What the conditions in the table of [`crate::filter`] show, computed from whole calls and spans.
+/// The result of the conditions in [`crate::filter`], computed from whole calls and spans.
 fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
     let since_ns =
         filter.since_ns.unwrap_or(0).max(filter.last_ns.map_or(0, |last| trace_end_ns.saturating_sub(last)));

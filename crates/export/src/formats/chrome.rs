@@ -33,9 +33,9 @@
 //! Thread states are `systemTraceEvents`, lines of ftrace in one text: viewers show a lane for each CPU and the states of each
 //! thread.
 //!
-//! vizviewer looks sources up by slice name, and its page breaks at a function whose file isn't there: such
-//! functions are left out. Functions of one name, file name and line in different folders are told apart by
-//! the whole path.
+//! vizviewer looks sources up by slice name, and its page breaks at a function whose file isn't
+//! there: such functions are left out. Functions of one name, file name and line in different
+//! folders are distinguished by the whole path.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

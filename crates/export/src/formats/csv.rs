@@ -100,7 +100,7 @@ impl<'o> Csv<'o> {
         }
     }
 
-    /// The last columns, and the end of the line, of what has no bounds.
+    /// The last columns, and the end of the line, of a row without bounds.
     fn put_remarks<'t>(&mut self, remarks: impl Iterator<Item = &'t str>) {
         let bytes = &mut self.portions.bytes;
         put_remarks(bytes, remarks);

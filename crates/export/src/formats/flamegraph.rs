@@ -39,7 +39,7 @@ pub(crate) struct Flamegraph<'o> {
     drawn: Drawn<'o>,
 }
 
-/// What is made of the stacks of a trace.
+/// The picture of a trace's stacks.
 enum Drawn<'o> {
     /// Nothing yet: they are compared with those of another one.
     Nothing,
@@ -94,9 +94,9 @@ impl<'o, S: Source> Sink<'o, S> for Flamegraph<'o> {
         options.subtitle = missing(&export.summary);
         "ns".clone_into(&mut options.count_name);
         options.hash = true;
-        // What is open first stands at the top: with deep recursion, it would be far below.
+        // The outermost calls stand at the top: with deep recursion, they would be far below.
         options.direction = Direction::Inverted;
-        // Names begin with what tells them apart.
+        // Names begin with their distinctive part.
         options.text_truncate_direction = TextTruncateDirection::Right;
         let bytes = &mut self.portions.bytes;
         draw(&mut options, &self.stacks, matches!(self.drawn, Drawn::Alone), bytes)?;
@@ -157,7 +157,7 @@ fn picturable(name: &str) -> Cow<'_, str> {
     name
 }
 
-/// What the picture can't show.
+/// The picture's losses, in words.
 fn missing(summary: &Summary) -> Option<String> {
     (summary.lost_events > 0).then(|| format!("{} events are missing", Count(summary.lost_events)))
 }

@@ -42,7 +42,7 @@ pub(crate) struct Graph<'o> {
     pairs: Pairs,
 }
 
-/// What a graph shows.
+/// The contents of a graph.
 struct Shown {
     /// Positions of functions, in the order in which they were called first.
     boxes: Vec<usize>,
@@ -77,7 +77,7 @@ impl Shown {
         Shown { boxes, without_arrow: all - arrows.len(), arrows, functions: functions.len(), total_ns }
     }
 
-    /// What the graph is, and what isn't in it.
+    /// The graph's title, with counts of what it leaves out.
     fn title(&self, program: &str, lost: u64) -> String {
         let mut title = format!("{program}: {}", Duration { ns: self.total_ns });
         let hidden = (self.functions - self.boxes.len()) as u64;

@@ -70,7 +70,7 @@ pub enum Format {
 pub struct FormatFacts {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// Its description, in a few words.
     pub description: &'static str,
     /// File name extension, without the dot.
     pub ending: &'static str,

@@ -99,7 +99,7 @@ impl<'o> Parquet<'o> {
     fn write_group(&mut self) {
         let written = self.file.as_mut().map(|file| {
             self.table.write(file)?;
-            // What is written stays valid: the file counts its bytes by itself.
+            // Bytes that are written stay valid: the file counts its bytes by itself.
             self.portions.put(file.inner());
             file.inner_mut().clear();
             Ok(())

@@ -20,10 +20,11 @@
 //! `instant` or `span`. Spans overlap as they like, so each thread has tracks for them, named "spans": as many as were open at a
 //! time.
 //!
-//! Thread states are packets of ftrace: switches of each CPU, from and to nobody where the other thread isn't one of the
-//! trace's, and wake-ups.
+//! Thread states are packets of ftrace: switches of each CPU, from and to no thread where the other
+//! one isn't in the trace, and wake-ups.
 //!
-//! What is the same for all calls of a function (`symbol`, `same_code_as`, `inlined_not_timed`) is written once in a thread too.
+//! Annotations that all calls of a function share (`symbol`, `same_code_as`, `inlined_not_timed`)
+//! are written once in a thread too.
 
 mod details;
 mod fields;

@@ -16,7 +16,7 @@ use crate::portions::Portions;
 use crate::source::{Source, Thread};
 use crate::text;
 
-/// What a frame of the table stands for.
+/// A frame of the table.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Shown {
     Frame(Frame),

@@ -80,7 +80,7 @@ fn same_as_csv(source: &impl Source, names: &dyn Names) -> Vec<Row> {
         }
         let value = if cell(row, "real_value").is_empty() { "value" } else { "real_value" };
         assert_eq!(cell(row, value), line[11], "{row} {line:?}");
-        // What is a number here is a remark there.
+        // A number here is a remark there.
         assert!(line[12].starts_with(&cell(row, "remarks")), "{row} {line:?}");
     }
     rows

@@ -116,7 +116,7 @@ fn words() -> Words {
     Words { recording, threads: vec![worker, main.concat()] }
 }
 
-/// The same where the main thread's inner call has no times of its own.
+/// The words where the main thread's inner call has no times of its own.
 fn unstamped() -> Words {
     let mut words = words();
     words.recording.processes[0].stamps = Stamps::of(1);

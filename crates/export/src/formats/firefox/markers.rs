@@ -15,7 +15,7 @@ use crate::source::Source;
 use crate::spool::Spool;
 use crate::text;
 
-/// What the profiler has to know of the markers.
+/// The profiler's schema of the markers.
 pub(super) const SCHEMA: &str = r#"[
 {"name":"mark","display":["marker-chart","marker-table","timeline-overview"],"tooltipLabel":"{marker.name}","tableLabel":"{marker.data.kind}: {marker.name} {marker.data.value}","chartLabel":"{marker.data.value}","fields":[{"key":"kind","label":"Kind","format":"string"},{"key":"value","label":"Value","format":"string"},{"key":"remarks","label":"Remarks","format":"string"}]},
 {"name":"counter","display":["marker-table"],"tooltipLabel":"{marker.name}","tableLabel":"{marker.name} {marker.data.value}","fields":[{"key":"value","label":"Value","format":"decimal"}],"graphs":[{"key":"value","type":"line","color":"blue"}]},

@@ -1,4 +1,4 @@
-//! What all threads share: stacks, functions, files, texts.
+//! Tables that all threads share: stacks, functions, files, texts.
 
 use std::io;
 

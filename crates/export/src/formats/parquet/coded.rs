@@ -177,7 +177,7 @@ fn put_hybrid(bytes: &mut Vec<u8>, values: &[u32], width: u32) {
         let behind = values[probe..].iter().take_while(|other| *other == value).count();
         let begin = probe - before;
         let end = probe + behind;
-        // What is packed before a run consists of whole groups of eight.
+        // The packed values before a run are whole groups of eight.
         let begin = packed_from + (begin - packed_from).next_multiple_of(8);
         if begin + RUN > end {
             at = end;

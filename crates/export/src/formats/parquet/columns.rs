@@ -16,7 +16,7 @@ use super::deltas::{Number, put_deltas};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TextId(u32);
 
-/// What a row is about: most often a function.
+/// The subject of a row: most often a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Subject {
     pub(super) name: Option<TextId>,
@@ -29,7 +29,7 @@ pub(super) struct Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SubjectId(u32);
 
-/// What columns refer to: texts and subjects of a group of rows, each once.
+/// Tables that columns refer to: texts and subjects of a group of rows, each once.
 #[derive(Default)]
 pub(super) struct Context {
     /// How many rows these are.
@@ -144,7 +144,7 @@ impl<V> Column<V> {
         Column { filled: Filled::Only(Vec::new()), ..Column::required() }
     }
 
-    /// The same with minima and maxima of each group of rows, by which readers leave groups out.
+    /// Adds minima and maxima of each group of rows, by which readers leave groups out.
     pub(super) fn with_statistics(self) -> Self {
         Column { has_statistics: true, ..self }
     }
@@ -284,7 +284,7 @@ impl<V: Clone + PartialEq> Runs<V> {
         Runs { current: value, runs: Vec::new(), covered: 0, has_statistics: false }
     }
 
-    /// The same with minima and maxima of each group of rows.
+    /// Adds minima and maxima of each group of rows.
     pub(super) fn with_statistics(self) -> Self {
         Runs { has_statistics: true, ..self }
     }
@@ -307,7 +307,7 @@ impl<V: Clone + PartialEq> Runs<V> {
     }
 }
 
-/// What such a column contains: texts, if an implementation says nothing else.
+/// The type of such a column's values: texts, if an implementation says nothing else.
 trait Plain: Eq + Hash + Clone {
     const PHYSICAL: Physical = Physical::BYTE_ARRAY;
 

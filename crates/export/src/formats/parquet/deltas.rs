@@ -19,7 +19,7 @@ pub(super) trait Number: Copy + Ord {
     /// By how much it is more than another one, in as many bits as it has: it may overflow.
     fn minus(self, other: Self) -> i64;
 
-    /// What readers leave out groups of rows by.
+    /// The statistics by which readers leave out groups of rows.
     fn statistics(values: &[Self], nulls: u64) -> Statistics;
 }
 
@@ -90,7 +90,7 @@ fn put_block<N: Number>(bytes: &mut Vec<u8>, values: &[N]) {
     }
     let count = values.len() - 1;
     let least = deltas[..count].iter().min().copied().unwrap_or(0);
-    // What is missing in the last block is filled up.
+    // The rest of the last block is filled up.
     deltas[count..].fill(least);
     let mut above = [0_u64; BLOCK];
     for (above, delta) in above.iter_mut().zip(&deltas) {

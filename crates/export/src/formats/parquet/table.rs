@@ -164,7 +164,7 @@ impl Table {
         self.context.subject(subject)
     }
 
-    /// What else rows of this group are about, by its name.
+    /// Another subject of rows of this group, by its name.
     pub(super) fn named(&mut self, name: Option<&str>) -> SubjectId {
         let name = name.map(|name| self.context.texts.id(name));
         self.context.subject(Subject { name, ..Subject::default() })

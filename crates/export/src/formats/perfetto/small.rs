@@ -1,6 +1,6 @@
 //! Packets of calls, which nearly all are: about a dozen bytes each.
 //!
-//! They are put together as one number, which is stored at once: a vector asks for room and stores
+//! They are built as one number, which is stored at once: a vector checks its capacity and stores
 //! its length at each byte, which takes longer than all else.
 
 use super::fields::{event, packet};
@@ -42,7 +42,7 @@ impl Bytes {
         Bytes { bytes: bytes.into(), length: more + 1 }
     }
 
-    /// Both, if they have room.
+    /// Both, if they fit.
     #[inline]
     fn then(self, next: Bytes) -> Option<Bytes> {
         let length = self.length + next.length;
@@ -58,7 +58,7 @@ impl Bytes {
     }
 }
 
-/// What packets of calls in a sequence have in common.
+/// The common parts of packets of calls in a sequence.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Calls {
     /// Behind the time: the sequence, and the event up to its name's number.
@@ -121,7 +121,7 @@ impl Calls {
     }
 }
 
-/// Appends a packet, which goes on with so many bytes.
+/// Appends a packet, of which so many bytes follow.
 #[inline]
 fn put(output: &mut Vec<u8>, delta_ns: u64, rest: Bytes, more: u32) -> bool {
     if delta_ns >= LARGE || more >= 0x60 {
@@ -177,7 +177,7 @@ mod tests {
                     let is_put = calls.put_end(&mut output, *delta_ns);
                     assert_eq!(&output[3..], if is_put { &end[..] } else { &[] });
                     count += usize::from(is_put);
-                    // What most calls are.
+                    // Most calls are put so.
                     assert!(is_put || *delta_ns >= 1 << 21);
                 }
             }

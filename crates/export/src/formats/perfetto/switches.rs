@@ -73,7 +73,7 @@ impl Calls {
         });
     }
 
-    /// What the thread waits in that the CPU has left.
+    /// Puts the system call in which the thread waits that has left the CPU.
     fn put_reason(&self, bundle: &mut Vec<u8>, threads: &[Thread], switch: &Switch) {
         let Switch::Off { at_ns, thread, waits_in: Some(call), .. } = switch else { return };
         let (Ok(place), Some(thread)) = (self.0.binary_search(call), threads.get(*thread)) else { return };
