@@ -93,7 +93,7 @@ impl Receiver for Gathering<'_, '_> {
     }
 }
 
-/// What a page holds.
+/// The contents of a page, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Calls.

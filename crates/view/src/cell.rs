@@ -1,4 +1,4 @@
-//! What is drawn of one call, or of several neighbours.
+//! The drawing of one call, or of several neighbours.
 
 /// A cell of several calls, where none took the most time, or of none.
 pub(crate) const SEVERAL: u32 = u32::MAX;
@@ -42,12 +42,12 @@ impl Cell {
         Cell { from, to_and_bits: to | u64::from(bits) << 56, function, count: 1 }
     }
 
-    /// The same cell, for so many calls.
+    /// This cell, for so many calls.
     pub fn times(self, count: u32) -> Cell {
         Cell { count, ..self }
     }
 
-    /// The same cell with another end and other facts.
+    /// This cell with another end and other facts.
     pub fn until(self, to: u64, bits: u8) -> Cell {
         Cell { to_and_bits: to.min(TIME_MAX) | u64::from(bits) << 56, ..self }
     }

@@ -1,4 +1,4 @@
-//! What answers are made with.
+//! The data that answers are made with.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use everycall_analysis::{SymbolNames, TraceView};
 use crate::file::File;
 use crate::read::Numbers;
 
-/// What a worker has.
+/// The data of a worker.
 pub(crate) struct Context<'w> {
     pub file: &'w File,
     pub view: &'w TraceView<'w>,

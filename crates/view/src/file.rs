@@ -24,7 +24,7 @@ const FILE_SHIFT: u32 = 24;
 
 /// A file to view.
 pub struct Input {
-    /// What it is called.
+    /// Its path, as it is shown.
     pub path: String,
     /// The file.
     pub file: TraceFile<'static>,
@@ -32,7 +32,7 @@ pub struct Input {
     pub names: NameOptions,
 }
 
-/// The same, once it is being opened.
+/// A file to view, once it is being opened.
 pub(crate) struct SharedInput {
     pub path: String,
     pub file: Arc<TraceFile<'static>>,
@@ -83,11 +83,11 @@ pub(crate) struct File {
     /// Events that were read.
     pub read_events: AtomicU64,
     pub is_complete: AtomicBool,
-    /// What is shown of what wasn't read in order yet; none of small files.
+    /// The sketch of parts that weren't read in order yet; none of small files.
     pub sketch: Option<Arc<Sketch>>,
 }
 
-/// What was read of a thread.
+/// The data of a thread, as far as it was read.
 pub(crate) struct Track {
     pub levels: Levels,
     pub marks: Marks,
@@ -203,12 +203,12 @@ impl File {
         track_id(self.index, thread)
     }
 
-    /// What was read of a thread.
+    /// The data of a thread, as far as it was read.
     pub fn track(&self, thread: usize) -> Option<RwLockReadGuard<'_, Track>> {
         Some(self.tracks.get(thread)?.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The same, to be changed.
+    /// The data of a thread, to be changed.
     pub fn track_mut(&self, thread: usize) -> Option<RwLockWriteGuard<'_, Track>> {
         Some(self.tracks.get(thread)?.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -225,7 +225,7 @@ impl File {
     }
 }
 
-/// The same filter, whose window is in the times of one trace.
+/// The filter with its window in the times of one trace.
 fn resolved(filter: &Filter, source: &TraceSource<'_>) -> Filter {
     let (since, until) = filter.bounds(source);
     Filter {

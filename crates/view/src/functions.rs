@@ -19,7 +19,7 @@ pub(crate) type AllCalls = FxHashMap<u32, u64>;
 pub(crate) struct Named {
     /// The displayed name.
     pub name: String,
-    /// What distinguishes it.
+    /// The properties that distinguish it.
     pub identity: FunctionIdentity,
 }
 

@@ -1,5 +1,5 @@
-//! What is known of a file before its events were looked at: enough for the page to show tracks
-//! while a large file is opened.
+//! Facts about a file before its events are read: enough for the page to show tracks while a large
+//! file is opened.
 
 use everycall_reader::{Recording, Source as _, Thread};
 use everycall_timeline::{Clock, FIBERS_FROM};

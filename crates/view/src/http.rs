@@ -10,12 +10,12 @@ const HEAD_MAX: usize = 16 << 10;
 /// Fields of a request.
 const FIELDS_MAX: usize = 64;
 
-/// What was asked for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The path behind the secret, without the first slash.
     pub path: String,
-    /// What follows the question mark.
+    /// The text behind the question mark.
     pub query: String,
     /// Whether the client wants to ask more on this connection.
     pub keeps_alive: bool,
@@ -137,7 +137,7 @@ impl Rules {
     }
 }
 
-/// Compares in a time that doesn't tell where they differ.
+/// Compares in a time that doesn't depend on where they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |sum, (one, other)| sum | (one ^ other)) == 0
 }
@@ -184,7 +184,7 @@ impl Answer {
     }
 }
 
-/// What the page may load: its own files and answers.
+/// The content security policy: the page may load its own files and answers.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; worker-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -96,7 +96,7 @@ struct Depth {
 struct Kept {
     /// The lowest level that is kept.
     lowest: usize,
-    /// No level above is made: nobody looks from so far.
+    /// The highest level that is made: no view needs one above.
     highest: usize,
     /// The files of the lowest levels.
     spills: VecDeque<Arc<Spill>>,
@@ -218,7 +218,7 @@ impl Levels {
         self.cells_of(0..usize::MAX, level, from, to, out);
     }
 
-    /// The same of some depths.
+    /// The cells of a level that lie in a window, for some depths, each in the order of time.
     pub fn cells_of(
         &self,
         depths: std::ops::Range<usize>,
@@ -233,7 +233,8 @@ impl Levels {
             if let Some(of) = depth.levels.get(index) {
                 of.cells.within(from, to, self.kept.spill(level), &mut |cell| out(at, cell));
             }
-            // What has not reached the level yet comes later, the part of the lowest level last.
+            // Cells that have not reached the level yet come later, the part of the lowest level
+            // last.
             for level in depth.levels.iter().take(index + 1).rev() {
                 let growing = level.merger.growing.as_ref().map(|growing| growing.cell);
                 if let Some(cell) = growing.filter(|cell| cell.to() >= from && cell.from <= to) {

@@ -30,7 +30,7 @@ use crate::threads::{give_way, thread};
 pub struct Library {
     pub(crate) functions: SharedFunctions,
     filter: Filter,
-    /// Whether long answers are to end, as nobody waits for them any more.
+    /// Whether long answers are to end, as no client waits for them any more.
     stop: Arc<AtomicBool>,
     files: Mutex<Vec<Slot>>,
     opened: Condvar,
@@ -76,7 +76,7 @@ pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
 }
 
-/// What the threads of a worker take their jobs from.
+/// The queue from which a worker's threads take their jobs.
 type Jobs = Arc<Mutex<Receiver<Job>>>;
 
 impl Worker {
@@ -109,7 +109,7 @@ impl Worker {
 
 const GONE: &str = "the trace can't be read any more";
 
-/// What a worker does.
+/// A job that a worker was given.
 pub(crate) struct Begun<'w, T> {
     answer: Receiver<T>,
     stop: &'w AtomicBool,
@@ -124,7 +124,7 @@ impl<T> Begun<'_, T> {
     }
 }
 
-/// Answers until nobody asks any more.
+/// Answers until no further job can come.
 fn work(file: &File, functions: &SharedFunctions, jobs: &Jobs, stop: Arc<AtomicBool>) {
     let next = || lock(jobs).recv();
     // Nothing is needed before the first request.
@@ -158,7 +158,7 @@ impl Library {
         Library::filtered(inputs, Filter::default())
     }
 
-    /// The same, where tables and trees count the calls that pass a filter.
+    /// Begins to open and to read the files; tables and trees count the calls that pass a filter.
     ///
     /// # Errors
     ///
@@ -246,7 +246,7 @@ impl Library {
         self.opened.notify_all();
     }
 
-    /// What is known of the files while some are being opened; `None` once all are open.
+    /// Facts about the files while some are being opened; `None` once all are open.
     pub(crate) fn glances(&self) -> Option<Vec<Value>> {
         let files = lock(&self.files);
         let glances = files.iter().filter_map(|slot| match slot {
@@ -305,7 +305,7 @@ impl Library {
         track_of(&self.files()?, id)
     }
 
-    /// The same, as soon as something can be drawn of it.
+    /// The file and the thread of a track, as soon as something can be drawn of it.
     pub(crate) fn drawn_track(&self, id: u32) -> Result<(Arc<OpenFile>, usize), String> {
         track_of(&self.drawn()?, id)
     }

@@ -1,12 +1,13 @@
-//! What is drawn beside calls: labels, instants, spans, log lines, throws, losses, times without
-//! recording. Their number is bounded: if there are too many, neighbours of one kind are merged.
+//! Marks, which are drawn beside calls: labels, instants, spans, log lines, throws, losses, times
+//! without recording. Their number is bounded: if there are too many, neighbours of one kind are
+//! merged.
 
 use everycall_timeline::MarkName;
 
 /// Marks of a track that are kept.
 const KEPT_MAX: usize = 1 << 18;
 
-/// What a mark is.
+/// The kind of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Label,
@@ -40,7 +41,7 @@ impl Kind {
     }
 }
 
-/// What its text is made of.
+/// The parts of a mark's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Text {
     /// A name, and the value that it was given.

@@ -19,7 +19,7 @@ const PARTS_MAX: usize = 4096;
 /// Parts that a window reads as they are.
 const FINE_MAX: usize = 2;
 
-/// What the readers of parts have.
+/// A reader of parts.
 struct Reader<'r, 'v> {
     view: &'r TraceView<'v>,
     names: &'r SymbolNames<'v>,
@@ -38,7 +38,7 @@ impl Reader<'_, '_> {
         Some(piece.merged())
     }
 
-    /// Reads what lies in a window, with some of what is around it.
+    /// Reads the events in a window, with some of those around it.
     fn within(&mut self, thread: usize, parts: Range<usize>, (from, to): (u64, u64)) -> Option<Piece> {
         let part = self.view.part(thread, parts)?;
         let begins = part.begins();
@@ -94,7 +94,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Reads parts here and there, those first that somebody looks at, until the file was read in order
+/// Reads parts here and there, those first that a client looks at, until the file was read in order
 /// or there are enough.
 pub(crate) fn draw(file: &File, functions: &SharedFunctions) {
     let Some(sketch) = &file.sketch else { return };
@@ -128,7 +128,7 @@ pub(crate) fn draw(file: &File, functions: &SharedFunctions) {
     }
 }
 
-/// A part that somebody looks at: at first a little of it, and the rest when the others had their
+/// A part that a client looks at: at first a little of it, and the rest when the others had their
 /// turn.
 fn asked(sketch: &Sketch) -> Option<(usize, usize, bool)> {
     let (thread, part) = sketch.next_asked()?;
@@ -261,8 +261,7 @@ mod tests {
         file.end()
     }
 
-    /// What a window shows: the calls with both ends, and whether all else is said to be
-    /// incomplete.
+    /// The calls in a window whose begin and end are known.
     fn exact(cells: &[(usize, Cell)], from: u64, to: u64) -> Vec<(usize, Cell)> {
         let is_exact = |cell: &Cell| cell.count == 1 && cell.bits() & (bits::CUT_START | bits::CUT_END) == 0;
         let lies_in = |cell: &Cell| cell.from >= from && cell.to() <= to;

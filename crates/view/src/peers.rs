@@ -1,4 +1,4 @@
-//! Whose a connection on loopback is, as the kernel's table of sockets tells.
+//! The owner of a connection on loopback, from the kernel's table of sockets.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,8 +7,7 @@ use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 /// Bytes of the table that are read: some 400,000 sockets.
 const TABLE_MAX: u64 = 64 << 20;
 
-/// Whether another user than ours, and than root, has the other end. Where that can't be told, it
-/// isn't.
+/// Whether another user than ours, and than root, has the other end; false if that isn't known.
 pub(crate) fn is_of_another_user(stream: &TcpStream) -> bool {
     let user = rustix::process::geteuid().as_raw();
     // Through a forwarded port, the other end is a process of ours.
@@ -25,7 +24,7 @@ pub(crate) fn is_of_another_user(stream: &TcpStream) -> bool {
 }
 
 /// The user of the socket with this own address and this other end. In a namespace of users, one
-/// that has no number there has the overflow number, which tells nothing.
+/// that has no number there has the overflow number, which identifies nobody.
 fn owner(table: &str, address: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     let shown = |address: SocketAddrV4| {
         let number = u32::from_ne_bytes(address.ip().octets());

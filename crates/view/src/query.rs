@@ -1,4 +1,4 @@
-//! What stands behind the question mark of a request.
+//! The parameters of a request, behind the question mark.
 
 use std::collections::BTreeMap;
 

@@ -60,7 +60,7 @@ impl<'v> Numbers<'v> {
         self.numbers.get(number).copied().unwrap_or(u32::MAX)
     }
 
-    /// The number of what a jump to untraced code leads to.
+    /// The number of the untraced code that a jump leads to.
     #[cold]
     pub fn untraced(&mut self, names: &SymbolNames<'_>, exit: everycall_timeline::Location) -> u32 {
         let target = names.jump_target(exit);
@@ -76,18 +76,18 @@ impl<'v> Numbers<'v> {
     }
 }
 
-/// What a call's begin says.
+/// The bits of a call's begin.
 pub(crate) fn begin_bits(begin: &Begin) -> u8 {
     let cut = if begin.cut { bits::CUT_START } else { 0 };
     cut | if begin.caller_unsure { bits::CALLER_UNSURE } else { 0 }
 }
 
-/// What a call's end says.
+/// The bits of a call's end.
 pub(crate) fn end_bits(end: &End) -> u8 {
     kind_bits(end.how)
 }
 
-/// What the way says in which a call ended.
+/// The bits of the way in which a call ended.
 pub(crate) fn kind_bits(how: EndKind) -> u8 {
     match how {
         EndKind::Returned => 0,

@@ -96,7 +96,7 @@ struct State {
     /// When the page last said that it is there, in milliseconds since `begun`; 0 for never.
     seen_ms: AtomicU64,
     connections: AtomicUsize,
-    /// Connections that haven't shown the secret, of this user or of nobody known.
+    /// Connections that haven't shown the secret, of this user or of an unknown one.
     strangers: AtomicUsize,
     /// Those of other users.
     others: AtomicUsize,
@@ -118,7 +118,7 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
                 continue;
             }
         };
-        // Where the system tells whose it is, other users take no place of this one's.
+        // If the system says whose it is, other users take no place of this one's.
         let kind: fn(&State) -> &AtomicUsize =
             if peers::is_of_another_user(&stream) { |state| &state.others } else { |state| &state.strangers };
         let Some(place) = Place::take(state, STRANGERS_MAX, kind) else { continue };

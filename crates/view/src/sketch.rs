@@ -1,5 +1,5 @@
-//! What is known of a thread before it was read in order: parts of it, read here and there. A large
-//! file has a picture at once, in which calls are right and what isn't there was not read yet.
+//! A thread before it was read in order: parts of it, read here and there. A large file has a
+//! picture at once, in which calls are right and missing ones were not read yet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub(crate) struct Sketch {
     bytes: AtomicUsize,
     /// When threads' parts begin, as far as that was looked up.
     begins: Mutex<FxHashMap<(usize, usize), u64>>,
-    /// Threads and parts that somebody looks at.
+    /// Threads and parts that clients look at.
     asked: Mutex<VecDeque<(usize, usize)>>,
     /// Frames that are being answered.
     frames: AtomicUsize,
@@ -91,8 +91,7 @@ impl Sketch {
         Frame(&self.frames)
     }
 
-    /// Waits while frames are being answered, for a short time: before a step that nobody waits
-    /// for.
+    /// Waits while frames are being answered, for a short time: before a step that isn't urgent.
     pub fn put_off(&self) {
         let begun = Instant::now();
         while self.frames.load(Ordering::Relaxed) > 0 && begun.elapsed() < PUT_OFF {
@@ -214,7 +213,7 @@ impl Sketch {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread and the part that somebody looks at first.
+    /// The thread and the part that a client looks at first.
     pub fn next_asked(&self) -> Option<(usize, usize)> {
         self.asked().pop_front()
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, fstatfs, open};
 
-/// What `fstatfs` says of a file system in memory.
+/// The type that `fstatfs` gives a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
 
 /// A file that is only added to.

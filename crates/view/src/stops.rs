@@ -33,7 +33,7 @@ pub(crate) struct Stops {
     all: Vec<Stop>,
     /// The calls that are open at some stop, by number.
     calls: FxHashMap<u32, WholeCall>,
-    /// What the numbers of the whole track lack; `None` before it was read.
+    /// Notes on the numbers of the whole track; `None` before it was read.
     notes: Option<StretchNotes>,
 }
 

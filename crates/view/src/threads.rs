@@ -5,8 +5,8 @@ use std::io;
 /// Bytes of a thread's stack: call paths are nested, and so are answers with them.
 const STACK: usize = 16 << 20;
 
-/// How much less often a thread runs that nobody waits for: others that have something to do get
-/// three times as much.
+/// How much less often a background thread runs: others that have something to do get three times
+/// as much.
 const NICE: i32 = 5;
 
 /// Lets this thread give way to those that answer. Where the system doesn't allow it, it does not.

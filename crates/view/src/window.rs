@@ -53,7 +53,7 @@ fn stop(context: &Context<'_>, numbers: &mut Numbers<'_>, thread: usize, at_ns: 
     Some(Place { checkpoint, open: open.collect(), is_in_order: track.is_in_order })
 }
 
-/// The same without labels, which are many events at once.
+/// Events from a moment on without labels, which are many events at once.
 fn events_from<'w>(
     context: &Context<'w>,
     numbers: &mut Numbers<'_>,

@@ -104,7 +104,7 @@ fn status(answer: &[u8]) -> &str {
     str::from_utf8(&answer[9..12]).unwrap()
 }
 
-/// Begin, end, depth and count of what an answer of `slices` has for one track.
+/// Begin, end, depth and count of the slices in an answer for one track.
 fn slices(answer: &[u8]) -> Vec<(u64, u64, u16, u32)> {
     let body = body(answer);
     let u32_at = |at: usize| u32::from_le_bytes(body[at..at + 4].try_into().unwrap());
@@ -367,7 +367,7 @@ fn another_viewer_of_this_process_gets_the_same_numbers() {
     // A search of some tracks finds nothing elsewhere.
     let next = whole.answer("next", &format!("function=0&tracks={second}")).unwrap();
     assert_eq!(next["hit"]["track"], second);
-    // What is stopped has no numbers, and doesn't harm those that come later.
+    // A stopped library has no numbers, and doesn't harm later answers.
     whole.stop(true);
     assert_eq!(whole.answer("report", ""), Err(STOPPED.to_owned()));
     assert_eq!(whole.tree("").unwrap_err(), STOPPED);
@@ -421,7 +421,8 @@ fn strangers_take_no_place_of_the_page() {
     };
     let mut page = TcpStream::connect(host(&url)).unwrap();
     assert!(ask(&mut page).unwrap());
-    // Of this user: they hold all places for strangers, but only until their heads are overdue.
+    // Of this user: they hold all places without the secret, but only until their heads are
+    // overdue.
     let mut held: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(host(&url)).unwrap()).collect();
     held.iter_mut().for_each(|stream| drop(stream.write_all(b"G")));
     assert!(ask(&mut page).unwrap(), "the page's own connection");

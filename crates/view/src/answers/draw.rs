@@ -1,4 +1,4 @@
-//! What lies in a window of time.
+//! The contents of a window of time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ const CELLS: u32 = 1;
 /// The file is still being read here.
 const INCOMPLETE: u32 = 2;
 
-/// What is drawn of a track.
+/// The drawing of a track.
 #[derive(Default)]
 pub(crate) struct Drawn {
     pub flags: u32,
@@ -60,7 +60,7 @@ pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
     Ok(body)
 }
 
-/// What is drawn of each track. Those that need events are shared out among the threads that answer
+/// The drawing of each track. Those that need events are shared out among the threads that answer
 /// frames.
 fn all_drawn(
     library: &Library,
@@ -182,7 +182,7 @@ fn of_events(context: &Context<'_>, thread: usize, window: (u64, u64, u64), dept
         let from = from.max(read_ns);
         let mut merging = Merging::new(pixel);
         parts::window(context, thread, depths, (from, to), |depth, cell| {
-            // What began before was read, as far as it was.
+            // Cells that begin before are those of the part that was read.
             if cell.from >= from || from == window.0 && read_ns < from {
                 merging.add(depth, cell);
             }

@@ -17,7 +17,7 @@ const FUNCTIONS_MAX: usize = 1000;
 /// Marks that a search looks at in each track.
 const MARKS_MAX: usize = 1 << 17;
 
-/// What is searched.
+/// The functions and marks that a search matches.
 struct Meant {
     /// By number of the function.
     functions: Vec<bool>,
@@ -45,7 +45,7 @@ impl Meant {
         cell.function != SEVERAL && self.functions.get(cell.function as usize) == Some(&true)
     }
 
-    /// Passes the cells of all tracks that are meant: track, depth, cell.
+    /// Passes the matching cells of all tracks: track, depth, cell.
     fn each(
         &self,
         library: &Library,
@@ -67,7 +67,7 @@ impl Meant {
         Ok(())
     }
 
-    /// The marks that are meant: track, begin, end, text.
+    /// The matching marks: track, begin, end, text.
     fn marks(&self, library: &Library) -> Answered<Vec<Mark>> {
         let Some(pattern) = &self.pattern else { return Ok(Vec::new()) };
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What the page asks for: `docs/design/viewer.md` has the requests.
+//! Answers to the page's requests; `docs/design/viewer.md` lists these.
 //!
 //! ```text
 //! trace     what the files hold

@@ -17,7 +17,7 @@ const PRUNED: f64 = 0.0005;
 /// Levels of a tree in an answer.
 const LEVELS_MAX: usize = 512;
 
-/// Which calls of a file are meant.
+/// The calls of a file that an answer covers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Range {
     pub from: Option<u64>,
@@ -47,7 +47,7 @@ impl Range {
         Ok(Range { call: Some((open.file.track_id(thread), call)), ..Range::default() })
     }
 
-    /// Whether all calls are meant.
+    /// Whether all calls are covered.
     pub fn is_whole(&self) -> bool {
         self.from.is_none_or(|from| from == 0)
             && self.to.is_none()
@@ -55,7 +55,7 @@ impl Range {
             && self.call.is_none()
     }
 
-    /// The filter of `report` that shows the same; `None` if no thread of the file is meant.
+    /// The filter of `report` that shows the same; `None` if no thread of the file is covered.
     pub fn filter(&self, open: &OpenFile) -> Option<Filter> {
         let mut filter = open.file.filter.clone();
         filter.since_ns = self.from.max(filter.since_ns);
@@ -208,7 +208,7 @@ fn nodes(functions: &SharedFunctions, profiles: &[&Profile]) -> Vec<Node> {
     nodes
 }
 
-/// What a tree leaves out.
+/// Sums of the nodes that a tree leaves out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pruned {
     nodes: usize,

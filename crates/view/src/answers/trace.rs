@@ -1,4 +1,4 @@
-//! What the files hold.
+//! The contents of the files.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -310,7 +310,7 @@ fn modules(file: &File) -> Vec<Value> {
     file.trace.modules().iter().filter(|module| !module.path.is_empty()).map(module).collect()
 }
 
-/// What is damaged or missing, as sentences.
+/// Damage and losses, as sentences.
 fn notes(file: &File) -> Vec<String> {
     let mut notes: Vec<String> = file.trace.warnings().iter().map(ToString::to_string).collect();
     let sum = |of: fn(&ThreadInfo) -> u64| file.trace.threads().iter().map(of).sum::<u64>();
