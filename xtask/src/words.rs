@@ -6,6 +6,9 @@
 //!
 //! The test reads what people read: comments, texts and public names of sources, and documents
 //! without their code. CHANGELOG.md is left out, because it names what was renamed.
+//!
+//! Comments stand by themselves, too: none begins with "The same", because rustdoc shows an item
+//! without its neighbour.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -60,6 +63,10 @@ const REPLACED: &[Replaced] = &[
     Replaced { forms: &["nobody tells", "nobody told"], instead: "not notified", allowed: &[] },
     Replaced { forms: &["nonsense"], instead: "invalid", allowed: &[] },
 ];
+
+/// Folders in which comments may still begin with "The same". One that is done leaves the list.
+const SAME_LEFT: &[&str] =
+    &["crates/analysis/", "crates/cli/", "crates/recorder/", "crates/rewrite/", "crates/runtime/", "tests/"];
 
 /// A piece of a file that people read, with its line number.
 struct Piece {
@@ -192,6 +199,21 @@ fn replaced_words(path: &str, text: &str) -> Vec<String> {
     found
 }
 
+/// The lines of a source at which a comment, or a paragraph of it, begins with "The same".
+fn comments_of_neighbours(source: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut is_within = false;
+    for (at, line) in source.lines().enumerate() {
+        let comment = line.trim().strip_prefix("//").unwrap_or_default();
+        let text = comment.trim_start_matches(['/', '!']).trim();
+        if !is_within && text.starts_with("The same") {
+            found.push(at + 1);
+        }
+        is_within = !text.is_empty();
+    }
+    found
+}
+
 /// The sources and documents below a folder.
 fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -223,6 +245,30 @@ fn the_glossarys_words_are_used() {
         }
     }
     assert!(found.is_empty(), "see the head of xtask/src/words.rs:\n{found}");
+}
+
+#[test]
+fn comments_stand_by_themselves() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut all = Vec::new();
+    files(&root, &mut all);
+    let mut found = String::new();
+    for path in all.iter().filter(|path| path.extension().is_some_and(|ending| ending == "rs")) {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+        if !SAME_LEFT.iter().any(|folder| name.starts_with(*folder)) {
+            for line in comments_of_neighbours(&fs::read_to_string(path).unwrap()) {
+                writeln!(found, "{name}:{line}: say what it is, not that it is the same").unwrap();
+            }
+        }
+    }
+    assert!(found.is_empty(), "see the head of xtask/src/words.rs:\n{found}");
+}
+
+#[test]
+fn comments_of_neighbours_are_found_where_they_begin() {
+    let source = "/// The same.\nfn a() {}\n/// A table.\n/// The same one twice.\n///\n/// The same.\n\
+                  let b = 1; // one\n//! The same rule.\n";
+    assert_eq!(comments_of_neighbours(source), [1, 6, 8]);
 }
 
 #[test]

@@ -136,7 +136,7 @@ pub fn build(lab: &Lab, mode: Mode, meter: &Path) -> Result<PathBuf, String> {
     lab.link(linker, &[meter, &plain, &traced], &[], &format!("cost {label}"))
 }
 
-/// The same of Rust's code.
+/// The program that measures Rust's code.
 fn build_rust(lab: &Lab, meter: &Path) -> Result<PathBuf, String> {
     let target = lab.path("rust-calls");
     let library = |mut command: Command, options: &[&str], folder: &str| {

@@ -31,7 +31,7 @@ impl Spread {
         }
     }
 
-    /// The same in another unit.
+    /// This spread in another unit.
     pub fn scaled(self, factor: f64) -> Spread {
         Spread {
             median: self.median * factor,
