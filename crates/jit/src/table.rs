@@ -68,7 +68,7 @@ impl Table {
             if let Some(old) = self.codes.get_mut(index) {
                 old.replaced = code.loaded;
                 if old.replaced <= old.loaded {
-                    // It was there at no time.
+                    // Its lifetime is empty.
                     self.text_bytes -= old.text_bytes();
                     *old = Code::default();
                     free = Some(index);

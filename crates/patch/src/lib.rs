@@ -358,7 +358,7 @@ impl Site {
                 // In between, it calls no hook.
                 ([0x0f, 0x1f], there) if there == NOP3[2] => Ok(Some(Step::new(2, &[NOP8_THIRD], true))),
                 ([0x0f, 0x1f], _) if to == Switch::Off => Ok(None),
-                // As far as the operand of a NOP goes, any will do.
+                // Any operand of a NOP will do.
                 ([0x0f, 0x1f], _) => Ok(Some(Step::new(4, &self.displacement, false))),
                 _ => Err(Refusal::UnexpectedBytes),
             };

@@ -8,20 +8,20 @@ pub trait ReadAt: Send + Sync {
     /// Reads up to `buffer.len()` bytes at `offset` and returns how many were read; 0 at the end.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// The device's error.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// All bytes there are.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// The device's error.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buffer` with the bytes at `offset`, as far as there are any, and returns how many
     /// were read.
     ///
     /// # Errors
-    /// Whatever the device says; being interrupted is no error.
+    /// The device's error; being interrupted is none.
     fn read_full_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
