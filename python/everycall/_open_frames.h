@@ -446,6 +446,15 @@ static inline int is_wanted_at(uint32_t depth, uintptr_t known)
     return depth < own.level.silent_from && (!(wanted & WANTS_SELECTED) || known & SELECTED);
 }
 
+/* A frame ended where it hadn't begun, if that is so. */
+static inline void doubt(int is_so)
+{
+    if (is_so) {
+        greenlets.doubtful++;
+        everycall_frames_misplaced(1);
+    }
+}
+
 /* A frame of a greenlet that isn't the main one is entered. */
 static __attribute__((noinline)) void push_frame(Greenlet *known, uint32_t id, int is_recorded)
 {
@@ -453,7 +462,7 @@ static __attribute__((noinline)) void push_frame(Greenlet *known, uint32_t id, i
         size_t size = known->size ? 2 * known->size : 16;
         OpenFrame *frames = realloc(known->frames, size * sizeof *frames);
         if (!frames) {
-            greenlets.doubtful++;
+            doubt(1);
             return;
         }
         known->frames = frames;
@@ -470,12 +479,12 @@ static __attribute__((noinline)) int pop_frame(Greenlet *known, uint32_t id)
 {
     for (size_t at = known->count; at-- > 0;) {
         if (known->frames[at].id == id) {
-            greenlets.doubtful += at + 1 != known->count;
+            doubt(at + 1 != known->count);
             known->count = at;
             return 1;
         }
     }
-    greenlets.doubtful += !known->is_partly_known;
+    doubt(!known->is_partly_known);
     return 0;
 }
 

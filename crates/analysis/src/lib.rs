@@ -44,6 +44,7 @@
 mod budget;
 pub mod code_names;
 mod corrected;
+pub mod counters;
 pub mod crash_files;
 mod cull;
 pub mod diff;

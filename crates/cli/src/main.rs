@@ -23,7 +23,6 @@ mod cargo;
 mod control;
 mod core;
 mod count;
-mod counters;
 mod cull;
 mod embed;
 mod exit_code;

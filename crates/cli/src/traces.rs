@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use everycall_analysis::counters::counted_doubts;
 use everycall_analysis::{NameOptions, NameWarning, OpenError, Selection, SymbolNames, TraceView};
 use everycall_export::{self as export, Calendar, Source as _, Times};
 use everycall_io::say;
@@ -114,6 +115,11 @@ pub fn name_options(arguments: &SymbolArguments) -> NameOptions {
 pub fn warn(trace: &Trace<'_>, path: &Path) {
     for warning in trace.warnings() {
         say!("everycall: {}: {warning}", path.display());
+    }
+    let doubts = counted_doubts(trace);
+    if !doubts.is_empty() {
+        let path = path.display();
+        say!("everycall: {path}: calls are missing or in doubt: {}", doubts.join("; "));
     }
 }
 

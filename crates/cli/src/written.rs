@@ -14,8 +14,8 @@ use everycall_symbols::site_report;
 use everycall_triggers::{Condition, Limit, Outcome, Tally, Trigger};
 use everycall_units::{Count, Duration, OptionSize, Several, Size};
 
-use crate::counters;
 use crate::output::clean;
+use everycall_analysis::counters;
 
 /// Largest number of modules whose files are looked at.
 const MODULES_MAX: usize = 256;
@@ -317,7 +317,7 @@ fn dropped(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result {
 }
 
 /// Said in place of "complete" where rings reach far enough.
-const NOT_COMPLETE: &str = "  not complete: calls are missing; the other lines say which";
+const NOT_COMPLETE: &str = "  not complete: calls are missing or in doubt; the other lines say which";
 
 /// Why a process gives each event a time of its own although that wasn't wanted.
 pub const WHY_EXACT: &str = "a thread can only notice cheaply that it was stopped if its C library registers a restartable sequence \

@@ -257,8 +257,11 @@ pub mod counter {
     pub const THREADS_UNCOUNTED: usize = 20;
     /// Modules whose calls aren't in the counts of all calls, because there was no memory.
     pub const MODULES_UNCOUNTED: usize = 21;
-    /// The counters that say that calls are missing which should have been recorded.
-    pub const MISSING: [usize; 9] = [
+    /// Frames by id that ended on a stack of calls on which they hadn't begun.
+    pub const FRAMES_MISPLACED: usize = 22;
+    /// The counters that say that calls are missing which should have been recorded, or that they
+    /// may not lie where they were made.
+    pub const MISSING: [usize; 10] = [
         THREADS_UNTRACED,
         THREADS_RECYCLED,
         SEGMENTS_RECYCLED,
@@ -268,9 +271,10 @@ pub mod counter {
         MODULES_OF_OTHER_VERSION,
         CRASH_NO_ROOM,
         FIBER_EVENTS,
+        FRAMES_MISPLACED,
     ];
     /// Number of counters in use; later ones, up to [`COUNTERS`](super::COUNTERS), are 0.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 23;
 }
 
 wire_struct! {

@@ -310,6 +310,8 @@ pub mod frame {
     pub const UNWIND: u32 = 1;
     /// Whether a call of this id that begins now is recorded: 1 or 0.
     pub const IS_RECORDED: u32 = 2;
+    /// So many frames, which the line is, ended on a stack of calls on which they hadn't begun.
+    pub const MISPLACED: u32 = 3;
 }
 
 /// First argument of [`RuntimeTable::memory`].

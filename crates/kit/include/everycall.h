@@ -410,6 +410,20 @@ EVERYCALL_INLINE_ int everycall_frame_is_recorded(uint32_t id)
 }
 
 /*
+ * So many frames ended on a stack of calls on which they hadn't begun: something switches between stacks
+ * and doesn't tell. Where calls lie is in doubt then, and no summary says that the trace is complete.
+ */
+EVERYCALL_INLINE_ void everycall_frames_misplaced(uint32_t count)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(frame) == 0)
+        everycall_runtime_v1.frame(3, 0, NULL, NULL, count);
+#else
+    (void)count;
+#endif
+}
+
+/*
  * The innermost call of the function `id` is left by an exception. In the function that throws it,
  * give the name of its type, which is then shown there; in those that it passes through, NULL.
  */

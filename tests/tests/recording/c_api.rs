@@ -234,3 +234,38 @@ fn steps_of_a_task_are_one_track() {
         }
     }
 }
+
+/// Where calls lie is in doubt when frames ended where they hadn't begun: no verb says "complete"
+/// then.
+#[test]
+fn doubtful_nesting_is_never_complete() {
+    let place = Place::new("doubtful");
+    place.write(
+        "doubtful.c",
+        r#"#include "everycall.h"
+        __attribute__((noinline)) int work(int x) { __asm__ volatile(""); return x + 1; }
+        int main(int count, char **words) { (void)words; work(1); if (count > 1) everycall_frames_misplaced(2); return 0; }"#,
+    );
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "doubtful.c"], "doubtful");
+    for (words, is_complete) in [(&[][..], true), (&["x"], false)] {
+        let recording = place.record(&[], &program, words);
+        let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+        assert_eq!(said.contains("  complete:"), is_complete, "{said}");
+        assert_eq!(said.contains("the nesting of calls is in doubt"), !is_complete, "{said}");
+        let run =
+            |verb: &[&str]| place.command(everycall()).args(verb).arg(&recording.file).output().unwrap();
+        let info = String::from_utf8_lossy(&run(&["info"]).stdout).into_owned();
+        assert_eq!(info.contains("complete    yes: every thread"), is_complete, "{info}");
+        assert_eq!(info.contains("complete    no: 2 frames ended"), !is_complete, "{info}");
+        let json: serde_json::Value = serde_json::from_slice(&run(&["info", "-f", "json"]).stdout).unwrap();
+        assert_eq!(json["complete"], is_complete);
+        for verb in ["report", "replay"] {
+            let said = String::from_utf8_lossy(&run(&[verb]).stderr).into_owned();
+            assert_eq!(
+                said.contains("calls are missing or in doubt: 2 frames"),
+                !is_complete,
+                "{verb}: {said}"
+            );
+        }
+    }
+}

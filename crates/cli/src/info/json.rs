@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::page::{MARKS_LISTED, clocks};
 use super::{Report, kept_function};
-use crate::counters;
+use everycall_analysis::counters;
 
 /// The object, with a newline at the end.
 pub fn json(report: &Report<'_>) -> String {
@@ -32,6 +32,7 @@ pub fn json(report: &Report<'_>) -> String {
         "imported": imported(report),
         "started_realtime_ns": trace.clock().origin_realtime_ns(),
         "duration_ns": end_ns(trace),
+        "complete": meta.imported_from.is_empty().then(|| counters::doubts(trace).is_empty()),
         "ended": ended(report),
         "clock": clock(report),
         "hooks": hooks(report),

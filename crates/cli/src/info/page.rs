@@ -19,9 +19,9 @@ use nix::sys::signal::Signal;
 
 use super::{Report, kept_function};
 use crate::arguments::Clock;
-use crate::counters;
 use crate::output::clean;
 use crate::written::{self, is_of_no_function, named_late, not_armed, perhaps_shorter};
+use everycall_analysis::counters;
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -102,6 +102,16 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
         field(out, "started", &started(report, origin))?;
     }
     field(out, "covers", &covers(report.trace))?;
+    if !is_imported {
+        let doubts = counters::doubts(report.trace);
+        let gaps: u64 = report.trace.threads().iter().map(|thread| thread.gaps).sum();
+        let complete = match (&doubts[..], gaps) {
+            ([], 0) => "yes: every thread from its first call to its last".to_owned(),
+            ([], gaps) => format!("but for {} that recording was off", Several(gaps, "time", "times")),
+            _ => format!("no: {}", doubts.join("; ")),
+        };
+        field(out, "complete", &complete)?;
+    }
     if !is_imported {
         field(out, "ended", &how_it_ended(report))?;
     }

@@ -12,11 +12,12 @@ use crate::sys::text;
 use crate::threads::open_calls::{Exit, Frame};
 use crate::threads::throws;
 use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::arena::counter;
 use everycall_format::event::unwound;
 use everycall_format::frame::{TEXT_MAX, offset_of};
 use everycall_format::label;
 use everycall_format::trigger::type_hash;
-use everycall_hooks::frame::{IS_RECORDED, NAME, UNWIND};
+use everycall_hooks::frame::{IS_RECORDED, MISPLACED, NAME, UNWIND};
 
 /// Words of an UNWOUND record.
 const UNWOUND_WORDS: usize = 3;
@@ -53,6 +54,12 @@ pub(crate) unsafe extern "C" fn frame(
         }
         UNWIND if !frames::is_recorded(id) => 0,
         UNWIND => unwind(code, text(name), !name.is_null(), everycall_hooks::stack_pointer()),
+        MISPLACED => {
+            if let Some(process) = traced() {
+                process.arena().count(counter::FRAMES_MISPLACED, line.into());
+            }
+            0
+        }
         IS_RECORDED => i32::from(frames::is_recorded(id) && calling::is_included()),
         _ => error::ARGUMENT,
     }

@@ -334,6 +334,7 @@ fn notes(file: &File) -> Vec<String> {
     let too_deep =
         (0..file.threads.len()).filter_map(|index| file.track(index)).map(|track| track.levels.too_deep);
     add(too_deep.sum(), "calls are deeper than the viewer draws");
+    notes.extend(everycall_analysis::counters::counted_doubts(&file.trace));
     notes
 }
 
