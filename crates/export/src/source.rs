@@ -274,8 +274,7 @@ impl Source for TraceSource<'_> {
     }
 
     fn states(&self, thread: usize) -> Option<&ThreadStates> {
-        let thread = self.threads.get(thread).filter(|thread| thread.fiber().is_none())?;
-        self.trace.states()?.thread(thread.pid, thread.tid)
+        self.trace.states_of(*self.indices.get(thread)?)
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {

@@ -96,6 +96,28 @@ impl States {
         self.threads.get(&(pid, tid))
     }
 
+    /// The states of a stack that threads of process `pid` run in steps: thread id, begin and end
+    /// of each, in their order. Between them it has none. `None` if nothing is known.
+    pub(crate) fn of_steps(&self, pid: u32, steps: &[(u32, u64, u64)]) -> Option<ThreadStates> {
+        let mut spans = Vec::new();
+        for (tid, from, to) in steps {
+            let Some(thread) = self.thread(pid, *tid) else { continue };
+            let first = thread.spans().partition_point(|span| span.end <= *from);
+            let within = thread.spans().iter().skip(first).take_while(|span| span.start < *to);
+            spans.extend(within.map(|span| {
+                let is_begun = span.start >= *from;
+                StateSpan {
+                    start: span.start.max(*from),
+                    end: span.end.min(*to),
+                    // It was woken before the step.
+                    woken_by: span.woken_by.filter(|_| is_begun),
+                    ..*span
+                }
+            }));
+        }
+        (!spans.is_empty()).then(|| ThreadStates::new(spans))
+    }
+
     /// Nothing is known of the time behind this moment, if the events end early.
     #[must_use]
     pub fn until(&self) -> Option<u64> {
@@ -315,6 +337,30 @@ mod tests {
         assert_eq!((times.voluntary, times.blocked, states.missing()), (1, 20, 0));
         let waited = [(0, 30), (10, 35), (49, 90), (50, 60)].map(|(from, to)| thread.blocked_in(from, to));
         assert_eq!(waited, [vec![], vec![(202, 5)], vec![(202, 1)], vec![]]);
+    }
+
+    #[test]
+    fn steps_have_the_states_of_the_threads_that_run_them() {
+        let events = [
+            event(10, 1, 0, kind::ON, 0),
+            event(30, 1, 0, kind::OFF, BLOCKED),
+            event(50, 1, 0, kind::WOKEN, 2),
+            event(60, 1, 0, kind::ON, 0),
+            event(0, 2, 1, kind::ON, 0),
+            event(75, 2, 1, kind::OFF, BLOCKED),
+        ];
+        let states = states(None, &events);
+        let told = |steps: &[(u32, u64, u64)]| {
+            let found = states.of_steps(1, steps)?;
+            let spans = found.spans().iter();
+            Some(spans.map(|span| (span.start, span.end, format!("{:?}", span.state))).collect::<Vec<_>>())
+        };
+        let running = |from, to| (from, to, "Running".to_owned());
+        assert_eq!(told(&[(3, 0, 100)]), None);
+        assert_eq!(
+            told(&[(1, 20, 40), (2, 45, 70), (1, 90, 95)]).unwrap(),
+            [running(20, 30), (30, 40, "Blocked(Any)".to_owned()), running(45, 70), running(90, 95)]
+        );
     }
 
     #[test]

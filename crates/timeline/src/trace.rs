@@ -12,6 +12,7 @@ use everycall_reader::{
 
 use crate::clock::{Clock, ClockQuality};
 use crate::code::Code;
+use crate::event::{GapKind, TimelineEvent};
 use crate::location::{Location, ModuleMap};
 use crate::log_lines::LogLines;
 use crate::marks::{MarkNames, TaskCode};
@@ -23,7 +24,8 @@ use crate::states::{self, States};
 use crate::task_list::TASKS_MAX;
 use crate::tasks::Divided;
 use crate::thread::{Checkpoint, ThreadEvents, has_unstamped};
-use crate::thread_info::ThreadInfo;
+use crate::thread_info::{TASKS_FROM, ThreadInfo};
+use crate::thread_states::ThreadStates;
 
 /// A recording with its clock and its threads.
 pub struct Trace<'a> {
@@ -40,6 +42,8 @@ pub struct Trace<'a> {
     narrowing: Option<Narrowing>,
     /// Made when they are asked for: that takes as long as reading them.
     states: OnceLock<Option<States>>,
+    /// Those of each fiber and task, by the thread's place.
+    step_states: Vec<OnceLock<Option<ThreadStates>>>,
     warnings: Vec<Warning>,
 }
 
@@ -120,7 +124,7 @@ impl<'a> Trace<'a> {
         }
         let renames = recording.sched.as_ref().map(|sched| states::renames(sched, &clock));
         let mut coded = Vec::new();
-        let threads = scans
+        let threads: Vec<ThreadInfo> = scans
             .into_iter()
             .enumerate()
             .map(|(index, (key, scan))| {
@@ -148,6 +152,7 @@ impl<'a> Trace<'a> {
         let modules = recording.processes.iter().enumerate().map(map).collect();
         let narrowing =
             recording.session.as_ref().map(|session| Narrowing::new(session, &recording.modules, &clock));
+        let step_states = threads.iter().map(|_| OnceLock::new()).collect();
         Ok(Trace {
             clock,
             in_ns,
@@ -157,6 +162,7 @@ impl<'a> Trace<'a> {
             coded,
             narrowing,
             states: OnceLock::new(),
+            step_states,
             warnings,
             source,
         })
@@ -260,6 +266,40 @@ impl<'a> Trace<'a> {
     pub fn states(&self) -> Option<&States> {
         let made = || Some(States::new(self.sched()?, &self.clock));
         self.states.get_or_init(made).as_ref()
+    }
+
+    /// The states of the thread at `index`; `None` if nothing is known. Fibers and tasks have those
+    /// of the threads that run them, while they do. If only samples of the states are known, they
+    /// have none.
+    #[must_use]
+    pub fn states_of(&self, index: usize) -> Option<&ThreadStates> {
+        let thread = self.threads.get(index)?;
+        let states = self.states()?;
+        if thread.fiber.is_none() {
+            return states.thread(thread.pid, thread.tid);
+        }
+        let made = || states.of_steps(thread.pid, &self.steps(thread));
+        self.step_states.get(index)?.get_or_init(made).as_ref()
+    }
+
+    /// The steps of a fiber or task: the thread that runs it, begin and end.
+    fn steps(&self, thread: &ThreadInfo) -> Vec<(u32, u64, u64)> {
+        let Some((mut begin, end)) = thread.reach else { return Vec::new() };
+        // The first one of a task is known; of a fiber, the last one.
+        let is_task = thread.fiber.is_some_and(|fiber| fiber >= TASKS_FROM);
+        let mut by = Some(thread.tid).filter(|_| is_task);
+        let mut steps = Vec::new();
+        let mut add = |by: Option<u32>, from, to| steps.extend(by.map(|by| (by, from, to)));
+        for event in self.thread_events(thread.index) {
+            if let TimelineEvent::Gap(gap) = event
+                && gap.why == GapKind::Suspended
+            {
+                add(by, begin, gap.at_ns);
+                (by, begin) = (gap.resumed_by, gap.until_ns);
+            }
+        }
+        add(by.or(Some(thread.tid).filter(|_| !is_task)), begin, end);
+        steps
     }
 
     /// The source of thread states, and its limits; `None` if they weren't recorded.

@@ -215,8 +215,7 @@ impl File {
 
     /// When the kernel ran a thread.
     pub fn states(&self, thread: usize) -> Option<&ThreadStates> {
-        let thread = self.threads.get(thread).filter(|thread| thread.fiber().is_none())?;
-        self.trace.states()?.thread(thread.pid, thread.tid)
+        self.trace.states_of(*self.indices.get(thread)?)
     }
 
     /// Whether all of it was read.

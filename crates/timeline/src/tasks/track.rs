@@ -11,6 +11,8 @@ pub(super) const SHORT_TICKS: u64 = 2000;
 pub(super) struct Track {
     /// Of the thread that runs the steps.
     tid: u32,
+    /// Of the one that the last gap was said to be ended by.
+    shown_tid: u32,
     /// Calls that are open here, as far as their entries were seen, and those before them.
     open: Vec<OpenCall>,
     unseen: u32,
@@ -29,7 +31,7 @@ pub(super) struct Track {
 
 impl Track {
     pub fn new(tid: u32) -> Track {
-        Track { tid, ..Track::default() }
+        Track { tid, shown_tid: tid, ..Track::default() }
     }
 
     /// The thread that runs the next step.
@@ -61,7 +63,10 @@ impl Track {
 
     /// A step begins at `ticks`, and a gap before it ends.
     pub fn begin(&mut self, ticks: u64, out: &mut Vec<u64>) {
-        let Some(left) = self.left_ticks.filter(|left| ticks.saturating_sub(*left) >= SHORT_TICKS) else {
+        // Whose states the next step has is among what the gap says.
+        let is_other = std::mem::replace(&mut self.shown_tid, self.tid) != self.tid;
+        let is_long = |left: &u64| ticks.saturating_sub(*left) >= SHORT_TICKS;
+        let Some(left) = self.left_ticks.filter(|left| is_other || is_long(left)) else {
             return;
         };
         out.push(record_word(ticks, kind::GAP, 6, gap::SUSPENDED));
