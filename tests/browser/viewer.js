@@ -96,7 +96,7 @@ class Visit {
     await this.until(() => window.everycall.store.trace.complete);
     await this.isIdle();
     await this.shot('opened');
-    for (const step of ['numbers', 'zoom', 'search', 'select', 'instances', 'flame', 'compare', 'range', 'link', 'keyboard', 'hostile', 'looks']) {
+    for (const step of ['numbers', 'zoom', 'search', 'select', 'instances', 'flame', 'compare', 'range', 'kept', 'link', 'keyboard', 'hostile', 'looks']) {
       if (left.has(step)) continue;
       try {
         await this[step]();
@@ -356,6 +356,25 @@ class Visit {
     this.check(head.includes(total.total.toLocaleString('en')), `the table as text says ${head}, not ${total.total} calls`);
     await this.tab('table');
     await this.shot('range');
+  }
+
+  // A click on a kept call selects it on the timeline, with its track in view.
+  async kept() {
+    const { page } = this;
+    const all = await page.evaluate(() => window.everycall.store.trace.kept.map(({ number, track, depth, from }) => ({ number, track, depth, from })));
+    if (all.length === 0) return;
+    await this.tab('kept');
+    const rows = '#panel .table[aria-label="Kept calls and snapshots"] .row:not(.head)';
+    const last = all.filter(({ depth }) => depth !== null).pop();
+    this.check(last, 'no kept call is on the timeline');
+    if (!last) return;
+    await page.click(`${rows}:has(> :first-child:text-is("${last.number}"))`);
+    await this.isIdle();
+    const [selection, view] = [await this.state('selection'), await this.state('view')];
+    this.equal([selection?.track, selection?.depth, selection?.from], [last.track, last.depth, last.from], 'the selection behind a click on a kept call');
+    this.check(view.from <= last.from && last.from < view.to, 'the kept call is not in view');
+    await this.shot('kept');
+    await page.keyboard.press('Escape');
   }
 
   // The address keeps what one sees, and the back button goes back to it.

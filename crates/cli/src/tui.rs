@@ -32,7 +32,7 @@ pub fn run(arguments: TuiArguments) -> Result<ExitCode, Failure> {
     let path = trace.display().to_string();
     let input = Input { path, file, names: traces::name_options(&symbols) };
     let only = only(&filter, kept);
-    everycall_tui::run(input, filter, only)
+    everycall_tui::run(input, filter, only, kept)
         .map_err(|error| Failure::new(exit_code::FAILED, format!("the terminal: {error}")))?;
     Ok(ExitCode::SUCCESS)
 }

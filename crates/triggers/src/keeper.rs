@@ -571,6 +571,10 @@ impl KeepCalls for Keeper {
     }
 
     fn write(&mut self, write: &mut WriteChunk<'_>) -> io::Result<()> {
+        for (rule, choice) in self.choices.iter_mut().enumerate() {
+            let gone = choice.outnumbering();
+            self.kept.retain(|(of, id, _)| *of != rule || !gone.contains(id));
+        }
         for (_, _, kept) in &mut self.kept {
             kept.copy(write)?;
         }

@@ -18,7 +18,8 @@ pub enum KeepBy {
 pub struct Policy {
     /// The largest number of calls.
     pub keep: usize,
-    /// The largest number of calls of these that perhaps didn't exceed the threshold.
+    /// The largest number of calls of these that perhaps didn't exceed the threshold. If it is less
+    /// than `keep`, they also never outnumber the others, unless there are no others.
     pub keep_perhaps: usize,
     /// The largest number of bytes that they may take, unless one alone takes more.
     pub bytes: u64,
@@ -191,6 +192,25 @@ impl Choice {
         }
     }
 
+    /// Everything has been recorded: the numbers of the calls that perhaps didn't exceed the
+    /// threshold and outnumber those that did. The others of them are more likely to have exceeded
+    /// it, as they certainly took longer.
+    pub fn outnumbering(&mut self) -> Vec<u64> {
+        let certain = self.kept.len() - self.perhaps().count();
+        if certain == 0 || self.policy.keep_perhaps >= self.policy.keep {
+            return Vec::new();
+        }
+        let mut perhaps: Vec<(u64, u64)> = self.perhaps().map(|kept| (kept.took, kept.id)).collect();
+        perhaps.sort_unstable();
+        perhaps.truncate(perhaps.len().saturating_sub(certain));
+        let gone: Vec<u64> = perhaps.into_iter().map(|(_, id)| id).collect();
+        if !gone.is_empty() {
+            self.kept.retain(|kept| !gone.contains(&kept.id));
+            self.reached = Some(Limit::Perhaps(certain));
+        }
+        gone
+    }
+
     /// Whether a kept call is replaced by this one if there isn't room for both.
     fn gives_way(&self, kept: &Kept, met: Met) -> bool {
         match self.policy.by {
@@ -326,5 +346,29 @@ mod tests {
             }
         }
         assert_eq!(choice.limits(), [Limit::Every(7), Limit::Count(2)]);
+    }
+
+    /// Of the calls that are uncertain, those of the longest certain time stay, as many as there
+    /// are certain ones.
+    #[test]
+    fn uncertain_calls_never_outnumber_certain_ones() {
+        let policy = Policy { keep: 100, keep_perhaps: 20, bytes: 1000, by: KeepBy::Slowest, every_ns: 0 };
+        let of = |policy: Policy, certain: usize, perhaps: usize| {
+            let mut choice = Choice::new(policy);
+            let calls = (0..certain).map(|at| (true, 100 + at as u64));
+            for (is_certain, took) in calls.chain((0..perhaps).map(|at| (false, 1 + at as u64))) {
+                let met = Met { end: 1, took, is_certain };
+                assert!(choice.wants(met));
+                choice.keep(met, 1, 0);
+            }
+            let gone = choice.outnumbering().len();
+            (gone, choice.perhaps().map(|kept| kept.took).collect::<Vec<_>>(), choice.limits())
+        };
+        assert_eq!(of(policy, 2, 5), (3, vec![4, 5], vec![Limit::Perhaps(2)]));
+        assert_eq!(of(policy, 3, 3), (0, vec![1, 2, 3], vec![]));
+        // A function that always ends in a jump to code that isn't traced has no others.
+        assert_eq!(of(policy, 0, 3).0, 0);
+        // --keep says how many.
+        assert_eq!(of(Policy { keep_perhaps: 100, ..policy }, 1, 5).0, 0);
     }
 }

@@ -32,6 +32,18 @@ pub struct Trace {
     pub percent: u64,
     pub tracks: Vec<Track>,
     pub notes: Vec<String>,
+    pub kept: Vec<Kept>,
+}
+
+/// A kept call, or a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// As `--kept` takes it.
+    pub number: usize,
+    pub from: u64,
+    pub to: u64,
+    /// Where it is drawn: track and depth; `None` if it isn't there, or wasn't read yet.
+    pub drawn: Option<(u32, usize)>,
 }
 
 /// A function, by its place in the list of all.
@@ -316,7 +328,18 @@ fn trace(value: &Value) -> Trace {
             .flat_map(|process| list(process, "tracks"))
             .map(track)
             .collect(),
+        kept: list(value, "kept").iter().map(kept).collect(),
         notes: list(value, "notes").iter().filter_map(|note| note.as_str().map(str::to_owned)).collect(),
+    }
+}
+
+fn kept(value: &Value) -> Kept {
+    let drawn = value["track"].as_u64().zip(value["depth"].as_u64());
+    Kept {
+        number: number(value, "number") as usize,
+        from: number(value, "from"),
+        to: number(value, "to"),
+        drawn: drawn.and_then(|(track, depth)| Some((track.try_into().ok()?, depth.try_into().ok()?))),
     }
 }
 

@@ -20,12 +20,13 @@ const LOOK: Duration = Duration::from_millis(250);
 const SHORT: Duration = Duration::from_millis(15);
 const LONG: Duration = Duration::from_millis(200);
 
-/// Shows a file until the user has seen enough. `only` says in words what the filter leaves out.
+/// Shows a file until the user has seen enough. `only` says in words what the filter leaves out;
+/// `kept` is the number of the kept call to begin at.
 ///
 /// # Errors
 ///
 /// Those of the terminal; no thread can be started.
-pub fn run(input: Input, filter: Filter, only: String) -> io::Result<()> {
+pub fn run(input: Input, filter: Filter, only: String, kept: Option<usize>) -> io::Result<()> {
     // Before any other thread, so that none gets them.
     let signals = Signals::begin()?;
     let choice = Choice {
@@ -34,6 +35,7 @@ pub fn run(input: Input, filter: Filter, only: String) -> io::Result<()> {
         tids: filter.tids.clone(),
         function: filter.function.as_ref().map(|regex| regex.as_str().to_owned()),
         only,
+        kept,
     };
     let library = Library::filtered(vec![input], filter)?;
     let lanes = Lanes::start(&library)?;

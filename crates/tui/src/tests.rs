@@ -8,8 +8,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::data::{
-    Answer, Contents, Details, Function, Instance, Mark, Place, Request, Row, State, Table, Times, Trace,
-    Track, Window,
+    Answer, Contents, Details, Function, Instance, Kept, Mark, Place, Request, Row, State, Table, Times,
+    Trace, Track, Window,
 };
 use crate::draw::draw;
 use crate::draw::palette::Palette;
@@ -70,6 +70,7 @@ fn contents() -> Contents {
         marks: vec![
             mark("span", 100_000, 300_000, "load"),
             mark("loss", 500_000, 500_000, "17 events lost"),
+            mark("loss", 800_000, 900_000, "1000 events lost"),
             mark("log", 600_000, 600_000, "hello\u{1b}]0;title\u{7}"),
         ],
     }
@@ -350,6 +351,27 @@ fn zooming_and_panning_stay_within_the_trace() {
     assert!(seen.app.message.is_some());
     seen.press("0");
     assert_eq!(window(&seen), (0, 1_000_000));
+}
+
+/// The call that `--kept` names is selected once it has been read, and only then.
+#[test]
+fn a_kept_call_is_gone_to() {
+    let mut app = App::new(Choice { kept: Some(2), ..Choice::default() });
+    app.resize(80, 24);
+    let kept = |number, drawn| Kept { number, from: 660_000, to: 990_000, drawn };
+    let other = Kept { number: 1, from: 10, to: 20, drawn: Some((1, 0)) };
+    let mut known = Trace { kept: vec![other, kept(2, None)], is_complete: false, ..trace() };
+    app.answer(&Request::Trace, Ok(Answer::Trace(known.clone())));
+    assert_eq!(app.timeline.selected, None);
+    known.kept[1] = kept(2, Some((1, 1)));
+    app.answer(&Request::Trace, Ok(Answer::Trace(known.clone())));
+    let place = Place { track: 1, depth: 1, from: 660_000, to: 990_000 };
+    assert_eq!(app.timeline.selected.map(|selected| selected.place), Some(place));
+    assert!(app.timeline.from > 0 && app.timeline.to == 1_000_000);
+    // Afterwards, the user decides.
+    app.timeline.selected = None;
+    app.answer(&Request::Trace, Ok(Answer::Trace(known)));
+    assert_eq!(app.timeline.selected, None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::parts::put;
 use crate::text::padded;
 
 /// Keys and what they do; without keys, a heading.
-pub const LINES: [(&str, &str); 54] = [
+pub const LINES: [(&str, &str); 55] = [
     ("", "Everywhere"),
     ("1 2 3, Tab", "timeline, tree, table"),
     ("/", "search for a part of a name, or /REGEX/"),
@@ -39,6 +39,7 @@ pub const LINES: [(&str, &str); 54] = [
     ("━ ╍ ·", "the thread was running, runnable, blocked"),
     ("• ◆ = ¶", "label, instant, span, log line or output"),
     ("x c ! + ░", "throw, catch, loss, module; nothing was recorded"),
+    ("!░░░", "events of this time were overwritten"),
     ("", ""),
     ("", "Tree"),
     ("j k, ↑ ↓, PgUp PgDn", "move"),

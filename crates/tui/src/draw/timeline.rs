@@ -140,9 +140,13 @@ pub fn glyph(kind: &str) -> &'static str {
 
 fn marks(app: &App, track: &Track, palette: &Palette, row: usize, out: &mut Buffer) {
     let of_track = || app.timeline.marks().iter().filter(|mark| mark.track == track.id);
-    let is_wide = |mark: &&Mark| matches!(mark.kind.as_str(), "span" | "off");
-    // Points lie upon what is wide, and losses upon everything.
+    // A loss that isn't a point is time of which all events were overwritten.
     let is_loss = |mark: &&Mark| mark.kind == "loss";
+    let is_wide = |mark: &&Mark| match mark.kind.as_str() {
+        "span" | "off" => true,
+        kind => kind == "loss" && mark.to > mark.at,
+    };
+    // Points lie upon what is wide, and losses upon everything.
     let points = || of_track().filter(|mark| !is_wide(mark));
     let order = of_track()
         .filter(is_wide)
@@ -157,7 +161,11 @@ fn marks(app: &App, track: &Track, palette: &Palette, row: usize, out: &mut Buff
             "off" => palette.quiet(),
             _ => Style::default(),
         };
-        put(out, app.layout.lanes, begin, row, &glyph(&mark.kind).repeat(end - begin + 1), style);
+        let text = match is_loss(&mark) {
+            true => format!("{}{}", glyph("loss"), glyph("off").repeat(end - begin)),
+            false => glyph(&mark.kind).repeat(end - begin + 1),
+        };
+        put(out, app.layout.lanes, begin, row, &text, style);
     }
 }
 

@@ -9,7 +9,7 @@ use super::pattern::Pattern;
 use super::table::{Instances, TableView};
 use super::timeline::Timeline;
 use super::tree::TreeView;
-use crate::data::{Answer, Function, Hit, Range, Request, Trace, Track};
+use crate::data::{Answer, Function, Hit, Kept, Place, Range, Request, Trace, Track};
 use crate::layout::{Layout, table_columns};
 
 /// The view on the screen.
@@ -68,6 +68,8 @@ pub struct App {
     /// Processes and threads that are shown; empty for all.
     pids: Vec<u32>,
     tids: Vec<u32>,
+    /// Number of the kept call to go to, until it has been read.
+    kept: Option<usize>,
     /// The last hit of a search in the timeline.
     cursor: Option<(u64, u32, Option<usize>)>,
     requests: VecDeque<Request>,
@@ -87,6 +89,8 @@ pub struct Choice {
     pub function: Option<String>,
     /// The filters, in words; empty for none.
     pub only: String,
+    /// Number of the kept call to begin at.
+    pub kept: Option<usize>,
 }
 
 impl App {
@@ -109,6 +113,7 @@ impl App {
             only: choice.only,
             pids: choice.pids,
             tids: choice.tids,
+            kept: choice.kept,
             cursor: None,
             requests: VecDeque::from([Request::Trace]),
             asked: None,
@@ -212,6 +217,7 @@ impl App {
                 };
                 self.timeline.learn(&trace, is_shown);
                 self.trace = trace;
+                self.go_to_kept();
             }
             Answer::Window(window, contents) => self.timeline.shown = Some((window, contents)),
             Answer::Details(details) => {
@@ -237,6 +243,21 @@ impl App {
                 }
             }
         }
+    }
+
+    /// Goes to the kept call that the options name, once it has been read.
+    fn go_to_kept(&mut self) {
+        let kept = self.trace.kept.iter().find(|kept| Some(kept.number) == self.kept);
+        let Some(&Kept { from, to, drawn, .. }) = kept else { return };
+        match drawn {
+            Some((track, depth)) => {
+                let place = Place { track, depth, from, to: to.max(from) };
+                self.timeline.select(place, None, true);
+            }
+            None if self.trace.is_complete => self.timeline.go_to(from),
+            None => return,
+        }
+        self.kept = None;
     }
 
     fn show_hit(&mut self, hit: Option<Hit>) {
