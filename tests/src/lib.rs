@@ -12,6 +12,7 @@
 //! ```
 
 pub mod abi;
+mod built;
 pub mod callgrind;
 pub mod generated;
 pub mod imports;

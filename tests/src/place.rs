@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::built;
 use crate::trace::TraceView;
 
 /// A compiler and a mode of instrumentation.
@@ -67,6 +68,27 @@ impl Mode {
     #[must_use]
     pub fn label(self) -> String {
         format!("{}-{}", self.cc, self.name)
+    }
+
+    /// Makes `command` build a program of `arguments`: sources are in `folder` or in `tests/programs`.
+    pub(crate) fn compiler<'command>(
+        self,
+        command: &'command mut Command,
+        folder: &Path,
+        arguments: &[&str],
+        output: &Path,
+    ) -> &'command mut Command {
+        let is_cxx = arguments.iter().any(|argument| argument.ends_with(".cpp") || argument.ends_with(".cc"));
+        command.args(["cc", "--mode", self.name, "--", if is_cxx { self.cxx } else { self.cc }]);
+        for argument in arguments {
+            let bundled = programs().join(argument);
+            if !argument.starts_with('-') && !folder.join(argument).exists() && bundled.exists() {
+                command.arg(bundled);
+            } else {
+                command.arg(argument);
+            }
+        }
+        command.arg("-o").arg(output)
     }
 
     /// Whether hooks are given functions, not addresses within them.
@@ -176,21 +198,12 @@ impl Place {
     /// # Panics
     /// Where the build fails.
     pub fn build(&self, mode: Mode, arguments: &[&str], output: &str) -> PathBuf {
-        let is_cxx = arguments.iter().any(|argument| argument.ends_with(".cpp") || argument.ends_with(".cc"));
-        let compiler = if is_cxx { mode.cxx } else { mode.cc };
-        let mut command = self.command(everycall());
-        command.args(["cc", "--mode", mode.name, "--", compiler]);
-        for argument in arguments {
-            let bundled = programs().join(argument);
-            if !argument.starts_with('-') && !self.file(argument).exists() && bundled.exists() {
-                command.arg(bundled);
-            } else {
-                command.arg(argument);
-            }
+        let output = self.file(output);
+        let has_own_sources = arguments.iter().any(|argument| self.file(argument).exists());
+        if has_own_sources || built::shared(mode, arguments, &output).is_none() {
+            successful(mode.compiler(&mut self.command(everycall()), self.path(), arguments, &output));
         }
-        command.arg("-o").arg(self.file(output));
-        successful(&mut command);
-        self.file(output)
+        output
     }
 
     /// Records a program: `options` go to `everycall record`, `arguments` to the program. It may

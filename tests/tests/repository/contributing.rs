@@ -43,7 +43,7 @@ fn names_of_files_are_found() {
 #[test]
 fn commands_are_tasks() {
     let main = std::fs::read_to_string(workspace().join("xtask/src/main.rs")).unwrap();
-    for document in ["CONTRIBUTING.md", "README.md"] {
+    for (document, least) in [("CONTRIBUTING.md", 6), ("README.md", 3)] {
         let text = std::fs::read_to_string(workspace().join(document)).unwrap();
         let tasks = text.split("cargo xtask ").skip(1);
         let mut count = 0;
@@ -52,6 +52,6 @@ fn commands_are_tasks() {
             assert!(main.contains(&format!("//! | `{task}`")), "{document}: cargo xtask {task}");
             count += 1;
         }
-        assert!(count > 5, "{document}: {count} tasks");
+        assert!(count >= least, "{document}: {count} tasks");
     }
 }

@@ -103,6 +103,7 @@ impl Scene {
             ("CMakeLists.txt", CMAKE),
             ("plugin.c", PLUGIN_C),
             ("host.c", HOST_C),
+            ("service.cpp", include_str!("../../../examples/service/service.cpp")),
         ] {
             place.write(name, text);
         }

@@ -20,9 +20,9 @@ fn exact(function: &Function) -> Exact {
 
 /// The functions of all runs with their sums by run, the old ones first.
 ///
-/// Functions are equal if their name, module and source file name are equal. Otherwise, two
-/// functions are equal if each is the only one on its side with that name and source file name,
-/// because programs get renamed.
+/// Functions are equal if their name, module and source file name are equal. Of the others, two are
+/// equal if each is the only one on its side with that name and source file name, because programs
+/// get renamed; then with that name and module, and at last with that name, because sources do, too.
 #[must_use]
 pub fn align(old: &[Profile], new: &[Profile]) -> Vec<Aligned> {
     let runs = old.len() + new.len();
@@ -45,6 +45,16 @@ pub fn align(old: &[Profile], new: &[Profile]) -> Vec<Aligned> {
 
 /// Joins functions that only exist on one side with those that only exist on the other.
 fn join(mut all: Vec<Aligned>, old_runs: usize) -> Vec<Aligned> {
+    let file = |function: &Function| function.identity.file.as_deref().map(base);
+    let module = |function: &Function| Some(base(&function.identity.module));
+    join_by(&mut all, old_runs, file);
+    join_by(&mut all, old_runs, module);
+    join_by(&mut all, old_runs, |_| None);
+    all
+}
+
+/// Joins by the name and `part`, where both together are unique on each side.
+fn join_by(all: &mut Vec<Aligned>, old_runs: usize, part: impl Fn(&Function) -> Option<String>) {
     let is_in = |runs: &[Sums]| runs.iter().any(|sums| sums.calls > 0);
     let only = |all: &[Aligned], is_old: bool| {
         let here = |of: &Aligned| {
@@ -53,23 +63,21 @@ fn join(mut all: Vec<Aligned>, old_runs: usize) -> Vec<Aligned> {
         };
         all.iter().enumerate().filter(|(_, of)| here(of)).map(|(index, _)| index).collect::<Vec<_>>()
     };
-    let by_file =
-        |function: &Function| (function.identity.name.clone(), function.identity.file.as_deref().map(base));
-    let (olds, news) = (unique(&all, &only(&all, true), by_file), unique(&all, &only(&all, false), by_file));
-    let mut gone = Vec::new();
+    let key = |function: &Function| (function.identity.name.clone(), part(function));
+    let (olds, news) = (unique(all, &only(all, true), key), unique(all, &only(all, false), key));
+    let mut joined = Vec::new();
     for (key, from) in olds {
         let Some(&to) = news.get(&key) else { continue };
         let sums = std::mem::take(&mut all[from].by_run);
         for (into, sums) in all[to].by_run.iter_mut().zip(&sums) {
             into.add(sums);
         }
-        gone.push(from);
+        joined.push(from);
     }
-    gone.sort_unstable();
-    for index in gone.into_iter().rev() {
+    joined.sort_unstable();
+    for index in joined.into_iter().rev() {
         all.remove(index);
     }
-    all
 }
 
 /// The functions whose key no other function has.

@@ -387,3 +387,35 @@ fn changes_that_bounds_allow_to_be_none_are_none() {
     assert!(may_be_same(exact(1000), sums(1200, (990, 1300))));
     assert!(!may_be_same(exact(1000), exact(1000)), "decided by statistics alone");
 }
+
+/// Sources and programs get other names. Functions of equal names stay apart where they were.
+#[test]
+fn functions_are_found_again_under_other_names_of_files() {
+    let run = |functions: &[(&str, &str, &str)]| {
+        made_up(functions.iter().map(|(name, module, file)| {
+            let (name, module) = (name.to_string(), format!("/build/{module}"));
+            let file = Some(format!("/sources/{file}"));
+            (FunctionIdentity { name, module, file, ..FunctionIdentity::default() }, vec![100; 3])
+        }))
+    };
+    let old = [
+        ("main", "app", "a.cpp"),
+        ("init", "app", "a.cpp"),
+        ("init", "app", "b.cpp"),
+        ("old", "app", "a.cpp"),
+    ];
+    let new = [
+        ("main", "app-2", "c.cpp"),
+        ("init", "app-2", "a.cpp"),
+        ("init", "app-2", "d.cpp"),
+        ("new", "app-2", "a.cpp"),
+    ];
+    let aligned = align(&[run(&old)], &[run(&new)]);
+    let mut found: Vec<(&str, [u64; 2])> = aligned
+        .iter()
+        .map(|of| (&of.function.identity.name[..], [0, 1].map(|run| of.by_run[run].calls)))
+        .collect();
+    found.sort_unstable();
+    let both = [3, 3];
+    assert_eq!(found, [("init", both), ("init", both), ("main", both), ("new", [0, 3]), ("old", [3, 0])]);
+}

@@ -1004,7 +1004,6 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask soak", Not(LONG)),
     ("cargo xtask kills", Not(LONG)),
     ("cargo xtask storms", Not(LONG)),
-    ("cargo xtask scribbles", Not(LONG)),
     ("cargo xtask bench", Not(LONG)),
     ("cargo xtask bench cost edges --quick", Not(LONG)),
     ("cargo xtask bench --format json", Not(LONG)),
