@@ -225,7 +225,7 @@ fn reports_have_the_tail(place: &Place, file: &Path) {
     let (slowest, said) = json(&["report", "--kept", "1", "--slowest", "handle_rest", "-f", "json"]);
     assert!(said.contains("--tails"), "{said}");
     let [row] = &slowest["rows"].as_array().unwrap()[..] else { panic!("{slowest}") };
-    // The trigger was told of the end before the next event had its time.
+    // The trigger noticed the end before the next event had its time.
     let dur = row["dur_ns"].as_u64().unwrap();
     assert!(dur + 1 >= took, "{row} {kept}");
     assert_eq!((&row["at_most"], &row["kept_call"]), (&true.into(), &1.into()), "{row}");
