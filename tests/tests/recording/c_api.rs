@@ -269,3 +269,42 @@ fn doubtful_nesting_is_never_complete() {
         }
     }
 }
+
+/// What a function says that isn't recorded belongs to the innermost call around it that is, or to
+/// the thread.
+#[test]
+fn labels_of_functions_that_are_not_recorded_belong_to_their_callers() {
+    let place = Place::new("said");
+    place.write(
+        "said.c",
+        r#"#include "everycall.h"
+        #define CALL __attribute__((noinline)) void
+        CALL inner(void) { everycall_label("said", 7); __asm__ volatile(""); }
+        CALL outer(void) { inner(); __asm__ volatile(""); }
+        CALL other(void) { __asm__ volatile(""); }
+        int main(void) { outer(); other(); return 0; }"#,
+    );
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "said.c"], "said");
+    for (options, caller) in [
+        (&[][..], Some("inner")),
+        (&["--not", "inner"], Some("outer")),
+        (&["--not", "inner", "--not", "outer"], Some("main")),
+        (&["--only", "main"], Some("main")),
+        (&["--only", "other"], None),
+    ] {
+        let recording = place.record(options, &program, &[]);
+        let shown = replay(&place, &recording);
+        let mut open = Vec::new();
+        let mut said_in = None;
+        for line in shown.lines() {
+            let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+            match words[..] {
+                [name, "{"] => open.push(name),
+                ["}", ..] => drop(open.pop()),
+                ["@", "said", "=", "7", ..] => said_in = Some(open.last().copied()),
+                _ => {}
+            }
+        }
+        assert_eq!(said_in, Some(caller), "{options:?}: {shown}");
+    }
+}
