@@ -1,0 +1,64 @@
+//! Why a process couldn't be changed.
+
+use std::fmt;
+use std::io;
+
+/// Each message is a sentence without a period, for a user.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InjectError {
+    /// The process can't or mustn't be changed. Nothing was touched.
+    Refused(String),
+    /// A thread didn't stop in time. All threads go on as before.
+    NotStopped {
+        /// The thread.
+        tid: i32,
+        /// Its state in `/proc`.
+        state: char,
+    },
+    /// The process or its last thread ended meanwhile.
+    Ended {
+        /// The process.
+        pid: i32,
+    },
+    /// The kernel refused a request.
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// The kernel's answer.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for InjectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) => f.write_str(why),
+            Self::NotStopped { tid, state: 'D' } => {
+                write!(
+                    f,
+                    "thread {tid} can't be stopped: it waits in the kernel, for a device or a child of vfork (state D)"
+                )
+            }
+            Self::NotStopped { tid, state } => {
+                write!(f, "thread {tid} could not be stopped in time (state {state})")
+            }
+            Self::Ended { pid } => write!(f, "process {pid} has ended"),
+            Self::System { what, error } => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for InjectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Names the attempt that an error of the kernel belongs to.
+pub(crate) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> InjectError {
+    move |error| InjectError::System { what, error }
+}

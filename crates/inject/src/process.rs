@@ -1,0 +1,149 @@
+//! A process that is changed.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use crate::error::{InjectError, failed};
+use crate::memory::Memory;
+use crate::refusal::check;
+use crate::region::{self, Access};
+use crate::remote::Borrowed;
+use crate::stopped::Stopped;
+use crate::thread::Thread;
+
+/// A process that may be changed. Inside of [`crate::on_tracer`] only.
+pub struct Process {
+    pid: i32,
+    memory: Memory,
+    /// A thread that stays stopped between the steps: at the program's start.
+    held: Option<Thread>,
+}
+
+impl Process {
+    /// Checks that the process may be changed, and touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`].
+    pub fn open(pid: i32) -> Result<Self, InjectError> {
+        check(pid)?;
+        let memory = Memory::open(pid).map_err(|error| {
+            InjectError::Refused(format!("the memory of process {pid} can't be opened: {error}"))
+        })?;
+        Ok(Self { pid, memory, held: None })
+    }
+
+    pub(crate) fn held(pid: i32, memory: Memory, thread: Thread) -> Self {
+        Self { pid, memory, held: Some(thread) }
+    }
+
+    /// Lends one thread, which is stopped meanwhile; the others run on.
+    ///
+    /// After an error, a program that was stopped at its entry runs on.
+    ///
+    /// # Errors
+    ///
+    /// If no thread is fit for it within `timeout`, or those of `work`.
+    pub fn with_thread<T>(
+        &mut self,
+        timeout: Duration,
+        work: impl FnOnce(&mut Remote<'_>) -> Result<T, InjectError>,
+    ) -> Result<T, InjectError> {
+        let deadline = Instant::now() + timeout;
+        let is_held = self.held.is_some();
+        let borrowed = Borrowed::new(self.pid, &self.memory, self.held.take(), deadline)?;
+        let mut remote = Remote { pid: self.pid, memory: &self.memory, borrowed };
+        let result = work(&mut remote);
+        let thread = remote.borrowed.finish()?;
+        if is_held {
+            self.held = Some(thread);
+        }
+        result
+    }
+
+    /// Stops all threads while `work` is done.
+    ///
+    /// # Errors
+    ///
+    /// If not all stop within `timeout`: they go on as before. Or those of `work`.
+    pub fn with_all_stopped<T>(
+        &mut self,
+        timeout: Duration,
+        work: impl FnOnce(&Stopped<'_>) -> Result<T, InjectError>,
+    ) -> Result<T, InjectError> {
+        let held = self.held.take();
+        let tid = held.as_ref().map(|thread| thread.tid);
+        let stopped = Stopped::new(self.pid, &self.memory, held, Instant::now() + timeout)?;
+        let result = work(&stopped);
+        self.held = stopped.release(tid);
+        result
+    }
+
+    /// Reads memory.
+    ///
+    /// # Errors
+    ///
+    /// If nothing is mapped there, or the process has ended.
+    pub fn read(&self, at: u64, size: usize) -> Result<Vec<u8>, InjectError> {
+        self.memory.read(at, size).map_err(failed("reading the process's memory"))
+    }
+
+    /// Writes memory of our own in the process.
+    ///
+    /// # Errors
+    ///
+    /// If nothing is mapped there, or the process has ended.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), InjectError> {
+        self.memory.write(at, bytes).map_err(failed("writing to the process's memory"))
+    }
+}
+
+/// A thread that makes system calls in the process.
+pub struct Remote<'a> {
+    pid: i32,
+    memory: &'a Memory,
+    borrowed: Borrowed,
+}
+
+impl Remote<'_> {
+    /// Makes any system call that neither blocks nor ends or changes the thread.
+    ///
+    /// # Errors
+    ///
+    /// The call's own error, with `what` was attempted; or the process has ended.
+    pub fn call(&mut self, what: &'static str, number: i64, arguments: [u64; 6]) -> Result<u64, InjectError> {
+        self.borrowed.call(what, number, arguments)
+    }
+
+    /// Maps and fills memory within 2 GiB of all of `module`. No page is writable and executable.
+    ///
+    /// # Errors
+    ///
+    /// If there is no gap, or the system allows no executable memory.
+    pub fn map_near(
+        &mut self,
+        module: Range<u64>,
+        contents: &[u8],
+        access: Access,
+    ) -> Result<u64, InjectError> {
+        region::map_near(self.pid, self.memory, &mut self.borrowed, module, contents, access)
+    }
+
+    /// Maps and fills memory at a free place.
+    ///
+    /// # Errors
+    ///
+    /// If something is there already (EEXIST), or the system allows no executable memory.
+    pub fn map_at(&mut self, at: u64, contents: &[u8], access: Access) -> Result<(), InjectError> {
+        region::map_at(self.pid, self.memory, &mut self.borrowed, at, contents, access)
+    }
+
+    /// Unmaps what was mapped.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, or the process has ended.
+    pub fn unmap(&mut self, at: u64, size: u64) -> Result<(), InjectError> {
+        self.call("unmapping memory in the process", libc::SYS_munmap, [at, size, 0, 0, 0, 0]).map(|_| ())
+    }
+}

@@ -1,0 +1,222 @@
+//! All threads of a process, stopped.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Instant;
+
+use crate::error::{InjectError, failed};
+use crate::maps::mappings;
+use crate::memory::{Memory, Written};
+use crate::patches::{Outcome, PatchSet};
+use crate::procfs::threads;
+use crate::stacks::Stacks;
+use crate::sys::Registers;
+use crate::thread::{SYSCALL_SIZE, Thread, is_restarted};
+
+/// A process none of whose threads runs. They go on when this is dropped.
+pub struct Stopped<'a> {
+    pid: i32,
+    memory: &'a Memory,
+    threads: Vec<Thread>,
+}
+
+impl<'a> Stopped<'a> {
+    /// Stops threads until no new one appears.
+    pub(crate) fn new(
+        pid: i32,
+        memory: &'a Memory,
+        held: Option<Thread>,
+        deadline: Instant,
+    ) -> Result<Self, InjectError> {
+        let mut known: BTreeSet<i32> = held.iter().map(|thread| thread.tid).collect();
+        let mut stopped: Vec<Thread> = held.into_iter().collect();
+        loop {
+            let mut new = Vec::new();
+            for tid in threads(pid) {
+                if !known.insert(tid) {
+                    continue;
+                }
+                if let Some(thread) = Thread::seize(pid, tid)? {
+                    thread.request_stop()?;
+                    new.push(thread);
+                }
+            }
+            if new.is_empty() {
+                break;
+            }
+            // A thread that runs yet may start another one: hence the next look.
+            for mut thread in new {
+                if thread.wait_for_stop(deadline)? {
+                    thread.hide_the_stop()?;
+                    stopped.push(thread);
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(InjectError::Refused(format!(
+                    "process {pid} starts threads faster than they can be stopped"
+                )));
+            }
+        }
+        if stopped.is_empty() {
+            return Err(InjectError::Ended { pid });
+        }
+        Ok(Self { pid, memory, threads: stopped })
+    }
+
+    /// How many threads are stopped.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Lets all threads go on but the one that was held before.
+    pub(crate) fn release(mut self, held: Option<i32>) -> Option<Thread> {
+        let index = self.threads.iter().position(|thread| Some(thread.tid) == held)?;
+        Some(self.threads.swap_remove(index))
+    }
+
+    /// Writes patches; threads inside of replaced bytes are moved. One answer for each set.
+    ///
+    /// If the tracer is killed meanwhile, each patch is written or not, and the process goes on.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses to write: what was written is written back. Or the process has ended.
+    pub fn apply(&self, sets: &[PatchSet]) -> Result<Vec<Outcome>, InjectError> {
+        let mut places = self.places()?;
+        let mut done: Vec<&PatchSet> = Vec::new();
+        let mut outcomes = Vec::with_capacity(sets.len());
+        for set in sets {
+            let result = self.apply_one(set, &mut places);
+            match result {
+                Ok(outcome) => {
+                    if outcome == Outcome::Done {
+                        done.push(set);
+                    }
+                    outcomes.push(outcome);
+                }
+                Err(error) => {
+                    for set in done.iter().rev() {
+                        // Threads that were moved are outside: where they are works with and
+                        // without the patches.
+                        let _ = self.write_back(set);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn apply_one(&self, set: &PatchSet, places: &mut Places) -> Result<Outcome, InjectError> {
+        if places.interrupted.iter().any(|rip| set.is_to_leave(*rip)) {
+            return Ok(Outcome::InUse);
+        }
+        let mut moved = Vec::new();
+        for (index, registers) in places.registers.iter().enumerate() {
+            if is_restarted(registers) && set.touches(registers.rip.wrapping_sub(SYSCALL_SIZE)) {
+                return Ok(Outcome::InUse);
+            }
+            if set.is_to_leave(registers.rip) {
+                match set.destination(registers.rip) {
+                    Some(to) if !is_restarted(registers) => moved.push((index, to)),
+                    _ => return Ok(Outcome::InUse),
+                }
+            }
+        }
+        for patch in &set.patches {
+            if patch.old.len() != patch.new.len() {
+                return Err(InjectError::Refused(format!("the patch at {:#x} changes its length", patch.at)));
+            }
+            let now = self.memory.read(patch.at, patch.old.len());
+            if now.map_or(true, |bytes| bytes != patch.old) {
+                return Ok(Outcome::Foreign);
+            }
+        }
+        // Before the patches: a thread that was moved is right with and without them.
+        for (index, to) in moved {
+            if let (Some(thread), Some(registers)) =
+                (self.threads.get(index), places.registers.get_mut(index))
+            {
+                registers.rip = to;
+                thread.set_registers(registers)?;
+            }
+        }
+        for (index, patch) in set.patches.iter().enumerate() {
+            if let Err(error) = self.memory.write(patch.at, &patch.new) {
+                for patch in set.patches.iter().take(index).rev() {
+                    let _ = self.memory.replace(patch.at, &patch.new, &patch.old);
+                }
+                return Err(failed("writing to the process's code")(error));
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Writes back what patches replaced, the last one first. One answer for each set, in the
+    /// order of `sets`.
+    ///
+    /// The code that the patches jump to has to stay until [`Stopped::is_used`] denies it.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses to write, or the process has ended.
+    pub fn undo(&self, sets: &[PatchSet]) -> Result<Vec<Outcome>, InjectError> {
+        let places = self.places()?;
+        let mut outcomes = Vec::with_capacity(sets.len());
+        for set in sets.iter().rev() {
+            let is_in_use = places.interrupted.iter().any(|rip| set.is_inside(*rip))
+                || places.registers.iter().any(|registers| set.is_inside(registers.rip));
+            outcomes.push(if is_in_use { Outcome::InUse } else { self.write_back(set)? });
+        }
+        outcomes.reverse();
+        Ok(outcomes)
+    }
+
+    fn write_back(&self, set: &PatchSet) -> Result<Outcome, InjectError> {
+        let mut outcome = Outcome::Done;
+        for patch in set.patches.iter().rev() {
+            match self.memory.replace(patch.at, &patch.new, &patch.old) {
+                Ok(Written::Yes) => {}
+                Ok(Written::Foreign) => {
+                    let now = self.memory.read(patch.at, patch.old.len());
+                    // An apply that was cut off may have written some only.
+                    if now.map_or(true, |bytes| bytes != patch.old) {
+                        outcome = Outcome::Foreign;
+                    }
+                }
+                Err(error) => return Err(failed("writing to the process's code")(error)),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// A thread is in this code, or may return to it.
+    ///
+    /// Words on stacks that only look like an address count, too.
+    ///
+    /// # Errors
+    ///
+    /// If stacks can't be read, or the process has ended.
+    pub fn is_used(&self, code: Range<u64>) -> Result<bool, InjectError> {
+        let places = self.places()?;
+        Ok(places.registers.iter().any(|registers| code.contains(&registers.rip))
+            || places.interrupted.iter().any(|rip| code.contains(rip))
+            || places.stacks.point_into(&code))
+    }
+
+    fn places(&self) -> Result<Places, InjectError> {
+        let maps = mappings(self.pid)?;
+        let registers: Vec<Registers> =
+            self.threads.iter().map(Thread::registers).collect::<Result<_, _>>()?;
+        let mut stacks = Stacks::of(self.memory, &maps, &registers)?;
+        Ok(Places { registers, interrupted: std::mem::take(&mut stacks.interrupted), stacks })
+    }
+}
+
+/// Where threads are.
+struct Places {
+    /// In the order of the threads.
+    registers: Vec<Registers>,
+    interrupted: Vec<u64>,
+    stacks: Stacks,
+}
