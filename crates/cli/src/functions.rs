@@ -17,9 +17,14 @@ use crate::control::{self, Program};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{clean, lines, print, print_as};
+use crate::untouched;
 
 /// Runs the verb.
 pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
+    if arguments.untouched {
+        let files = std::iter::once(&arguments.of).chain(&arguments.patterns);
+        return untouched::run(files.map(Path::new), arguments.format);
+    }
     let (mut tables, now) = tables(&arguments.of)?;
     let mut recorded = 0;
     let mut wanted = Selection::all_or_none(arguments.patterns.is_empty());

@@ -59,6 +59,7 @@ mod traces;
 mod trigger;
 mod triggers;
 mod tui;
+mod untouched;
 mod view;
 mod written;
 

@@ -1,5 +1,7 @@
 //! The ways to hook a function, in the order in which they are tried.
 
+use std::fmt;
+
 /// From the cheapest to the most expensive. A function has that of its worst entry or exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tactic {
@@ -35,5 +37,19 @@ impl Tactic {
             Self::Evict => "evict",
             Self::Pun => "pun",
         }
+    }
+}
+
+impl fmt::Display for Tactic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Retarget => "by jumps that they have already",
+            Self::Displace => "in the place of their own instructions",
+            Self::Padding => "with the help of padding behind them",
+            Self::Short => "by way of padding nearby",
+            Self::Copy => "as a copy of all of the function, which calls nothing",
+            Self::Evict => "by way of other code of the function, which makes place",
+            Self::Pun => "by jumps whose displacement ends with the next instruction",
+        })
     }
 }

@@ -26,6 +26,7 @@ mod stream;
 mod switch;
 mod table;
 mod triggers;
+mod untouched;
 mod view;
 mod workload;
 
@@ -57,6 +58,7 @@ parts: cost    an event, in each mode
        snapshots  what a snapshot takes, and what a thread notices of it
        real    what recording costs real programs, beside hooks that only read the clock
        corrected  recorded programs' corrected CPU time, beside uninstrumented runs
+       untouched  functions of this machine's programs that could get hooks without being rebuilt
        peers   the tracers that are installed, and everycall, on the same programs";
 
 /// What can be measured.
@@ -80,11 +82,12 @@ enum Part {
     Snapshots,
     Real,
     Corrected,
+    Untouched,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 19] = [
+    const ALL: [(&'static str, Part); 20] = [
         ("cost", Part::Cost),
         ("count", Part::Count),
         ("off", Part::Off),
@@ -103,6 +106,7 @@ impl Part {
         ("snapshots", Part::Snapshots),
         ("real", Part::Real),
         ("corrected", Part::Corrected),
+        ("untouched", Part::Untouched),
         ("peers", Part::Peers),
     ];
 
@@ -126,6 +130,7 @@ impl Part {
             Part::Snapshots => snapshots::run(lab, is_quick),
             Part::Real => real::run(lab, is_quick),
             Part::Corrected => corrected::run(lab, is_quick),
+            Part::Untouched => untouched::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }
     }

@@ -63,9 +63,15 @@ pub struct FunctionsArguments {
     /// Process id, or path of a program or library
     #[arg(value_name = "PID|FILE")]
     pub of: String,
-    /// Functions [default: all]
+    /// Functions [default: all]; with --untouched, more files
     #[arg(value_name = "PATTERN")]
     pub patterns: Vec<String>,
+    /// Of programs and libraries as they are, built without everycall: count the functions that
+    /// could get hooks at their entry and every exit, and why others couldn't
+    ///
+    /// Such programs can't be recorded yet. docs/untouched.md describes the output.
+    #[arg(long)]
+    pub untouched: bool,
     /// Output format: text for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,

@@ -529,6 +529,7 @@ fn endless_and_waiting_inputs_are_refused() {
             "resolve -o out --only @X ./app",
             "resolve -o out --trigger 'main > 1s' X",
             "functions X",
+            "functions --untouched X",
         ] {
             // A limit ends what reads it all.
             let line = line.replace('X', odd);

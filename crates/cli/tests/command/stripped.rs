@@ -99,3 +99,40 @@ fn stripped_libraries_nest_as_others_do() {
         assert!(unnamed > 0, "{mode}: {stripped:?}");
     }
 }
+
+/// Functions of a program that was built without the prefix: with its symbols, with those of a
+/// debug file only, and with none.
+#[test]
+fn functions_of_programs_as_they_are_are_counted() {
+    let here = Workplace::new();
+    here.write("library.cpp", LIBRARY);
+    let build = "g++ -O2 -shared -fPIC -fno-inline library.cpp -o full.so && strip -o bare.so full.so";
+    assert_eq!(here.shell(build).code, Some(0));
+    let counts = |name: &str| -> Value {
+        let outcome = here.succeed(&format!("functions --untouched {name} --format json"));
+        let value: Value = serde_json::from_str(&outcome.stdout).unwrap();
+        let file = value["files"][0].clone();
+        assert_eq!(file["path"], name);
+        let sum =
+            |of: &Value| of.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>();
+        assert_eq!(sum(&file["tactics"]), file["hooked"].as_u64().unwrap());
+        assert_eq!(
+            sum(&file["tactics"]) + sum(&file["left_out"]),
+            file["functions"].as_u64().unwrap(),
+            "{file}"
+        );
+        file
+    };
+    let (full, bare) = (counts("full.so"), counts("bare.so"));
+    // Unwind information has all of them.
+    assert_eq!(full["functions"], bare["functions"]);
+    assert!(full["hooked"].as_u64().unwrap() >= 3, "{full}");
+    let text = here.shell("$EVERYCALL functions --untouched full.so nowhere bare.so library.cpp");
+    assert_eq!(text.code, Some(1));
+    for part in ["full.so: ", "bare.so: ", "all files: ", " could get hooks ("] {
+        assert!(text.stdout.contains(part), "{text:?}");
+    }
+    for part in ["nowhere: No such file", "library.cpp: not an ELF file", "can't be recorded yet"] {
+        assert!(text.stderr.contains(part), "{text:?}");
+    }
+}

@@ -860,6 +860,12 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--since 1s --until 2s", So("everycall report --since 1us --until 2s old.ect")),
     ("everycall record --ring-size 64K", So("everycall record --ring-size 64K -o app.ect -- ./app args")),
     ("everycall functions FILE", So("everycall functions ./server")),
+    ("everycall functions --untouched FILE...", So("everycall functions --untouched ./server ./app")),
+    ("everycall functions --untouched /usr/bin/perl", So("everycall functions --untouched ./server")),
+    (
+        "everycall functions --untouched /usr/bin/perl /bin/bash --format json",
+        So("everycall functions --untouched ./server ./app --format json"),
+    ),
     ("--sort total", So("everycall report --sort total old.ect")),
     ("--sort own", So("everycall report --sort own old.ect")),
     (
@@ -1008,6 +1014,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench cost edges --quick", Not(LONG)),
     ("cargo xtask bench --format json", Not(LONG)),
     ("cargo xtask bench snapshots", Not(LONG)),
+    ("cargo xtask bench untouched", Not(LONG)),
     ("cargo xtask bench cost", Not(LONG)),
     ("cargo xtask bench min-duration", Not(LONG)),
     ("cargo xtask bench min-duration --quick", Not(LONG)),
