@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use everycall_rewrite::{Analysis, HookKind, HookLayout, Plan};
+use everycall_rewrite::{Analysis, HookKind, HookLayout, PatchKind, Plan, Refusal, Tactic};
 use tempfile::TempDir;
 
 /// Name, entries, exits.
@@ -204,4 +204,45 @@ fn programs_of_others_run_as_before() {
         let all = plan.functions.len() + plan.left_out.len();
         assert!(plan.functions.len() * 100 > all * 98, "{command:?}: {:?}", plan.left_out);
     }
+}
+
+/// Each tactic on a function that has no other way, run: the same results, and all exits.
+#[test]
+fn each_tactic_works() {
+    let applied = Applied::new();
+    let program = applied.folder.path().join("tactics");
+    let assembler = programs().join("tactics.s");
+    // Red zones: the calls of the driver are in assembler.
+    let options = ["-O1", "-mno-red-zone", assembler.to_str().expect("a path")];
+    compile("gcc", &options, "tactics.c", &program);
+    let path = program.to_str().expect("a path");
+    let (plan, counts) = applied.run(&program, "", &[path]);
+    let tactic = |name: &str| {
+        let found = plan.functions.iter().find(|function| function.name == name);
+        found.unwrap_or_else(|| panic!("{name}: {:?}", plan.left_out)).tactic
+    };
+    for (name, wanted) in [
+        ("displaced", Tactic::Displace),
+        ("relative", Tactic::Displace),
+        ("retargeted", Tactic::Displace),
+        ("padded", Tactic::Padding),
+        ("shortened", Tactic::Short),
+        ("copied", Tactic::Copy),
+        ("evicted", Tactic::Evict),
+        ("punned", Tactic::Pun),
+    ] {
+        assert_eq!(tactic(name), wanted, "{name}");
+        let entries = entries(&counts, name);
+        assert!(entries >= 50, "{name}: {entries}");
+    }
+    assert_eq!(plan.islands.len(), 1);
+    let small = plan.left_out.iter().find(|function| function.name == "small").expect("left out");
+    assert_eq!(small.refusal, Refusal::TooSmall);
+    let retargeted = plan.functions.iter().position(|function| function.name == "retargeted");
+    let displacements = plan
+        .patches
+        .iter()
+        .filter(|patch| patch.kind == PatchKind::Displacement && Some(patch.function as usize) == retargeted);
+    assert_eq!(displacements.count(), 2);
+    assert!(uneven(&counts).is_empty(), "{:?}", uneven(&counts));
 }
