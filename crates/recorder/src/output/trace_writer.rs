@@ -13,8 +13,7 @@ use everycall_format::ect::{ProcessEnd, chunk, image_end};
 use everycall_format::stamp::EXACT;
 use everycall_sched::Sched;
 use everycall_tracefile::{
-    Child, ChunkWriter, Runs, Summary, array, bytes_of, module_image, module_table, write_code_names,
-    write_stamps,
+    Child, ChunkWriter, Images, Runs, Summary, array, bytes_of, module_table, write_code_names, write_stamps,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -36,8 +35,8 @@ pub struct TraceWriter<W> {
     /// Empty between two threads.
     runs: Runs,
     summary: Summary,
-    /// Files of modules that are in the trace.
-    images: HashSet<Identity>,
+    /// Files of modules that are in the trace, by their modules and as files.
+    images: (HashSet<Identity>, Images),
     /// Ticks of the newest clock reading in the file.
     clock_until: u64,
     /// The first error of an early write.
@@ -71,7 +70,7 @@ impl<W: Write> TraceWriter<W> {
             file,
             runs: Runs::default(),
             summary: Summary::default(),
-            images: HashSet::new(),
+            images: Default::default(),
             clock_until: 0,
             failed: None,
             streams: None,
@@ -104,7 +103,7 @@ impl<W: Write> TraceWriter<W> {
         streams.begin_file(&mut self.file)?;
         sched.into_iter().for_each(Sched::begin_file);
         self.sampled.iter_mut().for_each(Sampled::begin_file);
-        self.images.clear();
+        self.images = Default::default();
         self.clock_until = 0;
         self.clock(readings, None)
     }
@@ -355,19 +354,17 @@ impl<W: Write> TraceWriter<W> {
         let table = module_table(member.modules.table(arena), &mut self.summary);
         self.file.chunk(chunk::MODULES, &[&table])?;
         let (file, images) = (&mut self.file, &mut self.images);
-        member.modules.moved(arena, |identity, module, bytes| {
-            if !images.insert(identity) {
+        member.modules.moved(arena, |identity, take| {
+            if !images.0.insert(identity) {
                 return Ok(());
             }
-            let bytes = match bytes() {
-                Ok(bytes) => bytes,
+            match take(&mut images.1) {
+                Ok([record, packed]) => file.chunk(chunk::MODULE_IMAGE, &[&record, &packed]),
                 Err(sentence) => {
                     self.summary.warnings.push(sentence);
-                    return Ok(());
+                    Ok(())
                 }
-            };
-            let [record, packed] = module_image(module, &bytes)?;
-            file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
+            }
         })
     }
 }

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -16,8 +15,6 @@ use everycall_format::arena::{ModuleEntry, module_flags};
 
 use crate::process::build_id::build_id;
 
-/// Larger files are not put into a trace.
-const IMAGE_SIZE_MAX: u64 = 2 << 30;
 /// Distinguishes versions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
@@ -60,23 +57,16 @@ impl ModuleFile {
         }
     }
 
-    /// The file's bytes, or the reason why they can't be read, as the second half of a sentence.
-    pub(crate) fn image(&self, module: &ModuleEntry) -> Result<Vec<u8>, String> {
+    /// The file if it still has the module's bytes, or the reason why it hasn't, as the second half of a
+    /// sentence.
+    pub(crate) fn image(&self, module: &ModuleEntry) -> Result<&File, String> {
         let now = self.file.metadata().map_err(|error| format!("can't be opened any more ({error})"))?;
         let now = Stamp::of(&now);
         let unchanged = now.size == self.stamp.size && now.modified == self.stamp.modified;
         if !(unchanged || module.build_id_length > 0 && is_same_module(&self.file, now, module)) {
             return Err("was overwritten in place".to_owned());
         }
-        if now.size > IMAGE_SIZE_MAX {
-            return Err(format!("is larger than {} GiB", IMAGE_SIZE_MAX >> 30));
-        }
-        let mut file = &self.file;
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(0))
-            .and_then(|_| file.take(IMAGE_SIZE_MAX).read_to_end(&mut bytes))
-            .map_err(|error| format!("can't be read any more ({error})"))?;
-        Ok(bytes)
+        Ok(&self.file)
     }
 }
 
@@ -158,6 +148,7 @@ fn is_same_module(file: &File, stamp: Stamp, module: &ModuleEntry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Seek as _};
 
     fn entry_of(path: &Path, with_build_id: bool) -> ModuleEntry {
         let file = File::open(path).unwrap();
@@ -170,6 +161,12 @@ mod tests {
             module.build_id_length = id.len() as u32;
         }
         module
+    }
+
+    fn bytes(mut file: &File) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).unwrap();
+        bytes
     }
 
     /// A deleted or replaced file is kept; a touched or different one isn't confused with it.
@@ -188,7 +185,7 @@ mod tests {
             assert!(file.is_still_at(&path, &module));
             std::fs::remove_file(&path).unwrap();
             assert!(!file.is_still_at(&path, &module));
-            assert_eq!(file.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+            assert_eq!(bytes(file.image(&module).unwrap()), std::fs::read("/proc/self/exe").unwrap());
 
             std::fs::write(&path, "another file").unwrap();
             assert!(!file.is_still_at(&path, &module));
@@ -217,7 +214,7 @@ mod tests {
             std::fs::rename(&path, folder.path().join("away")).unwrap();
             assert!(Files::default().open(name.clone(), &module, NOBODY).is_none());
             let file = files.open(name.clone(), &module, NOBODY).unwrap();
-            assert_eq!(file.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+            assert_eq!(bytes(file.image(&module).unwrap()), std::fs::read("/proc/self/exe").unwrap());
             // Another module isn't confused with it.
             let other = ModuleEntry { inode: 1, ..ModuleEntry::default() };
             assert!(files.open(name.clone(), &other, NOBODY).is_none());

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everycall_format::arena::{ModuleEntry, module_state};
+use everycall_tracefile::{IMAGES_SIZE_MAX, Images};
 
 use crate::memory::arena::Arena;
 use crate::process::module_files::{Files, Identity, ModuleFile, identity};
@@ -147,9 +148,9 @@ impl Modules {
         self.known.len()
     }
 
-    /// Calls `keep` for each file that is no longer at its path, with its module's position in
-    /// [`Modules::table`] and a function that returns its bytes, or a sentence that says why they
-    /// can't be read.
+    /// Calls `keep` for each file that is no longer at its path, with a function that takes it for the
+    /// trace: it returns the payload for its module's position in [`Modules::table`], or a sentence
+    /// that says why there is none.
     ///
     /// # Errors
     ///
@@ -157,7 +158,7 @@ impl Modules {
     pub fn moved(
         &mut self,
         arena: &Arena,
-        mut keep: impl FnMut(Identity, u32, &dyn Fn() -> Result<Vec<u8>, String>) -> io::Result<()>,
+        mut keep: impl FnMut(Identity, &dyn Fn(&mut Images) -> Result<[Vec<u8>; 2], String>) -> io::Result<()>,
     ) -> io::Result<()> {
         let present = self.current.iter().filter_map(|number| self.known.get(*number));
         let former = (arena.module_count()..).zip(self.former());
@@ -168,15 +169,23 @@ impl Modules {
             if file.is_still_at(path, module) {
                 continue;
             }
-            let bytes = || {
-                file.image(module).map_err(|reason| {
+            let take = |images: &mut Images| {
+                let taken = file.image(module).and_then(|file| match images.take(index, file) {
+                    Ok(Some(image)) => Ok(image),
+                    Ok(None) => Err(format!(
+                        "is in the trace as another module's file, or exceeds {} GiB with others",
+                        IMAGES_SIZE_MAX >> 30
+                    )),
+                    Err(error) => Err(format!("can't be read any more ({error})")),
+                });
+                taken.map_err(|reason| {
                     format!(
                         "{} was changed while the program ran, and {reason}; its functions will be shown as module+offset",
                         path.display()
                     )
                 })
             };
-            keep(identity(path_bytes.clone(), module), index, &bytes)?;
+            keep(identity(path_bytes.clone(), module), &take)?;
         }
         Ok(())
     }
