@@ -45,6 +45,7 @@ mod program;
 mod progress;
 mod ps;
 mod record;
+mod refused_calls;
 mod replay;
 mod report;
 mod resolve;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
     let called_as = words.next().unwrap_or_default();
     let words = words.collect::<Vec<_>>();
     let is_record = words.first().is_some_and(|verb| verb == "record");
+    refused_calls::explain(is_record);
     memory::exit_where_none_is_left(if is_record { exit_code::NOT_RECORDED } else { exit_code::FAILED });
     if let Some(code) = compiler_call(&called_as, words) {
         return code;

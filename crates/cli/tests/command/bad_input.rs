@@ -26,6 +26,47 @@ fn programs_that_cant_be_traced() {
     assert!(!here.files().iter().any(|name| name.contains("ect")), "{:?}", here.files());
 }
 
+/// What Rust's library doesn't do without, under filters that refuse it: a sentence and a code, no
+/// abort and no panic.
+#[test]
+fn refused_system_calls_are_named() {
+    let here = Workplace::new();
+    here.build_app();
+    // Its first argument is the number of the call that the filter refuses.
+    here.write(
+        "refusing.c",
+        "#include <linux/filter.h>\n#include <linux/seccomp.h>\n#include <stdlib.h>\n\
+         #include <sys/prctl.h>\n#include <unistd.h>\n\
+         int main(int count, char **words) {\n\
+           struct sock_filter all[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),\n\
+             BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, atoi(words[1]), 0, 1),\n\
+             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};\n\
+           struct sock_fprog filter = {4, all};\n\
+           prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);\n\
+           return prctl(PR_SET_SECCOMP, 2, &filter) ? 99 : execvp(words[2], words + 2);\n\
+         }\n",
+    );
+    assert_eq!(here.shell("gcc refusing.c -o refusing").code, Some(0));
+    here.succeed("record -q -o kept.ect -- ./app");
+    let (poll, receive, time) = (7, 45, 228);
+    for (number, line, code) in [
+        (poll, "record -o t.ect -- ./app", 125),
+        (poll, "info kept.ect", 1),
+        (receive, "record -o t.ect -- ./app", 125),
+        (time, "record -o t.ect -- ./app", 125),
+    ] {
+        let everycall = env!("CARGO_BIN_EXE_everycall");
+        let outcome = here.shell(&format!("env -u RUST_BACKTRACE ./refusing {number} {everycall} {line}"));
+        let named = format!("{number}: {line}");
+        // The clock may be read without the kernel.
+        if number == time && outcome.code == Some(0) {
+            continue;
+        }
+        is_failure(&named, &outcome, code, &["refuses", "filter (seccomp)", "outside"]);
+        assert!(!outcome.stderr.contains("panicked"), "{named}: {}", outcome.stderr);
+    }
+}
+
 /// Sites without a runtime stay off; the message advises to link through the prefix.
 #[test]
 fn programs_linked_without_the_runtime() {
