@@ -62,12 +62,18 @@ const ARCHIVED: [(&str, &[&str]); 3] = [
             "cleanup_landing",
             "makecontext",
             "mlockall",
+            "setrlimit",
+            "setrlimit64",
+            "getrlimit",
+            "getrlimit64",
+            "prlimit",
+            "prlimit64",
         ],
     ),
     ("xray", &["xray", "xray_log"]),
 ];
 /// Sources of wrappers that aren't named like their function.
-const NAMED: [(&str, &str); 11] = [
+const NAMED: [(&str, &str); 17] = [
     ("longjmp", "jump"),
     ("_longjmp", "jump"),
     ("siglongjmp", "jump"),
@@ -79,6 +85,12 @@ const NAMED: [(&str, &str); 11] = [
     ("__pthread_register_cancel_defer", "register_cancel"),
     ("makecontext", "fibers"),
     ("mlockall", "memory_lock"),
+    ("setrlimit", "limit_set"),
+    ("setrlimit64", "limit_set"),
+    ("getrlimit", "limit_get"),
+    ("getrlimit64", "limit_get"),
+    ("prlimit", "limit_both"),
+    ("prlimit64", "limit_both"),
 ];
 /// The one symbol that an executable exports, for linkers of all ages: GNU ld has
 /// `--export-dynamic-symbol` from 2.35 on.

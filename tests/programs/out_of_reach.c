@@ -1,4 +1,5 @@
-// Children change their user, then execute a program in each way that the C library has.
+// Children change their user, then execute a program in each way that the C library has. With an
+// argument, they execute it with an environment of its own instead.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <spawn.h>
@@ -10,7 +11,9 @@
 extern char **environ;
 static char *words[] = {"sh", "-c", "echo one >&2; /bin/true; exit 0", 0};
 
-__attribute__((noinline)) static void execute(int way) {
+static char *own[] = {"PATH=/usr/bin:/bin", 0};
+
+__attribute__((noinline)) static void execute(int way, char **environ) {
     pid_t child = 0;
     switch (way) {
     case 0: execve("/bin/sh", words, environ); break;
@@ -27,11 +30,16 @@ __attribute__((noinline)) static void execute(int way) {
     if (child) waitpid(child, 0, 0);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    (void)arguments;
     for (int way = 0; way < 10; way++) {
         if (fork() == 0) {
+            if (count > 1) {
+                execute(way, own);
+                return 0;
+            }
             if (setgid(65533) != 0 || setuid(65533) != 0 || chdir("/") != 0) return 1;
-            execute(way);
+            execute(way, environ);
             return 0;
         }
         wait(0);

@@ -50,6 +50,12 @@ const FRAMES: Wrapper = Wrapper {
         ("__pthread_register_cancel_defer", "libc.a"),
         ("makecontext", "libc.a"),
         ("mlockall", "libc.a"),
+        ("setrlimit", "libc.a"),
+        ("setrlimit64", "libc.a"),
+        ("getrlimit", "libc.a"),
+        ("getrlimit64", "libc.a"),
+        ("prlimit", "libc.a"),
+        ("prlimit64", "libc.a"),
     ],
 };
 

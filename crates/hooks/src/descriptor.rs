@@ -297,9 +297,14 @@ pub struct RuntimeTable {
     pub frame_enter: unsafe extern "C" fn(u64),
     /// `(id)`: it ends.
     pub frame_leave: unsafe extern "C" fn(u64),
-    /// `(what, id, text, file, line)`: something about a frame by id, one of [`frame`]. *Text* and
-    /// *file* are C strings or null.
+    /// `(what, id, text, file, line)`: something about a frame by id or a thread, one of [`frame`].
+    /// *Text* and *file* are C strings or null.
     pub frame: unsafe extern "C" fn(u32, u32, *const u8, *const u8, u32) -> i32,
+
+    /// `(what, limits)`, from the kit's wrappers of `setrlimit` and functions like it, of the limit of
+    /// address space: changes the soft and the hard limit that the program sets (0) into those that
+    /// the kernel gets, or those that the kernel has (1) into what the program has set.
+    pub address_space: unsafe extern "C" fn(u32, *mut u64),
 }
 
 /// First argument of [`RuntimeTable::frame`].
@@ -312,6 +317,8 @@ pub mod frame {
     pub const IS_RECORDED: u32 = 2;
     /// So many frames, which the line is, ended on a stack of calls on which they hadn't begun.
     pub const MISPLACED: u32 = 3;
+    /// Names a thread, whose kernel id stands for that of a frame.
+    pub const THREAD: u32 = 4;
 }
 
 /// First argument of [`RuntimeTable::memory`].

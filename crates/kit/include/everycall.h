@@ -134,6 +134,7 @@ struct everycall_runtime_ {
     void (*frame_enter)(uint64_t);
     void (*frame_leave)(uint64_t);
     int32_t (*frame)(uint32_t, uint32_t, const char *, const char *, uint32_t);
+    void (*address_space)(uint32_t, uint64_t *);
 };
 
 #if EVERYCALL_REACHES_RUNTIME_
@@ -823,10 +824,25 @@ EVERYCALL_INLINE_ int everycall_forget_fiber(const void *low, size_t size)
     return everycall_fiber_(1, low, size, 0);
 }
 
-/* Names the running fiber. (Threads have their names from the system.) */
+/* Names the running fiber. (Threads have their names from the system, or by the next function.) */
 EVERYCALL_INLINE_ int everycall_name_fiber(const char *name)
 {
     return name ? everycall_fiber_(2, 0, 0, name) : EVERYCALL_ERROR_ARGUMENT;
+}
+
+/*
+ * Names a thread in the trace, in place of the name that the system has for it, which stays: up to
+ * 1,024 bytes. `thread` is the kernel's id of one of the process's threads, which may be yet to record
+ * something; gettid() gives the calling one's. The last name counts.
+ */
+EVERYCALL_INLINE_ int everycall_name_thread(uint32_t thread, const char *name)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    return EVERYCALL_REFUSAL_(frame) ? EVERYCALL_REFUSAL_(frame) : everycall_runtime_v1.frame(4, thread, name, NULL, 0);
+#else
+    (void)thread, (void)name;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
 }
 
 /*

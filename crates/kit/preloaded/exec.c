@@ -6,6 +6,12 @@
 // executed, our libraries are looked for as its dynamic linker is going to do it, and those that
 // can't be opened are left out of its LD_PRELOAD, and an instant says so.
 //
+// Programs that get an environment of their own, without what record has put there, are executed as
+// they are, and an instant says that they aren't recorded.
+//
+// It also knows of the limit of address space that a program sets for itself, as the wrappers of
+// linked programs do (wrappers/limits.h).
+//
 // Not seen: execve by a system call of the program's own, and in programs without shared libraries.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,7 +40,10 @@ extern char** environ;
     F(int, posix_spawnp, (pid_t*, const char*, const posix_spawn_file_actions_t*,                     \
                           const posix_spawnattr_t*, char* const*, char* const*))                      \
     F(int, system, (const char*))                                                                     \
-    F(FILE*, popen, (const char*, const char*))
+    F(FILE*, popen, (const char*, const char*))                                                       \
+    F(int, setrlimit, (int, const uint64_t*))                                                         \
+    F(int, getrlimit, (int, uint64_t*))                                                               \
+    F(int, prlimit, (pid_t, int, const uint64_t*, uint64_t*))
 
 #include "functions.h"
 
@@ -49,10 +58,25 @@ static void* look_up(enum number number) {
     return function;
 }
 
+static int begins_with(const char* text, const char* prefix) {
+    while (*prefix && *text == *prefix) text++, prefix++;
+    return !*prefix;
+}
+
+static int has_recorder(char* const* variables) {
+    for (; variables && *variables; variables++)
+        if (begins_with(*variables, "EVERYCALL_RECORDER=")) return 1;
+    return 0;
+}
+
+// Whether this program was started with one, by which those that it executes find it.
+static int had_recorder;
+
 // They may be called in a child that was forked by one of several threads, where nothing may be
 // looked up.
 __attribute__((constructor)) static void begin(void) {
     is_filtered();
+    had_recorder = has_recorder(environ);
     for (int number = 0; number < COUNT; number++) look_up(number);
 }
 
@@ -67,11 +91,6 @@ __attribute__((constructor)) static void begin(void) {
 enum { LONGEST = 1024, VALUE_MAX = 2 * LONGEST };
 static const char VARIABLE[] = "LD_PRELOAD=";
 static const char OURS[] = "/libeverycall";
-
-static int begins_with(const char* text, const char* prefix) {
-    while (*prefix && *text == *prefix) text++, prefix++;
-    return !*prefix;
-}
 
 static int is_separator(char byte) { return byte == ':' || byte == ' ' || byte == 0; }
 
@@ -94,6 +113,10 @@ static int is_out_of_reach(const char* part, size_t length) {
 // Where LD_PRELOAD is among the variables, if libraries of ours in it are out of reach: then `to`
 // is what it becomes. -1 otherwise.
 static long place_of(char* const* variables, char to[VALUE_MAX]) {
+    if (had_recorder && !has_recorder(variables)) {
+        everycall_instant("not recorded: what is executed here, its environment was cleared");
+        return -1;
+    }
     if (!variables || is_filtered()) return -1;
     for (long place = 0; variables[place]; place++) {
         const char* from = variables[place];
@@ -224,4 +247,48 @@ EXPORTED FILE* popen(const char* command, const char* type) {
     NEED(popen, 0)
     leave_out_of_own();
     return REAL(popen)(command, type);
+}
+
+// The limit of address space.
+enum { ADDRESS_SPACE = 9, SET = 0, GOT = 1 };
+
+static void tell_limit(uint32_t what, uint64_t* limits) {
+    if (&everycall_runtime_v1 && EVERYCALL_HAS_(address_space)) everycall_runtime_v1.address_space(what, limits);
+}
+
+EXPORTED int setrlimit(int resource, const uint64_t* limits) {
+    NEED(setrlimit, -1)
+    if (resource != ADDRESS_SPACE || !limits) return REAL(setrlimit)(resource, limits);
+    uint64_t changed[2] = {limits[0], limits[1]};
+    tell_limit(SET, changed);
+    return REAL(setrlimit)(resource, changed);
+}
+EXPORTED int getrlimit(int resource, uint64_t* limits) {
+    NEED(getrlimit, -1)
+    const int result = REAL(getrlimit)(resource, limits);
+    if (result == 0 && resource == ADDRESS_SPACE && limits) tell_limit(GOT, limits);
+    return result;
+}
+EXPORTED int prlimit(pid_t process, int resource, const uint64_t* limits, uint64_t* before) {
+    NEED(prlimit, -1)
+    const int is_own = process == 0 || process == (pid_t)system_call(SYS_getpid, 0, 0, 0, 0, 0);
+    if (resource != ADDRESS_SPACE || !is_own) return REAL(prlimit)(process, resource, limits, before);
+    uint64_t found[2], changed[2] = {0, 0};
+    // What was set before is known only until the new limit is.
+    int result = REAL(prlimit)(process, resource, 0, found);
+    if (result != 0) return result;
+    tell_limit(GOT, found);
+    if (limits) {
+        changed[0] = limits[0], changed[1] = limits[1];
+        tell_limit(SET, changed);
+        result = REAL(prlimit)(process, resource, changed, 0);
+    }
+    if (result == 0 && before) before[0] = found[0], before[1] = found[1];
+    return result;
+}
+// As C libraries for large files call them. Both have 64 bits here.
+EXPORTED int setrlimit64(int resource, const uint64_t* limits) { return setrlimit(resource, limits); }
+EXPORTED int getrlimit64(int resource, uint64_t* limits) { return getrlimit(resource, limits); }
+EXPORTED int prlimit64(pid_t process, int resource, const uint64_t* limits, uint64_t* before) {
+    return prlimit(process, resource, limits, before);
 }

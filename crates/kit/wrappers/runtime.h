@@ -35,6 +35,8 @@ struct everycall_runtime {
     uint64_t (*xray)(uint32_t operation, void* object, uint64_t first, uint64_t second, uint64_t third);
     const uint32_t* off;
     int32_t (*quick_mark)(uint32_t what, const char* name, uint64_t value, uint64_t stack_pointer);
+    void (*more[8])(void);
+    void (*address_space)(uint32_t what, uint64_t* limits);
 };
 extern const struct everycall_runtime everycall_runtime_v1 EVERYCALL_WEAK;
 

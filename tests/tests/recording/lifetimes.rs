@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use everycall_tests::{Mode, Place, Recording, Tally, programs, successful};
+use everycall_tests::{Mode, Place, Recording, Tally, everycall, programs, successful};
 
 fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O1", "lifetimes.c", "-pthread"], &format!("lifetimes-{}", mode.label()))
@@ -159,6 +159,34 @@ fn all_memory_is_locked_but_the_runtimes() {
             assert_eq!(place.record(&[], &program, &["rights"]).stdout(), expected, "{name}, recorded");
             assert_eq!(successful(place.command(&program).arg("rights")), expected, "{name}, alone");
         }
+    }
+}
+
+/// What the program limits is its own memory, not what the runtime has reserved.
+#[test]
+fn a_limit_of_address_space_is_the_programs_own() {
+    let place = Place::new("address-limit");
+    let plain = place.file("plain");
+    successful(
+        place.command("gcc").args(["-O1", "address_limit.c", "-o"]).arg(&plain).current_dir(programs()),
+    );
+    let expected = successful(&mut place.command(&plain));
+    assert!(expected.contains("set: 512 1024 MB, malloc yes, 64 MB yes, 700 MB no, 8 GB no"), "{expected}");
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
+        for more in [&[][..], &["-static"], &["-D_FILE_OFFSET_BITS=64"]] {
+            let arguments = [&["-O1", "address_limit.c"], more].concat();
+            let name = format!("address-limit-{}-{}", mode.label(), more.concat());
+            let program = place.build(mode, &arguments, &name);
+            let recording = place.record(&[], &program, &[]);
+            assert_eq!(recording.stdout(), expected, "{name}, recorded: {recording:?}");
+            assert_eq!(successful(&mut place.command(&program)), expected, "{name}, alone");
+        }
+    }
+    // By libraries that are preloaded, also beside wrappers.
+    for (option, name) in [("--preload", "plain"), ("--waits", "address-limit-gcc-nops-")] {
+        let mut record = place.command(everycall());
+        record.args(["record", "-q", option, "-o", "p.ect", "--"]).arg(place.file(name));
+        assert_eq!(successful(&mut record), expected, "{option}");
     }
 }
 

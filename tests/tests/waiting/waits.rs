@@ -196,4 +196,12 @@ fn children_that_cannot_reach_the_libraries_run_without_them() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!said.contains("ld.so") && said.matches("one\n").count() == 10, "{option}: {said}");
     }
+    // Five of the ten ways take an environment; those with one of their own can't be recorded.
+    let mut command = place.command(everycall());
+    command.args(["record", "--waits", "-q", "-o", "own.ect", "--"]).arg(&program).arg("own");
+    let output = command.output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).matches("one\n").count() == 10, "{output:?}");
+    let replay = successful(place.command(everycall()).args(["replay", "own.ect"]));
+    let said = "not recorded: what is executed here, its environment was cleared";
+    assert_eq!(replay.matches(said).count(), 5, "{replay}");
 }

@@ -51,7 +51,7 @@ static NOTE: Note = Note {
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
     use crate::entry::{api, fibers, frames, log_lines, memory, modules, start, unwinding, xray};
-    use crate::features::{crash, memory_lock};
+    use crate::features::{address_space, crash, memory_lock};
     use crate::state::{memory as counted_memory, recording};
     use core::ffi::c_int;
     use everycall_hooks::{ModuleDescriptor, RuntimeTable};
@@ -88,6 +88,7 @@ mod runtime {
         frame_enter: everycall_hooks::everycall_frame_enter,
         frame_leave: everycall_hooks::everycall_frame_leave,
         frame: frames::frame,
+        address_space: address_space::address_space,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.

@@ -27,8 +27,10 @@
 //! switch           rewrites sites while all threads run
 //! calling          actions on the calling thread
 //! memory_lock      `mlockall`, without the runtime's own memory
+//! address_space    `RLIMIT_AS`, without the runtime's own memory
 //! ```
 
+pub(crate) mod address_space;
 pub(crate) mod bits;
 pub(crate) mod budget;
 pub(crate) mod calibration;

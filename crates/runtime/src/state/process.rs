@@ -91,6 +91,8 @@ pub(crate) struct Process {
 const SCRATCH_SIZE: usize = 8 << 10;
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
+/// The process in which the runtime has started.
+static FIRST: AtomicU32 = AtomicU32::new(0);
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Offset of the thread-local slot from the thread pointer.
 static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
@@ -113,6 +115,7 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let fresh = unsafe { &mut *process };
     *fresh.arena.get_mut() = *arena;
     fresh.pid.store(system::process_id(), Relaxed);
+    FIRST.store(system::process_id(), Relaxed);
     slow_stacks::begin(base as u64 + wiped);
     fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
     THREAD_SLOT.store(thread_slot, Relaxed);
@@ -125,6 +128,11 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
 fn wiped_bytes(layout: &ArenaHeader) -> u64 {
     let controls = u64::from(layout.thread_capacity) * size_of::<Control>() as u64;
     (PROCESS_SIZE + controls).next_multiple_of(PAGE)
+}
+
+/// Whether this is the process in which the runtime has started, and not a child that was forked.
+pub(crate) fn is_first() -> bool {
+    FIRST.load(Relaxed) == system::process_id()
 }
 
 /// The process, once the runtime has started. In a forked child, it may be blank.

@@ -308,6 +308,11 @@ pub(crate) fn address_space_limit() -> u64 {
     limit(RLIMIT_AS)
 }
 
+/// The hard limit, to which a process may raise that.
+pub(crate) fn hard_address_space_limit() -> u64 {
+    limits(RLIMIT_AS)[1]
+}
+
 /// `RLIMIT_DATA`, the most bytes of private memory.
 pub(crate) fn data_limit() -> u64 {
     limit(RLIMIT_DATA)
@@ -324,10 +329,15 @@ pub(crate) fn locked_memory_limit() -> u64 {
 }
 
 fn limit(resource: usize) -> u64 {
+    limits(resource)[0]
+}
+
+/// Soft and hard limit.
+fn limits(resource: usize) -> [u64; 2] {
     let mut limits = [u64::MAX; 2];
     // SAFETY: writes one rlimit64, two 64-bit words; changes no limit.
     unsafe { syscall(number::PRLIMIT64, [0, resource, 0, limits.as_mut_ptr() as usize, 0, 0]) };
-    limits[0]
+    limits
 }
 
 pub(crate) fn clock_ns(clock: usize) -> u64 {
