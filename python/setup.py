@@ -48,7 +48,7 @@ setup(
         Extension(
             "everycall._hook",
             ["everycall/_hook.c"],
-            depends=["everycall/_arguments.h", "everycall/_before.h", "everycall/_c_functions.h", "everycall/_loops.h", "everycall/_open_frames.h", "everycall/_said.h", "everycall/_tasks.h"],
+            depends=["everycall/_arguments.h", "everycall/_before.h", "everycall/_c_functions.h", "everycall/_loops.h", "everycall/_open_frames.h", "everycall/_said.h", "everycall/_tasks.h", "everycall/_threads.h"],
             include_dirs=[os.path.join(HERE, "..", "crates", "kit", "include")],
         )
     ],

@@ -67,9 +67,11 @@
 /* Decorated: left out, with what they call; recorded where only such functions are. */
 #define LEFT_OUT 256u
 #define SELECTED 512u
-#define ID_SHIFT 10
+/* threading's functions in which a thread begins, and in which it is renamed. */
+#define NAMES_THREAD 1024u
+#define ID_SHIFT 11
 /* Calls of such do more than to be recorded. */
-#define DOES_MORE (AWAITABLE | IMPORT | LOGGING | CALLS_SOON | GREENLET)
+#define DOES_MORE (AWAITABLE | IMPORT | LOGGING | CALLS_SOON | GREENLET | NAMES_THREAD)
 
 typedef struct {
     uint64_t hash;
@@ -207,6 +209,10 @@ static __attribute__((noinline)) uintptr_t learn(PyCodeObject *code)
     if (name && file && strncmp(PyBytes_AS_STRING(name), "BaseEventLoop.call_soon", 23) == 0 &&
         ends_with(PyBytes_AS_STRING(file), "/asyncio/base_events.py") && code->co_argcount == 2)
         known |= CALLS_SOON;
+    if (name && file && ends_with(PyBytes_AS_STRING(file), "/threading.py") &&
+        ((strcmp(PyBytes_AS_STRING(name), "Thread._bootstrap_inner") == 0 && code->co_argcount == 1) ||
+         (strcmp(PyBytes_AS_STRING(name), "Thread.name") == 0 && code->co_argcount == 2)))
+        known |= NAMES_THREAD;
     if (name && file && ends_with(PyBytes_AS_STRING(file), "/uvloop/__init__.py"))
         look_at_uvloop();
     if (name && file && strcmp(PyBytes_AS_STRING(name), "<module>") == 0 && ends_with(PyBytes_AS_STRING(file), "/greenlet/__init__.py"))
@@ -291,6 +297,7 @@ static void *current_frame(void)
 #include "_open_frames.h"
 #include "_c_functions.h"
 #include "_said.h"
+#include "_threads.h"
 
 #if !USES_MONITORING
 
@@ -384,6 +391,8 @@ static __attribute__((noinline)) PyObject *evaluate_more(PyThreadState *state, s
         say_record(frame, frame->f_code);
     if (known & CALLS_SOON)
         call_soon_begins(frame, frame->f_code);
+    if (known & NAMES_THREAD && begins)
+        thread_is_named(frame, frame->f_code);
     if (wanted & WANTS_ARGUMENTS && begins && is_recorded && may_say(id))
         say_arguments(frame, frame->f_code);
     PyObject *result = next_evaluation(state, frame, is_thrown);
@@ -491,6 +500,8 @@ static __attribute__((noinline)) void enter_more(PyCodeObject *code, uintptr_t k
         say_record(NULL, code);
     if (known & CALLS_SOON)
         call_soon_begins(current_frame(), code);
+    if (known & NAMES_THREAD && begins)
+        thread_is_named(current_frame(), code);
     if (wanted & WANTS_ARGUMENTS && begins && is_recorded && may_say(id))
         say_arguments(NULL, code);
 }
@@ -746,6 +757,7 @@ static PyObject *start(PyObject *self, PyObject *arguments)
     was_disabled = is_disabled && !is_base;
     if (((is_base || was_disabled) && set_enabled(1)) || install() < 0)
         return NULL;
+    name_threads();
     Py_RETURN_TRUE;
 }
 

@@ -474,14 +474,15 @@ static __attribute__((noinline)) void push_frame(Greenlet *known, uint32_t id, i
         begin_greenlet(known, id);
 }
 
-/* A frame of such a greenlet is left. Returns whether its entry was seen. */
+/* A frame of such a greenlet is left. Returns whether its entry was recorded: where somebody attaches,
+ * the hook is there before the session that records. */
 static __attribute__((noinline)) int pop_frame(Greenlet *known, uint32_t id)
 {
     for (size_t at = known->count; at-- > 0;) {
         if (known->frames[at].id == id) {
             doubt(at + 1 != known->count);
             known->count = at;
-            return 1;
+            return (int)known->frames[at].is_recorded;
         }
     }
     doubt(!known->is_partly_known);

@@ -99,6 +99,12 @@ pub fn gather(
             body: kept.write(),
         });
     }
+    if has_sources {
+        for (module, path) in names.sources_of_frames() {
+            let key = path.as_os_str().as_encoded_bytes().to_vec();
+            sources.entry(key).or_insert_with(|| names.source_to_keep(module, &path));
+        }
+    }
     embedding.sources = sources.into_values().flatten().collect();
     embedding.warnings = names.warnings();
     embedding.source_notes = names.source_notes();

@@ -16,10 +16,11 @@ use std::time::{Duration, SystemTime};
 use everycall_export::{Details, FunctionName, Inlined, Names};
 use everycall_format::ect::IMPORTED_BUILD_ID;
 use everycall_format::frame::STEP;
+use everycall_format::frame_pattern::module_of;
 use everycall_reader::{EmbeddedSource, Module, Source, TraceFile};
 use everycall_symbols::{
     CompiledSource, FunctionId, InlinedCall, KeptSymbols, Leave, ModuleIdentity, NamedFunction, PathMap,
-    SourceFinder, SymbolOptions, SymbolWarning, Symbols, Thunk, short_name,
+    SourceFinder, SourceRefusal, SourceText, SymbolOptions, SymbolWarning, Symbols, Thunk, short_name,
 };
 use everycall_timeline::{Code, Location, Trace};
 
@@ -263,6 +264,12 @@ impl<'a> SymbolNames<'a> {
             place: file.map(|file| (file.into_owned(), line)),
             alone: if is_ambiguous { self.with_module(location, |symbols| symbols.place(id)) } else { None },
         }
+    }
+
+    /// Whether the function at a location is a frame by id.
+    #[must_use]
+    pub fn is_frame(&self, location: Location) -> bool {
+        location.module_index().is_some_and(|index| self.is_of_frames(index))
     }
 
     /// The linker's name of the function at a location.
@@ -623,10 +630,7 @@ impl Names for SymbolNames<'_> {
         }
         // Sources that can't be read are left out; the export is complete without them.
         let module = self.modules_of_sources.borrow().get(file).copied();
-        let opened = self.opened.borrow();
-        let symbols = module.and_then(|index| opened.get(index)?.as_ref());
-        let compiled = symbols.map(|symbols| symbols.compiled_source(path)).unwrap_or_default();
-        let found = self.sources.borrow_mut().compiled(path, &compiled);
+        let found = self.found_source(module, path)?;
         self.source_notes.borrow_mut().add(file, &found, self.built(file));
         Some(Cow::Owned(found.ok()?.text.to_string()))
     }
@@ -636,8 +640,7 @@ impl SymbolNames<'_> {
     /// A source file as it is put into the trace. It is noted as if it had been shown.
     pub(crate) fn source_to_keep(&self, module: usize, path: &Path) -> Option<EmbeddedSource> {
         let file = self.shown_path(&path.into());
-        let compiled = self.compiled_source(module, path);
-        let found = self.sources.borrow_mut().compiled(path, &compiled);
+        let found = self.found_source(Some(module), path)?;
         let built = self.built(&file);
         self.source_notes.borrow_mut().add(&file, &found, built);
         let source = found.ok()?;
@@ -648,6 +651,35 @@ impl SymbolNames<'_> {
             md5: source.md5,
             text: source.text.to_string(),
         })
+    }
+
+    /// The source files of frames by id that were asked about, with their modules.
+    pub(crate) fn sources_of_frames(&self) -> Vec<(usize, PathBuf)> {
+        let (all, odd_paths) = (self.modules_of_sources.borrow(), self.odd_paths.borrow());
+        let of_frames = all.iter().filter(|(_, module)| self.is_of_frames(**module));
+        let path = |file: &String| odd_paths.get(file).map_or(PathBuf::from(file), |path| path.to_path_buf());
+        of_frames.map(|(file, module)| (*module, path(file))).collect()
+    }
+
+    fn is_of_frames(&self, module: usize) -> bool {
+        self.modules.get(module).is_some_and(Module::is_frames)
+    }
+
+    /// A source file of a module. `None` where an interpreter has code of no file: `<string>`.
+    fn found_source(&self, module: Option<usize>, path: &Path) -> Option<Result<SourceText, SourceRefusal>> {
+        let mut sources = self.sources.borrow_mut();
+        if !module.is_some_and(|module| self.is_of_frames(module)) {
+            let compiled = module.map(|module| self.compiled_source(module, path)).unwrap_or_default();
+            return Some(sources.compiled(path, &compiled));
+        }
+        let text = path.as_os_str().as_bytes();
+        if text.starts_with(b"<") && text.ends_with(b">") {
+            return None;
+        }
+        // Interpreters take names as they are given: relative to where the program was started.
+        let folder = Path::new(OsStr::from_bytes(&self.file.recording().meta.working_folder));
+        let started = CompiledSource { md5: None, folder: Some(folder.to_path_buf()) };
+        Some(sources.compiled(&folder.join(path), &started))
     }
 
     /// What debugging information says of a source file of a module.
@@ -727,7 +759,7 @@ fn shown_inlined(call: InlinedCall) -> Inlined {
 }
 
 /// The name of a frame by id: of what was found, and whether the program told it. It isn't C++:
-/// nothing is left out of it.
+/// nothing is left out of it. Its module is its file's, by which patterns may name it, too.
 fn named_frame(
     location: Location,
     module: &Module,
@@ -737,8 +769,10 @@ fn named_frame(
         Some((name, file, line, true)) => (name, file, line),
         _ => (format!("frame {}", location.image_address / u64::from(STEP)), None, None),
     };
-    let module = Cow::Owned(base_name(&module.path));
-    FunctionName { name: name.into(), full_name: None, module, file: file.map(Cow::from), line }
+    let of_file = file.as_deref().map(|file| base_name(module_of(file.as_bytes())));
+    let full_name = of_file.as_ref().map(|module| format!("{module}.{name}").into());
+    let module = Cow::Owned(of_file.unwrap_or_else(|| base_name(&module.path)));
+    FunctionName { name: name.into(), full_name, module, file: file.map(Cow::from), line }
 }
 
 fn nameless(location: Location) -> String {

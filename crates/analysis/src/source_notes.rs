@@ -50,7 +50,11 @@ impl SourceNotes {
             Ok(source) => {
                 self.add_embedded(name, is_newer(source, built), source.is_lossy);
             }
-            Err(refusal @ (SourceRefusal::Outside(_) | SourceRefusal::NotCompiled(_))) => {
+            Err(
+                refusal @ (SourceRefusal::Outside(_)
+                | SourceRefusal::NotCompiled(_)
+                | SourceRefusal::NotSource(_)),
+            ) => {
                 self.count(SourceProblem::Withheld, name, Some(refusal));
             }
             Err(refusal) => self.count(SourceProblem::Missing, name, Some(refusal)),

@@ -2,12 +2,13 @@
 //! another one, can't do without: under a filter (seccomp) that knows nothing of it.
 //!
 //! Rust's start asks `poll()` about the standard descriptors, and aborts where that is refused:
-//! before `main`. So that call is made here once before, by an initialiser. What fails later panics.
+//! before `main`. So that call is made here once before, by an initialiser. What fails later
+//! panics.
 //!
 //! # Safety
 //!
-//! The initialiser runs before anything of Rust's library: it only makes system calls, and reads the
-//! arguments, which the C library passes.
+//! The initialiser runs before anything of Rust's library: it only makes system calls, and reads
+//! the arguments, which the C library passes.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int};

@@ -28,8 +28,13 @@ fn reason(refusal: &SourceRefusal) -> String {
         SourceRefusal::Unreadable(_, reason) => reason.clone(),
         SourceRefusal::Relative(_) => "its path is relative".to_owned(),
         SourceRefusal::Forbidden(_) => "it is in a kernel file system".to_owned(),
-        SourceRefusal::Outside(_) => "it is outside the allowed folders".to_owned(),
+        SourceRefusal::Outside(_) => {
+            "it is outside the folders of the compiler and the recorded program".to_owned()
+        }
         SourceRefusal::NotCompiled(_) => "it is probably not the file that was compiled".to_owned(),
+        SourceRefusal::NotSource(_) => {
+            "it isn't called like a source file, or is in a hidden folder".to_owned()
+        }
         SourceRefusal::TooLarge(_, size) => format!("it has {size} bytes"),
         SourceRefusal::NotText(_) => "it contains NUL bytes".to_owned(),
         SourceRefusal::LimitReached(_) => "the limit for all sources together is reached".to_owned(),

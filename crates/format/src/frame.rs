@@ -11,6 +11,8 @@
 //!   records: FrameName, the name, the file; each padded with zeros to a multiple of RECORD_ALIGN
 //! ```
 //!
+//! Records with the id [`THREAD`] are the names that the program gives its threads.
+//!
 //! Records are only added. The last one of an id counts. One whose thread was killed meanwhile
 //! stays incomplete. Only used parts take memory.
 
@@ -30,6 +32,10 @@ pub const FRAMES_SIZE: u64 = 16 << 20;
 pub const RECORD_ALIGN: u64 = 8;
 /// The most bytes of a name, and of a file's path; what is longer is truncated.
 pub const TEXT_MAX: usize = 1024;
+
+/// In place of an id: the record is the name of a thread. Its line is the kernel's thread id, and in
+/// place of a path it has the ticks at which the name was given, 8 bytes.
+pub const THREAD: u32 = u32::MAX;
 
 const _: () = assert!(FRAMES_SIZE.is_multiple_of(PAGE));
 

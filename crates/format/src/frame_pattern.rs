@@ -5,7 +5,7 @@
 //! - A pattern without a dot is compared with the frame's name: `handle`, `Server::*`.
 //! - A pattern with a dot is also compared with the name behind that of its file, as of a module:
 //!   `app.handle` means `handle` of `app.py`, `app.views.*` what `app/views.py` has. A `.` stands
-//!   for `/`, too.
+//!   for `/`, too. Of `<frozen os>`, as Python calls the file of a frozen module, that is `os`.
 //! - The end of that is enough if it begins a scope: behind `.`, `/` or `::`.
 
 /// Longest pattern.
@@ -77,8 +77,13 @@ fn file_matches(glob: &[u8], file: &[u8]) -> bool {
     !glob.is_empty() && (0..text.len()).filter(begins).any(|at| text.matches_from(at, glob))
 }
 
-/// A file's path without its ending.
-fn module_of(file: &[u8]) -> &[u8] {
+/// The module that a file is: its path without its ending. Python's frozen modules have their name
+/// in place of a path.
+#[must_use]
+pub fn module_of(file: &[u8]) -> &[u8] {
+    if let Some(frozen) = file.strip_prefix(b"<frozen ").and_then(|rest| rest.strip_suffix(b">")) {
+        return frozen;
+    }
     let begin = file.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let dot = file.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > begin);
     let stem = file.get(..dot.unwrap_or(file.len())).unwrap_or(file);
@@ -239,6 +244,9 @@ mod tests {
             ("a*b*c", "aXbYbZc", "", true),
             ("a*b*c", "aXbYbZ", "", false),
             ("frozen importlib._bootstrap>.f", "f", "<frozen importlib._bootstrap>", false),
+            ("importlib._bootstrap.f", "f", "<frozen importlib._bootstrap>", true),
+            ("_bootstrap.f", "f", "<frozen importlib._bootstrap>", true),
+            ("<string>.f", "f", "<string>", true),
             ("", "", "", false),
             ("f", "", "", false),
         ] {

@@ -1,5 +1,6 @@
 // setrlimit and functions like it, of the limit of address space: the runtime's own memory, most of
-// which is only reserved, comes on top of what the program sets, and the program reads what it has set.
+// which is only reserved, comes on top of what the program sets, and the program reads what it has
+// set.
 #include "runtime.h"
 
 enum { ADDRESS_SPACE = 9, SET = 0, GOT = 1 };

@@ -199,6 +199,7 @@ impl<'a> ArenaImage<'a> {
             counters: self.header.counters,
             threads,
         });
+        frames::name_threads(&mut self.recording);
         Ok(())
     }
 

@@ -6,10 +6,10 @@ use std::io::Cursor;
 use everycall_format::Wire;
 use everycall_format::arena::module_flags;
 use everycall_format::ect::{CodeFileRecord, CodeName, CodeNamesRecord, FrameNamesRecord, code_file};
-use everycall_format::frame::{FIRST, FRAMES_SIZE, FrameName, IDS, RECORD_ALIGN, STEP};
+use everycall_format::frame::{FIRST, FRAMES_SIZE, FrameName, IDS, RECORD_ALIGN, STEP, THREAD};
 use everycall_jit::{Code, Table, jitdump, perf_map, ticks_of_monotonic};
 
-use crate::model::{CodeRange, Frame, Frames, Module, Recording};
+use crate::model::{CodeRange, Frame, Frames, Module, Recording, Snapshot, Thread, ThreadName};
 use crate::payload::TABLE_MAX;
 
 /// Most files with names of code in a trace. A snapshot has three at most.
@@ -36,6 +36,47 @@ pub(crate) fn add(records: &[u8], lost: u64, process: usize, recording: &mut Rec
     frames.lost = lost;
     frames.names.drain(..frames.names.partition_point(|frame| frame.id < IDS));
     frames.names.splice(..0, names(records));
+    frames.threads = thread_names(records);
+}
+
+/// Gives the threads of each process the names that the program gave them. A thread's name may be
+/// told before its first event, but not after its kernel id belongs to another one.
+pub(crate) fn name_threads(recording: &mut Recording) {
+    for frames in recording.frames.iter().filter(|frames| !frames.threads.is_empty()) {
+        let of_process = |snapshot: &&mut Snapshot| snapshot.process == frames.process;
+        for snapshot in recording.snapshots.iter_mut().filter(of_process) {
+            name_threads_of(&mut snapshot.threads, &frames.threads);
+        }
+    }
+}
+
+fn name_threads_of(threads: &mut [Thread], told: &[ThreadName]) {
+    let is_own = |thread: &&mut Thread| thread.fiber.is_none() && !thread.is_sampled;
+    let mut own: Vec<&mut Thread> = threads.iter_mut().filter(is_own).collect();
+    own.sort_by_key(|thread| (thread.tid, thread.start_ticks));
+    let mut told: Vec<&ThreadName> = told.iter().collect();
+    // The sort is stable: names that were told at one time stay in their order.
+    told.sort_by_key(|name| (name.tid, name.ticks));
+    let starts: Vec<(u32, u64)> = own.iter().map(|thread| (thread.tid, thread.start_ticks)).collect();
+    for (at, thread) in own.into_iter().enumerate() {
+        let same_id = |at: usize| starts.get(at).filter(|(tid, _)| *tid == thread.tid);
+        let from = at.checked_sub(1).and_then(same_id).map_or(0, |(_, start)| *start);
+        let to = same_id(at + 1).map_or(u64::MAX, |(_, start)| *start);
+        let behind = told.partition_point(|name| (name.tid, name.ticks) < (thread.tid, to));
+        let last = behind.checked_sub(1).and_then(|last| told.get(last));
+        if let Some(name) = last.filter(|name| name.tid == thread.tid && name.ticks >= from) {
+            thread.name.clone_from(&name.name);
+        }
+    }
+}
+
+/// The names of threads in these records, in their order.
+fn thread_names(records: &[u8]) -> Vec<ThreadName> {
+    let name = |(record, name, file): (FrameName, &[u8], &[u8])| {
+        let ticks = u64::from_le_bytes(file.try_into().ok()?);
+        (record.id == THREAD).then(|| ThreadName { tid: record.line, ticks, name: name.to_vec() })
+    };
+    complete(records).filter_map(name).collect()
 }
 
 fn of_process(process: usize, recording: &mut Recording) -> Option<&mut Frames> {
@@ -156,25 +197,37 @@ pub(crate) fn name_ids(frames: &mut Frames) {
     }
 }
 
+/// The complete records, with the name and the path of each.
+fn complete(mut records: &[u8]) -> impl Iterator<Item = (FrameName, &[u8], &[u8])> {
+    std::iter::from_fn(move || {
+        loop {
+            let record = FrameName::read(records)?;
+            let size = record.size as usize;
+            // A record without a size ends the names: its thread was killed.
+            if size < FrameName::SIZE || !u64::from(record.size).is_multiple_of(RECORD_ALIGN) {
+                return None;
+            }
+            let (whole, rest) = records.split_at_checked(size)?;
+            records = rest;
+            let texts = &whole[FrameName::SIZE..];
+            let Some((name, rest)) = texts.split_at_checked(record.name_length as usize) else { continue };
+            let Some(file) = rest.get(..record.file_length as usize) else { continue };
+            if record.is_complete != 0 {
+                return Some((record, name, file));
+            }
+        }
+    })
+}
+
 /// Those of the last record of each id, by id.
-fn names(mut records: &[u8]) -> Vec<Frame> {
-    let mut names = Vec::new();
-    while let Some(record) = FrameName::read(records) {
-        let size = record.size as usize;
-        // A record without a size ends the names: its thread was killed.
-        if size < FrameName::SIZE || !u64::from(record.size).is_multiple_of(RECORD_ALIGN) {
-            break;
-        }
-        let Some((whole, rest)) = records.split_at_checked(size) else { break };
-        records = rest;
-        let texts = &whole[FrameName::SIZE..];
-        let Some((name, rest)) = texts.split_at_checked(record.name_length as usize) else { continue };
-        let Some(file) = rest.get(..record.file_length as usize) else { continue };
-        if record.is_complete != 0 && record.id < IDS {
+fn names(records: &[u8]) -> Vec<Frame> {
+    let named = complete(records).filter(|(record, ..)| record.id < IDS);
+    let mut names: Vec<Frame> = named
+        .map(|(record, name, file)| {
             let line = (record.line != 0).then_some(record.line);
-            names.push(Frame { id: record.id, name: name.to_vec(), file: file.to_vec(), line });
-        }
-    }
+            Frame { id: record.id, name: name.to_vec(), file: file.to_vec(), line }
+        })
+        .collect();
     // The sort is stable, so the last one of each id is the last of its equals.
     names.sort_by_key(|frame| frame.id);
     names.reverse();
@@ -242,6 +295,43 @@ mod tests {
         let mut longer = record(1, "one", "", 1);
         longer[12..16].copy_from_slice(&1000_u32.to_le_bytes());
         assert_eq!(read(&[longer, record(2, "two", "", 1)].concat()), [(2, "two".to_owned())]);
+    }
+
+    fn thread(tid: u32, ticks: u64, name: &str) -> Vec<u8> {
+        let file = ticks.to_le_bytes();
+        let size = (FrameName::SIZE + name.len() + file.len()).next_multiple_of(8);
+        let (name_length, file_length) = (name.len() as u32, file.len() as u32);
+        let record =
+            FrameName { size: size as u32, id: THREAD, line: tid, name_length, file_length, is_complete: 1 };
+        let mut bytes = vec![0; size];
+        record.write(&mut bytes);
+        bytes[FrameName::SIZE..][..name.len()].copy_from_slice(name.as_bytes());
+        bytes[FrameName::SIZE + name.len()..][..file.len()].copy_from_slice(&file);
+        bytes
+    }
+
+    #[test]
+    fn threads_have_the_last_name_that_the_program_gave_them() {
+        let of =
+            |tid, start_ticks| Thread { tid, start_ticks, name: b"python3".to_vec(), ..Thread::default() };
+        // The kernel has given an id twice; a fiber's is that of the thread which ran it last.
+        let fiber = Thread { fiber: Some(1), ..of(5, 150) };
+        let mut threads = [of(4, 10), of(5, 200), of(5, 100), of(6, 300), fiber];
+        let told = [
+            thread(5, 90, "first"),
+            record(4, "a function", "", 1),
+            thread(5, 120, "first, renamed"),
+            thread(5, 210, "second"),
+            thread(6, 290, "a name of more than fifteen bytes"),
+            thread(7, 1, "records nothing"),
+        ];
+        let mut recording = Recording::default();
+        add(&told.concat(), 0, 0, &mut recording);
+        assert_eq!((recording.frames[0].names.len(), recording.frames[0].threads.len()), (1, 5));
+        name_threads_of(&mut threads, &recording.frames[0].threads);
+        let expected =
+            ["python3", "second", "first, renamed", "a name of more than fifteen bytes", "python3"];
+        assert_eq!(threads.each_ref().map(|thread| thread.name_lossy().into_owned()), expected);
     }
 
     fn code(start: u64, length: u64, loaded: u64, name: &str) -> Vec<u8> {

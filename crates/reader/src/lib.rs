@@ -54,7 +54,7 @@ pub use model::{
     Frames, FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta,
     Module, OpenCall, Origin, Process, ProcessCalibration, ProcessEnd, Reason, Recording, Sched, SchedClock,
     SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Stamps, Tail, Thread, ThreadKey,
-    Trigger,
+    ThreadName, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
 use everycall_format::calibration::HookPrices;
+use everycall_format::frame::BUILD_ID;
 use everycall_format::stamp;
 use everycall_format::times::BUCKETS;
 
@@ -362,6 +363,12 @@ impl Module {
         self.flags & module_flags::FRAMES != 0
     }
 
+    /// The build id by which sets of functions name it: that of frames by id stands for all of them.
+    #[must_use]
+    pub fn build_id_in_sets(&self) -> &[u8] {
+        if self.is_frames() { BUILD_ID } else { &self.build_id }
+    }
+
     /// Whether it has sites of mode `nops` or of XRay.
     #[must_use]
     pub fn has_sites(&self) -> bool {
@@ -380,10 +387,23 @@ pub struct Frames {
     /// By id; those that were named. Those of [`Frames::codes`] follow, from
     /// [`everycall_format::frame::IDS`] on.
     pub names: Vec<Frame>,
+    /// The names that the program gave its threads, in their order.
+    pub threads: Vec<ThreadName>,
     /// Machine code of just-in-time compilers, by address, then by time.
     pub codes: Vec<CodeRange>,
     /// Names of such code for which there was no room, or that could not be read.
     pub codes_lost: u64,
+}
+
+/// The name that the program gave a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadName {
+    /// The kernel's id of the thread.
+    pub tid: u32,
+    /// When it got the name, in ticks.
+    pub ticks: u64,
+    /// The name.
+    pub name: Vec<u8>,
 }
 
 /// Machine code that a just-in-time compiler made. Its name is that of an id of its own.
@@ -483,7 +503,7 @@ pub struct Snapshot {
 }
 
 /// A thread in a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// Process id.
     pub pid: u32,

@@ -114,6 +114,7 @@ impl Processes {
             only.process.command.clone_from(&recording.meta.arguments);
         }
         recording.frames.iter_mut().for_each(frames::name_ids);
+        frames::name_threads(recording);
         for (index, gathered) in self.all.into_iter().enumerate() {
             let first = recording.modules.len();
             recording.modules.extend(gathered.modules);

@@ -9,6 +9,9 @@
 //!   the second level), or below an allowed folder;
 //! - it has the checksum that the line table contains (DWARF 5, clang); without a checksum, it has
 //!   the name of a source file and no hidden folder in its path.
+//!
+//! For sources of interpreters, the folder in which the program was recorded stands for the
+//! compiler's.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -46,8 +49,10 @@ pub enum SourceRefusal {
     NotText(PathBuf),
     /// It is outside of the allowed folders.
     Outside(PathBuf),
-    /// It isn't the file that was compiled, or doesn't look like a source file.
+    /// It isn't the file that was compiled.
     NotCompiled(PathBuf),
+    /// It isn't called like a source file, or is in a hidden folder.
+    NotSource(PathBuf),
     /// So much text was read already that no more is taken.
     LimitReached(PathBuf),
 }
@@ -77,6 +82,9 @@ impl fmt::Display for SourceRefusal {
             Self::NotCompiled(path) => {
                 write!(f, "{} isn't the file that was compiled, as far as can be told", path.display())
             }
+            Self::NotSource(path) => {
+                write!(f, "{} isn't called like a source file, or is in a hidden folder", path.display())
+            }
             Self::TooLarge(path, size) => write!(
                 f,
                 "source file {} has {size} bytes; at most {FILE_SIZE_MAX} are included",
@@ -101,16 +109,19 @@ impl std::error::Error for SourceRefusal {}
 pub struct CompiledSource {
     /// Its checksum when it was compiled.
     pub md5: Option<[u8; 16]>,
-    /// The folder in which the compiler ran.
+    /// The folder in which the compiler ran, or the interpreter.
     pub folder: Option<PathBuf>,
 }
 
-/// Folders of compilers and packages, with public headers.
-const SYSTEM_FOLDERS: [&str; 6] = [
+/// Folders of compilers and packages, with public headers, and of Python's library. Those that end
+/// with `-` or `python3` are beginnings of names.
+const SYSTEM_FOLDERS: [&str; 8] = [
     "/usr/include",
     "/usr/lib/gcc",
     "/usr/lib/llvm-",
+    "/usr/lib/python3",
     "/usr/local/include",
+    "/usr/local/lib/python3",
     "/usr/src",
     "/usr/share/include",
 ];
@@ -120,15 +131,17 @@ fn is_in_system_folder(path: &Path) -> bool {
     let text = path.as_os_str().as_encoded_bytes();
     SYSTEM_FOLDERS.iter().any(|folder| {
         let rest = text.strip_prefix(folder.as_bytes());
-        rest.is_some_and(|rest| folder.ends_with('-') || rest.starts_with(b"/"))
+        let is_beginning = folder.ends_with('-') || folder.ends_with("python3");
+        rest.is_some_and(|rest| is_beginning || rest.starts_with(b"/"))
     })
 }
 
 /// Endings of the names of source files.
-const ENDINGS: [&str; 34] = [
+const ENDINGS: [&str; 55] = [
     "c", "cc", "cp", "cpp", "cxx", "c++", "C", "cppm", "ixx", "h", "hh", "hp", "hpp", "hxx", "h++", "H",
     "inc", "inl", "ipp", "tcc", "tpp", "txx", "def", "s", "S", "asm", "y", "yy", "l", "ll", "rs", "m", "mm",
-    "cu",
+    "cu", "py", "pyw", "pyi", "pyx", "pxd", "pxi", "lua", "rb", "js", "mjs", "cjs", "jsx", "ts", "mts",
+    "cts", "tsx", "pl", "pm", "php", "tcl", "scm",
 ];
 
 /// Whether a path is that of a source file by its looks: as files are called, and not in a hidden
@@ -266,7 +279,7 @@ impl SourceFinder {
         let Some(below) = below else { return Err(SourceRefusal::Outside(mapped.to_path_buf())) };
         // A checksum is stronger evidence than any name.
         if compiled.md5.is_none() && !looks_like_source(below) {
-            return Err(SourceRefusal::NotCompiled(mapped.to_path_buf()));
+            return Err(SourceRefusal::NotSource(mapped.to_path_buf()));
         }
         Ok(())
     }
@@ -406,6 +419,8 @@ mod tests {
         for (path, is_in) in [
             ("/usr/include/stdio.h", true),
             ("/usr/lib/llvm-19/include/x.h", true),
+            ("/usr/lib/python3.11/json/decoder.py", true),
+            ("/usr/lib/python3/dist-packages/x.py", true),
             ("/usr/include", false),
             ("/usr/include-private/key", false),
             ("/usr/srcs/key", false),

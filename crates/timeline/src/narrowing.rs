@@ -1,7 +1,5 @@
 //! The calls that one session requested, out of all that its threads recorded.
 
-use everycall_format::arena::module_flags;
-use everycall_format::frame::BUILD_ID;
 use everycall_reader::{FunctionRanges, FunctionSet, Module, Session};
 
 use crate::clock::Clock;
@@ -53,9 +51,7 @@ struct Functions {
 impl Functions {
     fn new(set: &FunctionSet, modules: &[Module]) -> Functions {
         let ranges = |module: &Module| {
-            let is_frames = module.flags & module_flags::FRAMES != 0;
-            let own = if is_frames { BUILD_ID } else { module.build_id.as_slice() };
-            let of = |(build_id, _): &&(Vec<u8>, _)| build_id.as_slice() == own;
+            let of = |(build_id, _): &&(Vec<u8>, _)| build_id == module.build_id_in_sets();
             set.modules.iter().find(of).map(|(_, ranges)| ranges.clone())
         };
         Functions { modules: modules.iter().map(ranges).collect(), others: set.others }

@@ -33,8 +33,8 @@ impl Images {
     ///
     /// # Errors
     ///
-    /// It isn't a regular file, can't be read, takes too much even when it is packed, or there is no
-    /// memory for it.
+    /// It isn't a regular file, can't be read, takes too much even when it is packed, or there is
+    /// no memory for it.
     pub fn take(&mut self, module: u32, mut file: &File) -> io::Result<Option<[Vec<u8>; 2]>> {
         let data = file.metadata()?;
         if !data.is_file() {

@@ -257,3 +257,30 @@ fn what_cant_be_done_is_said() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("no permission to change process") && told.lines().count() == 1, "{told}");
 }
+
+/// The hook is there some time before the session that records, and switches go on meanwhile.
+#[test]
+fn calls_that_greenlets_had_open_leave_no_exits() {
+    const PROGRAM: &str = "import greenlet, time\n\
+        def leaf(): pass\n\
+        def nap(): main.switch()\n\
+        def works():\n    while True: leaf(), nap()\n\
+        main = greenlet.getcurrent()\n\
+        each = [greenlet.greenlet(works) for _ in range(3)]\n\
+        print('begins', flush=True)\n\
+        while True:\n    time.sleep(0.005), [one.switch() for one in each]";
+    let Some(interpreter) = newest() else { return };
+    let python = Python::new(&interpreter);
+    if !python.installs("greenlet") {
+        return;
+    }
+    let (running, _) = Running::new(&mut python.command(&["-c", PROGRAM]));
+    said(&python, &["attach", &running.pid(), "--for", "1s", "-o", "t.ect"], 0);
+    let info = successful(python.place.command(everycall()).args(["info", "-f", "json", "t.ect"]));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    let threads = info["threads"].as_array().expect("threads").iter();
+    let orphans: u64 = threads.map(|thread| thread["orphan_exits"].as_u64().expect("a number")).sum();
+    let calls = python.calls("t.ect");
+    assert!(calls.count("leaf") > 10, "{info}");
+    assert_eq!((orphans, calls.of_kind("orphan exit").count()), (0, 0), "{info}");
+}

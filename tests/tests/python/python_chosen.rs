@@ -159,10 +159,14 @@ fn a_running_program_gets_triggers_and_sessions() {
         listed.lines().any(|line| line.starts_with("on") && line.ends_with("slow.py:20  Server")),
         "{listed}"
     );
-    run(&["trace", pid, "slow.quick", "--for", "300ms", "-o", "s.ect"]);
+    run(&["trace", pid, "slow.quick", "--max-events", "6", "--for", "60s", "-o", "s.ect"]);
     let calls = python.calls("s.ect");
     let names: BTreeSet<&str> = calls.of_kind("call").map(|call| call["function"].as_str()).collect();
     assert_eq!(names, BTreeSet::from(["quick"]));
+    let (followed, _) = run(&["follow", pid, "slow.quick", "--max-events", "6", "--for", "60s"]);
+    let names: BTreeSet<&str> =
+        followed.lines().filter_map(|line| line.split_whitespace().find(|word| *word == "quick")).collect();
+    assert_eq!(names, BTreeSet::from(["quick"]), "{followed}");
     let (_, said) = run(&["disable", pid, "quick"]);
     assert!(said.contains("`quick` matches 1 function"), "{said}");
     assert!(run(&["functions", pid, "quick"]).0.lines().nth(1).unwrap().starts_with("off"));

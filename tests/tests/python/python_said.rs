@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use everycall_tests::python::{Calls, Python, script};
 use everycall_tests::{everycall, successful};
+use serde_json::Value;
 
 fn file() -> String {
     script("said.py").display().to_string()
@@ -105,4 +106,60 @@ fn imports_records_and_collections_are_on_the_timeline() {
     let output = python.run(&["-m", "everycall", "--events", "import,prints", "x.py"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("not 'prints'"), "{output:?}");
+}
+
+/// What outputs show of functions and threads: modules, sources, threading's names.
+#[test]
+fn modules_sources_and_names_of_threads_are_shown() {
+    for python in Python::all() {
+        let place = &python.place;
+        std::fs::copy(script("shown.py"), place.file("shown.py")).unwrap();
+        std::fs::write(place.file("shown_library.py"), "def user(n):\n    return n\n").unwrap();
+        let plain = python.run(&["shown.py"]);
+        let output = python.recorded(&["shown.py"]);
+        assert_eq!((&output.stdout, output.status.code()), (&plain.stdout, Some(0)), "{output:?}");
+        let run = |arguments: &[&str]| {
+            let output = place.command(everycall()).args(arguments).output().unwrap();
+            assert!(output.status.success(), "{arguments:?} {output:?}");
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+        };
+        let json = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+
+        let info = json(&run(&["info", "-f", "json", "t.ect"]).0);
+        let threads: Vec<&str> = info["threads"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|thread| thread["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(threads[1..], ["a worker with a long name", "renamed meanwhile"], "{}", python.version());
+        assert!(threads[0].starts_with("python"), "{threads:?}");
+
+        let (report, _) = run(&["report", "--limit", "0", "t.ect"]);
+        let rows = |name: &str| report.lines().filter(|line| line.ends_with(name)).count();
+        assert_eq!(
+            (rows("  shown.user"), rows("  shown_library.user"), rows("  user")),
+            (1, 1, 0),
+            "{report}"
+        );
+        let report = json(&run(&["report", "-f", "json", "--function", "^shown.user$", "t.ect"]).0);
+        let row = &report["rows"][0];
+        let expected = (&Value::from("user"), &Value::from("shown"), &Value::from(3));
+        assert_eq!((&row["name"], &row["module"], &row["calls"]), expected, "{report}");
+
+        let source = std::fs::read_to_string(script("shown.py")).unwrap();
+        let has_source = |file: &str| {
+            let (text, said) = run(&["export", "-f", "vizviewer", "-o", "-", file]);
+            assert!(!said.contains("shown.py") && !said.contains("<frozen"), "{said}");
+            let files = json(&text)["file_info"]["files"].clone();
+            let files = files.as_object().unwrap().iter();
+            files.filter(|(path, _)| path.ends_with("shown.py")).any(|(_, file)| file[0] == source)
+        };
+        assert!(has_source("t.ect"), "{}", python.version());
+        run(&["view", "--html", "t.html", "t.ect"]);
+        assert!(std::fs::read_to_string(place.file("t.html")).is_ok());
+        run(&["embed", "t.ect"]);
+        std::fs::remove_file(place.file("shown.py")).unwrap();
+        assert!(has_source("t.ect"), "{}", python.version());
+    }
 }

@@ -176,6 +176,10 @@ fn triggers_and_selections_know_frames_by_their_names() {
     // The child's, and what is named after its first call is recorded from then on.
     let both = ["run(work_script)", "run(work_script) run(work_script) run run run(work_late)"];
     assert_eq!(found, both, "{recording:?}");
+    let mut follow = place.command(everycall());
+    let followed = successful(follow.args(["follow", "bank.work_*", "--"]).arg(&program));
+    let calls = |name: &str| followed.matches(&format!("{name} #")).count();
+    assert_eq!((calls("work_script"), calls("run")), (2, 0), "{followed}");
 }
 
 /// The example of the documentation: Lua's functions between the calls of the interpreter.

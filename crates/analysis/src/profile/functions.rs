@@ -17,9 +17,10 @@ pub type FunctionNumber = u32;
 /// make of a constructor, are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionIdentity {
-    /// The complete demangled name.
+    /// The complete demangled name; of a frame by id, the one that was told.
     pub name: String,
-    /// File name of its module; the path if two modules of a trace have the same file name.
+    /// File name of its module; the path if two modules of a trace have the same file name. Of a
+    /// frame by id, the module that its file is.
     pub module: String,
     /// Source file.
     pub file: Option<String>,
@@ -34,7 +35,7 @@ pub struct FunctionIdentity {
 pub struct Function {
     /// What distinguishes it from other functions.
     pub identity: FunctionIdentity,
-    /// The displayed name.
+    /// The displayed name; of a frame by id, behind that of its module.
     pub name: String,
     /// The linker names of the called code: several if there are clones.
     pub symbols: BTreeSet<String>,
@@ -210,8 +211,11 @@ impl<'a> Places<'a> {
                 || named.full_name.as_deref().is_some_and(|full| pattern.is_match(full))
         });
         let group = self.names.group(location);
+        // Tables have no column for the module, and interpreters have many functions of one name.
+        let is_frame = self.names.is_frame(location);
+        let shown = named.full_name.as_ref().filter(|_| is_frame).unwrap_or(&named.name);
         let mut function = Function {
-            name: named.name.clone().into_owned(),
+            name: shown.clone().into_owned(),
             symbols: self.names.symbol(location).into_iter().collect(),
             lowest: Some(location),
             ..Function::default()
@@ -229,6 +233,7 @@ impl<'a> Places<'a> {
             }
             None => {
                 let module = location.module_index().and_then(|index| self.modules.get(index));
+                let module = module.filter(|_| !is_frame);
                 let (file, line, part) = match &group {
                     FunctionGroup::Named { place, alone, .. } => {
                         let (file, line) = place.clone().unzip();
@@ -239,6 +244,7 @@ impl<'a> Places<'a> {
                 function.identity = FunctionIdentity {
                     name: match function.symbols.first().filter(|_| self.by_symbol) {
                         Some(symbol) => symbol.clone(),
+                        None if is_frame => named.name.into_owned(),
                         None => named.full_name.unwrap_or(named.name).into_owned(),
                     },
                     module: module.cloned().unwrap_or_else(|| named.module.into_owned()),

@@ -17,8 +17,9 @@ pub struct EmbedArguments {
     pub remove: bool,
     /// Also put in sources below this folder; repeatable
     ///
-    /// Always put in are sources below the compiler's working folder or one of its parents, in
-    /// --map-source targets, and in system folders such as /usr/include.
+    /// Always put in are sources below the compiler's working folder (of interpreters: the folder in
+    /// which the program was recorded) or one of its parents, in --map-source targets, and in system
+    /// folders such as /usr/include.
     #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub source_folder: Vec<PathBuf>,
     /// Put in sources from any folder, even if they changed since compilation

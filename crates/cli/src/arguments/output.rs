@@ -85,8 +85,9 @@ pub struct ExportArguments {
     pub no_inlines: bool,
     /// Also include sources below this folder; repeatable
     ///
-    /// Always included are sources below the compiler's working folder or one of its parents, in
-    /// --map-source targets, and in system folders such as /usr/include.
+    /// Always included are sources below the compiler's working folder (of interpreters: the folder in
+    /// which the program was recorded) or one of its parents, in --map-source targets, and in system
+    /// folders such as /usr/include.
     #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub source_folder: Vec<PathBuf>,
     /// Include sources from any folder, even if they changed since compilation

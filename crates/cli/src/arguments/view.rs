@@ -33,8 +33,9 @@ pub struct ViewArguments {
     pub shared: bool,
     /// Also show sources below this folder; repeatable
     ///
-    /// Always shown are sources below the compiler's working folder or one of its parents, in
-    /// --map-source targets, and in system folders such as /usr/include.
+    /// Always shown are sources below the compiler's working folder (of interpreters: the folder in
+    /// which the program was recorded) or one of its parents, in --map-source targets, and in system
+    /// folders such as /usr/include.
     #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub source_folder: Vec<PathBuf>,
     /// Show sources from any folder, even if they changed since compilation

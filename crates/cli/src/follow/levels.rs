@@ -27,13 +27,20 @@ pub struct Levels {
 
 impl Levels {
     /// Evaluates these rules. The functions that must be recorded for them become a site set.
-    pub fn new(rules: Vec<LevelRule>, tables: &mut [FunctionTable]) -> Result<(Levels, Vec<u8>), Failure> {
+    /// `names_frames`: frames by id are named later, so that any rule may match some.
+    pub fn new(
+        rules: Vec<LevelRule>,
+        tables: &mut [FunctionTable],
+        names_frames: bool,
+    ) -> Result<(Levels, Vec<u8>), Failure> {
         let mut matched = Vec::new();
         for rule in &rules {
             let mut selection = Selection::all_or_none(false);
             let added = add(&mut selection, std::slice::from_ref(&rule.pattern), true)?;
             let (set, outcome) = resolve(&selection, tables);
-            all_match(&selection, &added, &outcome, tables)?;
+            if !names_frames {
+                all_match(&selection, &added, &outcome, tables)?;
+            }
             matched.push(set.modules);
         }
         let attributed = attributed(tables)?;
@@ -85,7 +92,7 @@ impl Levels {
             return *level;
         }
         let build_id = location.module_index().and_then(|index| trace.modules().get(index));
-        let build_id = build_id.map(|module| module.build_id.as_slice()).unwrap_or_default();
+        let build_id = build_id.map(everycall_reader::Module::build_id_in_sets).unwrap_or_default();
         let at = location.image_address;
         let has = |module: &Module| {
             module.build_id == build_id && {

@@ -23,7 +23,7 @@ use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_io::terminal::{self, Escapes};
 use everycall_live::{Control, Follower, RingOwner, Written, write_kept};
-use everycall_reader::{OpenCall, TraceFile, open_calls};
+use everycall_reader::{OpenCall, Source as _, ThreadName, TraceFile, open_calls};
 use everycall_recorder::clock;
 use everycall_timeline::{LiveCarry, LiveThread, TimelineEvent, Trace, settled_words};
 use everycall_units::{Count, Several};
@@ -62,7 +62,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
     })?;
     let rules = rules(patterns, &arguments.level)?;
     let program = Program::attach(pid)?;
-    let (levels, set) = Levels::new(rules, &mut program.tables()?)?;
+    let (levels, set) = Levels::new(rules, &mut program.tables()?, false)?;
     // From here on, signals end the wait instead of this process.
     let signals = Signals::begin();
     let arena = Arc::clone(&program.arena);
@@ -143,6 +143,8 @@ struct Session<'a> {
     /// Events that aren't shown yet, and the time of each thread's last one.
     queue: Vec<Happened>,
     latest: HashMap<RingOwner, u64>,
+    /// Names that the program gave its threads.
+    thread_names: Vec<ThreadName>,
     commands: Commands,
     /// The program's output, if it is shown.
     outputs: Option<Outputs>,
@@ -197,6 +199,7 @@ impl<'a> Session<'a> {
             written: Vec::new(),
             queue: Vec::new(),
             latest: HashMap::new(),
+            thread_names: Vec::new(),
             commands: if arguments.command.is_empty() {
                 Commands::begin(arguments.commands)
             } else {
@@ -249,6 +252,11 @@ impl<'a> Session<'a> {
         let trace = Trace::open_in_ticks(&file).map_err(|error| failed(&error))?;
         let names = SymbolNames::new(&file, &trace, NameOptions::default());
         self.page.forget_names();
+        let told = file.recording().frames.first().map(|frames| frames.threads.clone()).unwrap_or_default();
+        if told != self.thread_names {
+            self.thread_names = told;
+            self.page.set_titles(|owner| title(follower, owner, &self.thread_names));
+        }
         let mut threads = Threads::new();
         let mut looks = 0_u32;
         // All events until then are in the queue, or were shown.
@@ -313,7 +321,8 @@ impl<'a> Session<'a> {
         follower.look(&mut |follower, open, written| {
             self.page.has_titles |= follower.thread_count() > 1;
             if !self.page.has_title(written.owner) {
-                self.page.set_title(written.owner, title(follower, written.owner));
+                let title = title(follower, written.owner, &self.thread_names);
+                self.page.set_title(written.owner, title);
             }
             self.written.push((written, open_calls(open.iter().copied())));
         });
@@ -481,7 +490,7 @@ impl<'a> Session<'a> {
                 }
             };
             let mut tables = self.program.tables()?;
-            match Levels::new(self.page.levels.with(rule), &mut tables) {
+            match Levels::new(self.page.levels.with(rule), &mut tables, false) {
                 Ok((levels, set)) => {
                     self.page.levels = levels;
                     self.record(&set)?;
@@ -495,12 +504,15 @@ impl<'a> Session<'a> {
 }
 
 /// The beginning of a thread's lines.
-fn title(follower: &Follower<'_>, owner: RingOwner) -> String {
+/// The title of a thread, whose name may be among those that the program gave.
+fn title(follower: &Follower<'_>, owner: RingOwner, told: &[ThreadName]) -> String {
     let Some(header) = follower.header(owner) else { return "[?]".to_owned() };
     // The kernel knows the names of those that live.
     let lives = header.state == thread_state::USED;
     let name = if lives { follower.name(owner).unwrap_or_default() } else { header.name };
-    let name = clean(&String::from_utf8_lossy(until_nul(&name)));
+    let told = told.iter().rev().find(|told| header.fiber == 0 && told.tid == header.tid);
+    let name = told.map_or(until_nul(&name), |told| &told.name);
+    let name = clean(&String::from_utf8_lossy(name));
     let number = if header.fiber == 0 { header.tid.to_string() } else { format!("fiber {}", header.fiber) };
     if name.is_empty() { format!("[{number}]") } else { format!("[{number} {name}]") }
 }

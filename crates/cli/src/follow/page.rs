@@ -153,6 +153,13 @@ impl Page {
         self.threads.entry(owner).or_default().title = title;
     }
 
+    /// Sets the titles of the threads that have one anew.
+    pub fn set_titles(&mut self, title: impl Fn(RingOwner) -> String) {
+        for (owner, thread) in self.threads.iter_mut().filter(|(_, thread)| !thread.title.is_empty()) {
+            thread.title = title(*owner);
+        }
+    }
+
     pub fn has_title(&self, owner: RingOwner) -> bool {
         self.threads.get(&owner).is_some_and(|thread| !thread.title.is_empty())
     }

@@ -49,7 +49,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         tables
             .push(FunctionTable::open(&file).map_err(|error| Failure::new(exit_code::NOT_RECORDED, error))?);
     }
-    let (levels, set) = Levels::new(rules, &mut tables).map_err(not_recorded)?;
+    let (levels, set) = Levels::new(rules, &mut tables, objects.names_frames()).map_err(not_recorded)?;
     // Stays open as long as the program may start.
     let only = OpenSelection::new(&set)?;
     let launch = Launch {

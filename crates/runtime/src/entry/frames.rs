@@ -1,5 +1,5 @@
-//! What the program tells of frames by id, beside their hooks. Functions return 0 or one of
-//! [`error`].
+//! What the program tells of frames by id and of threads, beside the hooks of frames. Functions
+//! return 0 or one of [`error`].
 #![allow(unsafe_code)] // Called by the program through a table, with its C strings.
 
 use crate::features::calling::{self, WORDS_BEFORE, uninterrupted, with_thread};
@@ -17,7 +17,7 @@ use everycall_format::event::unwound;
 use everycall_format::frame::{TEXT_MAX, offset_of};
 use everycall_format::label;
 use everycall_format::trigger::type_hash;
-use everycall_hooks::frame::{IS_RECORDED, MISPLACED, NAME, UNWIND};
+use everycall_hooks::frame::{IS_RECORDED, MISPLACED, NAME, THREAD, UNWIND};
 
 /// Words of an UNWOUND record.
 const UNWOUND_WORDS: usize = 3;
@@ -33,7 +33,6 @@ pub(crate) unsafe extern "C" fn frame(
     file: *const u8,
     line: u32,
 ) -> i32 {
-    let Some(code) = offset_of(id) else { return error::ARGUMENT };
     // SAFETY: by contract.
     let text = |text: *const u8| unsafe {
         if text.is_null() {
@@ -42,6 +41,10 @@ pub(crate) unsafe extern "C" fn frame(
             core::slice::from_raw_parts(text, text::length_up_to(text, TEXT_MAX))
         }
     };
+    if what == THREAD {
+        return if name.is_null() { error::ARGUMENT } else { name_thread(id, text(name)) };
+    }
+    let Some(code) = offset_of(id) else { return error::ARGUMENT };
     match what {
         NAME if name.is_null() => error::ARGUMENT,
         NAME => {
@@ -62,6 +65,15 @@ pub(crate) unsafe extern "C" fn frame(
         }
         IS_RECORDED => i32::from(frames::is_recorded(id) && calling::is_included()),
         _ => error::ARGUMENT,
+    }
+}
+
+/// Names the thread with this kernel id.
+fn name_thread(tid: u32, name: &[u8]) -> i32 {
+    let Some(process) = fork::traced() else { return error::NOT_TRACED };
+    match uninterrupted(process, || frames::name_thread(process, tid, name)) {
+        true => 0,
+        false => error::NO_ROOM,
     }
 }
 

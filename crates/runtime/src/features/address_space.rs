@@ -1,9 +1,9 @@
-//! The limit of address space that the program sets for itself (`RLIMIT_AS`): the kernel counts what
-//! the runtime has reserved, most of which is never used. So the runtime's part is added to what the
-//! program sets, and taken off again from what the program reads.
+//! The limit of address space that the program sets for itself (`RLIMIT_AS`). The kernel counts
+//! what the runtime has reserved, most of which is never used. So the runtime's part is added to
+//! what the program sets, and taken off again from what the program reads.
 //!
-//! Not in forked children: what they set is mostly for a program that they execute next, which would
-//! inherit the sum.
+//! Not in forked children: what they set is mostly for a program that they execute next, which
+//! would inherit the sum.
 #![allow(unsafe_code)] // Called by the kit's wrappers through a table, with two words of theirs.
 
 use crate::state::process;

@@ -13,7 +13,7 @@ use core::sync::atomic::{
 };
 use everycall_format::arena::counter;
 use everycall_format::event::EXIT;
-use everycall_format::frame::{FIRST, IDS, STEP};
+use everycall_format::frame::{FIRST, IDS, STEP, THREAD};
 use everycall_format::site::RUNTIME_ABI;
 use everycall_hooks::{COUNT_ALL, COUNTS, ModuleDescriptor, frames as descriptor};
 
@@ -98,6 +98,27 @@ pub(crate) fn is_recorded(id: u32) -> bool {
 pub(crate) fn name(process: &'static Process, name: Name<'_>) -> bool {
     module(process);
     let arena = process.arena();
+    let is_there = put(process, name);
+    fence(SeqCst);
+    if may_have_bits() {
+        let _lock = Lock::take(&process.module_lock);
+        frame_bits::look_at(&name);
+    }
+    if frame_triggers::look_at(arena, &name) {
+        trigger_table::lower_floors(process);
+    }
+    is_there
+}
+
+/// Names a thread. Returns false if there is no room.
+pub(crate) fn name_thread(process: &'static Process, tid: u32, name: &[u8]) -> bool {
+    frames::begin(process.arena());
+    let ticks = everycall_hooks::ticks().to_le_bytes();
+    put(process, Name { id: THREAD, name, file: &ticks, line: tid })
+}
+
+fn put(process: &'static Process, name: Name<'_>) -> bool {
+    let arena = process.arena();
     let make_room = |first: u64, end: u64| {
         let has_room = room::make_room_for_frames(process, arena, first, end);
         if has_room {
@@ -108,14 +129,6 @@ pub(crate) fn name(process: &'static Process, name: Name<'_>) -> bool {
     let is_there = frames::put(arena, name, make_room);
     if !is_there {
         frames::lose(arena);
-    }
-    fence(SeqCst);
-    if may_have_bits() {
-        let _lock = Lock::take(&process.module_lock);
-        frame_bits::look_at(&name);
-    }
-    if frame_triggers::look_at(arena, &name) {
-        trigger_table::lower_floors(process);
     }
     is_there
 }
