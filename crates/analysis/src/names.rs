@@ -383,9 +383,18 @@ impl<'a> SymbolNames<'a> {
         }
     }
 
-    /// Why modules could not be named completely, for the modules used so far, sorted by sentence.
+    /// Why modules could not be named completely, or lack calls, for the modules used so far, sorted
+    /// by sentence. Where none was used because nothing was recorded, for the first that have sites.
     #[must_use]
     pub fn warnings(&self) -> Vec<NameWarning> {
+        /// Largest number of modules that are opened for this alone.
+        const OPENED_MAX: usize = 4;
+        if self.opened.borrow().iter().all(Option::is_none) {
+            let with_sites = self.modules.iter().zip(0..).filter(|(module, _)| module.sites > 0);
+            for (_, module) in with_sites.take(OPENED_MAX) {
+                self.with_module(Location { module, image_address: 0 }, |_| ());
+            }
+        }
         let mut opened = self.opened.borrow_mut();
         let kept: Vec<String> = opened.iter_mut().flatten().flat_map(Symbols::take_kept_warnings).collect();
         kept.into_iter().for_each(|sentence| self.note(NameWarning::Embedded(sentence)));

@@ -3,10 +3,12 @@
 //!
 //! ```text
 //! arguments  what of cargo's arguments matters here
+//! options    which options are ours: those of `record`, and those of this verb alone
 //! project    what cargo says of the project: members, folders, wrappers
 //! ```
 
 mod arguments;
+mod options;
 mod project;
 
 use std::ffi::OsString;
@@ -216,17 +218,27 @@ fn record_options(arguments: &CargoArguments, request: &Request) -> Vec<OsString
     // Behind the command's own name and `cargo`, before the verb and what follows it.
     let words: Vec<OsString> = env::args_os().skip(2).collect();
     let before = words.len().saturating_sub(arguments.record.command.len());
-    let mut rest = words.into_iter().take(before);
-    let mut options = Vec::new();
-    while let Some(word) = rest.next() {
-        if word == "--crate" {
-            rest.next();
-        } else if word != "--all" && word != "--" && !word.as_encoded_bytes().starts_with(b"--crate=") {
-            options.push(word);
-        }
-    }
+    let mut options = without_own(words.into_iter().take(before));
     options.extend(request.output.iter().flat_map(|file| ["-o".into(), file.clone()]));
     options
+}
+
+/// Removes the options of this verb that `record` doesn't have.
+fn without_own(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let own = options::own();
+    let mut rest = words;
+    let mut kept = Vec::new();
+    while let Some(word) = rest.next() {
+        let text = word.to_string_lossy();
+        let (name, is_joined) = text.split_once('=').map_or((&*text, false), |(name, _)| (name, true));
+        match own.iter().find(|option| option.name == name) {
+            Some(option) if option.takes_value && !is_joined => _ = rest.next(),
+            Some(_) => {}
+            None if word == "--" => {}
+            None => kept.push(word),
+        }
+    }
+    kept
 }
 
 fn say_what_next(build: &Build, request: &Request, project: &Project) {
@@ -243,4 +255,19 @@ fn say_what_next(build: &Build, request: &Request, project: &Project) {
     let shown = env::current_dir().ok().and_then(|here| program.strip_prefix(here).ok().map(Path::to_owned));
     say!("everycall: built for tracing");
     say!("  next: everycall record -- {}", shown.unwrap_or(program).display());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_gets_its_options_only() {
+        let kept = |line: &str| {
+            let words = without_own(line.split(' ').map(OsString::from));
+            words.into_iter().filter_map(|word| word.into_string().ok()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(kept("--start off --stream --crate serde -o x"), "--stream -o x");
+        assert_eq!(kept("--all --start=on --crate=a --ring-size 4M --"), "--ring-size 4M");
+    }
 }

@@ -82,7 +82,7 @@ fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Ru
             "everycall: no traced function was called; `everycall functions PROGRAM` lists those that could be"
         );
     }
-    print_table(profile, runs, arguments.format, arguments.limit)
+    print_table(profile, runs, arguments.format, arguments.limit, arguments.symbols.name_length())
 }
 
 /// The options of `record` for this.

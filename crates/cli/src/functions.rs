@@ -4,11 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_control::{SelectionSet, resolve, selection_of};
+use everycall_export::NameLength;
 use everycall_format::control::CONNECTIONS;
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_io::terminal::Escapes;
 use everycall_patterns::{FunctionTable, Selection};
+use everycall_symbols::short_name;
 use everycall_units::{Count, Several};
 use serde_json::{Value, json};
 
@@ -44,7 +46,7 @@ pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
             recorded += usize::from(function.state.as_ref().is_some_and(State::is_on));
             match arguments.format {
                 TextFormat::Text => {
-                    rows.push(function.row());
+                    rows.push(function.row(arguments.names.length()));
                     named.push(function.sessions());
                 }
                 TextFormat::Json => objects.push(function.object()),
@@ -196,7 +198,11 @@ impl Function {
         })
     }
 
-    fn row(&self) -> [String; 7] {
+    fn row(&self, names: NameLength) -> [String; 7] {
+        let name = match names {
+            NameLength::Fitting => names.shown(&clean(&short_name(&self.name)), None),
+            NameLength::Whole => clean(&self.name),
+        };
         [
             self.state.as_ref().map_or("", |state| if state.is_on() { "on" } else { "off" }).to_owned(),
             self.sites.to_string(),
@@ -204,7 +210,7 @@ impl Function {
             if self.has_loop { "yes" } else { "" }.to_owned(),
             format!("{:#x}", self.address),
             clean(self.source.as_deref().unwrap_or_default()),
-            clean(&self.name),
+            name,
         ]
     }
 

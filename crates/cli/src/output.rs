@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use everycall_export::Calendar;
+use everycall_export::{Calendar, NameLength};
 use everycall_io::outfile::{Existing, MODE_PRIVATE, OutFile, OutFileError};
 use everycall_io::terminal::{self, Escapes};
 use everycall_recorder::Summary;
@@ -99,6 +99,22 @@ fn filled_in(path: &Path, pid: u32) -> PathBuf {
         rest = &rest[taken..];
     }
     PathBuf::from(OsString::from_vec(name))
+}
+
+/// The room that text for people has.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Columns of a line; `None` if lines may have any length.
+    pub width: Option<usize>,
+    /// How much of functions' names is shown.
+    pub names: NameLength,
+}
+
+impl Room {
+    /// As wide as the terminal, if there is one.
+    pub fn of_terminal(names: NameLength) -> Room {
+        Room { width: terminal_width(), names }
+    }
 }
 
 /// A table as text. Columns are right-aligned, except for `at_the_left` and the last one.

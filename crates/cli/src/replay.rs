@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 use everycall_analysis::{NameOptions, SymbolNames, TraceView};
-use everycall_export::{Calendar, ReplayStyle};
+use everycall_export::{Calendar, NameLength, ReplayStyle};
 use everycall_io::terminal;
 use rustix::termios::tcgetwinsize;
 
@@ -42,7 +42,7 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
             &view,
             &names,
             &filter,
-            style(arguments.color, arguments.numbers),
+            style(arguments.color, arguments.numbers, arguments.symbols.name_length()),
             &mut out,
         ),
         TextFormat::Json => everycall_export::replay_json(&view, &names, &filter, &mut out),
@@ -54,12 +54,13 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn style(colour: Colour, numbers: bool) -> ReplayStyle {
+fn style(colour: Colour, numbers: bool, names: NameLength) -> ReplayStyle {
     let stdout = io::stdout();
     let is_terminal = stdout.is_terminal();
     let wanted = || std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     ReplayStyle {
         numbers,
+        names,
         colour: match colour {
             Colour::Auto => is_terminal && wanted(),
             Colour::Always => true,

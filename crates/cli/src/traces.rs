@@ -106,7 +106,7 @@ pub fn name_options(arguments: &SymbolArguments) -> NameOptions {
         binary_maps: arguments.map_path.clone(),
         source_maps: arguments.map_source.clone(),
         debug_dirs: arguments.debug_dir.clone(),
-        full_names: arguments.full_names,
+        full_names: arguments.full_names(),
         ..NameOptions::default()
     }
 }

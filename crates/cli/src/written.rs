@@ -10,7 +10,7 @@ use everycall_format::env::{self, RING_SIZE_MAX};
 use everycall_format::site_set::KEEP_MAX;
 use everycall_io::{messages::say_text, say};
 use everycall_recorder::{Summary, ThreadSummary};
-use everycall_symbols::site_report;
+use everycall_symbols::{SymbolWarning, site_report};
 use everycall_triggers::{Condition, Limit, Outcome, Tally, Trigger};
 use everycall_units::{Count, Duration, OptionSize, Several, Size};
 
@@ -353,7 +353,7 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
 /// What helps if the trace has no events: looking at it does not.
 fn advice_for_no_events(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     let next = match moment {
-        _ if summary.off => "start without EVERYCALL_START=off, or run `everycall enable PID` meanwhile",
+        _ if summary.off => "start with EVERYCALL_START=on, or run `everycall enable PID` meanwhile",
         Moment::Run => {
             "check what the program calls: `everycall functions PROGRAM` lists the functions that can be recorded"
         }
@@ -376,7 +376,11 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     }
     match summary.off {
         true if summary.events() == 0 => {
-            writeln!(out, "  tracing was off from the start, as {} says", env::START)?;
+            writeln!(
+                out,
+                "  tracing was off from the start, as {} or the build (--start off) says",
+                env::START
+            )?;
         }
         true => writeln!(out, "  tracing was off at the end: calls after it was stopped are missing")?,
         false => {}
@@ -495,12 +499,8 @@ fn running(out: &mut String, summary: &Summary) -> fmt::Result {
 fn warnings(out: &mut String, summary: &Summary) -> fmt::Result {
     summary.warnings.iter().try_for_each(|warning| writeln!(out, "  {warning}"))?;
     rewritten(summary).into_iter().try_for_each(|path| {
-        writeln!(
-            out,
-            "  {} was rewritten after its link, by BOLT: calls in code that it moved are missing; record the file as it \
-             was linked, or build it in a mode whose calls BOLT keeps: everycall cc --mode fentry (gcc) or after-inlining (clang)",
-            clean(&path.display().to_string())
-        )
+        let path = path.to_path_buf();
+        writeln!(out, "  {}", clean(&SymbolWarning::MovedSites { path }.to_string()))
     })
 }
 

@@ -65,6 +65,23 @@ fn is_launcher(word: &OsStr) -> bool {
     Path::new(word).file_name().is_some_and(|name| LAUNCHERS.iter().any(|launcher| name == *launcher))
 }
 
+/// The launcher that takes `everycall cc` for a compiler: the program that runs this one, if its
+/// command line is `[launcher...] everycall cc ...`. Such a launcher takes `cc` and `--` for
+/// arguments of a compiler, and moves them.
+pub fn launcher_in_front() -> Option<OsString> {
+    let parent = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).ok()?;
+    let words = parent.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned());
+    launcher_of(words.collect(), |program| find_real(program).is_some_and(|path| is_this_program(&path)))
+}
+
+/// The first launcher of a command line that has this program where a compiler should be, and `cc`
+/// behind it.
+fn launcher_of(command: Vec<OsString>, is_this: impl Fn(&OsStr) -> bool) -> Option<OsString> {
+    let line = CommandLine::split(command)?;
+    let is_wrong = line.args.first().is_some_and(|word| word == "cc") && is_this(&line.compiler);
+    line.launchers.into_iter().next().filter(|_| is_wrong)
+}
+
 /// The family of a compiler by its name, such as `x86_64-linux-gnu-g++-12` or `clang++-19`.
 pub fn family_of_name(name: &OsStr) -> Option<Family> {
     let name = name.to_str()?;
@@ -116,6 +133,15 @@ pub fn find_program(name: &OsStr) -> Option<PathBuf> {
     find_in(std::env::split_paths(&path), name)
 }
 
+/// The program that a shell would run, also if it is this one.
+fn find_real(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_program(path))
+}
+
 /// The first folder's program of that name that isn't this one.
 pub fn find_in(folders: impl Iterator<Item = PathBuf>, name: &OsStr) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|path| is_program(path) && !is_this_program(path))
@@ -160,5 +186,15 @@ mod tests {
         );
         assert_eq!(split("ccache debug=true distcc g++"), Some((3, "g++".into(), 0)));
         assert_eq!(split("ccache"), None);
+        let launcher = |text: &str| {
+            launcher_of(text.split(' ').map(OsString::from).collect(), |program| program == "everycall")
+        };
+        assert_eq!(launcher("ccache everycall cc -- gcc -c a.c"), Some("ccache".into()));
+        assert_eq!(launcher("/usr/bin/distcc everycall cc gcc"), Some("/usr/bin/distcc".into()));
+        for right in
+            ["everycall cc -- ccache gcc", "ccache gcc -c a.c", "ccache everycall", "make CC=everycall"]
+        {
+            assert_eq!(launcher(right), None, "{right}");
+        }
     }
 }

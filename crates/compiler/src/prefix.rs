@@ -139,6 +139,11 @@ pub fn cc_main(args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Request::Run { wanted, chosen, command }) => {
+            if let Some(launcher) = compiler::launcher_in_front() {
+                let failure = behind_launcher(&launcher);
+                say_through_cache(&format!("everycall cc: {}\n", failure.sentence));
+                return ExitCode::from(failure.code);
+            }
             finish("everycall cc", run(wanted, chosen, command, kit))
         }
         Err(sentence) => finish("everycall cc", Err(Failure::refused(sentence))),
@@ -302,6 +307,27 @@ fn take<T: FromStr<Err = String>>(args: &mut Vec<OsString>, option: &[u8]) -> Re
         value = Some(word.map_err(Failure::refused)?);
     }
     Ok(value)
+}
+
+/// Says something although a cache keeps what compilers say: ccache names a descriptor for that.
+fn say_through_cache(text: &str) {
+    let number = std::env::var("UNCACHED_ERR_FD").ok().and_then(|number| number.parse::<u32>().ok());
+    let uncached = number.and_then(|number| {
+        std::fs::OpenOptions::new().append(true).open(format!("/proc/self/fd/{number}")).ok()
+    });
+    match uncached {
+        // Nobody may listen.
+        Some(mut file) => _ = file.write_all(text.as_bytes()),
+        None => say!("{}", text.trim_end()),
+    }
+}
+
+fn behind_launcher(launcher: &OsStr) -> Failure {
+    let launcher = Path::new(launcher).file_name().unwrap_or(launcher).display();
+    Failure::refused(format!(
+        "`{launcher}` stands before `everycall cc`, which is no compiler, so it can't do its work; write it behind: \
+         everycall cc -- {launcher} gcc -c a.c"
+    ))
 }
 
 fn not_found(compiler: &OsStr) -> Failure {

@@ -339,6 +339,18 @@ fn compiler_caches_in_front_and_behind() {
     }
 }
 
+/// A cache takes the first word for the compiler. It may compile all the same, without caching.
+#[test]
+fn a_cache_before_the_prefix_is_told_where_it_belongs() {
+    let lab = lab();
+    let output = lab.run(&mut lab.command("ccache everycall cc -- gcc -O2 -c two.c"));
+    let said = text(&output.stderr);
+    assert!(said.contains("write it behind: everycall cc -- ccache gcc -c a.c"), "{said}");
+    assert!(!output.status.success() || lab.sh("objdump -h two.o").contains("everycall_sites"));
+    let output = lab.run(&mut lab.command("everycall cc -- ccache gcc -O2 -c two.c"));
+    assert_eq!((text(&output.stderr), output.status.success()), (String::new(), true));
+}
+
 #[test]
 fn the_environment_changes_no_object_code() {
     let lab = lab();

@@ -190,7 +190,7 @@ impl Pen {
                 Some(Drawn::Gap(Gap { at_ns, until_ns, ..gap }))
             }
             // Viewers have a lane of its own for it.
-            Event::OffCpu(_) => None,
+            Event::OffCpu(_) | Event::ShortSuspension(_) => None,
             Event::Untraced(_) if self.deep_open > 0 => None,
             Event::Untraced(slice) => {
                 let (at_ns, until_ns) = self.stamp_both(slice.at_ns, slice.until_ns);

@@ -15,10 +15,11 @@
 //! | `call` | it is this call, or was called from it, directly or not |
 //! | `depth` | fewer than so many calls are around it; with `function` or `label`: from the outermost match inwards |
 //!
-//! Calls that are left out here are no loss. Losses, orphan exits and gaps are shown if they lie in
-//! the window, and the labels of a call where the call is, as are throws and catches in the window.
-//! Instants, and spans by any moment of them, are shown if they lie in the window; with `function`
-//! or `label`, if they happen or begin in such a call.
+//! Calls that are left out here are no loss. Suspensions are shown by window, function, label and
+//! duration, as calls are. Losses, orphan exits and other gaps are shown if they lie in the window,
+//! and the labels of a call where the call is, as are throws and catches in the window. Instants,
+//! and spans by any moment of them, are shown if they lie in the window; with `function` or
+//! `label`, if they happen or begin in such a call.
 
 use std::str::FromStr;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
 
 use everycall_timeline::{
-    Bars, Begin, End, EndKind, Gap, InstantKind, Intervals, LossKind, Mark, MarkKind, TailCall,
+    Bars, Begin, End, EndKind, Gap, GapKind, InstantKind, Intervals, LossKind, Mark, MarkKind, TailCall,
     TimelineEvent, Untraced,
 };
 use rustc_hash::FxHashSet;
@@ -25,11 +25,23 @@ const PENDING_MARKS_MAX: usize = 4096;
 /// An event that passed: like [`TimelineEvent`], with functions numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    Begin { function: FunctionId, start_ns: u64, start: Start },
-    End { function: FunctionId, start_ns: u64, end_ns: u64, start: Start, how: EndKind },
+    Begin {
+        function: FunctionId,
+        start_ns: u64,
+        start: Start,
+    },
+    End {
+        function: FunctionId,
+        start_ns: u64,
+        end_ns: u64,
+        start: Start,
+        how: EndKind,
+    },
     Point(Point),
     Mark(Mark),
     Gap(Gap),
+    /// A suspension shorter than the minimum duration: not shown, and not own time of its call.
+    ShortSuspension(Gap),
     Untraced(UntracedSlice),
     OffCpu(OffCpu),
 }
@@ -58,7 +70,7 @@ impl Event {
             Event::End { end_ns, .. } => *end_ns,
             Event::Point(point) => point.at_ns,
             Event::Mark(mark) => mark.at_ns,
-            Event::Gap(gap) => gap.at_ns,
+            Event::Gap(gap) | Event::ShortSuspension(gap) => gap.at_ns,
             Event::Untraced(slice) => slice.at_ns,
             Event::OffCpu(off) => off.at_ns,
         }
@@ -452,7 +464,16 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
         if gap.until_ns < self.window.since_ns || gap.at_ns > self.window.until_ns {
             return None;
         }
+        // No loss: it is shown like calls.
+        if gap.why == GapKind::Suspended && !self.is_selected() {
+            return None;
+        }
         self.in_order(Pending::Gap(gap))
+    }
+
+    fn gap_event(&self, gap: Gap) -> Event {
+        let is_short = gap.until_ns.saturating_sub(gap.at_ns) < self.window.min_duration_ns;
+        if is_short && gap.why == GapKind::Suspended { Event::ShortSuspension(gap) } else { Event::Gap(gap) }
     }
 
     /// Untraced code is shown where the call that jumped to it may be shown, if it may have lasted
@@ -474,7 +495,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
     fn in_order(&mut self, pending: Pending) -> Option<Event> {
         let (event, at_ns) = match pending {
             Pending::Mark(mark) | Pending::Label(_, mark) => (Event::Mark(mark), mark.at_ns),
-            Pending::Gap(gap) => (Event::Gap(gap), gap.at_ns),
+            Pending::Gap(gap) => (self.gap_event(gap), gap.at_ns),
             Pending::Untraced(slice) => (Event::Untraced(slice), slice.at_ns),
             Pending::Call(_) | Pending::Point(_) => return None,
         };
@@ -557,7 +578,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
             Pending::Gap(gap) => {
                 self.pending.pop_front();
                 self.held_marks -= 1;
-                Some(Event::Gap(gap))
+                Some(self.gap_event(gap))
             }
             Pending::Untraced(slice) => {
                 self.pending.pop_front();

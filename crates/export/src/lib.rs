@@ -67,12 +67,12 @@ pub use everycall_timeline::{
 pub use filter::{CallAt, Filter, LabelPattern, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionId, FunctionName, Inlined, Names};
-pub use parse::{ParseError, parse_ids};
+pub use parse::{ParseError, parse_ids, parse_threads};
 pub use passing::{Beginning, Receiver, pass};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use rows::{CALL, Row, RowFunction, Rows, What};
-pub use shorten::shortened_name;
+pub use shorten::{NameLength, shortened_name};
 pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;

@@ -67,7 +67,9 @@ impl Pairs {
         match *event {
             Event::Begin { function, .. } => self.enter(Frame::Function(function)),
             Event::End { start_ns, end_ns, .. } => self.leave(end_ns.saturating_sub(start_ns)),
-            Event::Gap(gap) => self.leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns)),
+            Event::Gap(gap) | Event::ShortSuspension(gap) => {
+                self.leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns));
+            }
             Event::Untraced(slice) => {
                 let ns = slice.until_ns.saturating_sub(slice.at_ns);
                 self.leaf(Frame::Function(slice.function), ns);

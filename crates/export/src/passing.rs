@@ -110,7 +110,7 @@ impl<'o, S: Source> Sink<'o, S> for Passing<'_, 'o> {
                     receiver.lost(point.at_ns, point.count);
                 }
             }
-            Event::OffCpu(_) => {}
+            Event::OffCpu(_) | Event::ShortSuspension(_) => {}
         }
     }
 }

@@ -85,7 +85,9 @@ impl Paths {
                     caller.inner_ns = caller.inner_ns.saturating_add(ns);
                 }
             }
-            Event::Gap(gap) => self.add_leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns)),
+            Event::Gap(gap) | Event::ShortSuspension(gap) => {
+                self.add_leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns));
+            }
             Event::Untraced(slice) => {
                 self.add_leaf(Frame::Function(slice.function), slice.until_ns.saturating_sub(slice.at_ns));
             }

@@ -51,7 +51,7 @@ use crate::filtered::{Event, Point, Start, Tail, UntracedSlice};
 use crate::names::{Details, FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
-use crate::shorten::{Shortable, columns};
+use crate::shorten::{NameLength, Shortable, columns};
 use crate::source::{Process, Source, Thread, Times};
 use crate::summary::Summary;
 use crate::text;
@@ -70,8 +70,10 @@ const NAME_MIN: usize = 16;
 pub struct ReplayStyle {
     /// Colours, by ANSI escape sequences.
     pub colour: bool,
-    /// Largest line width in columns; `None` for complete names.
+    /// Largest line width in columns; `None` for lines of any length.
     pub width: Option<usize>,
+    /// How much is shown of functions' names.
+    pub names: NameLength,
     /// Whether each call has the number that it has among its function's calls which are shown of
     /// its thread, from 1.
     pub numbers: bool,
@@ -249,6 +251,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
                 self.mark(self.stack.len(), &mark, &text::mark_title(export.source, &mark));
             }
             Event::Gap(gap) => self.gap(&gap),
+            Event::ShortSuspension(_) => {}
             Event::Untraced(slice) => self.untraced(functions, &slice),
             Event::OffCpu(off) => self.off_cpu(&off),
             Event::End { .. } => {}
@@ -302,7 +305,7 @@ impl Page<'_> {
         let indent = self.line_start(self.stack.len(), slice.at_ns);
         let duration = self.moments.length(slice.until_ns - slice.at_ns);
         let name = visible(&functions.get(slice.function).name);
-        let name = Shortable::new(name.into_owned()).fitting(self.room(indent + 16));
+        let name = self.style.names.shown(&name, self.room(indent + 16));
         self.ink(Ink::Faint, format_args!("-- => {name} {duration} --"));
         self.sink.put(b"\n");
     }
@@ -406,7 +409,7 @@ impl Page<'_> {
         self.ending(&ending);
         if let Some(function) = far {
             let room = self.room(indent + 4 + ending.width());
-            let name = self.labels[function.index()].name.fitting(room);
+            let name = self.labels[function.index()].name.fitting(self.style.names.columns(room));
             self.sink.put(b"  ");
             self.ink(Ink::Faint, format_args!("{name}"));
         }
@@ -447,7 +450,7 @@ impl Page<'_> {
         let value = value.map(|value| format!(" = {value}")).unwrap_or_default();
         let name = visible(name);
         let room = self.room(indent + sign.len() + 1 + value.len() + tail.len());
-        let name = Shortable::plain(name.into_owned()).fitting(room);
+        let name = Shortable::plain(name.into_owned()).fitting(room.unwrap_or(usize::MAX));
         self.ink(Ink::Mark, format_args!("{sign} {name}{value}"));
         self.sink.put(tail.as_bytes());
         self.sink.put(b"\n");
@@ -463,8 +466,8 @@ impl Page<'_> {
                 call.place.as_deref().map(|place| format!(" at {}", visible(place))).unwrap_or_default();
             let tail = format!("  inlined{place}, not timed");
             let start = indent(level + call.level as usize);
-            let name =
-                Shortable::new(visible(&call.name).into_owned()).fitting(self.room(start + 2 + tail.len()));
+            let room = self.room(start + 2 + tail.len());
+            let name = self.style.names.shown(&visible(&call.name), room);
             self.sink.bytes.resize(self.sink.bytes.len() + start, b' ');
             self.ink(Ink::Faint, format_args!("- {name}{tail}"));
             self.sink.put(b"\n");
@@ -479,7 +482,8 @@ impl Page<'_> {
 
     /// Writes what is missing, and why.
     fn remark(&mut self, indent: usize, what: &str, detail: &str) {
-        let detail = Shortable::new(visible(detail).into_owned()).fitting(self.room(indent + what.len() + 8));
+        let room = self.room(indent + what.len() + 8).unwrap_or(usize::MAX);
+        let detail = Shortable::new(visible(detail).into_owned()).fitting(room);
         self.ink(Ink::Missing, format_args!("-- {what}: {detail} --"));
         self.sink.put(b"\n");
     }
@@ -513,7 +517,7 @@ impl Page<'_> {
             let details = functions.details(id);
             self.labels[id.index()] = Label { name: Shortable::new(name.into_owned()), place, details };
         }
-        let room = self.room(used + tail);
+        let room = self.style.names.columns(self.room(used + tail));
         used + self.labels[id.index()].name.put(&mut self.sink.bytes, room)
     }
 
@@ -531,8 +535,9 @@ impl Page<'_> {
         self.labels[function.index()].place = place;
     }
 
-    fn room(&self, used: usize) -> usize {
-        self.style.width.map_or(usize::MAX, |width| width.saturating_sub(used).max(NAME_MIN))
+    /// The columns that are left in a line; `None` if lines may have any length.
+    fn room(&self, used: usize) -> Option<usize> {
+        self.style.width.map(|width| width.saturating_sub(used).max(NAME_MIN))
     }
 
     fn ending(&mut self, ending: &Ending) {

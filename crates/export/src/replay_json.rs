@@ -163,6 +163,7 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 }
                 put_mark(bytes, head, moments, &mark, export.source);
             }
+            Event::ShortSuspension(gap) => *resumed_ns = gap.until_ns,
             Event::Gap(gap) => {
                 if gap.why == GapKind::Suspended {
                     *resumed_ns = gap.until_ns;

@@ -175,6 +175,10 @@ impl RowMaker {
             Event::Point(point) => Some(self.point(point, functions)),
             Event::Mark(mark) => self.mark(mark, source),
             Event::Gap(gap) => Some(self.gap(gap)),
+            Event::ShortSuspension(gap) => {
+                _ = self.gap(gap);
+                None
+            }
             Event::OffCpu(off) => Some(self.off_cpu(off)),
             Event::Untraced(slice) => Some(Row {
                 duration_ns: Some(slice.until_ns.saturating_sub(slice.at_ns).cast_signed()),

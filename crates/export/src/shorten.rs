@@ -67,6 +67,37 @@ pub fn shortened_name(name: &str, width: usize) -> String {
     Shortable::new(name.to_owned()).fitting(width)
 }
 
+/// How much text for people shows of functions' names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameLength {
+    /// What there is room for, and never more than [`NameLength::MAX`] columns.
+    #[default]
+    Fitting,
+    /// All of it.
+    Whole,
+}
+
+impl NameLength {
+    /// Largest number of columns of a name where lines may have any length.
+    pub const MAX: usize = 200;
+
+    /// The number of columns for a name. `room`: those that the line has left, if it is limited.
+    #[must_use]
+    pub fn columns(self, room: Option<usize>) -> usize {
+        match self {
+            NameLength::Fitting => room.map_or(Self::MAX, |room| room.min(Self::MAX)),
+            NameLength::Whole => usize::MAX,
+        }
+    }
+
+    /// What is shown of a name.
+    #[must_use]
+    pub fn shown(self, name: &str, room: Option<usize>) -> String {
+        let most = self.columns(room);
+        if columns(name) <= most { name.to_owned() } else { shortened_name(name, most) }
+    }
+}
+
 /// `f<…>(…)` for `f<int>(std::vector<int>)`; the symbol of an `operator` stays.
 fn elide_brackets(name: &str) -> String {
     let mut short = String::new();
@@ -106,6 +137,18 @@ fn elide_brackets(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_have_a_limit_unless_all_is_wanted() {
+        let name = format!("f<{}>(int)", "std::string, ".repeat(40));
+        assert_eq!(NameLength::Fitting.shown(&name, None), "f<…>(…)");
+        assert_eq!(NameLength::Fitting.shown(&name, Some(6)), "f<…>(…");
+        assert_eq!(NameLength::Fitting.shown("f<int>(int)", None), "f<int>(int)");
+        assert_eq!(NameLength::Whole.shown(&name, Some(6)), name);
+        let limit = "x".repeat(NameLength::MAX);
+        assert_eq!(NameLength::Fitting.shown(&limit, Some(1_000)), limit);
+        assert_eq!(columns(&NameLength::Fitting.shown(&(limit + "x"), Some(1_000))), NameLength::MAX);
+    }
 
     #[test]
     fn long_names_lose_their_arguments_first() {

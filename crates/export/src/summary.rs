@@ -104,7 +104,7 @@ impl Summary {
     #[inline]
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
-            Event::Begin { .. } | Event::Untraced(_) | Event::OffCpu(_) => {}
+            Event::Begin { .. } | Event::Untraced(_) | Event::OffCpu(_) | Event::ShortSuspension(_) => {}
             Event::End { .. } => self.slices += 1,
             Event::Mark(mark) => self.marks += u64::from(!matches!(mark.kind, MarkKind::SpanEnd { .. })),
             Event::Gap(_) => self.gaps += 1,

@@ -58,13 +58,8 @@ impl Calls {
         self.events.push(TimelineEvent::Mark(Mark { at_ns, name: MarkName(name), value, kind }));
     }
 
-    pub(crate) fn gap(&mut self, at_ns: u64, until_ns: u64) {
-        self.events.push(TimelineEvent::Gap(Gap {
-            at_ns,
-            until_ns,
-            why: GapKind::Disabled,
-            resumed_by: None,
-        }));
+    pub(crate) fn gap(&mut self, at_ns: u64, until_ns: u64, why: GapKind) {
+        self.events.push(TimelineEvent::Gap(Gap { at_ns, until_ns, why, resumed_by: None }));
     }
 
     /// The untraced target of the call that ended last.

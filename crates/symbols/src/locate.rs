@@ -16,6 +16,7 @@ use crate::elf;
 use crate::file_bytes::FileBytes;
 use crate::identity::ModuleIdentity;
 use crate::options::{PathMap, SymbolOptions};
+use crate::sites::has_moved_sites;
 use crate::warning::SymbolWarning;
 
 /// Memory for unpacking, in bytes; `xz` uses 8 MiB by default.
@@ -73,6 +74,9 @@ fn take_image(identity: &ModuleIdentity<'_>, image: &Arc<[u8]>, located: &mut Lo
             match checked {
                 Err(warning) => located.warnings.push(warning),
                 Ok(_) => {
+                    if has_moved_sites(&parsed) {
+                        located.warnings.push(SymbolWarning::MovedSites { path: path.clone() });
+                    }
                     let bytes = Arc::new(FileBytes::Shared(image.clone()));
                     located.module = Some(LocatedFile { path, bytes });
                 }
@@ -87,6 +91,9 @@ fn take_module(identity: &ModuleIdentity<'_>, options: &SymbolOptions, located: 
     let path = mapped.unwrap_or_else(|| recorded.to_path_buf());
     match open_module(identity, &path) {
         Ok((file, warning)) => {
+            if elf::parse(&file.bytes).is_ok_and(|parsed| has_moved_sites(&parsed)) {
+                located.warnings.push(SymbolWarning::MovedSites { path: file.path.clone() });
+            }
             located.module = Some(file);
             located.warnings.extend(warning);
         }

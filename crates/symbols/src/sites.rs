@@ -86,7 +86,7 @@ impl SiteReport {
     /// Whether sites or sleds are listed that lie elsewhere by now.
     #[must_use]
     pub fn has_moved_sites(&self) -> bool {
-        self.is_rewritten && (self.site_count > 0 || self.xray_sled_count > 0)
+        self.is_rewritten && self.site_count + self.xray_sled_count > 0
     }
 
     /// Whether any function of the file can report its calls.
@@ -182,7 +182,7 @@ pub fn site_report_of_image(image: &[u8], path: &Path) -> Result<SiteReport, Sit
     report.site_count = section_size(&elf, SITES_SECTION) / 12;
     report.xray_sled_count = section_size(&elf, XRAY_SECTION) / 32;
     (report.hooks_undefined, report.hooks_defined) = plain_hooks(&elf);
-    report.is_rewritten = BOLT_SECTIONS.iter().any(|name| elf.section_by_name(name).is_some());
+    report.is_rewritten = is_rewritten(&elf);
     report.note = note(&elf);
     report.has_symbols = !elf.elf_symbol_table().is_empty();
     Ok(report)
@@ -190,6 +190,15 @@ pub fn site_report_of_image(image: &[u8], path: &Path) -> Result<SiteReport, Sit
 
 /// Sections that BOLT leaves: its note, and the code that it replaced.
 const BOLT_SECTIONS: [&str; 2] = [".note.bolt_info", ".bolt.org.text"];
+
+fn is_rewritten(elf: &Elf<'_>) -> bool {
+    BOLT_SECTIONS.iter().any(|name| elf.section_by_name(name).is_some())
+}
+
+/// Whether a file lists sites or sleds that lie elsewhere by now.
+pub(crate) fn has_moved_sites(elf: &Elf<'_>) -> bool {
+    is_rewritten(elf) && [SITES_SECTION, XRAY_SECTION].iter().any(|name| section_size(elf, name) > 0)
+}
 
 fn section_size(elf: &Elf<'_>, name: &str) -> u64 {
     elf.section_by_name(name).map_or(0, |section| section.size())

@@ -43,6 +43,11 @@ pub enum SymbolWarning {
         /// The file.
         path: PathBuf,
     },
+    /// BOLT rewrote the file after its link: it moves code, and doesn't know of lists of sites.
+    MovedSites {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file with debugging information was found and refused.
     DebugFileRefused {
         /// The file.
@@ -85,6 +90,7 @@ impl SymbolWarning {
             | Self::ChangedFile { .. }
             | Self::MissingSplitUnits { .. } => true,
             Self::Unverified { .. }
+            | Self::MovedSites { .. }
             | Self::DebugFileRefused { .. }
             | Self::NoDebugInfo { .. }
             | Self::DamagedDebugInfo { .. } => false,
@@ -124,6 +130,12 @@ impl fmt::Display for SymbolWarning {
                 f,
                 "{} has no build id, so nothing shows that it is the file that was traced; names are right only if it \
                  wasn't rebuilt since. Link with -Wl,--build-id to be sure",
+                path.display()
+            ),
+            Self::MovedSites { path } => write!(
+                f,
+                "{} was rewritten after its link, by BOLT: calls in code that it moved are missing; record the file as it \
+                 was linked, or build it in a mode whose calls BOLT keeps: everycall cc --mode fentry (gcc) or after-inlining (clang)",
                 path.display()
             ),
             Self::DebugFileRefused { path, reason } => {

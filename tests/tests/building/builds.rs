@@ -435,18 +435,35 @@ fn weak_references_to_wrapped_functions_stay() {
     successful(&mut place.command("./app"));
 }
 
+/// Prints whether `leaf` is on: its site is no NOP then.
+const IS_ON: &str = "#include <stdio.h>\n\
+    __attribute__((noinline)) int leaf(int x) { __asm__ volatile(\"\"); return x + 1; }\n\
+    int main(void) { const unsigned char* code = (const unsigned char*)leaf; int on = 0;\n\
+    for (int i = 0; i < 16; i++) on |= code[i] == 0xe8; printf(\"%d %d\\n\", leaf(1), on); return 0; }\n";
+
+/// Build files carry the choice as the prefix does.
+#[test]
+fn build_files_choose_that_programs_start_off() {
+    let place = Place::new("starts-off-files");
+    place.write("app.c", IS_ON);
+    for (start, is_on) in [("off", 0), ("on", 1)] {
+        successful(place.command(everycall()).args(["integrate", start, "--start", start]));
+        let mut flags = place.command("pkg-config");
+        flags.args(["--cflags", "--libs", "everycall-nops"]);
+        let flags = successful(flags.env("PKG_CONFIG_PATH", place.file(start).join("lib/pkgconfig")));
+        successful(place.command("gcc").args(["-O2", "app.c", "-o", "app"]).args(flags.split_whitespace()));
+        let run = |variable: &str, value: &str| successful(place.command("./app").env(variable, value));
+        assert_eq!(run("NOTHING", ""), format!("2 {is_on}\n"), "{start}");
+        assert_eq!(run("EVERYCALL_START", "on"), "2 1\n", "{start}");
+        assert_eq!(place.record(&[], &place.file("app"), &[]).stdout(), "2 1\n", "{start}");
+    }
+}
+
 /// The build's choice holds where nothing records, and only there.
 #[test]
 fn a_build_chooses_that_programs_start_off() {
     let place = Place::new("starts-off");
-    // Its sites are off where they are NOPs still.
-    place.write(
-        "app.c",
-        "#include <stdio.h>\n\
-         __attribute__((noinline)) int leaf(int x) { __asm__ volatile(\"\"); return x + 1; }\n\
-         int main(void) { const unsigned char* code = (const unsigned char*)leaf; int on = 0;\n\
-         for (int i = 0; i < 16; i++) on |= code[i] == 0xe8; printf(\"%d %d\\n\", leaf(1), on); return 0; }\n",
-    );
+    place.write("app.c", IS_ON);
     for more in [&[][..], &["-static"], &["-static-pie", "-fPIE"]] {
         for (start, is_on) in [("off", 0), ("on", 1)] {
             let output = prefixed(
@@ -488,6 +505,15 @@ fn files_that_bolt_rewrote_are_named_or_complete() {
         let text = String::from_utf8_lossy(&recording.output.stderr).into_owned();
         assert_eq!(text.contains("was rewritten after its link, by BOLT"), !is_complete, "{mode:?}: {text}");
         assert!(!text.contains("check what the program calls"), "{mode:?}: {text}");
+        // Whoever gets the trace learns it, too.
+        for verb in ["info", "report"] {
+            let shown = place.command(everycall()).arg(verb).arg(&recording.file).output().unwrap();
+            let all = [&shown.stdout[..], &shown.stderr[..]].concat();
+            let text = String::from_utf8_lossy(&all);
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let is_named = text.contains("was rewritten after its link, by BOLT");
+            assert_eq!(is_named, !is_complete, "{mode:?} {verb}: {text}");
+        }
         if is_complete {
             check(&recording, &format!("{mode:?}"));
         }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use everycall_tests::rust::{cargo_everycall, command, copied, lock, said};
 use everycall_tests::{Place, Tally, TraceView, everycall, found, successful};
@@ -199,6 +201,39 @@ fn wrappers_are_kept_and_what_cannot_be_traced_is_said() {
         "{}",
         said(&output)
     );
+}
+
+/// The build's choice holds until somebody records.
+#[test]
+fn a_build_chooses_that_programs_start_off() {
+    let place = Place::new("rust-starts-off");
+    let folder = place.file("waiter");
+    fs::create_dir_all(folder.join("src")).unwrap();
+    let manifest = "[package]\nname = \"waiter\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    let source = "#[inline(never)]\nfn work(n: u32) -> u32 { std::hint::black_box(n) + 1 }\n\
+                  fn main() {\n\
+                  println!(\"{}\", (0..5).map(work).sum::<u32>());\n\
+                  std::io::stdin().read_line(&mut String::new()).unwrap();\n}\n";
+    fs::write(folder.join("src/main.rs"), source).unwrap();
+    let words = ["-o", "on.ect", "--start", "off", "run", "-q", "--offline"];
+    assert_eq!(successful(&mut cargo_everycall(&folder, &words)), "15\n");
+    let trace = TraceView::tallies_only(&folder.join("on.ect"));
+    assert_eq!(trace.tallies().get("waiter::work"), Some(&Tally { entries: 5, exits: 5 }));
+
+    let program = folder.join("target/everycall-start-off/debug/waiter");
+    let mut child = command(&program, &folder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let snapshot = ["snapshot", "-o", "off.ect", &child.id().to_string()];
+    let output = command(everycall(), &folder).args(snapshot).output().unwrap();
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    let text = said(&output);
+    assert!(text.contains("as EVERYCALL_START or the build (--start off) says"), "{text}");
+    let output = cargo_everycall(&folder, &["run", "--offline", "--stream"]).output().unwrap();
+    let text = said(&output);
+    assert!(!output.status.success() && text.contains("cargo everycall --stream run"), "{text}");
 }
 
 /// A program of its own, linked as its configuration says.

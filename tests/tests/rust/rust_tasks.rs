@@ -93,6 +93,15 @@ fn a_tokio_servers_tasks_are_tracks_with_arrows_to_their_polls() {
     let last_wake = wakes.values().rfind(|wake| wake["wake"] == "wake tasks::receive").unwrap();
     assert_eq!(last_wake["thread"], "teller");
 
+    // A title is what chooses its track.
+    let tree = shown(&["replay", "tasks.ect"]);
+    let task = tree.lines().find_map(|line| line.strip_prefix("== task ")?.split(' ').next()).unwrap();
+    for id in [format!("task {task}"), format!("task:{task}")] {
+        let tree = shown(&["replay", "--tid", &id, "tasks.ect"]);
+        let titles: Vec<_> = tree.lines().filter(|line| line.starts_with("== ")).collect();
+        assert!(titles.len() == 1 && titles[0].starts_with(&format!("== task {task} ")), "{titles:?}");
+    }
+
     let _ = shown(&["export", "-f", "chrome", "-o", "tasks.json", "tasks.ect"]);
     let json: Value = serde_json::from_str(&fs::read_to_string(folder.join("tasks.json")).unwrap()).unwrap();
     let arrows = |end: &str| -> BTreeSet<&str> {

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser as _;
 use clap::{Args, ValueEnum};
-use everycall_export::{Calendar, Filter, LabelPattern, WallTime, parse_function, parse_ids};
+use everycall_export::{
+    Calendar, Filter, LabelPattern, NameLength, ParseError, WallTime, parse_function, parse_ids,
+    parse_threads,
+};
 use everycall_io::terminal::Escapes;
 use everycall_symbols::PathMap;
 use everycall_units::{parse_size, parse_time};
@@ -25,7 +28,8 @@ pub struct FilterArguments {
     /// Processes, such as 1234 or 1234,1240
     #[arg(long, value_name = "PIDS")]
     pid: Vec<String>,
-    /// Threads and fibers by their numbers in `everycall info`, such as 1234 or 1234,1000000003
+    /// Threads, fibers and tasks, such as 1234 or 1234,'task 4': the numbers in the titles of
+    /// `everycall replay` and in `everycall info`
     #[arg(long, value_name = "TIDS")]
     tid: Vec<String>,
     /// Start at this time, such as 1.5ms after the beginning of the trace, or a calendar time such
@@ -66,13 +70,14 @@ impl FilterArguments {
     ///
     /// A thread that is no number, as a sentence.
     pub fn filter(self) -> Result<Filter, String> {
-        let ids = |options: &[String]| {
-            let lists = options.iter().map(|text| parse_ids(text).map_err(|error| error.to_string()));
+        type Parse = fn(&str) -> Result<Vec<u32>, ParseError>;
+        let ids = |options: &[String], parse: Parse| {
+            let lists = options.iter().map(|text| parse(text).map_err(|error| error.to_string()));
             lists.collect::<Result<Vec<_>, _>>().map(|lists| lists.concat())
         };
         Ok(Filter {
-            pids: ids(&self.pid)?,
-            tids: ids(&self.tid)?,
+            pids: ids(&self.pid, parse_ids)?,
+            tids: ids(&self.tid, parse_threads)?,
             since_ns: self.since.as_ref().and_then(Moment::after),
             until_ns: self.until.as_ref().and_then(Moment::after),
             since_wall: self.since.and_then(Moment::wall),
@@ -150,12 +155,42 @@ pub struct SymbolArguments {
     /// Folder with debugging information, laid out like /usr/lib/debug
     #[arg(long, value_name = "FOLDER", value_parser = existing_folder())]
     pub debug_dir: Vec<PathBuf>,
-    /// Show full names: `std::vector<int, std::allocator<int> >` instead of `std::vector<int>`
+    #[command(flatten)]
+    names: NameArguments,
+}
+
+impl SymbolArguments {
+    /// Whether names have everything that compilers write.
+    pub fn full_names(&self) -> bool {
+        self.names.full_names
+    }
+
+    /// How much of names text for people shows.
+    pub fn name_length(&self) -> NameLength {
+        self.names.length()
+    }
+}
+
+/// How functions are named.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Names")]
+pub struct NameArguments {
+    /// Show full names: `std::vector<int, std::allocator<int> >` instead of `std::vector<int>`, and
+    /// long ones to their end
     ///
     /// By default, the standard library's default arguments, inline namespaces and ABI tags are
-    /// left out. Patterns match both forms. JSON always has full names.
+    /// left out. In text, names of more than 200 characters, or than the terminal has room for,
+    /// are shortened: first what is in their brackets. Patterns match all forms. JSON always has
+    /// full names.
     #[arg(long)]
-    pub full_names: bool,
+    full_names: bool,
+}
+
+impl NameArguments {
+    /// How much of a name text for people shows.
+    pub fn length(self) -> NameLength {
+        if self.full_names { NameLength::Whole } else { NameLength::Fitting }
+    }
 }
 
 /// How `info` and `replay` write.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use everycall_units::parse_time;
 
-use super::common::Clock;
+use super::common::{Clock, NameArguments};
 use super::selection::{PATTERNS, parse_count};
 
 /// `follow`.
@@ -40,6 +40,8 @@ pub struct FollowArguments {
     /// Print no messages
     #[arg(short, long)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub names: NameArguments,
     /// Print what the started program writes to its standard output and error among its calls
     #[arg(long, requires = "command")]
     pub with_output: bool,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use everycall_units::parse_time;
 
-use super::common::{Force, TextFormat, large_size, process_id};
+use super::common::{Force, NameArguments, TextFormat, large_size, process_id};
 use super::record::EventTimes;
 
 /// What patterns are, for `--help`.
@@ -75,6 +75,8 @@ pub struct FunctionsArguments {
     /// Output format: text for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
+    #[command(flatten)]
+    pub names: NameArguments,
 }
 
 /// `trace`.

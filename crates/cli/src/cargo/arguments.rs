@@ -1,6 +1,8 @@
 //! What of cargo's arguments matters here. All of them are passed on.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+
+use super::options::{self, Named};
 
 /// What cargo is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,7 @@ impl Request {
             has_target_folder: false,
             profile,
         };
+        let ours = options::ours();
         let mut at = 0;
         while let Some(word) = rest.get(at) {
             let text = word.to_string_lossy();
@@ -109,9 +112,13 @@ impl Request {
                 Some((name, value)) if name.starts_with("--") => (name, Some(OsString::from(value))),
                 _ => (&*text, None),
             };
-            let takes_next = joined.is_none() && TAKE_NEXT.contains(&name);
+            let is_ours_with_value = ours.iter().any(|option| option.name == name && option.takes_value);
+            let takes_next = joined.is_none() && (TAKE_NEXT.contains(&name) || is_ours_with_value);
             let value = joined.or_else(|| rest.get(at + 1).filter(|_| takes_next).cloned());
             let end = rest.len().min(at + 1 + usize::from(takes_next));
+            if let Some(option) = ours.iter().find(|option| option.name == name) {
+                return Err(before_verb(verb, option, value.as_deref()));
+            }
             if !request.take(name, value) {
                 request.args.extend_from_slice(rest.get(at..end).unwrap_or_default());
             }
@@ -154,6 +161,17 @@ impl Request {
     }
 }
 
+/// What is said of an option that stands behind the verb, where cargo would get it.
+fn before_verb(verb: Verb, option: &Named, value: Option<&OsStr>) -> String {
+    let verb = verb.name();
+    let value = value.map(|value| format!(" {}", value.display())).unwrap_or_default();
+    let name = &option.name;
+    format!(
+        "`{name}` is an option of everycall, and cargo would get it here; write it before `{verb}`: cargo everycall \
+         {name}{value} {verb}; options of the program stand behind `--`"
+    )
+}
+
 const WHAT_TO_NAME: &str =
     "name one of run, test, bench and build, as in: cargo everycall run --release -- ARGUMENTS";
 
@@ -184,6 +202,24 @@ mod tests {
         let built: Vec<_> =
             request.without_running().iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
         assert_eq!(built.join(" "), "--no-run name --target=x86_64-unknown-linux-musl");
+    }
+
+    #[test]
+    fn options_of_ours_behind_the_verb_are_named() {
+        for (line, right) in [
+            ("run --stream", "cargo everycall --stream run;"),
+            ("run --release --ring-size 4M -- x", "cargo everycall --ring-size 4M run;"),
+            ("test --start=off", "cargo everycall --start off test;"),
+            ("bench --crate serde", "cargo everycall --crate serde bench;"),
+        ] {
+            let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+            let sentence = Request::read(&words).unwrap_err();
+            assert!(sentence.contains(right), "{sentence}");
+        }
+        // Cargo has these itself; what follows is the program's.
+        for right in ["run --quiet", "test --all", "run -- --stream", "run input --stream"] {
+            assert_eq!(args(&read(right)), right.split_once(' ').unwrap().1, "{right}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use everycall_analysis::{NameOptions, SymbolNames};
+use everycall_export::NameLength;
 use everycall_format::arena::thread_state;
 use everycall_format::until_nul;
 use everycall_io::say;
@@ -27,7 +28,6 @@ use everycall_reader::{OpenCall, Source as _, ThreadName, TraceFile, open_calls}
 use everycall_recorder::clock;
 use everycall_timeline::{LiveCarry, LiveThread, TimelineEvent, Trace, settled_words};
 use everycall_units::{Count, Several};
-use rustix::termios::tcgetwinsize;
 
 use self::levels::Levels;
 use self::output::{Outputs, Said};
@@ -36,7 +36,7 @@ use crate::arguments::{FollowArguments, LevelRule};
 use crate::control::{Program, notes};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::clean;
+use crate::output::{Room, clean};
 use crate::trigger::Signals;
 
 /// Time between two reads of the rings.
@@ -123,13 +123,6 @@ fn first_reading(program: &Program) -> everycall_format::arena::ClockReading {
     if is_sane { start } else { now }
 }
 
-/// Width of the terminal in columns, if it is one.
-fn width() -> Option<usize> {
-    let stdout = io::stdout();
-    let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
-    size.map(|size| size.ws_col.into()).filter(|width| *width > 0)
-}
-
 /// A session while it lasts.
 struct Session<'a> {
     arguments: &'a FollowArguments,
@@ -194,7 +187,13 @@ impl<'a> Session<'a> {
             arguments,
             program,
             control,
-            page: Page::new(levels, arguments.clock, width(), first, (since, shown_since)),
+            page: Page::new(
+                levels,
+                arguments.clock,
+                Room::of_terminal(arguments.names.length()),
+                first,
+                (since, shown_since),
+            ),
             carried: HashMap::new(),
             written: Vec::new(),
             queue: Vec::new(),
@@ -250,7 +249,10 @@ impl<'a> Session<'a> {
         .map_err(|error| failed(&error))?;
         let file = TraceFile::open(bytes).map_err(|error| failed(&error))?;
         let trace = Trace::open_in_ticks(&file).map_err(|error| failed(&error))?;
-        let names = SymbolNames::new(&file, &trace, NameOptions::default());
+        let names = {
+            let full_names = self.arguments.names.length() == NameLength::Whole;
+            SymbolNames::new(&file, &trace, NameOptions { full_names, ..NameOptions::default() })
+        };
         self.page.forget_names();
         let told = file.recording().frames.first().map(|frames| frames.threads.clone()).unwrap_or_default();
         if told != self.thread_names {

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use everycall_analysis::SymbolNames;
-use everycall_export::{Calendar, shortened_name};
+use everycall_export::Calendar;
 use everycall_format::arena::ClockReading;
 use everycall_live::RingOwner;
 use everycall_recorder::clock;
@@ -25,7 +25,7 @@ use everycall_units::{Count, Duration, Several};
 
 use super::levels::Levels;
 use crate::arguments::Clock as Shown;
-use crate::output::clean;
+use crate::output::{Room, clean};
 
 /// A call that hasn't ended after this time gets a line of its own.
 const OPEN_AFTER_NS: u64 = 20_000_000;
@@ -55,7 +55,7 @@ pub struct Page {
     /// Number of calls so far, by function.
     numbers: HashMap<Rc<str>, u64>,
     lines: Vec<Line>,
-    width: Option<usize>,
+    room: Room,
     /// Whether lines begin with their thread.
     pub has_titles: bool,
     /// Calls that were shown.
@@ -108,7 +108,7 @@ impl Page {
     pub fn new(
         levels: Levels,
         shown: Shown,
-        width: Option<usize>,
+        room: Room,
         first: ClockReading,
         (since, shown_since): (u64, u64),
     ) -> Page {
@@ -125,7 +125,7 @@ impl Page {
             names: HashMap::new(),
             numbers: HashMap::new(),
             lines: Vec::new(),
-            width,
+            room,
             has_titles: false,
             calls: 0,
         };
@@ -340,13 +340,9 @@ impl Page {
             let _ = write!(text, "[{}] ", thread.depth);
         }
         text.push_str(sign);
-        match self.width {
-            Some(width) => {
-                let used = text.chars().count() + tail.chars().count();
-                text.push_str(&shortened_name(name, width.saturating_sub(used).max(NAME_MIN)));
-            }
-            None => text.push_str(name),
-        }
+        let used = text.chars().count() + tail.chars().count();
+        let width = self.room.width.map(|width| width.saturating_sub(used).max(NAME_MIN));
+        text.push_str(&self.room.names.shown(name, width));
         text.push_str(tail);
         self.lines.push(Line { at: thread.latest, text });
     }

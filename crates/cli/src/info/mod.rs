@@ -13,7 +13,7 @@ use everycall_analysis::{
     SampledCounters, SymbolNames, TraceView, budget, dropped_calls, event_intervals, kept_calls,
     sampled_counters,
 };
-use everycall_export::Calendar;
+use everycall_export::{Calendar, NameLength};
 use everycall_reader::TraceFile;
 use everycall_timeline::Trace;
 
@@ -42,6 +42,8 @@ struct Report<'a> {
     intervals: Option<EventIntervals>,
     /// Sentences about damage and about names, in this order.
     warnings: Vec<String>,
+    /// How much is shown of functions' names.
+    names: NameLength,
     /// In which time moments are shown.
     clock: Clock,
     calendar: Calendar,
@@ -109,6 +111,7 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
         sampled,
         intervals,
         warnings,
+        names: arguments.symbols.name_length(),
         clock,
         calendar,
     };

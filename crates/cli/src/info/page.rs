@@ -6,7 +6,7 @@ use everycall_analysis::{
     EventPrice, FunctionRow, KeptCall, KeptTail, is_of_budget, lost_events, marks_by_count,
     ring_that_keeps_all, runtime_counts,
 };
-use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
+use everycall_export::{NameLength, end_ns, process_name, wall_accuracy};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::LOG_FILE_TID;
 use everycall_format::ect::end;
@@ -63,8 +63,9 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     budget(out, report)?;
     widest(out, report)?;
     marks(out, report)?;
-    functions(out, if report.trace.counts().is_empty() { "Most calls" } else { COUNTED }, &report.by_calls)?;
-    functions(out, "Most own time", &report.by_own_time)?;
+    let title = if report.trace.counts().is_empty() { "Most calls" } else { COUNTED };
+    functions(out, title, &report.by_calls, report.names)?;
+    functions(out, "Most own time", &report.by_own_time, report.names)?;
     warnings(out, report)
 }
 
@@ -390,7 +391,7 @@ fn widest(out: &mut String, report: &Report<'_>) -> fmt::Result {
             Count(function.intervals.count()).to_string(),
             time(median),
             time(widest),
-            shortened_name(&clean(&function.name), WIDTH - 40),
+            report.names.shown(&clean(&function.name), Some(WIDTH - 40)),
         )?;
     }
     Ok(())
@@ -783,7 +784,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
             time(kept.took_ns),
             time(kept.threshold_ns),
             kept.tid,
-            shortened_name(&clean(kept_function(kept)), WIDTH - 56)
+            report.names.shown(&clean(kept_function(kept)), Some(WIDTH - 56))
         )?;
         let mut notes = Vec::new();
         if kept.is_entry {
@@ -859,7 +860,7 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
     heading(out, "Labels, instants, spans and counters of the program")?;
     writeln!(out, "  {:>12}{:>12}{:>12}{:>12}  name", "labels", "instants", "spans", "counters")?;
     for named in names.iter().take(MARKS_LISTED) {
-        let name = shortened_name(&clean(&named.name), WIDTH - 52);
+        let name = report.names.shown(&clean(&named.name), Some(WIDTH - 52));
         let [labels, instants, spans, counters] =
             [named.labels, named.instants, named.spans, named.counters].map(|count| Count(count).to_string());
         writeln!(out, "  {labels:>12}{instants:>12}{spans:>12}{counters:>12}  {name}")?;
@@ -873,7 +874,7 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
 /// The heading of calls that weren't recorded.
 const COUNTED: &str = "Most calls (counted, not recorded)";
 
-fn functions(out: &mut String, title: &str, rows: &[FunctionRow]) -> fmt::Result {
+fn functions(out: &mut String, title: &str, rows: &[FunctionRow], names: NameLength) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
@@ -881,13 +882,13 @@ fn functions(out: &mut String, title: &str, rows: &[FunctionRow]) -> fmt::Result
     if title == COUNTED {
         writeln!(out, "  {:>12}  function", "calls")?;
         return rows.iter().try_for_each(|row| {
-            let name = shortened_name(&clean(&row.name), WIDTH - 16);
+            let name = names.shown(&clean(&row.name), Some(WIDTH - 16));
             writeln!(out, "  {:>12}  {name}", Count(row.calls).to_string())
         });
     }
     writeln!(out, "  {:>12}{:>10}{:>10}  function", "calls", "own", "total")?;
     for row in rows {
-        let name = shortened_name(&clean(&row.name), WIDTH - 36);
+        let name = names.shown(&clean(&row.name), Some(WIDTH - 36));
         writeln!(
             out,
             "  {:>12}{:>10}{:>10}  {name}",

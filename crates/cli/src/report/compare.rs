@@ -14,11 +14,11 @@ use super::columns::with_error;
 use super::load::{Run, mixed};
 use super::part::Part;
 use super::views::{is_meant, nothing_matches, pattern};
-use super::{Load, limit, machine, notes, width};
+use super::{Load, limit, machine, notes, room};
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{clean, print_as};
+use crate::output::{Room, clean, print_as};
 
 /// The conditions of `--fail-if`.
 pub fn conditions(arguments: &ReportArguments) -> Result<Vec<Condition>, Failure> {
@@ -76,10 +76,10 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
     print_as(
         arguments.format.escapes(),
         &match arguments.format {
-            TableFormat::Text if sort.is_memory() => text_of_memory(&diff, shown, width(arguments)),
+            TableFormat::Text if sort.is_memory() => text_of_memory(&diff, shown, room(arguments)),
             TableFormat::Text => {
                 let side = if are_parts(&runs) { ["part", "parts"] } else { ["run", "runs"] };
-                text(&diff, shown, side, width(arguments))
+                text(&diff, shown, side, room(arguments))
             }
             TableFormat::Csv => machine::csv_of(&objects(&diff, shown)),
             TableFormat::Json => {
@@ -266,7 +266,7 @@ fn with_interval(change: Option<Change>) -> String {
     }
 }
 
-fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option<usize>) -> String {
+fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], room: Room) -> String {
     let mut out = String::new();
     let found = diff.rows.iter().filter(|row| row.is_found()).count() as u64;
     out.push_str(&format!(
@@ -293,7 +293,7 @@ fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option
     }
     out.push('\n');
     if is_untimed(diff) {
-        out.push_str(&super::views::fitted(&lines_of_calls(diff, rows), width));
+        out.push_str(&super::views::fitted(&lines_of_calls(diff, rows), room));
         return out;
     }
     let mut lines = vec![
@@ -329,7 +329,7 @@ fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], width: Option
             clean(&row.function.name),
         ]
     }));
-    out.push_str(&super::views::fitted(&lines, width));
+    out.push_str(&super::views::fitted(&lines, room));
     out
 }
 
@@ -362,7 +362,7 @@ fn lines_of_calls(diff: &Diff, rows: &[&DiffRow]) -> Vec<[String; 4]> {
 
 /// The table if it is sorted by memory: these numbers are exact, so each run may differ by chance
 /// of its own only.
-fn text_of_memory(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
+fn text_of_memory(diff: &Diff, rows: &[&DiffRow], room: Room) -> String {
     let heading =
         ["own-allocated/run", "more", "allocated/run", "more", "own-blocks/run", "more", "function"];
     let mut lines = vec![heading.map(str::to_owned)];
@@ -382,7 +382,7 @@ fn text_of_memory(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> Strin
         let [blocks, more_blocks] = of(Order::OwnBlocks);
         [own, more_own, all, more, blocks, more_blocks, clean(&row.function.name)]
     }));
-    super::views::fitted(&lines, width)
+    super::views::fitted(&lines, room)
 }
 
 fn change_json(change: Option<Change>) -> Value {

@@ -23,12 +23,13 @@ mod views;
 
 use std::process::ExitCode;
 
-use everycall_analysis::{Grouping, Order, Profile, Row};
+use everycall_analysis::{Grouping, Key, Order, Profile, Row};
+use everycall_export::NameLength;
 
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{clean, print_as, terminal_width};
+use crate::output::{Room, clean, print_as};
 pub use load::{Load, Run, mixed};
 
 /// Default number of rows in text.
@@ -98,7 +99,7 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
         corrected::sort(correction, &mut all, sort);
     }
     let shown = &all[..limit(arguments).min(all.len())];
-    let style = text::Style { width: width(arguments), by: &arguments.by, sort, correction };
+    let style = text::Style { room: room(arguments), by: &arguments.by, sort, correction };
     print_as(
         arguments.format.escapes(),
         &match arguments.format {
@@ -123,6 +124,7 @@ pub fn print_table(
     runs: &[Run],
     format: TableFormat,
     limit: Option<usize>,
+    names: NameLength,
 ) -> Result<(), Failure> {
     let order = usual_sort(profile);
     let all = profile.rows_of_all_calls(order);
@@ -133,8 +135,8 @@ pub fn print_table(
         None => usize::MAX,
     };
     let shown = &all[..most.min(all.len())];
-    let style =
-        text::Style { width: terminal_width(), by: profile.grouping(), sort: order, correction: None };
+    let room = Room::of_terminal(names);
+    let style = text::Style { room, by: profile.grouping(), sort: order, correction: None };
     print_as(
         format.escapes(),
         &match format {
@@ -170,12 +172,13 @@ fn limit(arguments: &ReportArguments) -> usize {
     }
 }
 
-/// The width in columns; `None` if unlimited.
-fn width(arguments: &ReportArguments) -> Option<usize> {
-    if let Some(width) = arguments.width {
-        return Some(width.into());
+/// The room for the table.
+fn room(arguments: &ReportArguments) -> Room {
+    let names = arguments.symbols.name_length();
+    match arguments.width {
+        Some(width) => Room { width: Some(width.into()), names },
+        None => Room::of_terminal(names),
     }
-    terminal_width()
 }
 
 /// The heading of the groups' column.
@@ -193,6 +196,14 @@ pub fn heading(by: &Grouping) -> &str {
 }
 
 /// The displayed name of a row, on one line.
-fn shown_key(profile: &Profile, row: &Row<'_>) -> String {
-    clean(&row.key.shown(profile.functions()))
+fn shown_key(profile: &Profile, row: &Row<'_>, names: NameLength) -> String {
+    let functions = profile.functions();
+    match row.key {
+        Key::Path(path) if !path.is_empty() => {
+            let name = |number| functions.get(number).map_or("", |function| &function.name);
+            let shown = path.iter().map(|number| names.shown(&clean(name(*number)), None));
+            shown.collect::<Vec<_>>().join(" > ")
+        }
+        key => clean(&key.shown(functions)),
+    }
 }

@@ -7,17 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_analysis::{Grouping, Profile, SymbolNames, dropped_calls};
-use everycall_export::shortened_name;
 use everycall_io::say;
 use everycall_patterns::FunctionTable;
 use everycall_symbols::PathMap;
 use everycall_units::{Count, Several};
 use serde_json::json;
 
-use super::{Load, Run, limit, machine, notes, width};
+use super::{Load, Run, limit, machine, notes, room};
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::failure::Failure;
-use crate::output::{clean, lines, print, print_as};
+use crate::output::{Room, clean, lines, print, print_as};
 
 /// A program or library of the traces.
 type ModuleKey = (PathBuf, Vec<u8>);
@@ -71,9 +70,7 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
             let module = function.module.file_name().unwrap_or_default().to_string_lossy().into_owned();
             [clean(&function.name), clean(&module), clean(function.source.as_deref().unwrap_or(""))]
         }));
-        if let Some(width) = width(arguments) {
-            fit(&mut rows, width);
-        }
+        fit(&mut rows, room(arguments));
         print(&lines(&rows, &[0, 1]))?;
     } else {
         let objects: Vec<_> = shown
@@ -113,12 +110,11 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
 }
 
 /// Shortens names to half of the width, and sources to what is left of it: their ends say most.
-fn fit(rows: &mut [[String; 3]], width: usize) {
+fn fit(rows: &mut [[String; 3]], room: Room) {
     for row in rows.iter_mut() {
-        if row[0].chars().count() > width / 2 {
-            row[0] = shortened_name(&row[0], width / 2);
-        }
+        row[0] = room.names.shown(&row[0], room.width.map(|width| width / 2));
     }
+    let Some(width) = room.width else { return };
     let column = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0) + 2;
     let room = width.saturating_sub(column(0) + column(1)).max(10);
     for row in rows {

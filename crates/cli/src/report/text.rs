@@ -1,16 +1,15 @@
 //! The text table, as wide as the terminal.
 
 use everycall_analysis::{Correction, Grouping, Key, Order, Profile, Row};
-use everycall_export::shortened_name;
 use everycall_units::Duration;
 
 use super::columns::{self, Column, Scale};
 use super::{heading, shown_key};
+use crate::output::Room;
 
 /// How the table is laid out.
 pub struct Style<'a> {
-    /// The width in columns; `None` if lines may have any length.
-    pub width: Option<usize>,
+    pub room: Room,
     pub by: &'a Grouping,
     /// The number by which the rows are sorted. If it is one of memory, the table is about memory.
     pub sort: Order,
@@ -32,7 +31,7 @@ pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
     };
     let own_ns = all_own.iter().map(own).fold(0, u64::saturating_add);
     let scale = Scale { own_ns, ..scale };
-    let names: Vec<String> = rows.iter().map(|row| shown_key(profile, row)).collect();
+    let names: Vec<String> = rows.iter().map(|row| shown_key(profile, row, style.room.names)).collect();
     let mut cells: Vec<(u8, Vec<String>)> = Vec::new();
     let columns: &[(Column, u8)] =
         if style.correction.is_some() { &columns::CORRECTED } else { &columns::ALL };
@@ -43,10 +42,11 @@ pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
         }
     }
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    if let Some(width) = style.width {
+    if let Some(width) = style.room.width {
         make_room(&mut cells, width.saturating_sub(longest.min(NAME_LEAST)));
     }
-    let name_width = style.width.map(|width| width.saturating_sub(taken(&cells)));
+    let width = style.room.width.map(|width| width.saturating_sub(taken(&cells)));
+    let room = Room { width, ..style.room };
     let mut text = String::new();
     for row in 0..=rows.len() {
         for (_, column) in &cells {
@@ -55,7 +55,7 @@ pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
         }
         match row.checked_sub(1).and_then(|row| rows.get(row).zip(names.get(row))) {
             None => text.push_str(heading(style.by)),
-            Some((of, name)) => text.push_str(&fitting(of.key, name, name_width)),
+            Some((of, name)) => text.push_str(&fitting(of.key, name, room)),
         }
         text.push('\n');
     }
@@ -84,13 +84,13 @@ fn make_room(cells: &mut Vec<(u8, Vec<String>)>, width: usize) {
     }
 }
 
-/// A name, shortened to the width.
-fn fitting(key: &Key, name: &str, width: Option<usize>) -> String {
-    let Some(width) = width.filter(|width| name.chars().count() > *width) else { return name.to_owned() };
-    match key {
-        Key::Function(_) => shortened_name(name, width),
+/// A name, shortened to the room that it has.
+fn fitting(key: &Key, name: &str, room: Room) -> String {
+    match (key, room.width.filter(|width| name.chars().count() > *width)) {
+        (Key::Function(_), _) => room.names.shown(name, room.width),
+        (_, None) => name.to_owned(),
         // The end of a name is the most informative part.
-        _ => {
+        (_, Some(width)) => {
             let skipped = name.chars().count() - width.saturating_sub(1);
             std::iter::once('…').chain(name.chars().skip(skipped)).collect()
         }

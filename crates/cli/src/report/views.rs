@@ -6,7 +6,7 @@ use everycall_analysis::{
     Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, KeptCall, Node, Order, Profile,
     ROOT, SlowCall, Slowest, Tree, kept_calls,
 };
-use everycall_export::{Calendar, shortened_name};
+use everycall_export::Calendar;
 use everycall_io::say;
 use everycall_patterns::NamePattern;
 use everycall_timeline::{Bars, Clock, EndKind};
@@ -14,11 +14,11 @@ use everycall_units::{Count, Duration, Several};
 use serde_json::{Map, Value, json};
 
 use super::columns::with_error;
-use super::{Load, Run, limit, machine, notes, width};
+use super::{Load, Run, limit, machine, notes, room};
 use crate::arguments::{Clock as Shown, ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{clean, print, print_as};
+use crate::output::{Room, clean, print, print_as};
 use crate::traces;
 
 /// Why a file with counts isn't enough.
@@ -133,7 +133,7 @@ pub fn edges(
                     format!("{}{how}", clean(&name(edge).0)),
                 ]
             }));
-            fitted(&lines, width(arguments))
+            fitted(&lines, room(arguments))
         }
         TableFormat::Csv | TableFormat::Json => {
             let objects = rows.iter().map(|edge| {
@@ -167,7 +167,7 @@ pub fn edges(
 }
 
 /// A table whose last column is a name that may be shortened.
-pub fn fitted<const N: usize>(lines: &[[String; N]], width: Option<usize>) -> String {
+pub fn fitted<const N: usize>(lines: &[[String; N]], room: Room) -> String {
     let column = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
     let taken: usize = (0..N - 1).map(|at| column(at) + 2).sum();
     let mut text = String::new();
@@ -176,11 +176,11 @@ pub fn fitted<const N: usize>(lines: &[[String; N]], width: Option<usize>) -> St
             text.push_str(&format!("{cell:>width$}  ", width = column(at)));
         }
         let name = &line[N - 1];
-        match width.map(|width| width.saturating_sub(taken).max(10)) {
-            Some(width) if row > 0 && name.chars().count() > width => {
-                text.push_str(&shortened_name(name, width));
-            }
-            _ => text.push_str(name),
+        let width = room.width.map(|width| width.saturating_sub(taken).max(10));
+        if row > 0 {
+            text.push_str(&room.names.shown(name, width))
+        } else {
+            text.push_str(name)
         }
         text.push('\n');
     }
@@ -224,7 +224,7 @@ pub fn tree(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failur
                     format!("{}{}", "  ".repeat((*depth).min(100)), clean(&name(node).name)),
                 ]
             }));
-            fitted(&lines, width(arguments))
+            fitted(&lines, room(arguments))
         }
         TableFormat::Csv | TableFormat::Json => {
             let objects = nodes.iter().map(|(index, depth)| {
@@ -583,7 +583,7 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             clean(&part.name),
         ]
     }));
-    out.push_str(&fitted(&lines, width(arguments)));
+    out.push_str(&fitted(&lines, room(arguments)));
     let files: Vec<_> = arguments.traces.iter().map(|path| path.display().to_string()).collect();
     let files = format!("{}{}", of_kept(arguments), files.join(" "));
     out.push_str(&format!("\nnext: everycall report --slowest '{}' {files}\n", clean(text)));

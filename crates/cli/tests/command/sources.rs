@@ -169,3 +169,43 @@ fn folders_of_options_must_exist() {
         here.fail(&format!("export {option} file app.ect"), 2, &["file", "not a folder"]);
     }
 }
+
+/// Text for people has the beginning of very long names, also where lines may have any length.
+#[test]
+fn names_of_a_thousand_characters_are_shortened_in_all_text() {
+    let here = Workplace::new();
+    here.write(
+        "app.cpp",
+        "template<class A, class B> struct pair_of {};\n\
+         typedef pair_of<int, long> p1; typedef pair_of<p1, p1> p2; typedef pair_of<p2, p2> p3;\n\
+         typedef pair_of<p3, p3> p4; typedef pair_of<p4, p4> p5; typedef pair_of<p5, p5> p6;\n\
+         template<class T> __attribute__((noinline)) int deep(int n) { __asm__ volatile(\"\"); return n; }\n\
+         template<class T> __attribute__((noinline)) int never(int n) { __asm__ volatile(\"\"); return n; }\n\
+         int main(int count, char**) { if (count > 1) never<p6>(1); return deep<p6>(0) + deep<p6>(0); }\n",
+    );
+    here.succeed("cc -- g++ -O1 -g app.cpp -o app");
+    here.succeed("record -q -o app.ect -- ./app");
+    here.succeed("record -q -o kept.ect --trigger deep>1ns -- ./app");
+    let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    for (line, name) in [
+        ("replay app.ect", "deep<…>"),
+        ("info app.ect", "deep<…>"),
+        ("info kept.ect", "deep<…>"),
+        ("report app.ect", "deep<…>"),
+        ("report --by path app.ect", "main > int deep<…>"),
+        ("report --tree app.ect", "deep<…>"),
+        ("report --callees main app.ect", "deep<…>"),
+        ("report --explain main kept.ect app.ect", "deep<…>"),
+        ("report --never app.ect", "never<…>"),
+        ("report --diff app.ect kept.ect", "deep<…>"),
+        ("functions ./app", "deep<…>"),
+        ("count -- ./app", "deep<…>"),
+        ("follow deep* -- ./app", "deep<…>"),
+    ] {
+        let shown = here.succeed(line).stdout;
+        assert!(shown.contains(name) && longest(&shown) < 400, "{line}: {shown}");
+        let (verb, rest) = line.split_once(' ').unwrap();
+        let shown = here.succeed(&format!("{verb} --full-names {rest}")).stdout;
+        assert!(longest(&shown) > 900 && !shown.contains('…'), "{line}: {shown}");
+    }
+}

@@ -50,7 +50,8 @@ fn random_calls(dice: &mut Dice) -> Calls {
             12 => {
                 let at_ns = now_ns;
                 now_ns += dice.roll(30);
-                calls.gap(at_ns, now_ns);
+                let why = [GapKind::Disabled, GapKind::Suspended];
+                calls.gap(at_ns, now_ns, why[dice.roll(2) as usize]);
             }
             _ => calls.loss(now_ns, 1 + dice.roll(3)),
         }
@@ -163,7 +164,13 @@ fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
                 false
             }
             TimelineEvent::Loss(loss) => within(loss.at_ns),
-            TimelineEvent::Gap(gap) => gap.at_ns <= until_ns && gap.until_ns >= since_ns,
+            TimelineEvent::Gap(gap) => {
+                let is_suspension = gap.why == GapKind::Suspended;
+                gap.at_ns <= until_ns
+                    && gap.until_ns >= since_ns
+                    && (!is_suspension
+                        || is_selected(place) && gap.until_ns - gap.at_ns >= filter.min_duration_ns)
+            }
             TimelineEvent::Mark(mark) => match (mark.kind, around(place).last()) {
                 (MarkKind::Label, Some(call)) => is_shown(call),
                 (MarkKind::Throw | MarkKind::Catch, Some(call)) => within(mark.at_ns) && is_shown(call),
@@ -226,6 +233,10 @@ fn filters_agree_with_looking_at_whole_calls() {
                 }
                 Event::Gap(gap) => {
                     shown.others.push(TimelineEvent::Gap(gap));
+                    gap.at_ns
+                }
+                Event::ShortSuspension(gap) => {
+                    assert!(gap.until_ns - gap.at_ns < filter.min_duration_ns);
                     gap.at_ns
                 }
                 Event::Untraced(_) | Event::OffCpu(_) => panic!("seed {seed}: {event:?}"),

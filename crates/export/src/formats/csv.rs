@@ -223,6 +223,7 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
             Event::Point(point) => self.point(&point, &export.functions, export.source),
             Event::Mark(mark) => self.mark(&mark, export.source),
             Event::Gap(gap) => self.gap(&gap, export.source),
+            Event::ShortSuspension(_) => {}
             Event::Untraced(slice) => self.untraced(&slice, &export.functions, export.source),
             Event::OffCpu(off) => self.off_cpu(&off, export.source),
         }

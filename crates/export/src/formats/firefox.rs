@@ -143,7 +143,7 @@ impl<'o, S: Source> Sink<'o, S> for Firefox<'o> {
                 self.paths.event(event);
                 self.becomes(self.paths.current(), at_ns);
             }
-            Event::Gap(gap) => {
+            Event::Gap(gap) | Event::ShortSuspension(gap) => {
                 let outer = self.paths.current();
                 let leaf = self.paths.leaf(Frame::of_gap(gap.why));
                 self.becomes(leaf, gap.at_ns);

@@ -142,7 +142,7 @@ impl<'o, S: Source> Sink<'o, S> for Speedscope<'o> {
                 }
                 self.depth = self.depth.saturating_sub(1);
             }
-            Event::Gap(gap) => {
+            Event::Gap(gap) | Event::ShortSuspension(gap) => {
                 self.leaf(Shown::Frame(Frame::of_gap(gap.why)), gap.at_ns, gap.until_ns);
             }
             Event::Untraced(slice) => {
