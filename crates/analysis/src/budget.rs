@@ -1,5 +1,5 @@
-//! What the runtime did to keep its budget (`record --budget`), from the instants that its budget
-//! thread wrote.
+//! The functions that the runtime switched off to keep its budget (`record --budget`), from the
+//! instants that its budget thread wrote.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::names::SymbolNames;
 pub struct Budget {
     /// The budget, in millionths of the program's CPU time.
     pub millionths: u64,
-    /// What an event cost by the measurement at the start, in picoseconds.
+    /// Cost of an event as measured at the start, in picoseconds.
     pub event_ps: u64,
     /// The highest cost that was measured before functions were switched off, in millionths.
     pub highest: u64,
@@ -72,7 +72,7 @@ fn locate(trace: &Trace<'_>, function: Function) -> Option<(usize, Location)> {
     Some((process, trace.locate(process, function.code, u64::MAX)))
 }
 
-/// What was done to keep the budget; `None` if there was no budget.
+/// Reads how the budget was kept; `None` if there was no budget.
 #[must_use]
 pub fn budget(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<Budget> {
     let mut found = Budget::default();

@@ -29,7 +29,7 @@ pub struct Corrected {
     pub is_clamped: bool,
 }
 
-/// What hooks cost some calls, in picoseconds, by the middle of the prices.
+/// Cost of hooks in some calls, in picoseconds, by the middle of the prices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HookTime {
     /// In their own times.
@@ -56,7 +56,7 @@ pub enum NoPrices {
     Bounded,
 }
 
-/// What an event costs, in nanoseconds: half of what a call's two hooks cost.
+/// Cost of an event, in nanoseconds: half the cost of a call's two hooks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EventPrice {
     /// Within the call's duration: at the least, on the whole, at the most.
@@ -89,14 +89,14 @@ fn ps_of_million_ticks(trace: &Trace<'_>) -> u64 {
     clock.ns(origin.saturating_add(1_000_000)).saturating_sub(clock.ns(origin)) * PS
 }
 
-/// What a call's hooks cost, in picoseconds: between the stamps, and outside.
+/// Cost of a call's hooks, in picoseconds: between the stamps, and outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallPrice {
     pub(crate) inside_ps: u64,
     pub(crate) outside_ps: u64,
 }
 
-/// What the hooks of a trace cost.
+/// Cost of a call's hooks, for each module of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prices {
     /// By module index.
@@ -144,13 +144,13 @@ impl Prices {
         Ok((Prices { modules: trace.modules().iter().map(price).collect(), other: bodies }, range))
     }
 
-    /// The same for all calls.
+    /// One price for all calls.
     #[cfg(test)]
     pub(crate) fn of_all(inside_ps: u64, outside_ps: u64) -> Prices {
         Prices { modules: Vec::new(), other: CallPrice { inside_ps, outside_ps } }
     }
 
-    /// What a call at a location costs if `events` of its entry and exit were recorded.
+    /// Cost of a call's hooks at a location if `events` of its entry and exit were recorded.
     #[inline]
     pub(crate) fn of_call(&self, location: Location, events: u64) -> CallPrice {
         let module = location.module_index().and_then(|index| self.modules.get(index));
@@ -158,7 +158,7 @@ impl Prices {
         CallPrice { inside_ps: inside_ps * events / 2, outside_ps: outside_ps * events / 2 }
     }
 
-    /// What hooks cost in a call that ended, where those of its callees cost `inner`. What they cost
+    /// Cost of hooks in a call that ended, where those of its callees cost `inner`. Their cost
     /// outside of it is added to the call around it.
     pub(crate) fn of_ended(
         &self,
@@ -198,7 +198,7 @@ impl Range {
     }
 }
 
-/// What all hooks of a program cost together.
+/// Total cost of a program's hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Whole {
     /// By the middle of the prices.
@@ -221,7 +221,7 @@ pub struct WholeRun {
     pub traced_ns: u64,
     /// Without tracing, between these two.
     pub untraced_ns: (u64, u64),
-    /// What its hooks cost by the prices, in picoseconds.
+    /// Cost of its hooks by the prices, in picoseconds.
     pub hooks_ps: u64,
 }
 
@@ -246,7 +246,7 @@ impl Correction {
         Some(Correction { whole: Some(Whole { by_prices_ps: hooks_ps, really_ps }), ..self })
     }
 
-    /// What hooks cost in nanoseconds, where it is `cost_ps` by the middle of the prices.
+    /// Cost of hooks in nanoseconds, where it is `cost_ps` by the middle of the prices.
     #[must_use]
     pub fn cost(&self, cost_ps: u64) -> Bars {
         let [low, value, high] = self.costs(cost_ps).map(|cost| cost.div_ceil(PS));
@@ -264,7 +264,7 @@ impl Correction {
         }
     }
 
-    /// What hooks cost, at the least, on the whole and at the most, in picoseconds.
+    /// Cost of hooks at the least, on the whole and at the most, in picoseconds.
     fn costs(&self, cost_ps: u64) -> [u64; 3] {
         let times = |ps: u64, part: u64, whole: u64| {
             let product = u128::from(ps) * u128::from(part) / u128::from(whole.max(1));

@@ -43,7 +43,7 @@ struct Module {
     body: Vec<u8>,
 }
 
-/// What was added to a file.
+/// Numbers of what was added to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Added {
     /// Modules with symbols.

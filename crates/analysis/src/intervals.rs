@@ -57,7 +57,7 @@ pub fn event_intervals(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<Eve
                 TimelineEvent::End(end) => end.location,
                 _ => continue,
             };
-            // What closes several calls is one event.
+            // An event that closes several calls counts once.
             if let Some(width) = width.take() {
                 found.without.record(width);
                 functions.entry(location).or_default().record(width);

@@ -60,7 +60,7 @@ impl KeptCall {
     }
 }
 
-/// What is known about a kept call's tail call.
+/// How a kept call's tail call affects its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTail {
     /// Whether [`KeptCall::took_ns`] is the time until its jump, because it had exceeded the threshold

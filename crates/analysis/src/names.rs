@@ -217,14 +217,14 @@ impl<'a> SymbolNames<'a> {
         }
     }
 
-    /// The same, from the modules' own files even if the trace holds symbols and sources. What is
-    /// asked of them can be [kept](SymbolNames::kept).
+    /// Reads the modules' own files even if the trace holds symbols and sources. The answers can be
+    /// [kept](SymbolNames::kept).
     #[must_use]
     pub(crate) fn keeping(self) -> SymbolNames<'a> {
         SymbolNames { keeps: true, ..self }
     }
 
-    /// What was asked of each module so far, by its index.
+    /// The symbols that each module was asked for so far, by its index.
     pub(crate) fn kept(&self) -> Vec<(usize, KeptSymbols)> {
         let mut opened = self.opened.borrow_mut();
         let mut all = Vec::new();
@@ -451,7 +451,7 @@ impl<'a> SymbolNames<'a> {
         }
     }
 
-    /// What the program calls its frames by id.
+    /// The program's names for its frames by id.
     fn frames(&self, module: &Module) -> KeptSymbols {
         let names = self.file.recording().frames_of(module).map_or(&[][..], |frames| &frames.names);
         KeptSymbols::of_names(names.iter().map(|frame| NamedFunction {
@@ -691,7 +691,7 @@ impl SymbolNames<'_> {
         Some(sources.compiled(&folder.join(path), &started))
     }
 
-    /// What debugging information says of a source file of a module.
+    /// A module's debugging information about a source file.
     pub(crate) fn compiled_source(&self, module: usize, path: &Path) -> CompiledSource {
         let opened = self.opened.borrow();
         let symbols = opened.get(module).and_then(Option::as_ref);
@@ -719,7 +719,7 @@ impl SymbolNames<'_> {
     }
 }
 
-/// What is known about a function besides its name.
+/// Facts about a function besides its name.
 fn details(symbols: &mut Symbols, location: Location, has_inlines: bool) -> Details {
     let id = symbols.function_at(location.image_address);
     let (twins, more) = symbols.twins(id);

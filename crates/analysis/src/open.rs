@@ -16,7 +16,7 @@ use crate::crash_files;
 pub struct Opened {
     /// The trace.
     pub file: TraceFile<'static>,
-    /// What could not be read from a crash file, as sentences. Damage of a trace file is part of
+    /// Unreadable parts of a crash file, as sentences. Damage of a trace file is part of
     /// its recording.
     pub warnings: Vec<String>,
 }

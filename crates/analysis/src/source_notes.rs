@@ -23,7 +23,7 @@ pub enum SourceProblem {
 /// Source files with one problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceNote {
-    /// What is wrong with them.
+    /// Their problem.
     pub problem: SourceProblem,
     /// How many there are.
     pub count: u64,

@@ -35,7 +35,7 @@ pub struct TraceView<'t> {
     /// While it is set, threads have no more events.
     stop: Option<Arc<AtomicBool>>,
     stretches: Option<&'t dyn Stretches>,
-    /// What hooks cost, if durations are shown without it.
+    /// Cost of hooks, if durations are shown without it.
     hooks: Option<(Prices, Correction)>,
 }
 
@@ -83,7 +83,7 @@ impl LabelledEvents<'_> {
         self.count
     }
 
-    /// What could not be used so far; final when the iterator has ended.
+    /// Statistics of events that could not be used so far; final when the iterator has ended.
     #[must_use]
     pub fn stats(&self) -> PairingStats {
         self.events.stats()
@@ -162,13 +162,13 @@ impl<'t> TraceView<'t> {
         }
     }
 
-    /// The same, whose moments are to be shown in these times. Ticks need a trace that was opened in ticks.
+    /// Shows moments in these times. Ticks need a trace that was opened in ticks.
     #[must_use]
     pub fn with_times(self, times: export::Times<'t>) -> TraceView<'t> {
         TraceView { times, ..self }
     }
 
-    /// The same, whose calls are shown without what the hooks cost in them.
+    /// Shows calls without the cost of hooks in them.
     ///
     /// # Errors
     ///
@@ -178,14 +178,14 @@ impl<'t> TraceView<'t> {
         Ok(TraceView { hooks: Some((prices, Correction::new(range))), ..self })
     }
 
-    /// The same, whose threads have no more events while `stop` is set: what is being computed ends
-    /// soon, and is of no use.
+    /// Ends the events of all threads once `stop` is set: the current computation ends soon and its
+    /// result is invalid.
     #[must_use]
     pub fn with_stop(self, stop: Arc<AtomicBool>) -> TraceView<'t> {
         TraceView { stop: Some(stop), ..self }
     }
 
-    /// The same, of which profiles of ranges read only the stretches that they need.
+    /// Lets profiles of ranges read only the stretches that they need.
     #[must_use]
     pub fn with_stretches(self, stretches: &'t dyn Stretches) -> TraceView<'t> {
         TraceView { stretches: Some(stretches), ..self }
@@ -245,7 +245,7 @@ impl<'t> TraceView<'t> {
         self.source.index(thread)
     }
 
-    /// What the trace stores about that thread.
+    /// The trace's facts about that thread.
     pub fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
         self.trace.threads().get(self.trace_index(thread)?)
     }
@@ -257,7 +257,8 @@ impl<'t> TraceView<'t> {
         self.labelled(index, self.timeline(index))
     }
 
-    /// The same from a checkpoint on; `None` if the file can't be read there.
+    /// The events of that thread with labels, from a checkpoint on; `None` if the file can't be
+    /// read there.
     pub fn events_from(&self, thread: usize, checkpoint: &Checkpoint) -> Option<LabelledEvents<'_>> {
         let index = self.source.index(thread)?;
         Some(self.labelled(index, self.timeline_from(thread, Some(checkpoint))?))

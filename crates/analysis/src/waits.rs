@@ -14,7 +14,7 @@ const OBJECTS: [&str; 5] = ["lock", "condition", "semaphore", "barrier", "futex"
 /// The first number of the texts here, downwards. No name of the program has one like it.
 const FIRST: u32 = u32::MAX - 1;
 
-/// What labels of calls that wait refer to.
+/// Texts that labels of waiting calls refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     texts: Vec<String>,
@@ -64,7 +64,8 @@ impl Waits {
         waits
     }
 
-    /// What follows a label of a thread: the name of its object, or what the holder was doing.
+    /// The label that follows a label of a thread: the name of its object, or what the holder was
+    /// doing.
     pub(crate) fn of_label(&self, thread: usize, mark: &Mark) -> Option<Mark> {
         if mark.kind != MarkKind::Label || self.of_labels.is_empty() {
             return None;
@@ -132,7 +133,7 @@ impl Waits {
         }
     }
 
-    /// What a thread was doing at the moments at which others waited for it; by time.
+    /// Names the calls of a thread at the moments at which others waited for it, sorted by time.
     fn look_at_holder(
         &mut self,
         trace: &Trace<'_>,

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use super::{Aligned, ByKey};
 use crate::profile::{Function, Key, Order, Profile, Sums};
 
-/// What identifies a function across builds: name, module, and file name of its source.
+/// Identity of a function across builds: name, module, and file name of its source.
 type Exact = (String, String, Option<String>);
 
 fn base(path: &str) -> String {

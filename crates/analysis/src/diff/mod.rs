@@ -111,7 +111,7 @@ impl DiffRow {
     }
 }
 
-/// What changed between runs.
+/// Differences between runs.
 #[derive(Clone, Debug)]
 pub struct Diff {
     /// All functions: those with significant changes first, then by the change of their own time

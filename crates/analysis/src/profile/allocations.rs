@@ -35,7 +35,7 @@ impl Allocations {
         }
     }
 
-    /// What came since an earlier reading.
+    /// The increase since an earlier reading.
     pub(super) fn since(mut self, before: Allocations) -> Allocations {
         for (now, before) in self.all_mut().into_iter().zip(before.all()) {
             *now = now.saturating_sub(before);

@@ -1,4 +1,4 @@
-//! What calls' times are at least and at most, where events may have no times of their own.
+//! Lower and upper bounds of calls' times, where events may have no times of their own.
 //!
 //! Events without a time lie between two moments, a *stretch*. In a stretch, a call that begins,
 //! ends or calls another one has taken anything from nothing to all of it. So has a group of calls,
@@ -196,7 +196,7 @@ mod tests {
         Location { module: 0, image_address: function }
     }
 
-    /// What is known of the sums of a function, by going along with events.
+    /// Bounds of a function's sums, computed event by event.
     fn sums(events: &[TimelineEvent], function: u64) -> SumBounds {
         let (mut bounding, mut open, mut sums) = (Bounding::new(0), 0, SumBounds::default());
         let mut inner = vec![0];

@@ -150,7 +150,7 @@ pub(super) struct Slot {
     pub(super) has_earlier: bool,
 }
 
-/// What a filter lets through, and which group it is in.
+/// The functions that a filter selects, and their groups.
 pub(super) struct Selected<'v> {
     view: &'v TraceView<'v>,
     filter: &'v Filter,

@@ -51,7 +51,7 @@ struct Open {
 pub struct Edges<'f> {
     focus: Focus<'f>,
     functions: Functions,
-    /// What the numbers lack.
+    /// Losses that make the numbers incomplete.
     pub notes: Notes,
     /// All of their calls.
     pub sums: Sums,

@@ -62,7 +62,7 @@ impl Doings {
     }
 }
 
-/// What a call did after it had jumped.
+/// A call's time after its tail call.
 #[derive(Clone, Copy, Default)]
 struct Tail {
     behind_ns: u64,
@@ -99,7 +99,7 @@ pub struct CallPlace {
 pub struct Explanation<'f> {
     focus: Focus<'f>,
     functions: Functions,
-    /// What the trace lacks.
+    /// Losses that make the numbers incomplete.
     pub notes: Notes,
     /// The durations of all calls.
     pub times: Sketch,
@@ -153,8 +153,8 @@ impl<'f> Explanation<'f> {
         Explanation { follows_tails, ..self }
     }
 
-    /// The same where one call takes the place of the slow ones: [`Explanation::slow`] is what that
-    /// call did, unless it is within another call of its function, or its duration isn't known.
+    /// Explains one call in place of the slow ones: [`Explanation::slow`] is that call, unless it
+    /// is within another call of its function, or its duration isn't known.
     #[must_use]
     pub fn of_call(self, call: CallPlace) -> Explanation<'f> {
         Explanation { only: Some(call), ..self }

@@ -33,7 +33,7 @@ pub struct FunctionIdentity {
 /// A function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// What distinguishes it from other functions.
+    /// Its identity: distinguishes it from other functions.
     pub identity: FunctionIdentity,
     /// The displayed name; of a frame by id, behind that of its module.
     pub name: String,

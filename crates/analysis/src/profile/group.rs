@@ -31,7 +31,7 @@ impl Grouping {
     }
 }
 
-/// What the calls of a group have in common.
+/// The property that the calls of a group share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// Their function.

@@ -140,7 +140,7 @@ pub fn objects(profile: &Profile, rows: &[Row<'_>]) -> Vec<Value> {
     rows.iter().map(object).collect()
 }
 
-/// What the numbers lack.
+/// The notes as a JSON object: numbers by name.
 pub fn notes(notes: &Notes) -> Value {
     let numbers = Notes::NAMES.iter().zip(notes.numbers());
     Value::Object(numbers.map(|(name, number)| ((*name).to_owned(), json!(number))).collect())

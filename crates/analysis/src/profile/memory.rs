@@ -1,4 +1,4 @@
-//! What counted calls have allocated and freed.
+//! Memory that counted calls have allocated and freed.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn nameless(name: &str, functions: &mut Functions) -> FunctionNumber {
     functions.number(Function::of(FunctionIdentity { name: name.to_owned(), ..FunctionIdentity::default() }))
 }
 
-/// What can't be seen in a process.
+/// Counts a process whose allocations were not seen, or only in part.
 fn tell(memory: &Memory, notes: &mut Notes) {
     notes.memory_not_seen += u64::from(!memory.is_seen);
     notes.memory_without_sizes += u64::from(!memory.has_sizes);

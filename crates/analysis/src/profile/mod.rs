@@ -112,7 +112,8 @@ pub enum Order {
     Blocked,
     /// How often its thread left the CPU in the function itself, because it waited.
     Voluntary,
-    /// The same, where it could have run on.
+    /// How often its thread was taken off the CPU in the function itself while it could have run
+    /// on.
     Involuntary,
     /// Bytes allocated in the function and its callees.
     Allocated,
@@ -251,7 +252,7 @@ pub struct Profile {
     pub unwound: u64,
     /// Whether it has traces of processes in which it was seen what calls allocate.
     pub counts_memory: bool,
-    /// What the numbers lack.
+    /// Losses that make the numbers incomplete.
     pub notes: Notes,
 }
 
@@ -280,14 +281,14 @@ impl Profile {
         Profile { grouping, tree, ..Profile::default() }
     }
 
-    /// The same with the distribution of own times, which takes slightly longer.
+    /// Also computes the distribution of own times, which takes slightly longer.
     #[must_use]
     pub fn with_own_times(mut self) -> Profile {
         self.cells.has_own_times = true;
         self
     }
 
-    /// The same where the duration of a call that ends in a tail call includes its target's; an
+    /// Makes the duration of a call that ends in a tail call include its target's; an
     /// upper bound if the target isn't traced. Doesn't apply to groups by path.
     #[must_use]
     pub fn with_tails(mut self) -> Profile {
@@ -295,7 +296,7 @@ impl Profile {
         self
     }
 
-    /// The same with what hooks cost in the times ([`Sums::hooks`]), where a trace says it: see
+    /// Also computes the cost of hooks in the times ([`Sums::hooks`]), where a trace says it: see
     /// [`Profile::add_trace_with_hooks`].
     #[must_use]
     pub fn with_hook_times(mut self) -> Profile {
@@ -322,7 +323,7 @@ impl Profile {
         self.range.map(Correction::new)
     }
 
-    /// What hooks cost in all of its calls, in picoseconds by the middle of the prices.
+    /// Cost of hooks in all of its calls, in picoseconds by the middle of the prices.
     #[must_use]
     pub fn hooks_ps(&self) -> u64 {
         self.cells.all.iter().map(|cell| cell.sums.hooks.own_ps).fold(0, u64::saturating_add)
@@ -411,7 +412,7 @@ impl Profile {
         self.cells.all.iter().any(|cell| cell.sums.in_octaves > 0)
     }
 
-    /// What was allocated and freed in all, if that was counted.
+    /// Memory allocated and freed in total, if that was counted.
     #[must_use]
     pub fn memory(&self) -> Option<Allocations> {
         let mut all = Allocations::default();
@@ -476,8 +477,8 @@ impl Profile {
         self.rows_if(order, |sums| sums.calls > 0 || sums.own_ns > 0 || sums.has_memory())
     }
 
-    /// The same with groups whose calls were all overwritten or dropped, so that only their number
-    /// is known.
+    /// Like [`Profile::rows`], with groups whose calls were all overwritten or dropped, so that
+    /// only their number is known.
     #[must_use]
     pub fn rows_of_all_calls(&self, order: Order) -> Vec<Row<'_>> {
         self.rows_if(order, |sums| {

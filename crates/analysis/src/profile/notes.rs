@@ -1,4 +1,4 @@
-//! What the numbers of a profile lack.
+//! Losses that make the numbers of a profile incomplete.
 
 use everycall_export::Thread;
 use everycall_timeline::{Gap, GapKind, Loss, ThreadInfo};
@@ -6,7 +6,7 @@ use everycall_timeline::{Gap, GapKind, Loss, ThreadInfo};
 /// Numbers of [`Notes`].
 const NUMBERS: usize = 12;
 
-/// What the traces of a profile lack.
+/// Losses in the traces of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Lost events, as far as they were counted.

@@ -86,7 +86,7 @@ impl Sketch {
         sketch
     }
 
-    /// What came since an earlier reading of the same values. The smallest and the largest one are
+    /// The values added since an earlier reading. The smallest and the largest one are
     /// those of buckets, unless they are among them for sure.
     pub(crate) fn since(&self, before: &Sketch) -> Sketch {
         let values_before: std::collections::BTreeMap<u64, u64> = before
@@ -227,7 +227,7 @@ impl Sketch {
         few.into_iter().chain(buckets)
     }
 
-    /// What [`Sketch::values`] returns for a value that was recorded.
+    /// The value that [`Sketch::values`] returns for a recorded one.
     #[must_use]
     pub fn shown(&self, value: u64) -> u64 {
         if self.buckets.is_empty() { value } else { middle(bucket(value)).clamp(self.min, self.max) }

@@ -86,7 +86,7 @@ pub struct Slowest<'f> {
     focus: Focus<'f>,
     limit: usize,
     functions: Functions,
-    /// What the trace lacks.
+    /// Losses that make the numbers incomplete.
     pub notes: Notes,
     traces: usize,
     thread: Option<Thread>,

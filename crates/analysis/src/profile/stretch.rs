@@ -228,7 +228,7 @@ impl<'s> WholeCalls<'s> {
     }
 }
 
-/// What the numbers of a whole thread lack.
+/// Losses that make the numbers of a whole thread incomplete.
 #[derive(Clone, Debug, Default)]
 pub struct StretchNotes {
     pub(crate) notes: Notes,

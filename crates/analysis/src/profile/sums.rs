@@ -47,19 +47,20 @@ pub struct Sums {
     /// Upper bound of the time after tail calls into untraced code: until each thread's next event.
     /// Not part of the other times.
     pub untraced_at_most_ns: u64,
-    /// What of `total_ns` the kernel ran the thread, and what not. All zero without thread states.
+    /// Parts of `total_ns` in which the kernel ran the thread, and did not. All zero without thread
+    /// states.
     pub total_states: StateTimes,
-    /// The same of `own_ns`.
+    /// Parts of `own_ns` in which the kernel ran the thread, and did not.
     pub own_states: StateTimes,
-    /// What the calls and their callees have allocated and freed. Calls within another call of the
-    /// same group add nothing. All zero where it wasn't counted.
+    /// Memory that the calls and their callees have allocated and freed. Calls within another call
+    /// of the same group add nothing. All zero where it wasn't counted.
     pub memory: Allocations,
-    /// The same without their callees.
+    /// Memory that the calls themselves have allocated and freed.
     pub own_memory: Allocations,
-    /// What of the times has bounds, because events had no times of their own: [`Sums::total`] and
+    /// Bounds of the times, where events had no times of their own: [`Sums::total`] and
     /// [`Sums::own`].
     pub bounds: SumBounds,
-    /// What hooks cost in these times; zero unless requested, see
+    /// Cost of hooks in these times; zero unless requested, see
     /// [`Profile::with_hook_times`](super::Profile::with_hook_times).
     pub hooks: HookTime,
     /// The durations of the calls whose duration is known: those that aren't truncated and whose
@@ -196,7 +197,7 @@ impl Sums {
         !self.memory.is_none() || !self.own_memory.is_none()
     }
 
-    /// What came since an earlier reading of the same counts.
+    /// The increase since an earlier reading of these counts.
     pub(crate) fn since(&self, before: &Sums) -> Sums {
         let times = self.times.since(&before.times);
         let calls = self.calls.saturating_sub(before.calls);

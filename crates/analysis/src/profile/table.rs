@@ -33,7 +33,7 @@ pub(crate) struct Cells {
     /// How long the thread waited for a CPU in the call that ends next, as far as it is known.
     waited_ns: u64,
     pub(crate) follows_tails: bool,
-    /// What the hooks of the trace that is being added cost, if that is requested.
+    /// Cost of hooks in the trace that is being added, if that is requested.
     pub(crate) prices: Option<Prices>,
 }
 

@@ -24,7 +24,7 @@ pub struct Node {
     pub function: FunctionNumber,
     /// The node of the path without its last call.
     pub parent: usize,
-    /// What its calls did.
+    /// Sums of its calls.
     pub sums: Sums,
     open: u32,
 }

@@ -36,7 +36,7 @@ pub(crate) struct EndedCall {
     pub(crate) suspended_ns: u64,
     /// Duration of the thunk that jumped to it and counts as the same call.
     pub(crate) thunk_ns: u64,
-    /// What hooks cost in it, if the visitor requested that.
+    /// Cost of hooks in it, if the visitor requested that.
     pub(crate) hooks: HookTime,
     pub(crate) how: EndKind,
     pub(crate) start_cut: bool,
@@ -101,7 +101,7 @@ pub(crate) trait Visitor {
         let _ = states;
     }
 
-    /// What the times of the innermost call are at least and at most; it ends next. Not called where
+    /// Bounds of the times of the innermost call, which ends next. Not called where
     /// all events have times of their own.
     fn bounds(&mut self, bounds: &CallBounds, call: &EndedCall) {
         let _ = (bounds, call);
@@ -131,7 +131,7 @@ pub(crate) trait Visitor {
         false
     }
 
-    /// What hooks cost, if the calls have to say it.
+    /// Prices of hooks, if calls must carry their cost.
     fn prices(&self) -> Option<&Prices> {
         None
     }
@@ -194,7 +194,7 @@ struct Open {
     location: everycall_timeline::Location,
     /// Nanoseconds of its callees.
     inner_ns: u64,
-    /// What the hooks of its callees cost: in its own time, and in its duration.
+    /// Cost of its callees' hooks: in its own time, and in its duration.
     inner_hooks: HookTime,
     /// Whether an enclosing thunk jumped to it, and counts as this call.
     is_led_to: bool,
@@ -213,11 +213,11 @@ struct Rare {
     label: Option<Option<u64>>,
     /// The chain of calls that jumped to it.
     waiting: VecDeque<Waiting>,
-    /// What its callees did in the whole, if not all of them are in the stretch that is read.
+    /// The sums of all of its callees, if not all of them are in the stretch that is read.
     whole: Option<Inner>,
 }
 
-/// What the callees of a call did, and its stack.
+/// Sums of a call's callees, and the call's suspended time.
 #[derive(Clone, Copy)]
 struct Inner {
     inner_ns: u64,
@@ -329,7 +329,7 @@ pub(crate) fn walk(
         let stats = events.stats();
         let mut thunk_exits = stats.thunk_exits;
         match stretch {
-            // What isn't bound to the range was found in all of the thread.
+            // Notes that don't depend on the range come from the whole thread.
             Some(Stretch { notes: StretchNotes { notes: all, thunk_exits: exits }, .. }) => {
                 (found.gaps, found.too_deep, thunk_exits) = (all.gaps, all.too_deep, exits);
                 if window.is_unbounded() {
@@ -345,7 +345,7 @@ pub(crate) fn walk(
     }
 }
 
-/// What has to be read of a thread; `None` for all of it.
+/// The stretch of a thread that must be read; `None` for all of it.
 fn stretch(view: &TraceView<'_>, thread: usize, filter: &Filter, window: &Window) -> Option<Stretch> {
     let stretches = view.stretches()?;
     let stretch = match filter.call {
@@ -370,7 +370,7 @@ struct Walker<'w, P, V> {
     by_name: bool,
     /// Positions of the calls with the filter's label; `None` if no label is required.
     labelled: Option<Labelled>,
-    /// The same for the label that the visitor requested.
+    /// Positions of the calls with the label that the visitor requested.
     values: Option<Labelled>,
     /// Number of begins so far.
     begins: u64,
@@ -484,7 +484,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         self.before = None;
     }
 
-    /// What the innermost call's callees do is known.
+    /// The sums of all of the innermost call's callees are known.
     fn is_whole(&mut self, call: &WholeCall) {
         if let Some(open) = self.stack.last_mut() {
             open.rare.get_or_insert_default().whole = Some(Inner::of(call));
@@ -693,7 +693,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         }
     }
 
-    /// What hooks cost in the call that ended. Its caller has what they cost outside of it.
+    /// Cost of hooks in the call that ended. Its caller is charged for their cost outside of it.
     fn hooks_of(&mut self, end: &End, open: &Open) -> HookTime {
         let Some(prices) = self.visitor.prices() else { return HookTime::default() };
         let around = self.stack.last_mut().map(|around| &mut around.inner_hooks);
@@ -903,7 +903,7 @@ mod tests {
         sums_of(Cells::default(), events, filter, thunk, name)
     }
 
-    /// The same including tail calls.
+    /// The sums of the function with this name, including tail calls.
     fn sums_with_tails(events: &[TimelineEvent], name: &str) -> Sums {
         let mut cells = Cells::default();
         cells.follows_tails = true;
