@@ -210,7 +210,7 @@ impl Program {
         Failure::new(exit_code::FAILED, format!("process {}: {reason}", self.pid))
     }
 
-    /// The same for a verb that needs recorded calls.
+    /// Connects for a verb that needs recorded calls.
     pub fn connect_to_record(&self) -> Result<Control, Failure> {
         if self.arena.is_counting() {
             return Err(self.failed(&format_args!(

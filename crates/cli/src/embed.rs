@@ -67,7 +67,7 @@ impl Opened {
         let end = trace.end().map_err(|why| {
             Failure::of(path, format!("can't take symbols: {why}; only complete traces can"))
         })?;
-        // What was opened by its name twice may have been replaced in between.
+        // The file was opened by name twice and may have been replaced in between.
         let size = file.metadata().map_or(0, |facts| facts.len());
         if size != trace.size() {
             return Err(Failure::of(path, "is being written; wait until that has ended"));
@@ -99,7 +99,7 @@ fn embed(path: &Path, options: NameOptions, has_sources: bool, is_quiet: bool) -
     Ok(())
 }
 
-/// What was added to a trace.
+/// Describes what was added to a trace.
 fn sentence(path: &Path, added: &Added) -> String {
     let functions = Several(added.functions, "function", "functions");
     let modules = Several(added.modules, "module", "modules");
@@ -125,8 +125,8 @@ fn remove(path: &Path, is_quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `record` does when its trace of `events` events, `output`, is written. `took` is what the
-/// recording took.
+/// Embeds when `record` has written `output`, its trace of `events` events. `took` is the duration
+/// of the recording.
 pub fn at_end(choice: EmbedChoice, output: &Path, events: u64, took: Duration, is_quiet: bool) {
     let is_regular = || output.metadata().is_ok_and(|facts| facts.is_file());
     if choice.no_embed || !is_regular() {

@@ -1,4 +1,4 @@
-//! What exit codes mean. If you change this, change `docs/exit-codes.md`.
+//! Exit codes and their meanings. If you change this, change `docs/exit-codes.md`.
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ use crate::exit_code;
 /// Why a verb failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What is wrong, what was expected, and what to do.
+    /// The problem, the expectation, and a remedy.
     sentence: String,
     code: u8,
     /// Whether to print nothing, because the reader of a pipe has closed it.
@@ -52,12 +52,12 @@ impl Failure {
         Failure::writing(Path::new("standard output"), error)
     }
 
-    /// What is, what was expected, and what to do.
+    /// The problem, the expectation, and a remedy.
     pub fn sentence(&self) -> &str {
         &self.sentence
     }
 
-    /// The same failure with another exit code.
+    /// This failure with another exit code.
     #[must_use]
     pub fn with_code(self, code: u8) -> Failure {
         if self.quiet { self } else { Failure { code, ..self } }

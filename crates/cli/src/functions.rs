@@ -84,7 +84,7 @@ fn text(rows: &[[String; 7]], named: &[String]) -> String {
     lines(&rows, &[0, 1, 4, 6, 7])
 }
 
-/// What a process records now.
+/// The current selections of a process.
 struct Now {
     base: Selection,
     /// Active sessions, with their names.
@@ -116,7 +116,7 @@ impl Now {
     }
 }
 
-/// What is recorded of the functions of one file.
+/// Which functions of one file are recorded.
 struct Recorded<'a> {
     base: Vec<bool>,
     sessions: Vec<(&'a str, Vec<bool>)>,

@@ -58,7 +58,7 @@ struct Place {
     lines: u64,
 }
 
-/// What was read.
+/// The lines that were read.
 #[derive(Debug, Default)]
 struct Lines {
     /// The ticks are those at which a line was found.

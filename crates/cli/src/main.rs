@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
-//! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, import, gdb, info, view, replay,
+//! verbs     cc, integrate -> build;  every other verb: the module of its name: record, resolve, snapshot, ps, core, import, gdb, info, view, replay,
 //!           report, merge, export
-//! cargo     of Rust projects, and of what `cargo everycall` runs, in the room cargo
+//! cargo     of Rust projects, and of what `cargo everycall` runs: module cargo
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
-//! trigger   the options of record's triggers for a running program, in the room triggers
-//! traces    traces: opening them, and what is said of them;  source_notes: the same of sources
+//! trigger   the options of record's triggers for a running program: module triggers
+//! traces    traces: opening them, and what is said of them;  source_notes: what is said of sources
 //! words     arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code;  written: what is said of a trace that was written;  counters: what the runtime's counters mean
 //! output    where outputs may stand;  memory: where there is none left
 //! ```

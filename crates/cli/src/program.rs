@@ -15,7 +15,7 @@ use object::read::ReadCache;
 use object::read::elf::{Dyn, ElfFile};
 use object::{LittleEndian, Object, ObjectSymbol, SymbolKind};
 
-/// What can be known about a program before it runs.
+/// Whether a program can be traced, as far as it can be known before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prospect {
     /// It has traced functions and a runtime.
@@ -296,7 +296,7 @@ pub fn has_shared_sanitizer(program: &OsStr) -> bool {
     links.is_some_and(|links| links.needed.iter().any(is_it))
 }
 
-/// What an object's dynamic section says of the libraries that it is linked with.
+/// Facts from an object's dynamic section about its libraries.
 #[derive(Default)]
 struct Links {
     /// Their names.

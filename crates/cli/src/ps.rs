@@ -124,7 +124,7 @@ fn row(listed: &Listed) -> [String; 8] {
     ]
 }
 
-/// What the process shows in place of its command line.
+/// The title that the process shows in place of its command line.
 fn title(process: &ProcessFacts) -> Option<String> {
     process.title.as_ref().map(|title| String::from_utf8_lossy(title).into_owned())
 }

@@ -122,7 +122,7 @@ fn write(database: &mut Database, query: &str, arguments: &SqlArguments) -> Resu
                 return Err(usage("Parquet isn't for terminals; name a file with -o"));
             }
             let ran = database.query(query, limits, &mut *output(arguments.format, &mut out, width));
-            // What was found before an error is shown.
+            // Rows found before an error are shown.
             let flushed = out.flush().map_err(Failure::writing_to_stdout);
             ran.map_err(|error| match error {
                 QueryError::Output(error) => Failure::writing_to_stdout(error),
@@ -151,7 +151,7 @@ fn write(database: &mut Database, query: &str, arguments: &SqlArguments) -> Resu
     }
 }
 
-/// What writes a result to `out`, which is a terminal with `width` columns, or none.
+/// The writer of a result to `out`, which is a terminal with `width` columns, or none.
 fn output<'o>(format: ResultFormat, out: &'o mut dyn Write, width: Option<usize>) -> Box<dyn Output + 'o> {
     let format = match format {
         ResultFormat::Text => Format::Text,

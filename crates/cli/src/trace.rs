@@ -123,7 +123,7 @@ enum Sink<'a> {
     Counts(Output<'a>),
 }
 
-/// What was requested, and when it began.
+/// A run: the request and its start.
 struct Run<'a> {
     arguments: &'a TraceArguments,
     patterns: &'a [String],
@@ -250,7 +250,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What is written about it.
+    /// The facts that are written about it.
     fn facts(&self, arguments: &TraceArguments, start_ticks: u64) -> SessionFacts {
         SessionFacts {
             name: self.name.clone(),

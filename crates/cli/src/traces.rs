@@ -128,7 +128,7 @@ pub fn warn_of_names(names: &SymbolNames<'_>) {
     say_warnings(&names.warnings());
 }
 
-/// The same for warnings that were collected.
+/// Prints collected warnings about names or lines.
 pub fn say_warnings(warnings: &[NameWarning]) {
     for warning in warnings.iter().take(WARNINGS_SHOWN) {
         say!("everycall: {warning}");

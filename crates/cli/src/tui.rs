@@ -37,7 +37,7 @@ pub fn run(arguments: TuiArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the filter leaves, in words.
+/// Describes the filter in words.
 fn only(filter: &Filter, kept: Option<usize>) -> String {
     let list = |name: &str, ids: &[u32]| {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();

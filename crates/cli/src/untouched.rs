@@ -51,7 +51,7 @@ pub fn run<'a>(files: impl Iterator<Item = &'a Path>, format: TextFormat) -> Res
     Ok(code)
 }
 
-/// What was found in a file.
+/// Findings about a file.
 struct Found {
     coverage: Coverage,
     kind: FileKind,

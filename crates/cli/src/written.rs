@@ -40,7 +40,7 @@ pub fn print_warnings(summary: &Summary) {
     }
 }
 
-/// What a trace is of.
+/// The kind of recording that a trace comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// A run under `record`, to its end.
@@ -99,7 +99,7 @@ pub fn is_of_no_function(trigger: &str) -> bool {
     trigger.parse::<Trigger>().is_ok_and(|trigger| trigger.pattern().is_none())
 }
 
-/// What came of a trigger.
+/// Describes the results of a trigger.
 fn trigger_text(tally: &Tally) -> String {
     let Tally { text, functions, late, not_armed: left_out, fired, perhaps, kept, missed, .. } = tally;
     let unseen = named_late(*late) + &not_armed(*left_out);
@@ -190,8 +190,7 @@ pub fn perhaps_shorter(calls: u64, trigger: &str) -> String {
     )
 }
 
-/// What is to be said of functions whose first calls no trigger looked at; nothing where there are
-/// none.
+/// A note about functions whose first calls no trigger checked; empty if there are none.
 pub fn named_late(functions: u64) -> String {
     match functions {
         0 => String::new(),
@@ -202,8 +201,7 @@ pub fn named_late(functions: u64) -> String {
     }
 }
 
-/// What is to be said of functions that a trigger names and that nobody looks at; nothing where
-/// there are none.
+/// A note about functions that match a trigger and are not armed; empty if there are none.
 pub fn not_armed(functions: u64) -> String {
     match functions {
         0 => String::new(),
@@ -269,7 +267,7 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
     writeln!(out, "        everycall replay {file}")
 }
 
-/// What streaming came to.
+/// Describes the results of streaming.
 fn stream(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     let (events, seconds) = (summary.events(), |ns: u64| ns as f64 / 1e9);
     write!(
@@ -350,7 +348,7 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
     Ok(())
 }
 
-/// What helps if the trace has no events: looking at it does not.
+/// Advice for a trace without events, in place of the commands that show it.
 fn advice_for_no_events(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     let next = match moment {
         _ if summary.off => "start with EVERYCALL_START=on, or run `everycall enable PID` meanwhile",
@@ -386,7 +384,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         false => {}
     }
     if summary.is_incomplete && cut.is_empty() {
-        // What threads wrote can't be told then.
+        // Whether threads wrote events is unknown then.
         return Ok(());
     }
     if summary.events() == 0 {
@@ -428,7 +426,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     if cut.len() > NAMED_MAX {
         writeln!(out, "    and more of {}", Several((cut.len() - NAMED_MAX) as u64, "other", "others"))?;
     }
-    // What would have held all of a program that runs on is of no use.
+    // While the program runs on, no ring size would hold everything.
     match (moment, summary.ring_size_for_all()) {
         (Moment::Run, Some(size)) => {
             writeln!(out, "  --ring-size {} would have held everything", OptionSize(size))

@@ -1,4 +1,4 @@
-//! What several verbs share: filters, moments, names, sizes.
+//! Arguments that several verbs share: filters, moments, names, sizes.
 
 use std::path::PathBuf;
 

@@ -35,7 +35,7 @@ pub struct EmbedArguments {
     pub traces: Vec<PathBuf>,
 }
 
-/// What `record` embeds.
+/// Options of `record` for embedding.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct EmbedChoice {
     /// Put the symbols of the recorded functions and their sources into the trace, so that it needs

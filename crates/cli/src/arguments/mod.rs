@@ -40,10 +40,10 @@ pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments
 pub use tui::TuiArguments;
 pub use view::ViewArguments;
 
-/// What the command is for, in one line.
+/// The command's purpose, in one line.
 pub const SUMMARY: &str = "Records every function call of a program, and shows what happened";
 
-/// What `--help` opens with.
+/// The beginning of `--help`.
 pub const EXAMPLES: &str = "\
 Records every function call of a program, and shows what happened.
 
@@ -58,17 +58,17 @@ Records every function call of a program, and shows what happened.
 #[derive(Debug, Parser)]
 #[command(name = "everycall", version, about = EXAMPLES, arg_required_else_help = true, max_term_width = 100)]
 pub struct Arguments {
-    /// What to do.
+    /// The chosen verb.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Run a compiler so that what it builds can be traced
     ///
-    /// The same as everycall-gcc, everycall-g++, everycall-clang and everycall-clang++, if this
+    /// Works like everycall-gcc, everycall-g++, everycall-clang and everycall-clang++, if this
     /// program is linked under these names. `everycall cc --help` shows its options.
     #[command(disable_help_flag = true)]
     Cc {

@@ -157,7 +157,7 @@ pub struct ReportArguments {
     pub traces: Vec<PathBuf>,
 }
 
-/// What `report` shows instead of the table.
+/// Views that `report` shows instead of the table.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "One function, or another view")]
 #[group(multiple = false)]
@@ -258,14 +258,14 @@ fn counted_pid(text: &str) -> Result<u32, String> {
     })
 }
 
-/// What tracing may cost, in millionths.
+/// Parses the permitted cost of tracing, in millionths.
 fn share(text: &str) -> Result<u32, String> {
     everycall_format::budget::parse(text.as_bytes()).ok_or_else(|| {
         format!("write {}, as in: everycall cull --budget 3% app.ect", everycall_format::budget::ALLOWED)
     })
 }
 
-/// What an event costs.
+/// Parses the cost of an event.
 fn event_cost(text: &str) -> Result<u64, String> {
     match parse_time(text) {
         Ok(time @ 1..=1_000_000) => Ok(time),

@@ -113,7 +113,7 @@ pub struct RecordArguments {
     pub log: Vec<LogChoice>,
     #[command(flatten)]
     pub embed: EmbedChoice,
-    /// What is counted of calls that aren't recorded: `count` asks for it.
+    /// Counts kept of calls that aren't recorded; set by `count`.
     #[arg(skip)]
     pub only_counts: Option<Counting>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
@@ -274,7 +274,7 @@ fn cpu_counters(devices: &Path) -> String {
     format!("{why}; `--counters` records memory, page faults, context switches and CPU time")
 }
 
-/// What tracing may cost: the text is the program's to read.
+/// Checks the permitted cost of tracing. The program itself parses the text.
 pub(super) fn budget(text: &str) -> Result<String, String> {
     match everycall_format::budget::parse(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),

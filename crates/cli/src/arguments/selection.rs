@@ -8,7 +8,7 @@ use everycall_units::parse_time;
 use super::common::{Force, NameArguments, TextFormat, large_size, process_id};
 use super::record::EventTimes;
 
-/// What patterns are, for `--help`.
+/// The description of patterns for `--help`.
 pub(super) const PATTERNS: &str = "\
 A PATTERN is a function's name, demangled or mangled, in which * stands for any text and ? for any character; or
   /REGEX/            matches the demangled or mangled name

@@ -1,10 +1,10 @@
-//! What of cargo's arguments matters here. All of them are passed on.
+//! The arguments of cargo that matter here. All of them are passed on.
 
 use std::ffi::{OsStr, OsString};
 
 use super::options::{self, Named};
 
-/// What cargo is to do.
+/// Cargo's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Build only.
@@ -34,7 +34,7 @@ impl Verb {
 pub struct Request {
     /// The verb.
     pub verb: Verb,
-    /// What follows it, without our options.
+    /// The arguments behind it, without our options.
     pub args: Vec<OsString>,
     /// The trace file, if it is named behind the verb.
     pub output: Option<OsString>,
@@ -104,7 +104,7 @@ impl Request {
         let mut at = 0;
         while let Some(word) = rest.get(at) {
             let text = word.to_string_lossy();
-            // What follows is the program's.
+            // All further arguments are the program's.
             if text == "--" || verb == Verb::Run && !text.starts_with('-') {
                 break;
             }
@@ -161,7 +161,7 @@ impl Request {
     }
 }
 
-/// What is said of an option that stands behind the verb, where cargo would get it.
+/// The message for an option that stands behind the verb, where cargo would get it.
 fn before_verb(verb: Verb, option: &Named, value: Option<&OsStr>) -> String {
     let verb = verb.name();
     let value = value.map(|value| format!(" {}", value.display())).unwrap_or_default();

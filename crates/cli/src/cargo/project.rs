@@ -1,4 +1,4 @@
-//! What cargo says of the project.
+//! The project, from cargo's metadata.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -27,7 +27,7 @@ pub fn run(
     load: &Load,
     destination: &Destination,
 ) -> Result<ExitCode, Failure> {
-    // What is wrong with the process or its symbols is said before there is a table, and once.
+    // Problems with the process or its symbols are printed once, before the table.
     read(pid, destination)?;
     let mut last = Profile::by(arguments.by.clone());
     let runs = load.add_all(std::slice::from_ref(&destination.path), &mut last)?;

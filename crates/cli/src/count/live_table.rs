@@ -86,10 +86,10 @@ const ALWAYS: [&str; 2] = ["calls/s", "calls"];
 /// Lines above the rows.
 const HEAD: usize = 3;
 
-/// What is known after a reading.
+/// The state after a reading.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// What is counted: the process and its program.
+    /// The process that is counted, and its program.
     pub title: String,
     grouping: Grouping,
     rows: Vec<Line>,
@@ -142,7 +142,7 @@ impl Reading {
     }
 }
 
-/// What a key asks for.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The table may look different.
@@ -323,7 +323,7 @@ mod tests {
         assert!(table.lines(&all, 60, 10)[LiveTable::HEADING].contains("calls▼"));
         press(&mut table, &all, &[Char('s'), Char('/'), Char('N'), Char('o'), Char('w')]);
         assert_eq!(names(&mut table, &all, 10), ["Now", "not_now"]);
-        // What ends the table elsewhere is a character of the filter here.
+        // The key that ends the table elsewhere is a character of the filter here.
         assert_eq!(press(&mut table, &all, &[Char('q')]), Answer::Draw);
         assert!(names(&mut table, &all, 10).is_empty());
         press(&mut table, &all, &[Backspace, Backspace, Backspace, Char('f'), Enter]);

@@ -268,7 +268,7 @@ impl<'a> Session<'a> {
             let now = everycall_live::now_ticks();
             self.listen(has_ended);
             self.look(follower);
-            // What was read may have happened in modules that were loaded since.
+            // Events that were read may belong to modules that were loaded since.
             if self.program.module_count() != modules {
                 break Over::Modules;
             }

@@ -112,7 +112,7 @@ impl Outputs {
         }
     }
 
-    /// The same after the program's end: its output is in the pipes already.
+    /// The next output after the program's end, when all of it is in the pipes already.
     pub fn last(&mut self) -> Option<Said> {
         if self.is_over {
             return None;

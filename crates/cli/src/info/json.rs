@@ -99,7 +99,7 @@ fn times(report: &Report<'_>) -> Option<Value> {
     Some(json!({ "processes": clocks.collect::<Vec<_>>(), "events": known }))
 }
 
-/// What the trace was imported from; null if everycall recorded it.
+/// The source of an imported trace; null if everycall recorded it.
 fn imported(report: &Report<'_>) -> Value {
     let meta = report.trace.meta();
     if meta.imported_from.is_empty() {
@@ -123,7 +123,7 @@ fn ended(report: &Report<'_>) -> Value {
     }
 }
 
-/// What an event cost, by process; of the processes that have measured it.
+/// Cost of an event, by process, for processes that have measured it.
 fn hooks(report: &Report<'_>) -> Value {
     let trace = report.trace;
     let price = |prices: &HookPrices| {

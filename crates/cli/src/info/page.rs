@@ -69,7 +69,7 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     warnings(out, report)
 }
 
-/// What an event cost, as it was measured; of several processes, the first.
+/// Measured cost of an event; of several processes, the first one's.
 fn hooks_text(trace: &Trace<'_>) -> Option<String> {
     let known = trace.calibrations().first()?;
     if !known.is_measured {
@@ -560,7 +560,7 @@ fn children(out: &mut String, report: &Report<'_>) -> fmt::Result {
     more(out, children.len())
 }
 
-/// What processes used, as far as the recorder has seen it.
+/// The processes' resource use, as far as the recorder sampled it.
 fn sampled(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if report.sampled.is_empty() {
         return Ok(());
@@ -617,7 +617,7 @@ fn covers(trace: &Trace<'_>) -> String {
     }
 }
 
-/// What a session recorded.
+/// Describes the functions that a session recorded.
 fn session_text(session: &Session) -> String {
     let rules = |set: &FunctionSet| {
         let rules = set.rules.iter().map(|rule| {
@@ -639,7 +639,7 @@ fn session_text(session: &Session) -> String {
     text
 }
 
-/// What was off to keep the budget, and when.
+/// Lists the functions that were off to keep the budget, and when.
 fn budget(out: &mut String, report: &Report<'_>) -> fmt::Result {
     let Some(budget) = &report.budget else { return Ok(()) };
     heading(out, "Budget")?;

@@ -16,7 +16,7 @@ pub enum Column {
     Number(Order),
     /// A corrected time, total or own, with its error bar.
     Corrected(Order),
-    /// The same as it was measured.
+    /// A measured time, total or own, that isn't corrected.
     Measured(Order),
     /// Corrected own time as a share of all of it.
     CorrectedPercent,
@@ -32,7 +32,7 @@ pub enum Column {
     TailAtMost,
 }
 
-/// What the thread did in own time.
+/// Thread states within own time.
 const STATES: [Order; 3] = [Order::Running, Order::Runnable, Order::Blocked];
 /// How often it left the CPU in it.
 const SWITCHES: [Order; 2] = [Order::Voluntary, Order::Involuntary];
@@ -183,7 +183,7 @@ pub fn with_error(bars: Bars) -> String {
     }
 }
 
-/// What the cells of a table have in common.
+/// Facts that all cells of a table share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scale {
     /// Own time of all rows.

@@ -49,7 +49,7 @@ fn time_of_run(path: &Path) -> Result<u64, Failure> {
 const NO_CPU_TIME: &str = "--untraced: the file doesn't say what CPU time the program took; it must be one process, \
     from its start to its end, under `everycall record`";
 
-/// What is known of a recording of one process in all.
+/// Totals of the recording of one process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WholeProcess {
     /// CPU time that it took, nanoseconds; `None` if it isn't known, or there are several.
@@ -59,7 +59,7 @@ pub struct WholeProcess {
 }
 
 impl WholeProcess {
-    /// What a trace says.
+    /// Reads the totals from a trace.
     pub fn of(trace: &Trace<'_>) -> WholeProcess {
         let cpu_ns = match (trace.processes(), trace.calibrations()) {
             ([_], [calibration]) => calibration.cpu_ns,
@@ -69,7 +69,8 @@ impl WholeProcess {
         WholeProcess { cpu_ns, all_calls }
     }
 
-    /// What hooks cost in all calls, if they cost what those of a profile did, in picoseconds.
+    /// Cost of hooks in all calls, in picoseconds, if each call costs as much as those of a
+    /// profile.
     fn hooks_ps(&self, profile: &Profile) -> u64 {
         let product = u128::from(profile.hooks_ps()) * u128::from(self.all_calls.max(profile.calls));
         u64::try_from(product / u128::from(profile.calls.max(1))).unwrap_or(u64::MAX)
@@ -155,13 +156,13 @@ pub fn shown(corrected: &Corrected) -> String {
     format!("{value} ±{error}")
 }
 
-/// What hooks cost in all calls of a profile.
+/// Cost of hooks in all calls of a profile.
 fn hooks(correction: &Correction, profile: &Profile) -> Bars {
     correction.cost(profile.hooks_ps())
 }
 
-/// The same as JSON, and what they cost in all calls that were made, also those that are missing in
-/// the trace; null where these weren't counted.
+/// Cost of hooks as JSON: in all calls of a profile, and in all calls that were made, also those
+/// missing in the trace; null where these weren't counted.
 pub fn hooks_json(correction: &Correction, profile: &Profile, runs: &[Run]) -> [(&'static str, Value); 2] {
     let json = |cost: Bars| json!({ "low": cost.low, "value": cost.value, "high": cost.high });
     let all = match runs {

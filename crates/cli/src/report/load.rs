@@ -51,7 +51,7 @@ pub struct Run {
     /// The part of the file that was read, and how long it is if it is a range of time.
     pub part: Option<String>,
     pub part_ns: Option<u64>,
-    /// What is known of it in all.
+    /// Totals of its process.
     pub whole: WholeProcess,
     /// Conversions of its times; none of sums.
     pub clock: Option<Clock>,
@@ -212,7 +212,7 @@ impl Load {
         Load { filter, part: Some(part.to_owned()), has_filter: true, ..self.clone() }
     }
 
-    /// The same; with `follows_tails`, the duration of calls includes their tail calls.
+    /// With `follows_tails`, the duration of calls includes their tail calls.
     pub fn with_tails(self, follows_tails: bool) -> Load {
         Load { follows_tails, ..self }
     }

@@ -17,7 +17,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What the words name: a file that is there, or a part of one.
+    /// Parses a name: an existing file, or a part of one.
     pub fn parse(words: &Path) -> Part {
         let whole = Part { path: words.to_owned(), text: None };
         let Some(text) = words.to_str().filter(|_| words.symlink_metadata().is_err()) else { return whole };

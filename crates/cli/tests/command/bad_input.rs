@@ -26,8 +26,8 @@ fn programs_that_cant_be_traced() {
     assert!(!here.files().iter().any(|name| name.contains("ect")), "{:?}", here.files());
 }
 
-/// What Rust's library doesn't do without, under filters that refuse it: a sentence and a code, no
-/// abort and no panic.
+/// System calls that Rust's library needs, refused by filters: a sentence and a code, no abort and
+/// no panic.
 #[test]
 fn refused_system_calls_are_named() {
     let here = Workplace::new();
@@ -400,7 +400,7 @@ fn files_that_one_may_not_read() {
     assert!(outcome.stderr.contains("secret.ect"), "{outcome:?}");
 }
 
-/// What can't be imported is refused with what it is, and what can be.
+/// A file that can't be imported is refused with its kind and the formats that can be.
 #[test]
 fn imports_of_wrong_input() {
     let here = Workplace::new();

@@ -95,7 +95,7 @@ fn leave_core(here: &Workplace, line: &str) {
     assert!(here.path("core").exists(), "{line} left no core: {:?}", here.files());
 }
 
-/// The same run, by `record` and from its core: events, open calls, modules and threads are equal.
+/// One run, by `record` and from its core: events, open calls, modules and threads are equal.
 #[test]
 fn a_core_holds_what_record_sees_in_every_mode() {
     let modes = [
