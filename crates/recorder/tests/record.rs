@@ -194,7 +194,8 @@ fn deleted_modules_are_kept() {
     assert_eq!([path_of(&modules[0]), path_of(&modules[1])], [stays, gone]);
 }
 
-/// What `record` starts finds descriptors, signals, environment and group as if nobody stood between.
+/// The program inherits descriptors, signals, environment and group as if `record` were not
+/// between.
 #[test]
 fn the_program_inherits_what_the_recorder_was_given() {
     let folder = tempfile::tempdir().unwrap();

@@ -51,7 +51,7 @@ impl Unrecorded {
     }
 }
 
-/// What is counted of calls that aren't recorded.
+/// Counts kept of calls that aren't recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
     /// Their number.

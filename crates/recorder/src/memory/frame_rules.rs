@@ -1,4 +1,4 @@
-//! What triggers say of frames by id, as it is in a fresh arena.
+//! Triggers on frames by id, encoded as in a fresh arena.
 
 use everycall_format::Wire;
 use everycall_format::trigger::{CALLS_OFFSET, FrameRule, RULES, TriggerRule, places_of_texts, rule_at};

@@ -22,7 +22,7 @@ const TEXTS_MAX: usize = 7;
 /// Lines of a file.
 #[derive(Clone, Debug, Default)]
 pub struct LogFile {
-    /// What the file is called.
+    /// The file's name.
     pub name: Vec<u8>,
     /// Its lines.
     pub lines: Vec<LogFileLine>,
@@ -35,7 +35,7 @@ pub struct LogFileLine {
     pub ticks: u64,
     /// Its number in the file, from 1.
     pub number: u64,
-    /// What is kept of it, without its end.
+    /// The kept part of it, without the line end.
     pub text: Vec<u8>,
     /// Bytes that aren't kept.
     pub cut: u64,

@@ -15,7 +15,7 @@ use crate::tree::sampler::AllSamples;
 
 /// Numbers of the snapshots begin here. Processes have lower ones, kept calls higher ones.
 const FIRST_SNAPSHOT: u32 = 1 << 30;
-/// What the thread is called.
+/// The thread's name.
 const NAME: &[u8] = b"counters";
 
 /// The samples, and what of them is in the file.

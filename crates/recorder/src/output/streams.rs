@@ -34,16 +34,16 @@ pub struct Progress {
     pub lost: u64,
 }
 
-/// What is stored while the processes run.
+/// Everything that is stored while the processes run.
 pub(crate) struct Streams {
     /// By number of the process.
     arenas: BTreeMap<u32, ArenaStream>,
     pause: Duration,
-    /// What ended processes have written.
+    /// Totals of ended processes.
     over: Stored,
     progress: Option<Box<dyn FnMut(Progress)>>,
     progress_due: Instant,
-    /// What announces each process in a file.
+    /// The records that announce each process in a file.
     heads: BTreeMap<u32, Head>,
 }
 

@@ -119,7 +119,7 @@ impl Member {
         })
     }
 
-    /// The same, for the last time.
+    /// The process with its triggers, for the last time: with its end.
     pub fn triggered_last(&self) -> Option<TriggeredProcess> {
         let over = self.end.map_or_else(crate::sys::clock::ticks, |(_, ticks)| ticks);
         Some(TriggeredProcess { over: Some(over), ..self.triggered()? })

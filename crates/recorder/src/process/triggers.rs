@@ -30,7 +30,7 @@ pub trait FindSites: Send {
     /// calls.
     fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
 
-    /// What triggers say of frames by id, in the order of the triggers: written into each arena
+    /// The rules of triggers on frames by id, in the order of the triggers: written into each arena
     /// before its process runs.
     fn frames(&self) -> Vec<FrameRule<'_>> {
         Vec::new()

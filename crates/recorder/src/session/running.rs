@@ -32,12 +32,13 @@ use crate::tree::sampler::Sampler;
 const FORWARD_DELAY: Duration = Duration::from_millis(10);
 /// Longest time between two checks of all processes.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// The same if the kernel doesn't signal ends.
+/// Longest time between two checks if the kernel doesn't signal ends.
 const PAUSE_ASKING: Duration = Duration::from_millis(20);
-/// The same if only forked children without traced calls are waited for: all processes are checked.
+/// Longest time between two checks of all processes if only forked children without traced calls
+/// are waited for.
 const PAUSE_SILENT: Duration = Duration::from_millis(50);
-/// The same if no thread could be started to answer programs, which wait some milliseconds for
-/// that.
+/// Longest time between two checks if no thread could be started to answer programs, which wait
+/// some milliseconds for that.
 const PAUSE_WITHOUT_THREAD: Duration = Duration::from_millis(1);
 /// Largest number of ended processes that are kept until the file is written; beyond it, the oldest
 /// are written at once.

@@ -33,7 +33,7 @@ pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError
     start_with(recorder, launch, |_| {})
 }
 
-/// The same; `prepare` says where its output goes.
+/// Starts the program as [`start`] does; `prepare` says where its output goes.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What can go wrong in a recording, each as a sentence that ends in what to do.
+//! Errors of a recording, each as a sentence that ends in a remedy.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,7 +12,7 @@ pub enum RecordError {
     Arena {
         /// Bytes of each ring.
         ring_size: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A limit of the process forbids even the smallest arena.
@@ -37,14 +37,14 @@ pub enum RecordError {
     NotExecutable {
         /// As the user wrote it.
         program: OsString,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The program could not be started or waited for.
     System {
         /// The attempt, as in "can't *wait for the program*".
         attempt: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

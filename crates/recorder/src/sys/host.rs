@@ -1,4 +1,4 @@
-//! What a trace says about the machine that it was made on.
+//! Facts in a trace about the machine that it was made on.
 
 use everycall_format::ect::meta;
 

@@ -1,4 +1,4 @@
-//! What is started: the program, its file, and why it may not start.
+//! The program to start: its path, its file, and why it may not start.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 
 use crate::sys::error::RecordError;
 
-/// What to start.
+/// A program to start.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The program, found along `PATH` unless there is a slash in it.
@@ -67,7 +67,7 @@ pub fn find_program(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_program)
 }
 
-/// What is preloaded already stays in front: sanitizers insist on being first.
+/// Libraries preloaded already stay in front: sanitizers insist on being first.
 fn with_present_preloads(ours: &[PathBuf]) -> OsString {
     let present = std::env::var_os("LD_PRELOAD").filter(|present| !present.is_empty());
     let all = present.iter().map(OsString::as_os_str).chain(ours.iter().map(|path| path.as_os_str()));

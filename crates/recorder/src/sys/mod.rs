@@ -1,4 +1,4 @@
-//! What the system offers: clocks, processes, signals, and how a program is found and started.
+//! Access to the system: clocks, processes, signals, and how a program is found and started.
 
 pub mod clock;
 mod counter;

@@ -1,4 +1,4 @@
-//! What the kernel tells of a process.
+//! Reads the kernel's facts about a process.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::io::{self, Read};
 /// Bytes of a command line that are kept; of one that is longer, the last word ends in [`CUT`]. Linux allows so many where the
 /// stack may have 8 MiB.
 const COMMAND_MAX: u64 = 2 << 20;
-/// What stands where a command line was cut.
+/// Mark at the place where a command line was cut.
 const CUT: &[u8] = b"...";
 /// Bytes of a `stat` that are looked at; they are some hundred.
 const STAT_MAX: u64 = 4096;
@@ -71,7 +71,7 @@ fn name_in(pid: u32, file: &str) -> Option<Name> {
     Some(name)
 }
 
-/// What a process's `stat` tells, as far as it is of use here.
+/// The needed fields of a process's `stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Its name: at most 15 bytes, which may be any.
@@ -108,7 +108,7 @@ fn parse_stat(stat: &[u8]) -> Option<Stat> {
     Some(Stat { name, has_ended, is_stopped, parent, started })
 }
 
-/// What a process's `status` tells, as far as it is of use here.
+/// The needed fields of a process's `status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Its id in its own namespace.

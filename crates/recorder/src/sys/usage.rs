@@ -1,4 +1,4 @@
-//! What the kernel counts of a process, read from outside and without privileges.
+//! The kernel's counts of a process, read from outside and without privileges.
 //!
 //! # Safety
 //!

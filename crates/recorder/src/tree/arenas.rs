@@ -30,7 +30,7 @@ const SPARES_ALONE: usize = 1;
 pub(super) struct Arenas {
     hub: Arc<Hub>,
     capacity: Capacity,
-    /// What triggers say of frames by id: see [`crate::memory::frame_rules`].
+    /// Encoded triggers on frames by id: see [`crate::memory::frame_rules`].
     frame_rules: Vec<u8>,
     /// Number of spare arenas to keep.
     spares_wanted: usize,

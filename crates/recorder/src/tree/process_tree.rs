@@ -33,7 +33,7 @@ use crate::tree::silent;
 /// Number of thread names that are read at once, 5 us each: new processes wait for the tree
 /// meanwhile.
 const NAMES_AT_ONCE: u32 = 128;
-/// The same at the end, for one process.
+/// Number of thread names of one process that are read at once at the end.
 const NAMES_AT_ONCE_OF_ONE: u32 = 1024;
 
 /// All processes, and the arenas for new ones.
@@ -223,7 +223,7 @@ impl ProcessTree {
         self.hub.header().untraced.saturating_add(self.arenas.dropped())
     }
 
-    /// The same when the recording ends.
+    /// All processes with triggers, when the recording ends.
     pub fn triggered_last(&mut self) -> Vec<TriggeredProcess> {
         let mut processes = std::mem::take(&mut self.forgotten);
         processes.extend(self.members().filter_map(Member::triggered_last));

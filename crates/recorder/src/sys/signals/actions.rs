@@ -11,7 +11,7 @@ use std::mem::zeroed;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
-/// What a signal does to this process.
+/// The action that this process has for a signal.
 pub type Action = libc::sigaction;
 /// A set of signals.
 pub type Set = libc::sigset_t;
@@ -59,7 +59,7 @@ fn change_mask(how: i32, set: &Set) -> Set {
     }
 }
 
-/// What `signal` does now.
+/// The current action of `signal`.
 pub fn action(signal: i32) -> Action {
     // SAFETY: a null action only asks; the answer is local.
     unsafe {

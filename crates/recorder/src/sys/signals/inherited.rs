@@ -1,4 +1,5 @@
-//! What this process was started with, before Rust's runtime changed it: the program must find it so.
+//! SIGPIPE's action and the standard descriptors at this process's start, before Rust's runtime
+//! changed them: the program must inherit these.
 //!
 //! Rust ignores SIGPIPE before `main` and opens `/dev/null` in place of standard descriptors that are closed.
 //! A constructor runs before that and takes note.

@@ -15,7 +15,7 @@
 //!
 //! # Safety
 //!
-//! What runs between fork and exec is async-signal-safe.
+//! Code that runs between fork and exec is async-signal-safe.
 #![allow(unsafe_code)]
 
 mod actions;
@@ -60,7 +60,7 @@ impl Received {
 /// The signals that this process waits for.
 pub struct Signals {
     descriptor: OwnedFd,
-    /// What this process was started with: its mask, ...
+    /// The mask that this process was started with, ...
     mask: Set,
     /// ... and the actions that were changed since.
     found: Vec<(i32, Action)>,
