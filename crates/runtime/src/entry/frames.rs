@@ -1,5 +1,5 @@
-//! What the program tells of frames by id and of threads, beside the hooks of frames. Functions
-//! return 0 or one of [`error`].
+//! Calls of the program about frames by id and threads, beside the hooks of frames. They return 0
+//! or one of [`error`].
 #![allow(unsafe_code)] // Called by the program through a table, with its C strings.
 
 use crate::features::calling::{self, WORDS_BEFORE, uninterrupted, with_thread};

@@ -264,7 +264,7 @@ fn given(spare: Spare) -> Option<Arena> {
     Some(arena)
 }
 
-/// What decides how large an arena of the process's own is.
+/// The facts that determine the size of an arena of the process's own.
 #[derive(Clone, Copy)]
 struct Size {
     ring_size: u64,

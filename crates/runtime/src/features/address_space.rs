@@ -10,12 +10,12 @@ use crate::state::process;
 use crate::sys::system;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What the program sets, soft limit and hard limit, is to be changed into what the kernel gets.
+/// Operation: change the soft and hard limit that the program sets into the kernel's.
 const SET: u32 = 0;
-/// What the kernel has is to be changed into what the program has set.
+/// Operation: change the kernel's limits into those that the program has set.
 const GOT: u32 = 1;
 
-/// What the kernel got last, soft and hard limit.
+/// The soft and hard limit that the kernel got last.
 static GIVEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// How much of that was added.
 static ADDED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];

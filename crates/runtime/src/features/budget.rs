@@ -1,10 +1,10 @@
-//! Keeps what tracing costs below a share of the CPU time that the program takes without
-//! (`EVERYCALL_BUDGET`): switches off the functions that are called most, and on again when the load
-//! falls. `docs/design/budget.md` says why it is done here and how.
+//! Keeps the cost of tracing below a share of the program's CPU time without tracing
+//! (`EVERYCALL_BUDGET`): switches off the functions that are called most, and on again when the
+//! load falls. `docs/design/budget.md` says why it is done here and how.
 //!
 //! A thread of ours wakes up now and then. It counts the events of all threads, looks in the newest
 //! ones for the functions that they are of, and compares their cost with the process's CPU time.
-//! What it does is in the trace: instants in a ring of its own ([`everycall_format::budget`]).
+//! It records its actions as instants in a ring of its own ([`everycall_format::budget`]).
 #![allow(unsafe_code)] // Words of rings in the arena; a thread that gets the process by its address.
 
 use crate::features::live::{self, COSTLY_MAX, Costly};
@@ -26,7 +26,7 @@ static STACK: Stack = Stack::new();
 static HAS_STACK: AtomicU32 = AtomicU32::new(0);
 /// The budget, in millionths; 0 if there is none.
 static BUDGET: AtomicU32 = AtomicU32::new(0);
-/// What an event costs, in picoseconds. Measured once; a forked child runs on the same machine.
+/// Cost of an event, in picoseconds. Measured once; a forked child runs on the same machine.
 static EVENT_PS: AtomicU64 = AtomicU64::new(0);
 /// Never changed: the thread only waits for a timeout.
 static NEVER: AtomicU32 = AtomicU32::new(0);
@@ -47,7 +47,7 @@ struct Known {
     state: AtomicU32,
     /// Events since the last decision, as far as samples show.
     events: AtomicU64,
-    /// What it cost when that was last known, in millionths of the program's CPU time.
+    /// Its last known cost, in millionths of the program's CPU time.
     cost: AtomicU64,
     /// How often it was called then, per second of CPU time.
     calls: AtomicU64,
@@ -107,19 +107,19 @@ const PATIENCE_MS: u64 = 1000;
 const PATIENCE_MS_MOST: u64 = 64_000;
 /// How much of the budget trying functions may take, in percent.
 const TRIALS: u64 = 10;
-/// What a hook costs that is always called, while its function is off, in picoseconds.
+/// Cost of an always-called hook while its function is off, in picoseconds.
 const OFF_PS: u64 = 1200;
 /// From so much of the process's CPU time on, that of this thread is compared with it.
 const COMPARABLE_NS: u64 = 100_000_000;
-/// What switching a function takes.
+/// Time to switch a function.
 const SWITCHING_NS: u64 = 200_000;
 /// Shorter calls are short: about a microsecond.
 const SHORT_TICKS: u64 = 2000;
 /// A program that does little may be tried, too: at the cost of this part of the time that passes.
 const IDLE_TRIALS: u64 = 5_000;
-/// What isn't used of that is forgotten beyond this.
+/// Unused time of that kind is kept up to this much.
 const ALLOWANCE_NS_MOST: u64 = 20_000_000;
-/// What hooks cost in a program, in percent of what they cost in the measurement's loop.
+/// Cost of hooks in a program, in percent of their cost in the measurement's loop.
 const MORE_THAN_IN_A_LOOP: u64 = 170;
 
 /// Sets the budget, in millionths, for [`start`].
@@ -175,7 +175,7 @@ unsafe extern "C" fn govern(process: u64) {
     };
     governor.begin();
     let mut wait_ms = LOOK_MS_LEAST;
-    // What is forked from here on has no such thread, and its memory is wiped.
+    // Children forked from here on have no such thread, and its memory is wiped.
     while process.state.load(Acquire) == process_state::ON {
         system::wait(&NEVER, 0, wait_ms * 1_000_000);
         let has_changed = governor.look();
@@ -187,8 +187,8 @@ fn now_ms() -> u64 {
     system::clock_ns(CLOCK_MONOTONIC) / 1_000_000
 }
 
-/// What an event costs on this machine, in picoseconds: reading the clock, a word for the ring and an
-/// entry for the open-call stack, in a loop.
+/// Measures the cost of an event on this machine, in picoseconds: reading the clock, a word for the
+/// ring and an entry for the open-call stack, in a loop.
 fn event_ps() -> u64 {
     const EVENTS: u64 = 4096;
     let words = [const { AtomicU64::new(0) }; 512];
@@ -213,7 +213,7 @@ fn known() -> &'static [Known] {
     FUNCTIONS.get(..COUNT.load(Relaxed) as usize).unwrap_or(&FUNCTIONS)
 }
 
-/// What hooks cost that are called though their functions are off, in millionths.
+/// Cost of hooks that are called though their functions are off, in millionths.
 fn off_cost() -> u64 {
     let off = known()
         .iter()
@@ -281,7 +281,7 @@ struct Governor {
     /// Events since the last decision.
     events: u64,
     is_out_of_reach: bool,
-    /// What functions that are on may cost, in millionths.
+    /// Permitted cost of functions that are on, in millionths.
     allowed: u64,
 }
 
@@ -320,7 +320,7 @@ impl Governor {
         (self.cpu_ns, self.own_ns, self.since_ms) = (cpu, own, now);
         let hooks_ns = self.events * self.event_ps / 1000;
         self.events = 0;
-        // What the program would have taken.
+        // The program's estimated CPU time without tracing.
         let plain_ns = program_ns.saturating_sub(hooks_ns).max(program_ns / 16).max(1);
         let share = |ns: u64| ns.saturating_mul(WHOLE.into()).checked_div(plain_ns).unwrap_or(0);
         for function in known() {

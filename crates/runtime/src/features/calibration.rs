@@ -1,4 +1,4 @@
-//! What the hooks cost on this machine, measured at the start by the hooks themselves
+//! Cost of the hooks on this machine, measured at the start by the hooks themselves
 //! (`docs/design/corrected.md` says why so): loops of calls, with hooks and without. Meanwhile the
 //! thread has a control block with a ring of its own, on its stack, so that nothing of it is in the
 //! trace. It takes about 0.2 ms.
@@ -12,8 +12,8 @@ const SAMPLES: usize = 7;
 const SAMPLES_LEAST: usize = 3;
 /// Prices are in thousandths of a tick.
 const PARTS: u64 = 1000;
-/// What two hooks may cost at the most, in ticks: some hundred times of what they do. More was
-/// something else's.
+/// Largest credible cost of two hooks, in ticks: some hundred times the usual. More was caused by
+/// something else.
 const TICKS_MOST: u64 = 20_000;
 /// In percent, what hooks cost more in a program, because a ring leaves the nearest cache and its
 /// segments are cleared; and how far programs were beyond these loops otherwise
@@ -56,7 +56,7 @@ impl Samples {
     }
 }
 
-/// What was measured of one kind of calls.
+/// Measurements of one kind of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Loop {
     /// Of a call without hooks.
@@ -68,7 +68,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// What hooks add to a call, by the quartile of the loop with hooks.
+    /// The time that hooks add to a call, by the quartile of the loop with hooks.
     fn added(&self, quarter: usize) -> Option<u64> {
         self.hooked.quartile(quarter)?.checked_sub(self.plain.quartile(2)?)
     }
@@ -134,7 +134,7 @@ mod measuring {
     const PLACE: u8 = 1;
     const PLACES: u64 = u32::from_ne_bytes([PLACE; 4]) as u64;
 
-    /// What hooks write to meanwhile.
+    /// Memory that hooks write to during the measurement.
     #[repr(C, align(64))]
     struct Scratch {
         control: Control,

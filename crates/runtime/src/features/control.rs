@@ -133,7 +133,7 @@ struct Client {
     head: [u8; Request::SIZE],
     head_length: usize,
     request: Option<Request>,
-    /// What follows the request: memory with room for a selection's head before it.
+    /// The request's body, in memory with room for a selection's head before it.
     body: Option<Block>,
     body_length: usize,
     /// Where its triggers are.
@@ -154,7 +154,7 @@ impl Server<'_> {
     }
 
     fn serve(&mut self) {
-        // What is forked from here on has no such thread, and its memory is wiped.
+        // Children forked from here on have no such thread, and its memory is wiped.
         while self.process.state.load(Acquire) == process_state::ON {
             let mut list = [NOTHING; PLACES + 1];
             for (polled, client) in list.iter_mut().zip(&self.clients) {

@@ -49,7 +49,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// What is wrong with the folder, and how to fix it.
+    /// The folder's problem, and how to fix it.
     pub(crate) fn text(self) -> &'static [u8] {
         match self {
             Trouble::NoPath => b"is no path of 1 to 1023 bytes; name a folder",

@@ -26,7 +26,7 @@ use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter};
 use everycall_format::calibration::Calibration;
 use everycall_format::hub::origin;
 
-/// What the child copies from the parent's arena.
+/// Data that the child copies from the parent's arena.
 #[derive(Clone, Copy)]
 struct Inheritance {
     parent: Arena,

@@ -49,7 +49,7 @@ fn begin(process: &Process, module: &ModuleDescriptor) {
     }
     follow_locked(process, module);
     module.abi.store(RUNTIME_ABI, Release);
-    // What is recorded may have changed meanwhile.
+    // The selection may have changed meanwhile.
     follow_locked(process, module);
 }
 

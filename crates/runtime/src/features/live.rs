@@ -128,7 +128,7 @@ pub(crate) fn set_handled(process: &'static Process, is_handled: bool) {
     }
 }
 
-/// What holds for all sites.
+/// The state that holds for all sites.
 fn whole() -> Whole {
     Whole { is_on: recording::are_sites_on(), is_handled: IS_HANDLED.load(SeqCst) != 0 }
 }
@@ -229,8 +229,7 @@ static FORGOTTEN: Known = Known::none();
 const OFF: u64 = 0;
 const ON: u64 = 1;
 
-/// What [`ModuleDescriptor::on`] is to be in this process, which may count, where another one would
-/// record.
+/// The value of [`ModuleDescriptor::on`] in this process, which may count where others record.
 fn as_counted(on: u64) -> u64 {
     match on {
         OFF => OFF,
@@ -271,8 +270,8 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
     }
 }
 
-/// The same for a module in which all of `selected` is wanted, but for functions that are off by
-/// themselves.
+/// The value of [`ModuleDescriptor::on`] for a module in which all of `selected` is wanted, but for
+/// functions that are off by themselves.
 fn without_off(known: &Known, image: &Image, selected: impl Iterator<Item = (u64, u64)>) -> u64 {
     let off = || off_ranges::within(image.start, image.end);
     match off().next() {
@@ -724,7 +723,7 @@ pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Resu
     Ok(())
 }
 
-/// The same for those that are frames by id. Returns whether there are any.
+/// Marks the costly functions that are frames by id. Returns whether there are any.
 fn mark_costly_frames(process: &'static Process, all: &mut [Costly]) -> Result<bool, Refused> {
     if !all.iter().any(|costly| is_frame(costly.code)) {
         return Ok(false);

@@ -153,7 +153,7 @@ fn put_module(triggers: &Triggers, set: &SiteSet<'static>, entry: &ModuleEntry) 
 /// In a forked child: clients are the parent's.
 pub(crate) fn begin_child() {
     for place in &SETS {
-        // What an unlucky moment in the parent has left is not followed.
+        // Pointers that the parent left at an unlucky moment are not followed.
         place.store(core::ptr::null_mut(), Relaxed);
     }
 }

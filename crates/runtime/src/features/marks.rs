@@ -26,7 +26,7 @@ pub(crate) const PATCHED: u8 = 0x80;
 /// All marks for which a site is off.
 const OFF: u8 = UNWANTED | NOT_SELECTED | OVER_BUDGET | LEFT_OUT;
 
-/// What holds for all sites of the process.
+/// The state that holds for all sites of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Whole {
     /// Sites are on, unless they are marked.

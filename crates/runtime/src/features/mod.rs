@@ -1,4 +1,4 @@
-//! What the runtime does besides recording, one file for each feature.
+//! Features of the runtime besides recording, one file for each.
 //!
 //! ```text
 //! snapshot         snapshots that the program takes of its own rings

@@ -52,7 +52,7 @@ impl<'a> PlainExits<'a> {
         self.numbers_in(Triggers::all(&self.arena).flat_map(Triggers::ranges_with_tails))
     }
 
-    /// The same in the functions that these triggers name.
+    /// The code offsets of all such calls in the functions that these triggers name.
     pub(crate) fn numbers_of(&self, triggers: Triggers) -> impl Iterator<Item = u32> + Clone {
         self.numbers_in(triggers.ranges(|_| true))
     }
@@ -93,7 +93,8 @@ impl<'a> PlainExits<'a> {
         unsafe { (address as *const u8).read_volatile() }
     }
 
-    /// What is there, as far as the segment goes: it may end behind a function's last jump.
+    /// The bytes at an address, as far as the segment goes: it may end behind a function's last
+    /// jump.
     fn bytes<const SIZE: usize>(&self, address: u64) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         let is_there = |(_, at): &(&mut u8, u64)| Text::of(self.text, *at, 1).is_some();

@@ -112,7 +112,7 @@ pub(crate) fn begin() {
     FILTERED_AT_START.store(system::is_filtered().into(), Relaxed);
 }
 
-/// What this processor's manufacturer guarantees about stores to code that other processors run.
+/// The stores to code run by other processors that this processor's manufacturer guarantees.
 fn stores() -> Stores {
     /// 0: not checked yet, 1: bytes, 2: words.
     static KNOWN: AtomicU32 = AtomicU32::new(0);
@@ -291,8 +291,8 @@ struct Window {
     memory: Option<File>,
 }
 
-/// What is writable now, for a child that is forked meanwhile: first address, bytes, normal
-/// protection.
+/// The range that is writable now, for a child that is forked meanwhile: first address, bytes,
+/// normal protection.
 static OPEN: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 impl Window {

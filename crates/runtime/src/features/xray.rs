@@ -279,7 +279,7 @@ impl Functions<'_> {
     }
 }
 
-/// What is known of an event.
+/// An event at one of the program's sleds.
 pub(crate) struct Event {
     /// The function's id, with its object's number.
     pub(crate) id: u32,

@@ -202,7 +202,7 @@ impl Arena {
         self.put(CALIBRATION_OFFSET, calibration);
     }
 
-    /// What the hooks cost; blank if it wasn't measured.
+    /// The measured cost of hooks; blank if there is none.
     pub(crate) fn calibration(&self) -> Calibration {
         // SAFETY: within the header's page; only written at the start.
         let bytes = unsafe {

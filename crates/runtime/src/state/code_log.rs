@@ -1,5 +1,5 @@
-//! What lines of `perf-PID.map` say: which code of a just-in-time compiler is at an address, and
-//! which id such code has as a frame.
+//! Lines of `perf-PID.map`: the code of a just-in-time compiler at an address, and its id as a
+//! frame.
 //!
 //! Lines are only added, and the last one of an address counts. What was found for an address is
 //! remembered with the number of lines that were there, so each line is looked at once for each
@@ -51,7 +51,7 @@ struct Line {
     id: u32,
 }
 
-/// What is known of an address; `address` is 0 where a place is free.
+/// The cached result for an address; `address` is 0 in a free place.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Known {

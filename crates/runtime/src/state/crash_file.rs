@@ -10,7 +10,7 @@ pub(crate) static IS_FILE: AtomicBool = AtomicBool::new(false);
 /// Number of segments, from the beginning of the pool, that have disk space.
 pub(crate) static SEGMENTS: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// What the process knows about its crash file. It is wiped in a forked child, which must not
+/// The process's state of its crash file. It is wiped in a forked child, which must not
 /// remove its parent's file.
 pub(crate) struct CrashFile {
     pub(crate) name: UnsafeCell<[u8; NAME_MAX]>,

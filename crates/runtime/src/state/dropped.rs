@@ -43,7 +43,7 @@ pub(crate) fn memory_facts(arena: &Arena) -> &'static AtomicU32 {
     field!(header(arena), DroppedHeader, memory_facts, AtomicU32)
 }
 
-/// What was allocated and freed by threads that have no slot in an arena.
+/// Memory allocated and freed by threads that have no slot in an arena.
 pub(crate) fn memory_elsewhere(arena: &Arena) -> &'static [AtomicU64; NUMBERS] {
     field!(header(arena), DroppedHeader, memory_elsewhere, [AtomicU64; NUMBERS])
 }

@@ -1,8 +1,8 @@
-//! What calls allocate and free: see [`everycall_format::memory`].
+//! Memory that calls allocate and free: see [`everycall_format::memory`].
 //!
 //! Only the calling thread writes the numbers of its slot. A signal handler may come in between at
 //! any point; it may not allocate (no C library allows that), and if it does, a number may lack
-//! what it has allocated.
+//! the handler's allocations.
 
 use crate::state::arena::Arena;
 use crate::state::dropped;
@@ -22,12 +22,12 @@ pub(crate) mod wanted {
     pub const NO: u32 = 2;
 }
 
-/// What was allocated before the runtime started.
+/// Memory allocated before the runtime started.
 static EARLY: [AtomicU64; NUMBERS] = [const { AtomicU64::new(0) }; NUMBERS];
 /// A set of [`everycall_format::memory::facts`], which a forked child inherits.
 static FACTS: AtomicU32 = AtomicU32::new(0);
 
-/// What an allocator has done in one call.
+/// The effect of one call of an allocator.
 #[derive(Clone, Copy)]
 pub(crate) struct Change(pub(crate) [u64; NUMBERS]);
 
@@ -130,7 +130,7 @@ pub(crate) fn read(arena: &Arena, slot: u32, place: u32) -> ([u64; NUMBERS], [u6
 /// A slot gets its next thread. Calls in which the one before has ended don't count further.
 pub(crate) fn begin_thread(arena: &Arena, slot: u32) {
     let meter = Sums::at(arena, slot, 0);
-    // What was never written isn't read: that takes memory.
+    // Memory that was never written isn't read: that takes memory.
     if dropped::counts_memory() && meter.total_memory().iter().any(|number| number.load(Relaxed) != 0) {
         let others = core::iter::once(everycall_format::dropped::OTHERS);
         (1..dropped::places(arena).0)

@@ -18,8 +18,8 @@ use everycall_format::frame;
 /// Descriptor index of a module that isn't in the table.
 pub(crate) const NOT_REGISTERED: u32 = u32::MAX;
 
-// What a forked child has to know about its parent's modules as they were at the fork. (The parent
-// may change its table meanwhile.)
+// The parent's modules at the fork, as a forked child needs them. (The parent may change its table
+// meanwhile.)
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 static NEXT_CODE: AtomicU32 = AtomicU32::new(OFFSET_FIRST);
 /// A bit for each module that was unloaded.

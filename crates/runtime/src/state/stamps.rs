@@ -23,7 +23,7 @@ use everycall_ring::Control;
 /// One of [`everycall_format::stamp`]. Forked children inherit it, with the tables, which they find
 /// empty.
 static STAMPS: AtomicU32 = AtomicU32::new(EXACT);
-/// What the process began with.
+/// The mode that the process began with.
 static FIRST: AtomicU32 = AtomicU32::new(EXACT);
 /// Whether the kernel clears the guard of a thread that waits: one of [`clears`].
 static CLEARS: AtomicU32 = AtomicU32::new(clears::UNKNOWN);
@@ -98,7 +98,7 @@ mod clears {
     pub const YES: u32 = 2;
 }
 
-/// What was seen of a function's entries, and in the next bits of its exits.
+/// Statistics of a function's entries, and in the next bits those of its exits.
 mod seen {
     pub const BITS: u32 = 14;
     /// How often the stretches beside it were short.
@@ -131,13 +131,13 @@ pub(crate) fn choose(process: &'static Process, wanted: u32) {
     stop(process);
     begin_again();
     STAMPS.store(chosen, Relaxed);
-    // What is in the rings stays, so the choice of exact isn't noted.
+    // Events in the rings stay, so the choice of exact isn't noted.
     if chosen != EXACT {
         note(process.arena());
     }
 }
 
-/// What the process began with.
+/// The mode that the process began with.
 pub(crate) fn first() -> u32 {
     FIRST.load(Relaxed)
 }
@@ -268,8 +268,8 @@ pub(crate) fn counts_at(module: &ModuleDescriptor, code: u32, offset: u32) {
     }
 }
 
-/// What was seen of an event of the function whose entry is at a code offset: the stretches from the
-/// event before it and to the event after it, together. `last`: see [`Function::at`].
+/// Learns from an event of the function whose entry is at a code offset: from the stretches from
+/// the event before it and to the event after it, together. `last`: see [`Function::at`].
 pub(crate) fn learn(code: u32, is_exit: bool, was_long: bool, last: &mut usize) {
     let Some(function) = Function::at(code, last) else { return };
     let old = function.load();

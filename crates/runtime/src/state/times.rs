@@ -33,7 +33,7 @@ pub(crate) fn begin(arena: &Arena) -> bool {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         let size = memory_size(arena);
         let Some(memory) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
-        // What is read of it is of no use later, and tools that dump all of it would take long.
+        // Its contents are of no use later, and tools that dump all of it would take long.
         let _ = system::advise(memory, size, MADV_DONTDUMP);
         let stacks = arena.base() as u64 + layout.open_calls_offset;
         CALLEES.store((memory as u64).wrapping_sub(stacks), Relaxed);
@@ -105,7 +105,7 @@ impl Sums {
         self.numbers(offset_of!(TimeSums, memory_own))
     }
 
-    /// The same with what they called, as words.
+    /// The numbers of [`everycall_format::memory`], in the calls and their callees.
     pub(crate) fn total_memory(self) -> &'static [AtomicU64; NUMBERS] {
         self.numbers(offset_of!(TimeSums, memory_total))
     }

@@ -100,7 +100,7 @@ impl Triggers {
         })
     }
 
-    /// What a rule says of the frames by id that it names.
+    /// The trigger site of a rule for the frames by id that it names.
     fn frame_site(&self, index: u32) -> Site {
         let rule = self.rule(index);
         let flags = field!(rule, TriggerRule, frames_flags, AtomicU32).load(Relaxed);
@@ -305,7 +305,7 @@ impl Triggers {
         field!(self.base, TriggerHeader, generation, AtomicU32).load(Acquire)
     }
 
-    /// What a forked child copies from its parent's triggers.
+    /// The data that a forked child copies from its parent's triggers.
     pub(crate) fn inheritance(&self, arena: &Arena) -> Inheritance {
         // The recorder publishes sites before their generation.
         let generation = self.generation();

@@ -123,7 +123,7 @@ pub(crate) fn is_spare(file: &File) -> bool {
     stat(file.number()).is_some_and(|facts| mode_and_owner(&facts).0 & SPARE_MODE == SPARE_MODE)
 }
 
-/// What a descriptor refers to: device and inode.
+/// Device and inode of a descriptor's file.
 pub(crate) fn identity_of(descriptor: usize) -> Option<(u64, u64)> {
     stat(descriptor).map(|facts| (facts[0], facts[1]))
 }

@@ -34,7 +34,7 @@ impl Text {
     }
 }
 
-/// What the program headers of a loaded object say.
+/// Facts from the program headers of a loaded object.
 pub(crate) struct Image {
     pub(crate) base: u64,
     pub(crate) start: u64,

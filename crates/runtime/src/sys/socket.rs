@@ -121,7 +121,7 @@ impl Stream {
         true
     }
 
-    /// What to wait for.
+    /// The entry of a poll list that waits for input.
     pub(crate) fn poll(&self) -> u64 {
         self.0.number() as u64 | POLLIN
     }

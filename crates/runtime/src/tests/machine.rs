@@ -40,7 +40,7 @@ std::thread_local! {
     static THREAD: Cell<Local> = const { Cell::new(Local::NONE) };
 }
 
-/// What happens between two steps.
+/// An interruption between two steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Interrupt {
     /// A handler that makes two nested calls and returns.
@@ -111,7 +111,7 @@ pub(super) struct Machine {
     is_on_fiber: bool,
     /// Number of steps so far.
     pub(super) steps: u64,
-    /// What happens before which step, in order.
+    /// The interruptions, each with the step that it precedes, in order.
     plan: Vec<(u64, Interrupt)>,
     /// For the message of a failed check.
     name: std::string::String,
@@ -433,7 +433,7 @@ impl Machine {
         place
     }
 
-    /// What the map of functions says of one.
+    /// A function's place in the map of functions.
     fn place(&self, function: u32) -> u32 {
         let hash = function.wrapping_mul(short_map::FACTOR) >> short_map::SHIFT;
         let mut entries = self.process.short_map.entries[hash as usize..].iter();
@@ -731,7 +731,8 @@ impl Machine {
             // An exit hook that was left while it dropped its call leaves neither word.
             let is_left = self.drops && known[1] == Known::Begun;
             for (found, known) in found.iter().zip(known) {
-                // What was dropped isn't there; if its hook was left by a jump, it may be counted, too.
+                // A dropped call isn't there; if its hook was left by a jump, it may be counted,
+                // too.
                 let there = u64::from(*found) + count;
                 let right = match known {
                     Known::Never => there == 0,

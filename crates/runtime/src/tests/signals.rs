@@ -109,8 +109,8 @@ fn two_signals() {
     assert!(runs > 100_000 && abandoned > 10_000);
 }
 
-/// The same where short calls are dropped: whatever comes between two steps of dropping one, every
-/// call is there once or counted once.
+/// One signal at each step while short calls are dropped: whatever comes between two steps of
+/// dropping one, every call is there once or counted once.
 #[test]
 fn one_signal_while_calls_are_dropped() {
     let (mut runs, mut dropped, mut abandoned) = (0_u64, 0, 0);

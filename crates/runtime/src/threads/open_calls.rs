@@ -120,7 +120,7 @@ fn return_bits(behind: u64) -> u32 {
     behind as u32 & (u32::MAX >> jumped::RETURN_SHIFT)
 }
 
-/// What an exit matches.
+/// The result of matching an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// An open call. This many frames inside it are dead.
@@ -769,7 +769,8 @@ impl<'a> OpenCalls<'a> {
         self.drop_gone_from(|entry| is_gone(self.frame_pointer(entry)), &is_gone, dead)
     }
 
-    /// The same where calls with entries are judged by these. `is_gone`: for the others.
+    /// Like `drop_gone`, with a separate test for calls that have an entry. `is_gone`: for the
+    /// others.
     fn drop_gone_from(
         &self,
         is_entry_gone: impl Fn(u64) -> bool,

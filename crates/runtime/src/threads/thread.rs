@@ -56,8 +56,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The same when a segment is full, which may be thousands of times a second: not more often
-    /// than it could matter.
+    /// Reads the thread's name again when a segment is full, which may be thousands of times a
+    /// second: only as often as it matters.
     pub(crate) fn look_at_name_now_and_then(&self) {
         let now = everycall_hooks::ticks();
         if now.wrapping_sub(self.control.named.load(Relaxed)) >= NAMED_TICKS {

@@ -1,5 +1,4 @@
-//! What the slow path does in a process that times calls instead of recording them, in place of its
-//! hooks.
+//! The slow path in a process that times calls instead of recording them, in place of its hooks.
 
 use crate::state::places::Place;
 use crate::state::times::{self, Sums};

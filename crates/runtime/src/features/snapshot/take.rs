@@ -29,7 +29,7 @@ const ENTRY_BITS: u32 = 8;
 /// Calls of each thread that may be opened while the memory for the lists is being mapped.
 const OPEN_CALLS_MORE: u64 = 64;
 
-/// What a snapshot saves of a thread.
+/// The part of a thread that a snapshot saves.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Noted {

@@ -378,7 +378,7 @@ impl Output<'_> {
         })
     }
 
-    /// What was allocated and freed so far, by function and thread slot.
+    /// Writes the memory allocated and freed so far, by function and thread slot.
     fn memory(&mut self, process: &'static Process, arena: &Arena) -> Result<(), i32> {
         self.list(
             chunk::MEMORY,
@@ -553,7 +553,7 @@ fn timed<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item 
     })
 }
 
-/// What the calls of these have allocated and freed.
+/// The memory that calls have allocated and freed, by function and thread slot.
 fn allocated<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item = MemoryCalls> + 'a {
     let (places, _) = dropped::places(arena);
     slots(process, arena, counts).flat_map(move |slot| {
