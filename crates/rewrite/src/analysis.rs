@@ -45,7 +45,7 @@ impl<'a> Analysis<'a> {
         Ok(Self { file, image, unwind, flow, choices })
     }
 
-    /// What kind of file it is.
+    /// The kind of the file.
     pub fn kind(&self) -> FileKind {
         self.image.kind
     }

@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 use crate::tactic::Tactic;
 use crate::windows::{SLOT, Text, Window, entry_of};
 
-/// What a short jump reaches, backward and forward.
+/// Reach of a short jump, backward and forward.
 const SHORT_REACH: u64 = 127;
 /// A pun keeps so many bytes of its displacement at least, to be placed near enough.
 const PUN_LENGTH: u64 = 3;
@@ -38,7 +38,7 @@ pub(crate) struct Detour {
     pub(crate) way: Way,
 }
 
-/// What is done with a function.
+/// The decision about a function.
 pub(crate) struct Choice {
     pub(crate) outcome: Result<Tactic, Refusal>,
     /// Sorted, disjoint.

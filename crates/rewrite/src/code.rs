@@ -7,7 +7,7 @@ use crate::image::Image;
 /// The longest instruction.
 pub(crate) const MAX_INSTRUCTION: u64 = 15;
 
-/// What comes after an instruction.
+/// The successor of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The next one.

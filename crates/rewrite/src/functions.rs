@@ -94,7 +94,7 @@ impl<'a> Functions<'a> {
         }
         all.sort_by_key(|function| function.start);
         all.dedup_by_key(|function| function.start);
-        // What the linker made or calls itself isn't a function of the program.
+        // The PLT, `.init` and `.fini` aren't functions of the program.
         all.retain(|function| {
             let section = image.section_of(function.start).map_or("", |section| section.name);
             !section.contains("plt")

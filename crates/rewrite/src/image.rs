@@ -16,7 +16,7 @@ pub(crate) type Elf<'a> = ElfFile64<'a, Endianness>;
 /// Everything that belongs to a plan is reached by displacements of 32 bits.
 const MAX_SPAN: u64 = 1 << 30;
 
-/// What kind of file it is: decides where memory for trampolines can be had.
+/// The kind of a file: decides where memory for trampolines can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// An executable that can be loaded anywhere. The heap may follow it.
@@ -83,7 +83,7 @@ impl<'a> Image<'a> {
             let Ok(bytes) = header.data(endian, file) else { continue };
             let start = section.address();
             let Some(end) = start.checked_add(bytes.len() as u64) else { continue };
-            // What the loader maps is what counts.
+            // Only bytes that the loader maps count.
             let is_mapped = elf.segments().any(|segment| {
                 let (first, (offset, length)) = (segment.address(), segment.file_range());
                 let at = header.sh_offset(endian);

@@ -6,7 +6,7 @@ use crate::image::{FileKind, Image};
 use crate::layout::{PAGE, region_below};
 use crate::windows::{SLOT, Window};
 
-/// What a displacement of 32 bits reaches, less what the rest may need.
+/// Reach of a displacement of 32 bits, with a reserve for the rest.
 const REACH: i64 = 0x6000_0000;
 /// Targets that are tried.
 const CHOICES: i64 = 4096;

@@ -11,7 +11,7 @@ pub enum HookKind {
     TailExit,
 }
 
-/// What a patch replaces.
+/// The kind of code that a patch replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     /// Whole instructions, and padding behind them, by a jump.

@@ -7,7 +7,7 @@ const CHUNKS_PER_THREAD: usize = 8;
 /// Fewer items aren't worth a chunk.
 const MIN_CHUNK: usize = 64;
 
-/// What `work` returns for the chunks of `items`, in their order. `work` also gets the index of
+/// The results of `work` for the chunks of `items`, in their order. `work` also gets the index of
 /// the chunk's first item. Where no thread can be started, the calling one does all of it.
 pub(crate) fn chunks<T: Sync, R: Send>(items: &[T], work: impl Fn(usize, &[T]) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

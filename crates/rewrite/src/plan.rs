@@ -50,9 +50,9 @@ impl Default for HookLayout {
 pub struct Patch {
     /// From the module's address 0.
     pub at: u64,
-    /// What it replaces.
+    /// The kind of code that it replaces.
     pub kind: PatchKind,
-    /// What has to be there before.
+    /// The bytes that must be there before.
     pub old: Box<[u8]>,
     /// As many bytes.
     pub new: Box<[u8]>,
@@ -121,7 +121,7 @@ pub struct LeftOut {
     pub refusal: Refusal,
 }
 
-/// What has to be done with a loaded file. All places are relative to where it is loaded.
+/// All changes of a loaded file. All places are relative to where it is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Of the file that it was made for. It must not be applied to another one.
@@ -142,7 +142,7 @@ pub struct Plan {
     pub calls: Vec<HookCall>,
     /// Sorted.
     pub rows: Vec<UnwindRow>,
-    /// What rows refer to.
+    /// The states that rows refer to.
     pub states: Vec<Option<UnwindState>>,
     /// Sorted.
     pub functions: Vec<PlannedFunction>,
@@ -150,7 +150,7 @@ pub struct Plan {
     pub left_out: Vec<LeftOut>,
 }
 
-/// What plans are made of.
+/// The inputs of a plan.
 pub(crate) struct Ingredients<'a> {
     pub(crate) image: &'a Image<'a>,
     pub(crate) unwind: &'a Unwind,

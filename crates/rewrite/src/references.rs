@@ -9,12 +9,12 @@ use object::{
 use crate::bytes::words;
 use crate::image::{Elf, Image, word_at};
 
-/// What relocations and data say.
+/// References from relocations and data.
 #[derive(Default)]
 pub(crate) struct References {
     /// Addresses of code, sorted.
     pub(crate) code: Vec<u64>,
-    /// What relocations write: (place, address), sorted.
+    /// Values that relocations write: (place, address), sorted.
     written: Vec<(u64, u64)>,
 }
 

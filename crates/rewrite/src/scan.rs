@@ -34,7 +34,7 @@ pub(crate) struct Scan {
     pub(crate) leaving: Vec<Jump>,
     pub(crate) returns: Vec<u64>,
     pub(crate) indirect: Vec<u64>,
-    /// What it calls by address.
+    /// Addresses that it calls.
     pub(crate) calls: Vec<u64>,
     /// Kept if there are indirect jumps.
     pub(crate) loads: Vec<Load>,
@@ -97,7 +97,7 @@ pub(crate) fn scan(image: &Image<'_>, functions: &[Function<'_>]) -> Scans {
     scans
 }
 
-/// What a thread has found.
+/// The results of one thread.
 struct Part {
     starts: Bitmap,
     targets: Bitmap,
@@ -158,7 +158,7 @@ impl Part {
                     scan.padding.push((end, end + dead));
                 }
             }
-            // What follows a last call is never reached: that call doesn't return.
+            // Bytes behind a last call are never reached: that call doesn't return.
             let offset = (at - function.start) as usize;
             let own = bytes.get(offset..(end - function.start) as usize).unwrap_or_default();
             if padding(own) < own.len() {

@@ -12,7 +12,7 @@ use crate::unwind::Unwind;
 /// Instructions before a jump in which its table is looked for.
 const BEFORE: usize = 24;
 
-/// What an indirect jump is.
+/// The kind of an indirect jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Indirect {
     /// It stays in the function.
@@ -22,7 +22,7 @@ pub(crate) enum Indirect {
     Unknown,
 }
 
-/// What is needed to judge the indirect jumps of one function.
+/// The data needed to judge the indirect jumps of one function.
 pub(crate) struct Judge<'a> {
     pub(crate) image: &'a Image<'a>,
     pub(crate) unwind: &'a Unwind,
@@ -55,7 +55,7 @@ impl Judge<'_> {
         entries.take_while(|&entry| self.is_inside(entry)).collect()
     }
 
-    /// What the instruction with this index is. `targets` gets where it may lead to.
+    /// The kind of the jump with this index. `targets` gets its possible targets.
     pub(crate) fn judge(&self, index: usize, targets: &mut Vec<u64>) -> Indirect {
         let Some(jump) = self.instructions.get(index) else { return Indirect::Unknown };
         let level = self.unwind.is_at_entry_level(jump.ip());

@@ -73,7 +73,7 @@ pub(crate) struct Emitter<'a> {
     pub(crate) out: Output,
 }
 
-/// What is known while the code of one window or function is written.
+/// The state while the code of one window or function is written.
 struct Block {
     index: u32,
     entry: u64,
@@ -83,7 +83,7 @@ struct Block {
     places: FxHashMap<u64, u32>,
     /// Jumps within the block that aren't filled in yet.
     pending: Vec<(u32, To)>,
-    /// What a conditional tail call jumps to: (its address, its target).
+    /// Targets of conditional tail calls: (address of the call, its target).
     stubs: Vec<(u64, u64)>,
 }
 

@@ -95,7 +95,7 @@ impl Unwind {
             let mut pads = Vec::new();
             for frame in frames {
                 if let Some(lsda) = frame.lsda {
-                    // What can't be read has no further landing pads.
+                    // An unreadable table has no further landing pads.
                     let _ = landing_pads(image, frame.start, lsda, &mut pads);
                 }
             }

@@ -108,7 +108,7 @@ fn encoded(plan: &Plan, module: &str) -> Vec<u8> {
     bytes
 }
 
-/// What doesn't have as many exits as entries: name, entries less exits.
+/// Functions with fewer or more exits than entries: name, entries less exits.
 fn uneven(counts: &Counts) -> BTreeMap<String, i64> {
     let uneven = counts.iter().filter(|(_, (entries, exits))| entries != exits);
     uneven
@@ -195,7 +195,7 @@ fn programs_of_others_run_as_before() {
         let (plan, counts) = applied.run(Path::new(command[0]), "", command);
         let entered: u64 = counts.values().map(|(entries, _)| entries).sum();
         let uneven = uneven(&counts);
-        // What is open at the end, and what `die` has left.
+        // Calls open at the end, and those that `die` has left.
         assert!(
             uneven.values().all(|open| (1..10).contains(open)) && uneven.len() < 12,
             "{command:?}: {uneven:?}"

@@ -3,7 +3,7 @@
 use yaxpeax_arch::LengthedInstruction as _;
 use yaxpeax_x86::long_mode::{InstDecoder, Instruction, Opcode, Operand, RegSpec};
 
-/// What comes after an instruction.
+/// The successor of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The next one.
@@ -30,7 +30,7 @@ pub(super) struct Decoded {
     pub(super) length: u64,
     pub(super) next: Next,
     pub(super) opcode: Opcode,
-    /// What a displacement from the instruction pointer leads to.
+    /// The target of a displacement from the instruction pointer.
     pub(super) relative: Option<u64>,
     /// It only computes that address.
     pub(super) is_lea: bool,

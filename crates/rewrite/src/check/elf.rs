@@ -1,4 +1,4 @@
-//! What the checker reads of an ELF file, by itself.
+//! The checker's own reader of ELF files.
 
 /// Bytes of a file, at any place of which a number may be missing.
 #[derive(Clone, Copy)]

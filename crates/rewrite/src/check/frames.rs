@@ -9,7 +9,7 @@ pub(super) struct Frames {
     pub(super) pads: Vec<u64>,
 }
 
-/// What a common entry says of those that refer to it.
+/// The part of a common entry that holds for all entries that refer to it.
 #[derive(Clone, Copy)]
 struct Common {
     pointer: u8,
@@ -70,7 +70,7 @@ pub(super) fn read(file: &Loaded<'_>) -> Frames {
             && let Some(common) = id.checked_sub(u64::from(back)).and_then(|at| common(bytes, at))
         {
             let reader = Reader { bytes, address, at: id + 4 };
-            // What can't be read says nothing.
+            // An unreadable entry has no effect.
             let _ = entry(file, reader, common, &mut frames);
         }
         at = id + length;

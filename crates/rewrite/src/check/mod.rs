@@ -124,7 +124,7 @@ impl<'a> Checker<'a> {
             let first = patch.at + u64::from(matches!(patch.kind, PatchKind::Window | PatchKind::Copy));
             let owner = self.plan.functions.get(patch.function as usize).map_or(0, |function| function.start);
             let end = self.known.functions.get(&owner).copied().unwrap_or(owner);
-            // What a jump only ends with stays as it is, and may be jumped to.
+            // Kept bytes that a jump ends with aren't in `new`, and may be jumped to.
             for (at, source) in self.known.within(first, patch.at + patch.new.len() as u64) {
                 // Jumps within a copied function aren't run any more.
                 let is_copied = patch.kind == PatchKind::Copy

@@ -9,7 +9,7 @@ use super::violation::{Rule, Violation};
 use crate::kinds::HookKind;
 use crate::plan::{HookCall, Plan};
 
-/// What has been seen of a plan's trampolines.
+/// The state of checking a plan's trampolines.
 pub(super) struct Replay<'a> {
     file: &'a Loaded<'a>,
     plan: &'a Plan,
@@ -271,7 +271,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The same bytes, but for the displacement of an operand, which leads to the same address.
+    /// Checks that both have equal bytes, except an operand's displacement, which leads to the same
+    /// address.
     fn same_bytes(
         &self,
         at: u64,

@@ -8,7 +8,7 @@ use super::decode::{Decoder, Next};
 use super::elf::{Bytes, Loaded};
 use super::frames;
 
-/// What leads to an address.
+/// A reference to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A jump at this address.
@@ -17,7 +17,7 @@ pub(super) enum Source {
     Other,
 }
 
-/// What the whole file says.
+/// References in the whole file.
 #[derive(Default)]
 pub(super) struct Known {
     /// Sorted.

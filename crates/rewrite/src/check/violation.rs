@@ -1,8 +1,8 @@
-//! What a broken plan breaks.
+//! Rules that a plan must keep, and violations of them.
 
 use std::fmt;
 
-/// What a plan has to keep.
+/// A rule that a plan must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The file can be read.
