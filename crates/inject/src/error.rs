@@ -23,7 +23,7 @@ pub enum InjectError {
     },
     /// The kernel refused a request.
     System {
-        /// What was attempted.
+        /// The attempt.
         what: &'static str,
         /// The kernel's answer.
         error: io::Error,

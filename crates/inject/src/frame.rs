@@ -62,7 +62,7 @@ impl Frame {
         put(ALTSTACK_FLAGS, &NO_ALTSTACK_CHANGE.to_le_bytes())?;
         let (mut rax, mut rip) = (own.rax, own.rip);
         if is_restarted(own) {
-            // What the kernel would do. `restart_syscall` isn't possible behind a signal frame, so
+            // As the kernel would do. `restart_syscall` isn't possible behind a signal frame, so
             // a timeout begins anew.
             (rax, rip) = (own.orig_rax, own.rip.wrapping_sub(SYSCALL_SIZE));
         }

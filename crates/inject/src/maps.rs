@@ -56,7 +56,7 @@ const PAGE: u64 = 4096;
 const LOWEST: u64 = 1 << 20;
 /// The end of the lower half of the address space.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
-/// What 32-bit displacements reach, less what the caller doesn't have to think about.
+/// Reach of 32-bit displacements, less a reserve so that callers need not count bytes.
 const REACH: u64 = (1 << 31) - (1 << 20);
 /// The heap grows behind a program's last segment, stacks grow down to where they may.
 const MARGIN: u64 = 1 << 16;

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What was there where other bytes were expected.
+/// The result of a write that expects certain bytes at its place.
 pub(crate) enum Written {
     Yes,
     Foreign,

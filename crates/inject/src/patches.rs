@@ -7,7 +7,7 @@ use std::ops::Range;
 pub struct Patch {
     /// Where.
     pub at: u64,
-    /// What has to be there.
+    /// The bytes that must be there.
     pub old: Vec<u8>,
     /// As many bytes. The first one begins an instruction, which does what the old bytes did.
     pub new: Vec<u8>,
@@ -24,11 +24,11 @@ impl Patch {
 pub struct Move {
     /// The instruction.
     pub from: u64,
-    /// What is done instead.
+    /// The address of the code that runs instead.
     pub to: u64,
 }
 
-/// What is changed or left alone together: a function's patches.
+/// A function's patches, which are changed together or left alone together.
 ///
 /// Code that patches jump to has to be mapped already, and to work without the patches. A patch
 /// that another one jumps to stands before it.
@@ -62,7 +62,7 @@ impl PatchSet {
     }
 }
 
-/// What became of a set.
+/// The outcome for a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Written, or written back.

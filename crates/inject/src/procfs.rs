@@ -1,4 +1,4 @@
-//! What `/proc` says about threads.
+//! Facts about threads from `/proc`.
 
 use std::fs;
 

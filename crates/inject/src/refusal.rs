@@ -61,7 +61,7 @@ pub fn check(pid: i32) -> Result<(), InjectError> {
     check_traced(pid)
 }
 
-/// What has to be checked of a program that this process started, too.
+/// Checks that also a program that this process started must pass.
 pub(crate) fn check_traced(pid: i32) -> Result<(), InjectError> {
     let refused = |why: String| Err(InjectError::Refused(why));
     let mut head = [0u8; 5];

@@ -11,7 +11,7 @@ const PRIVATE_FIXED: i32 = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
 /// Gaps that others take between a look at the mappings and the call.
 const ATTEMPTS: usize = 8;
 
-/// What may be done with a region. Its contents are written from outside in any case.
+/// The process's access to a region. Its contents are written from outside in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Code: the process may read and execute it.

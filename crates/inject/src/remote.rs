@@ -13,7 +13,7 @@ use crate::thread::Thread;
 
 /// The largest error number.
 const ERRNO_MAX: u64 = 4095;
-/// What has to be free of a stack besides the frame.
+/// Bytes that must be free on a stack besides the frame.
 const STACK_LEFT: u64 = 4096;
 
 /// A stopped thread that makes system calls, and goes on as if nothing had been when dropped.

@@ -1,4 +1,4 @@
-//! What threads' stacks hold: frames that signals left, and addresses.
+//! Contents of threads' stacks: frames that signals left, and addresses.
 //!
 //! A signal handler returns to where the thread was interrupted, which may be between two
 //! instructions that a patch replaces. The kernel's frame is found by its shape; nothing has to be

@@ -24,10 +24,10 @@ const XSTATE: usize = 0x202;
 
 /// A stop by `PTRACE_INTERRUPT` or by job control.
 pub(crate) const EVENT_STOP: i32 = 128;
-/// What [`Event::Stopped`] has as its signal at a system call's begin and end.
+/// The signal of [`Event::Stopped`] at a system call's begin and end.
 pub(crate) const SYSCALL: i32 = libc::SIGTRAP | 0x80;
 
-/// What happened to a traced thread.
+/// A state change of a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Stopped { signal: i32, event: i32 },
@@ -103,7 +103,7 @@ pub(crate) fn rseq_of(tid: i32) -> Option<u64> {
     Some(configuration[0]).filter(|address| *address != 0)
 }
 
-/// What has happened to a traced thread since the last look; `None` if nothing has.
+/// The event of a traced thread since the last call; `None` if there was none.
 ///
 /// The end of a process's first thread is left to the process's parent.
 pub(crate) fn poll(tid: i32, is_first: bool) -> io::Result<Option<Event>> {
