@@ -1,4 +1,4 @@
-//! What takes minutes or hours: tests that run longer, or oftener, than `cargo xtask test` lets
+//! Campaigns take minutes or hours: tests that run longer, or oftener, than `cargo xtask test` lets
 //! them.
 
 use crate::packages;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::step::{Step, target_folder, workspace};
 
-/// What the library and the program are compiled with; at -O2 many of their small functions would
+/// Compiler options of the library and the program; at -O2 many of their small functions would
 /// be inlined.
 const FLAGS: [&str; 3] = ["-std=c++17", "-Og", "-g"];
 /// The tree that is printed leaves out shorter calls.

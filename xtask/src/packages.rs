@@ -27,10 +27,10 @@ const fn library(name: &'static str) -> Package {
     Package { name, program: None, without: None }
 }
 
-/// What the demo needs.
+/// Packages that the demo needs.
 pub const DEMO: [Package; 2] = [program("g++", "g++"), program("binutils", "objcopy")];
 
-/// What pictures need.
+/// Packages that pictures need.
 pub const PICTURES: [Package; 4] = [
     program("g++", "g++"),
     program("binutils", "objcopy"),
@@ -38,12 +38,12 @@ pub const PICTURES: [Package; 4] = [
     program("npm", "npm"),
 ];
 
-/// What the benchmarks can't do without. Other compilers and tracers are measured where they are
-/// installed.
+/// Packages that the benchmarks can't do without. Other compilers and tracers are measured where
+/// they are installed.
 pub const BENCH: [Package; 3] =
     [program("g++", "g++"), program("binutils", "objcopy"), program("util-linux", "taskset")];
 
-/// What the tests need.
+/// Packages that the tests need.
 pub const TESTS: [Package; 27] = [
     program("g++", "g++"),
     program("binutils", "objcopy"),

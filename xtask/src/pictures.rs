@@ -66,7 +66,7 @@ pub fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// What drives the browser, as the tests have it.
+/// Installs the tests' library that drives the browser.
 fn tools(folder: &Path) -> Result<PathBuf, String> {
     let package = workspace().join("tests/browser/package.json");
     std::fs::copy(&package, folder.join("package.json")).map_err(|error| format!("can't copy: {error}"))?;

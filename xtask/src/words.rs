@@ -172,7 +172,7 @@ fn pieces_of_document(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// What is wrong in a file, one line for each word.
+/// Replaced words in a file, one line for each.
 fn replaced_words(path: &str, text: &str) -> Vec<String> {
     let is_document = Path::new(path).extension().is_some_and(|ending| ending == "md");
     let pieces = if is_document { pieces_of_document(text) } else { pieces_of_source(text) };

@@ -1,4 +1,4 @@
-//! What holds for the timelines of any input.
+//! Invariants of the timelines of any input.
 
 use everycall_reader::Source;
 use everycall_timeline::{Code, EndKind, Location, MarkKind, TailCall, TimelineEvent, Trace};

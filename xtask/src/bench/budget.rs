@@ -12,7 +12,7 @@ use super::workload::Workload;
 
 /// The budget.
 const BUDGET: &str = "3%";
-/// What a program may take, of what it takes untraced.
+/// Permitted time of a program, as a multiple of its untraced time.
 const MOST: f64 = 1.04;
 
 /// Measures.

@@ -21,7 +21,7 @@ struct Corrected {
     error: f64,
 }
 
-/// What was measured in one round, milliseconds.
+/// Measurements of one round, milliseconds.
 struct Round {
     plain: f64,
     /// Of the recorded binary, without tracing.
@@ -134,8 +134,8 @@ fn rows(name: &str, all: &[Round]) -> Result<Vec<Vec<Cell>>, String> {
         .collect()
 }
 
-/// What of `traced` milliseconds remains without hooks, by the trace's prices, or by a run without
-/// tracing.
+/// The part of `traced` milliseconds that remains without hooks, by the trace's prices, or by a run
+/// without tracing.
 fn corrected(lab: &Lab, file: &Path, traced: f64, untraced: Option<&Path>) -> Result<Corrected, String> {
     let mut command = lab.command(lab.everycall());
     command.args(["report", "--corrected", "--limit", "1", "-f", "json"]);

@@ -1,4 +1,4 @@
-//! What one event costs: an empty function that is called in a loop.
+//! Cost of one event: an empty function that is called in a loop.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,12 +52,13 @@ pub fn run(lab: &Lab) -> Result<Vec<Table>, String> {
     Ok(vec![floor(lab, &meter)?, table])
 }
 
-/// What measures, compiled.
+/// Compiles the code that measures.
 pub fn meter(lab: &Lab) -> Result<PathBuf, String> {
     lab.compile(lab.compiler("gcc", None), "cost.c", &[], "cost.o")
 }
 
-/// What an event costs in the cost of an rdtsc, of what a program printed that [`build`] has built.
+/// Cost of an event as a multiple of an rdtsc, from the output of a program that [`build`] has
+/// built.
 pub fn of_clock_reads_in(text: &str) -> Result<Spread, String> {
     Ticks::read(text)?.figure(of_clock_reads)
 }

@@ -1,4 +1,4 @@
-//! What a call costs that is counted, or counted and timed, and not recorded.
+//! Cost of a call that is counted, or counted and timed, and not recorded.
 
 use super::lab::{Lab, Mode};
 use super::stats::Spread;

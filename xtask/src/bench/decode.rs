@@ -147,7 +147,7 @@ impl Trace {
         Ok(Trace { path, events, bytes })
     }
 
-    /// What a command that reads the trace costs.
+    /// Measures a command that reads the trace.
     ///
     /// # Errors
     /// It failed; as a sentence.

@@ -1,4 +1,4 @@
-//! What a program pays beside its calls: start and end, threads, memory, size, compiling.
+//! Costs of a program beside its calls: start and end, threads, memory, size, compiling.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::rounds::{Rounds, Words, words};
 use super::stats::Spread;
 use super::table::{Cell, Table, Target};
 
-/// What a few events use of the ring and of the open-call stack: a page of each.
+/// Memory of the ring and the open-call stack that a few events use: a page of each.
 const USED_KIB: f64 = 8.0;
 
 /// Measures.
@@ -150,7 +150,7 @@ fn size(lab: &Lab, mode: Mode, _is_quick: bool) -> Result<Vec<Vec<Cell>>, String
     ]])
 }
 
-/// What the prefix adds to a compiler call.
+/// Time that the prefix adds to a compiler call.
 fn compiling(lab: &Lab, is_quick: bool) -> Table {
     let mut table = Table::new(
         "`everycall cc`, ms per call",

@@ -1,4 +1,4 @@
-//! What is measured with: compilers, sources, and commands that have to succeed.
+//! Tools of measurements: compilers, sources, and commands that have to succeed.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

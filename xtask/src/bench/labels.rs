@@ -1,4 +1,4 @@
-//! What labels, instants, spans, counters and log lines cost.
+//! Cost of labels, instants, spans, counters and log lines.
 
 use super::lab::{Lab, Mode};
 use super::stats::Spread;

@@ -17,7 +17,7 @@ const ROUNDS: usize = 9;
 const PAIRS: &str = "31";
 /// Calls that are shorter are dropped.
 const SHORTEST: &str = "500ns";
-/// What an event of a dropped call may cost, of an event that is recorded.
+/// Permitted cost of a dropped call's event, as a multiple of a recorded event's.
 const COST_MOST: f64 = 1.10;
 /// How much further back a ring has to reach.
 const REACH_LEAST: f64 = 10.0;
@@ -141,7 +141,7 @@ fn of_program(
     ])
 }
 
-/// What a trace covers.
+/// The extent of a trace.
 struct Covered {
     reach_ms: f64,
     /// Calls that were made, those included whose events were overwritten.

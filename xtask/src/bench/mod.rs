@@ -61,7 +61,7 @@ parts: cost    an event, in each mode
        untouched  functions of this machine's programs that could get hooks without being rebuilt
        peers   the tracers that are installed, and everycall, on the same programs";
 
-/// What can be measured.
+/// A part of the benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Cost,
@@ -136,7 +136,7 @@ impl Part {
     }
 }
 
-/// What was asked for.
+/// The options of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     parts: Vec<Part>,

@@ -1,4 +1,4 @@
-//! What sites cost while tracing is off.
+//! Cost of sites while tracing is off.
 //!
 //! The difference is smaller than what the place of a function in memory does to its speed. So each
 //! program is linked with its functions in several orders, the same orders with and without sites,

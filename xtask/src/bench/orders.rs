@@ -1,7 +1,7 @@
 //! One program, linked with its functions in several orders.
 //!
-//! What a change does to a program's speed may be less than what the place of a function in memory
-//! does to it, so the middle one of several orders counts. Both programs that are compared have the
+//! The effect of a change on a program's speed may be smaller than that of a function's place in
+//! memory, so the middle one of several orders counts. Both programs that are compared have the
 //! same orders.
 
 use std::fs;

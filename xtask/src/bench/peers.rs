@@ -25,7 +25,7 @@ struct Tracer {
     link_options: &'static [&'static str],
     /// Source that is compiled without the options.
     runtime: Option<&'static str>,
-    /// What comes before the program; `{}` is the place for a trace.
+    /// Words before the program; `{}` is the place for a trace.
     before: &'static [&'static str],
     /// The mode that has the same hooks, with which events are counted.
     counted_by: Mode,

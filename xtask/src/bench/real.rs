@@ -1,4 +1,4 @@
-//! What recording costs real programs, beside hooks that only read the clock.
+//! Cost of recording for real programs, beside hooks that only read the clock.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::stats::Spread;
 use super::table::{Cell, Table, Target};
 use crate::step::workspace;
 
-/// What is wanted: no more than the clock itself.
+/// Target: no more than the clock itself.
 const MOST: f64 = 1.0;
 /// Options that make gcc call hooks at each entry and exit.
 const HOOKED: [&str; 3] = ["-pg", "-mfentry", "-minstrument-return=call"];
@@ -18,7 +18,7 @@ const FUNTRACE: &str = "EVERYCALL_FUNTRACE";
 
 /// A program.
 pub struct Real {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     compiler: &'static str,
     /// From the workspace; the first one is ours.
@@ -27,7 +27,7 @@ pub struct Real {
     has_region: bool,
     /// Of the folder of third-party sources; `*` stands for any name.
     sources: &'static [&'static str],
-    /// What names of sources don't contain.
+    /// Names of sources don't contain these.
     except: &'static [&'static str],
     includes: &'static [&'static str],
     options: &'static [&'static str],

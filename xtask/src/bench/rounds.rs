@@ -13,7 +13,7 @@ pub fn words<S: AsRef<OsStr>>(parts: impl IntoIterator<Item = S>) -> Words {
     parts.into_iter().map(|part| part.as_ref().to_owned()).collect()
 }
 
-/// What one run cost.
+/// Cost of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
     /// From start to end.

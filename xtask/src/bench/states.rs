@@ -1,4 +1,4 @@
-//! What `record --states` costs: a switch of a thread, a program that never waits, and start and
+//! Cost of `record --states`: a switch of a thread, a program that never waits, and start and
 //! end.
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Medians and spreads.
 
-/// What many measurements of one figure say.
+/// The distribution of many measurements of one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The figure.

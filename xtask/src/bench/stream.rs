@@ -1,4 +1,4 @@
-//! What `record --stream` stores in a second, and what that costs.
+//! Throughput of `record --stream`, and its cost.
 
 use std::path::{Path, PathBuf};
 

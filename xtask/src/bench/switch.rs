@@ -1,4 +1,4 @@
-//! What it takes to switch all sites of a large program while it runs, and what its threads notice.
+//! Time to switch all sites of a large program while it runs, and the delays of its threads.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a trigger costs the events of a program that never meets its condition.
+//! Cost of a trigger for the events of a program that never meets its condition.
 
 use super::cost;
 use super::lab::{Lab, Mode};

@@ -56,7 +56,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     tested
 }
 
-/// What took how long.
+/// Durations of phases.
 #[derive(Default)]
 struct Phases(Vec<(&'static str, Duration)>);
 

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-/// What to run, and how.
+/// The tests to run, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The selection that takes 90 seconds.
