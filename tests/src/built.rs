@@ -67,7 +67,7 @@ fn folder() -> Option<&'static Path> {
         .as_deref()
 }
 
-/// What changes with a file's content.
+/// Facts that change with a file's content.
 fn state_of(path: &Path) -> Option<(u64, u128)> {
     let metadata = fs::metadata(path).ok()?;
     let changed = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;

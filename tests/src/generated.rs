@@ -16,7 +16,7 @@ const RECURSIONS: u32 = 4;
 /// Rounds in which the outermost function is called.
 const ROUNDS: usize = 3;
 
-/// What every source begins with.
+/// The beginning of every source.
 const HEAD: &str = r#"
 #if defined(__clang__)
 #define OWN __attribute__((noinline))

@@ -32,7 +32,7 @@ impl fmt::Display for Import {
     }
 }
 
-/// What the modules of a crate import of each other.
+/// Imports between the modules of a crate.
 #[derive(Clone, Debug, Default)]
 pub struct Imports {
     imports: Vec<Import>,

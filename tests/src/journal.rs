@@ -17,7 +17,7 @@ const THREAD_HEADER: usize = 8;
 /// Events stored of each thread.
 pub const EVENTS: usize = 1 << 18;
 
-/// What one thread did last.
+/// A thread's own journal: its newest events.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// Kernel thread id.

@@ -1,5 +1,5 @@
-//! What end-to-end tests share: a place to work in, the `everycall` binary, traced programs, and
-//! their traces as call trees with function names.
+//! Shared parts of end-to-end tests: a place to work in, the `everycall` binary, traced programs,
+//! and their traces as call trees with function names.
 //!
 //! A test builds a program through the compiler prefix, records it and looks at the trace:
 //!

@@ -46,7 +46,7 @@ pub fn outline(path: &Path, is_hidden: impl Fn(&str) -> bool) -> Vec<String> {
     of_file(path, is_hidden, write_lines)
 }
 
-/// The same, with a line for each call.
+/// The calls of a trace as [`outline`] shows them, with a line for each call.
 ///
 /// # Panics
 /// Where the file can't be read.

@@ -23,7 +23,7 @@ pub struct Found {
     pub least: u64,
 }
 
-/// What the functions of a thread are called, outermost first, and how often the second one calls
+/// Names of a thread's functions, outermost first, and how often the second one calls
 /// the third.
 struct Form {
     names: [String; 3],

@@ -226,7 +226,7 @@ impl Place {
 /// A recorded run.
 #[derive(Debug)]
 pub struct Recording {
-    /// What `everycall record` printed and how it ended.
+    /// The output of `everycall record`, and its exit status.
     pub output: Output,
     /// The trace.
     pub file: PathBuf,

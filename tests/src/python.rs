@@ -220,13 +220,13 @@ impl Python {
         output
     }
 
-    /// The same, with what is in the trace.
+    /// Runs `python -m everycall` with these arguments and reads the trace.
     #[must_use]
     pub fn record(&self, arguments: &[&str]) -> (Output, Calls) {
         (self.recorded(arguments), self.calls("t.ect"))
     }
 
-    /// What is in a trace.
+    /// The lines of a trace.
     #[must_use]
     pub fn calls(&self, trace: &str) -> Calls {
         let mut export = self.place.command(everycall());
@@ -286,7 +286,7 @@ impl Calls {
         self.of_kind("call").filter(|line| line["function"] == function).count()
     }
 
-    /// The same calls of each thread and task, by its name: `fetch(read(leaf))`.
+    /// Call trees of the functions in `file`, by thread or task: `fetch(read(leaf))`.
     ///
     /// # Panics
     /// Where a number isn't one.
@@ -359,7 +359,7 @@ impl Calls {
     }
 }
 
-/// What `calls.py count` prints: `LINE COUNT NAME`.
+/// Reads the output of `calls.py count`: `LINE COUNT NAME`.
 fn own_counts(printed: &str) -> BTreeMap<(String, String), u64> {
     let line = |line: &str| {
         let [line, count, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
@@ -377,8 +377,7 @@ pub fn assert_calls_are_counted(python: &Python, calls: &Calls, file: &str, prin
     let mut traced = calls.counts(file);
     let mut counted = own_counts(printed);
     assert!(counted.len() > 50, "{counted:?}");
-    // What isn't called while the interpreter counts: the file itself, and what is called before
-    // and after.
+    // Calls while the interpreter doesn't count: the file itself, and those before and after.
     for (line, name, count) in
         [("1", "<module>", 1), ("13", "plain", 1), ("60", "Account", 1), ("134", "to_the_limit", 1)]
     {

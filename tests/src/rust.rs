@@ -63,7 +63,7 @@ pub fn cargo_everycall(folder: &Path, words: &[&str]) -> Command {
     cargo
 }
 
-/// What a command has printed.
+/// Both outputs of a command.
 #[must_use]
 pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))

@@ -50,7 +50,7 @@ pub fn all_but(program: &Path, is_left_out: impl Fn(&str) -> bool) -> Vec<u8> {
     SelectionSet { rules: vec!["+ some".to_owned()], others: true, modules }.bytes().unwrap()
 }
 
-/// The same in a file, for `EVERYCALL_ONLY`.
+/// Writes the site set of [`only`] to a file, for `EVERYCALL_ONLY`.
 ///
 /// # Panics
 /// Where it can't be written.

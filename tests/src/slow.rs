@@ -6,7 +6,7 @@ use everycall_reader::KeptCall;
 
 use crate::{Mode, Place};
 
-/// What the compiler is given for `slow.c`.
+/// Compiler arguments for `slow.c`.
 pub const SLOW: [&str; 4] = ["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"];
 /// Every call that met a trigger's condition must be kept.
 pub const KEEP_ALL: [&str; 6] = ["--keep", "1000", "--keep-by", "first", "--keep-every", "0"];
@@ -49,7 +49,7 @@ impl OwnCall {
     }
 }
 
-/// What `slow` printed: ticks in a second, and its slow calls by their threads' ids.
+/// Reads the output of `slow`: ticks in a second, and its slow calls by their threads' ids.
 ///
 /// # Panics
 /// Where it printed something else.
@@ -101,7 +101,7 @@ impl SlowWays {
         options
     }
 
-    /// What the program printed of its call of `name`.
+    /// The program's own record of its call of `name`.
     ///
     /// # Panics
     /// It printed nothing about it.

@@ -54,7 +54,7 @@ impl Standing {
         Standing::start(Command::new(program).args(arguments))
     }
 
-    /// The same under `record`, whose file is `recorded.ect`.
+    /// The program under `record`, whose file is `recorded.ect`.
     ///
     /// # Panics
     /// As [`Standing::start`].
@@ -83,7 +83,7 @@ impl Standing {
         self.tell("\n");
     }
 
-    /// The same with a line of input.
+    /// Lets it continue with a line of input, and waits until it is ready again.
     ///
     /// # Panics
     /// Where it isn't ready again.

@@ -65,7 +65,7 @@ pub fn unsure(calls: &[Call]) -> Vec<&str> {
     all(calls).iter().filter(|call| call.caller_unsure).map(|call| call.name.as_str()).collect()
 }
 
-/// What is counted of one function.
+/// Counts of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Entries that are in the trace.
@@ -96,7 +96,7 @@ pub struct ThreadTrace {
 pub struct TraceView {
     /// Its threads.
     pub threads: Vec<ThreadTrace>,
-    /// What the reader had to say.
+    /// The reader's warnings.
     pub warnings: Vec<String>,
     /// The runtime's counts.
     pub counters: Vec<u64>,

@@ -59,7 +59,7 @@ const FORMS_COMMON: &[Form] = &[
 ];
 const CONVENTIONS_CLANG: &[&str] =
     &["preserve_most", "preserve_all", "preserve_none", "regcall", "vectorcall"];
-/// What functions of other calling conventions take.
+/// Argument types of functions of other calling conventions.
 const CONVENTION_ARGUMENTS: &[&str] = &["int", "ulong", "pointer", "double", "s_ll", "s_dd", "s_lll"];
 const CONVENTION_RESULTS: &[&str] = &["int", "ulong", "pointer"];
 

@@ -12,7 +12,7 @@ use super::Workload;
 use super::sources::{lock, matching, own_folder, target_folder, vendored};
 use crate::place::{Mode, everycall, successful};
 
-/// What is given to the linker beside a workload's objects.
+/// The linker's input beside a workload's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkage {
     /// Nothing: for objects without hooks, and for those with sites.
@@ -26,7 +26,7 @@ pub enum Linkage {
 /// One way to compile a workload.
 #[derive(Clone, Debug)]
 pub struct Build {
-    /// What.
+    /// The workload to build.
     pub workload: Workload,
     /// With which hooks; `None` by gcc alone.
     pub mode: Option<Mode>,

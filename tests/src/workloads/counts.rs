@@ -10,7 +10,7 @@ use everycall_timeline::{EndKind, InstantKind, Location, ThreadInfo, TimelineEve
 use super::compact::words_come_back;
 use super::functions::FunctionTable;
 
-/// What one thread did with one function.
+/// Counts of one function's events in one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionCounts {
     /// Entries.
@@ -65,7 +65,7 @@ pub struct TraceCounts {
     pub threads: Vec<ThreadCounts>,
     /// The trace's values, in the same order.
     pub infos: Vec<ThreadInfo>,
-    /// What the reader had to say.
+    /// The reader's warnings.
     pub warnings: Vec<String>,
     /// Calls that ended or were truncated: lines of `replay`, slices of exports.
     pub slices: u64,

@@ -28,7 +28,7 @@ pub struct Workload {
     pub is_cxx: bool,
     /// Its sources, relative to the folder of sources; `*` stands for any name.
     sources: &'static [&'static str],
-    /// What file names of sources don't contain.
+    /// File names of sources don't contain these.
     except: &'static [&'static str],
     /// Whether its sources are compiled as one.
     is_unity: bool,
@@ -58,11 +58,10 @@ impl Workload {
         large: &["1500", "2"],
         threads: 3,
     };
-    /// The same with write-ahead logs in files, without an end, and with a journal of its own
-    /// calls.
+    /// SQLite with write-ahead logs in files, without an end, and with a journal of its own calls.
     pub const SQLITE_FOREVER: Workload = Workload {
         name: "sqlite_forever",
-        // What is always inlined would be in the journal alone.
+        // Functions that are always inlined would be in the journal alone.
         options: &["-DSQLITE_THREADSAFE=2", "-DSQLITE_OMIT_LOAD_EXTENSION", "-Dalways_inline=unused"],
         small: &[],
         large: &[],
@@ -89,8 +88,8 @@ impl Workload {
         large: &["20"],
         threads: 1,
     };
-    /// The same, with its functions as frames by id. What runs its debug hook isn't traced: the
-    /// hook returns before the function that it reports begins.
+    /// Lua with its functions as frames by id. The functions that run its debug hook aren't traced:
+    /// the hook returns before the function that it reports begins.
     pub const LUA_FRAMES: Workload = Workload {
         name: "lua_frames",
         options: &[

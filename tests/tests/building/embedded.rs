@@ -30,7 +30,7 @@ fn run(place: &Place, line: &str, trace: &Path) -> Output {
     place.command(everycall()).args(line.split(' ')).arg(trace).output().unwrap()
 }
 
-/// What every command prints.
+/// The output of every command.
 fn shown(place: &Place, trace: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let one = |line: &&'static str| {
         let output = run(place, line, trace);
@@ -116,7 +116,7 @@ fn record_embeds_and_leaves_out_what_it_is_told() {
     }
 }
 
-/// The same rules as those of `export`.
+/// Embedding follows the rules of `export` for sources.
 #[test]
 fn sources_from_elsewhere_are_left_out_unless_allowed() {
     let place = Place::new("embedded-secret");

@@ -50,7 +50,7 @@ const EXCEPTIONS: &str = "main(all()(\
     tells()([recovers(int){[parses(int)!{fails()!} cleans() leaf()} leaf() \
         [recovers(int){[parses(int)!{fails()!} cleans() leaf()} leaf()) leaf())";
 
-/// The same, as a mode reports it.
+/// [`EXCEPTIONS`] as a mode reports it.
 fn exceptions(reports_inlined: bool) -> String {
     if reports_inlined {
         return EXCEPTIONS.replace('[', "").replace('{', "(").replace('}', ")");

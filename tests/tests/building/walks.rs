@@ -20,7 +20,7 @@ const LLVM_UNWINDERS: [&str; 2] =
 const OLD_UNWINDER: &str = "/usr/lib/x86_64-linux-gnu/libunwind.so.8";
 const GPERFTOOLS: &str = "/usr/lib/x86_64-linux-gnu/libprofiler.so.0";
 
-/// What epilogues look like depends on these.
+/// Options that determine the form of epilogues.
 const FLAGS: [&[&str]; 3] = [&["-O0"], &["-O2"], &["-O2", "-fno-omit-frame-pointer"]];
 
 fn unwinders() -> Vec<Vec<&'static str>> {

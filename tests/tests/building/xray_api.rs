@@ -132,7 +132,7 @@ fn libraries_are_objects_of_their_own() {
     build(&place, mode, &link, "linked-ours");
     let program = build(&place, mode, &["-O1", "xray_objects.cpp"], "loaded-ours");
     check(&program, &library, "-ours");
-    // What is recorded of both: every call but those of unpatched functions.
+    // Of both, every call is recorded but those of unpatched functions.
     let trace = place.record(&[], &program, &[library.to_str().unwrap()]).trace();
     assert!(trace.calls("library_leaf") > 0 && trace.calls("own(int)") > 0);
 
@@ -184,7 +184,7 @@ fn what_is_recorded() {
     }
 }
 
-/// What others choose to record doesn't change for which functions handlers are called.
+/// Selections of others don't change for which functions handlers are called.
 #[test]
 fn handlers_and_selections_are_apart() {
     let place = Place::new("xray-selected");

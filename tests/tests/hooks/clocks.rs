@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Half an hour off, and no database of zones needed.
 const ZONE: &str = "XYZ-05:30";
 
-/// What the program says of one call.
+/// The program's own record of one call.
 struct Call {
     number: usize,
     realtime_ns: (i128, i128),
@@ -179,7 +179,7 @@ fn outputs_agree_with_the_programs_clock() {
         assert!(report.contains(&format!("{},", to - from)), "{report}");
     }
 
-    // What formats can't hold, and what is no time.
+    // Times that formats can't hold, and words that are no time.
     let failed = |words: &[&str]| {
         let output = Command::new(everycall()).args(words).arg(&file).output().unwrap();
         assert!(!output.status.success());

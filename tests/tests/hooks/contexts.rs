@@ -6,7 +6,7 @@ use std::time::Instant;
 use everycall_format::arena::counter;
 use everycall_tests::{Mode, Place, ThreadTrace, TraceView, programs};
 
-/// What each fiber of `contexts.c` does.
+/// The calls of each fiber of `contexts.c`.
 const FIBER: &str =
     "run(step(leaf yield(leaf leaf) leaf) step(leaf yield(leaf leaf) leaf) step(leaf yield(leaf leaf) leaf))";
 const TURN: &str = "let_all_run(resume resume resume resume)";

@@ -1,4 +1,4 @@
-//! What the hooks do to registers, proved from their machine code, and the code itself against
+//! Effects of the hooks on registers, proved from their machine code, and the code itself against
 //! golden files.
 //!
 //! If `golden` fails after an intended change of the hooks: check the difference, then run the test
@@ -29,7 +29,7 @@ const HOOKS: [&str; 11] = [
     "__cyg_profile_func_enter",
     "__cyg_profile_func_exit",
 ];
-/// What begins like this is the hooks' way into the slow path.
+/// Names of the hooks' way into the slow path begin like this.
 const SLOW_PREFIX: &str = "everycall_slow_";
 /// The restartable sequence of the hooks that may leave out stamps: its begin, its end, and where a
 /// thread goes on that was stopped in it.
@@ -58,7 +58,7 @@ const GENERAL: [Register; 16] = [
     Register::R14,
     Register::R15,
 ];
-/// What a called function may change.
+/// Registers that a called function may change.
 const CALL_CLOBBERED: [Register; 9] = [
     Register::RAX,
     Register::RCX,
@@ -97,7 +97,7 @@ impl Code {
         Decoder::with_ip(64, &self.bytes[address as usize..], address, DecoderOptions::NONE).decode()
     }
 
-    /// What the linker puts into an instruction.
+    /// The relocation that the linker applies to an instruction.
     fn relocation(&self, instruction: &Instruction) -> Option<&(String, i64)> {
         self.relocations
             .range(instruction.ip()..instruction.next_ip())
@@ -217,7 +217,7 @@ struct State {
     rounds: BTreeMap<u64, u32>,
 }
 
-/// What is known of registers and of the stack.
+/// Known values of registers and of the stack.
 type Known = (Vec<(Register, Option<Value>)>, Vec<(Value, Option<Value>)>);
 
 /// Rounds of a loop that are followed: a second one shows what the first has changed for it.
@@ -253,7 +253,7 @@ impl State {
         }
     }
 
-    /// What is known of registers and stack, without the numbers of other values.
+    /// Known values of registers and stack, without the numbers of other values.
     fn known(&self) -> Known {
         let known = |value: Value| Some(value).filter(|value| matches!(value.base, Base::Initial(_)));
         let registers = self.registers.iter().map(|(register, value)| (*register, known(*value)));
@@ -373,7 +373,7 @@ fn prove(code: &Code, hook: &str) -> i64 {
     8 - lowest
 }
 
-/// What an instruction that doesn't branch does to the registers and the stack.
+/// Applies an instruction that doesn't branch to the registers and the stack.
 fn step(state: &mut State, instruction: &Instruction, place: &dyn Fn() -> String) {
     let kinds = (instruction.op0_kind(), instruction.op1_kind());
     let (to, from) = (instruction.op0_register(), instruction.op1_register());

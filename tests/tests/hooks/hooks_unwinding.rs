@@ -9,7 +9,7 @@ use everycall_tests::abi::{BACKTRACE_PY, CALLERS_C};
 use everycall_tests::selections::file_with_only;
 use everycall_tests::{Mode, Place, successful};
 
-/// What may stand above a hook, innermost first: calls, and functions that were jumped to. A
+/// Stacks that may stand above a hook, innermost first: calls, and functions that were jumped to. A
 /// debugger may know where the jump was.
 const STACKS: [&str; 6] = [
     "inner outer hold main",
@@ -79,7 +79,7 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
         for hook in hooks {
             let of_hook = |at: &&(String, String)| at.0 == *hook;
             let (all, seen) = (places.iter().filter(of_hook).count(), stops.keys().filter(of_hook).count());
-            // What is for modules that are off or being switched, and for exits by jump.
+            // Code for modules that are off or being switched, and for exits by jump.
             let rare = if mode.is_body() || hook.starts_with("__") { 7 } else { 0 };
             let least = if hook.starts_with("everycall_") { 20 } else { 10 };
             assert!(seen >= least && seen + rare >= all, "{label}: {seen} of {all} instructions of {hook}");

@@ -1,4 +1,4 @@
-//! What the hooks do to a program, and what they write.
+//! Effects of the hooks on a program, and the events that they write.
 
 mod abi;
 mod clocks;

@@ -26,7 +26,7 @@ fn built(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O2", "-g", &include(), "short_calls.c", "-pthread"], &mode.label())
 }
 
-/// What `info` says of a trace.
+/// `info` of a trace.
 fn info(place: &Place, file: &Path) -> Value {
     let text = successful(place.command(everycall()).args(["info", "-f", "json"]).arg(file));
     serde_json::from_str(&text).expect("JSON")
@@ -120,8 +120,9 @@ fn is_nested(what: &str, around: Option<&str>, calls: &[Call]) -> u64 {
         // hook.
         let allowed = callers(&call.name)
             .is_none_or(|callers| around.map_or(callers.is_empty(), |around| callers.contains(&around)));
-        // What began before the events has lost the calls around it that ended within them. Those
-        // that a jump left have no exit there: what they called has an uncertain caller.
+        // Calls that began before the events have lost the calls around them that ended within
+        // these. Those that a jump left have no exit there: what they called has an uncertain
+        // caller.
         assert!(
             allowed || call.caller_unsure || around.is_none() && call.start_cut,
             "{what}: {} within {around:?}",

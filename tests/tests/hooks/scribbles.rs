@@ -28,8 +28,8 @@ const COMMAND_MAX: Duration = Duration::from_secs(10);
 const CPU_MAX: Duration = Duration::from_secs(5);
 /// ... up to this.
 const BUSY_MAX: Duration = Duration::from_secs(60);
-/// What a file may contain beyond the contents of memory: tables, descriptions of the machine, one
-/// buffer.
+/// Bytes that a file may contain beyond the contents of memory: tables, descriptions of the
+/// machine, one buffer.
 const SLACK: u64 = 4 << 20;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -358,7 +358,7 @@ fn whatever_is_written_over_shared_memory() {
 }
 
 fn run(place: &Place, program: &Path, seed: u64) {
-    // What a failed run says.
+    // A failed run shows its seed.
     println!("EVERYCALL_SCRIBBLE_SEED={seed}");
     match seed % 5 {
         4 => alone(place, program, seed / 5),

@@ -19,7 +19,7 @@ const LONG: u64 = 900_000;
 /// Ticks that an event may be placed away from its readings.
 const NEAR: u64 = 300_000;
 
-/// What the program read, in order.
+/// The program's readings of the clock, in order.
 fn readings(file: &Path) -> Vec<u64> {
     let bytes = std::fs::read(file).expect("the program's readings");
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()

@@ -55,7 +55,7 @@ impl Counted {
 /// Functions that don't count themselves: not every compiler leaves them out.
 const UNCOUNTED: [&str; 4] = ["main", "_ZL11before_mainv", "_ZL3usePKc", "count_of_library"];
 
-/// What a table in JSON has.
+/// Calls of each row of a table in JSON.
 fn table(text: &str) -> Calls {
     column(text, "calls")
 }
@@ -233,7 +233,7 @@ fn what_makes_no_sense_is_refused() {
     let said = refused(&["count", "--time", &standing.pid.to_string()]);
     assert!(said.contains("EVERYCALL_COUNT=time"), "{said}");
     let _ = standing.end();
-    // What needs recorded calls says that there are none.
+    // Verbs that need recorded calls say that there are none.
     let standing = counted.standing();
     let pid = &standing.pid.to_string();
     for verb in [

@@ -94,7 +94,7 @@ fn followed(text: &str) -> BTreeMap<String, Vec<Shown>> {
     threads
 }
 
-/// The same of a recording.
+/// The calls of a recording, by the name of their thread.
 fn recorded(file: &Path) -> BTreeMap<String, Vec<Shown>> {
     let mut command = Command::new(everycall());
     let text = successful(command.args(["replay", "--format", "json", "--function", "^round_of"]).arg(file));
@@ -117,7 +117,7 @@ fn recorded(file: &Path) -> BTreeMap<String, Vec<Shown>> {
     threads
 }
 
-/// What stands below the first call of each of its rounds.
+/// The calls below the first call of each round.
 fn rounds(calls: &[Shown]) -> Vec<Vec<Shown>> {
     let mut rounds: Vec<Vec<Shown>> = Vec::new();
     for call in calls {
@@ -253,7 +253,7 @@ fn functions_have_levels_by_attribute() {
             };
             (["other", "quiet", "brief", "leaf"].map(count), text)
         };
-        // What is called within `quiet` is shown in place of it; of `brief`, one line is.
+        // Calls within `quiet` are shown in place of it; of `brief`, one line is.
         let (counts, text) = shown(&["*"]);
         assert_eq!(counts, [3, 0, 3, 3], "{mode:?}: {text}");
         // A level of the command line precedes; sections choose functions.
@@ -352,7 +352,7 @@ fn programs_are_followed_from_their_first_call_to_their_last() {
             let found: Vec<&str> = found[""].iter().map(|(_, name, _)| name.as_str()).collect();
             assert_eq!(found, names, "{mode:?} {wanted:?}");
         }
-        // What it writes stands where it was written, between the calls around it.
+        // Its output stands where it was written, between the calls around it.
         let (text, errors) = follow(&["--with-output"], &[]);
         assert!(!errors.contains("error 0"), "{errors}");
         let place_of = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));

@@ -122,7 +122,7 @@ impl Terminal {
         {
             let mut emulator = self.emulator.lock().expect("the emulator");
             emulator.screen_mut().set_size(lines, columns);
-            // What is seen from now on was drawn since: in the old size, other rows are last.
+            // Rows seen from now on were drawn since: in the old size, other rows are last.
             emulator.process(b"\x1b[2J");
         }
         tcsetwinsize(&self.keys, size(columns, lines)).expect("a size");

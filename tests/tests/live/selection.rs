@@ -77,7 +77,7 @@ fn functions_are_recorded_as_selected() {
         let before = counts(&place, &standing);
         standing.go_on();
         assert_eq!(counts(&place, &standing), [before[0] + 20, green, blue], "{mode:?}");
-        // What is recorded outlives the connection.
+        // The selection outlives the connection.
         drop(control);
         standing.go_on();
         assert_eq!(counts(&place, &standing), [before[0] + 40, green, blue], "{mode:?}");
@@ -319,7 +319,7 @@ fn connect(standing: &Standing) -> UnixStream {
     UnixStream::connect_addr(&address).unwrap()
 }
 
-/// What a command printed on both outputs, and how it ended.
+/// The exit code of a command, and both of its outputs.
 fn asked(place: &Place, words: &[&str]) -> (Option<i32>, String) {
     let output = place.command(everycall()).args(words).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -489,7 +489,7 @@ fn a_streamed_session_has_more_than_the_rings() {
                     assert!(tracing.wait().unwrap().success(), "{mode:?}");
                 }
                 "killed" => {
-                    // What threads had finished is there, and is shown as the session's.
+                    // Segments that threads had finished are there, and are shown as the session's.
                     wait::until("most of it is in the file", || shown().0[0] > RING / 8 / 4);
                     tracing.kill().unwrap();
                     tracing.wait().unwrap();

@@ -55,7 +55,7 @@ fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
 /// A ring that can hold every small run.
 const RING: &str = "256M";
 
-/// What a program does when it runs; its standard output.
+/// Runs a program; returns its standard output.
 fn stdout_of(command: &mut Command) -> Vec<u8> {
     let output = ended_well(command);
     assert!(!output.stdout.is_empty(), "{command:?} prints nothing");
@@ -81,7 +81,7 @@ struct Case<'a> {
     build: Build,
     mode: Mode,
     place: &'a Place,
-    /// What the program prints, compiled by gcc alone: small run and large run.
+    /// The program's output, compiled by gcc alone: small run and large run.
     small: &'a [u8],
     large: &'a [u8],
 }
@@ -261,7 +261,7 @@ fn check_whole(label: &str, trace: &TraceCounts) {
     }
 }
 
-/// What `everycall VERB... FILE` prints.
+/// The output of `everycall VERB... FILE`.
 fn shown(verb: &[&str], file: &Path) -> String {
     let mut command = Command::new(everycall());
     let output = ended_well(command.args(verb).arg(file));
@@ -425,7 +425,7 @@ mod browser {
     use serde_json::{Value, json};
     use std::fs;
 
-    /// What `check.js` shall open.
+    /// A page for `check.js` to open.
     pub struct Page {
         pub file: PathBuf,
         pub slices: u64,

@@ -91,11 +91,11 @@ fn a_python_that_ignores_the_environment_is_left_alone() {
     }
 }
 
-/// What a program says, and how it ends.
+/// Both outputs of a program, and its exit code.
 fn seen(output: &Output) -> (String, Vec<String>, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let errors = text(&output.stderr);
-    // What `record` itself says is behind it.
+    // The lines of `record` itself are behind it.
     let own = errors.lines().take_while(|line| !line.starts_with("everycall: ")).map(str::to_owned);
     (text(&output.stdout), own.collect(), output.status.code())
 }

@@ -50,7 +50,7 @@ fn run(python: &Python, words: &[&str]) -> Output {
     python.run(&[&["-m", "everycall"], words].concat())
 }
 
-/// What it says; its status has to be this one.
+/// The errors that it prints; its status has to be this one.
 fn said(python: &Python, words: &[&str], status: i32) -> String {
     let output = run(python, words);
     assert_eq!(output.status.code(), Some(status), "{words:?} {output:?}");

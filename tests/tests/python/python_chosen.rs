@@ -29,7 +29,7 @@ fn kept(info: &Value, trigger: u64) -> BTreeSet<(String, u64)> {
     of.map(facts).collect()
 }
 
-/// The same of all calls in a trace that took longer.
+/// Function and duration of all calls in a trace that took longer, in nanoseconds.
 fn longer(calls: &Calls, functions: &[&str], than_ns: u64) -> BTreeSet<(String, u64)> {
     let of = calls.of_kind("call").filter(|call| functions.contains(&call["function"].as_str()));
     let facts =
@@ -85,7 +85,7 @@ fn chosen_functions_are_recorded_and_counted() {
         let (_, calls) = python.record(&["--not", "quick", &file]);
         assert_eq!((calls.count("quick"), calls.count("handle"), calls.count("late")), (0, 18, 3));
         assert!(calls.of_kind("call").any(|call| call["file"].ends_with("threading.py")));
-        // What matches nothing is said at the end, and nothing is recorded.
+        // A pattern without matches is named at the end, and nothing is recorded.
         let output = python.recorded(&["--only", "nothing.*", &file]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("`nothing.*` matched no function") && said.contains("0 events"), "{said}");

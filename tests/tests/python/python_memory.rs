@@ -1,4 +1,4 @@
-//! What Python's functions allocate, by a counter in Python's own allocators.
+//! Allocations of Python's functions, by a counter in Python's own allocators.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -40,7 +40,7 @@ fn functions_allocate_what_pythons_allocators_are_asked_for() {
     for python in Python::all() {
         install_counter(&python);
         let file = script("memory.py").display().to_string();
-        // What the first calls allocate once, such as names, is the same in both.
+        // Allocations that the first calls make once, such as names, are equal in both.
         let (few, few_table) = counted(&python, &file, "2");
         let (many, many_table) = counted(&python, &file, "12");
         for (name, [blocks, bytes]) in &many {

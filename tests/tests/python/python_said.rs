@@ -1,4 +1,4 @@
-//! What `python -m everycall` records besides calls of Python functions: those in C, arguments and
+//! Records of `python -m everycall` besides calls of Python functions: those in C, arguments and
 //! results, imports, records of logging, collections of garbage.
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn arguments_and_results_are_shown() {
         ] {
             assert!(has(text), "{text}, {}", python.version());
         }
-        // What is called to make these texts isn't recorded: `Shown` is shown by logging once.
+        // Calls that make these texts aren't recorded: `Shown` is shown by logging once.
         assert_eq!(calls.count("inner_of_repr"), 1, "{}", python.version());
     }
 }
@@ -108,7 +108,7 @@ fn imports_records_and_collections_are_on_the_timeline() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("not 'prints'"), "{output:?}");
 }
 
-/// What outputs show of functions and threads: modules, sources, threading's names.
+/// Outputs show facts of functions and threads: modules, sources, threading's names.
 #[test]
 fn modules_sources_and_names_of_threads_are_shown() {
     for python in Python::all() {

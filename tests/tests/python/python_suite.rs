@@ -8,7 +8,8 @@ use std::process::Stdio;
 use everycall_tests::is_full;
 use everycall_tests::python::Python;
 
-/// What they are about: everything that sees frames, leaves them in odd ways, or starts something.
+/// Parts of Python's test suite: everything that sees frames, leaves them in odd ways, or starts
+/// something.
 const PARTS: [&str; 15] = [
     "test_sys_settrace",
     "test_sys_setprofile",

@@ -6,7 +6,7 @@ use everycall_tests::python::{Python, script};
 use everycall_tests::{everycall, is_full, successful};
 use serde_json::Value;
 
-/// What the tasks of `tasks.py` call, by their coroutine and name.
+/// Calls of the tasks of `tasks.py`, by their coroutine and name.
 const TASKS: [(&str, &str); 12] = [
     ("fetch (grouped)", "fetch(read(leaf) read(leaf) read(leaf))"),
     ("iterating (iterating)", "iterating(numbers(bare) numbers(leaf bare) numbers(leaf))"),
@@ -74,7 +74,7 @@ fn each_task_is_a_track_on_which_its_calls_wait() {
 /// The tasks of `wakes.py`, which it has of each kind, and how many steps they take.
 const STEPS: [(&str, u64); 5] = [("receiver", 5), ("pauser", 6), ("putter", 4), ("taker", 4), ("stopped", 2)];
 
-/// What the tasks of `reused.py` call, of which it has 30 each.
+/// Calls of the tasks of `reused.py`, which has 30 of each.
 const REUSED: [(&str, &str, &str); 6] = [
     ("ends", "ends", "ends(leaf)"),
     ("yields", "yields", "yields(leaf leaf leaf)"),

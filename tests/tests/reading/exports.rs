@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use prost::Message;
 use serde_json::Value;
 
-/// What a format says of a function; `None` is what it doesn't have.
+/// A format's numbers of a function; `None` for those that it doesn't have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Numbers {
     calls: Option<u64>,
@@ -315,7 +315,7 @@ fn python() -> Option<PathBuf> {
     Some(python)
 }
 
-/// What DuckDB adds up, by the views and queries that `docs/parquet.md` has.
+/// DuckDB's sums, by the views and queries of `docs/parquet.md`.
 fn parquet(python: &Path, file: &Path) -> Functions {
     let script = "import duckdb, json, re, sys
 file, document = sys.argv[1:]
@@ -406,7 +406,7 @@ print([duckdb.sql(f'select count(*) from ({a} except all {b})').fetchall()[0][0]
             successful(Command::new(python).args(["-c", script]).args([table, &result]).arg(columns));
         assert_eq!(compared.trim(), "[0, 0]", "{options:?}");
     }
-    // What is decided before SQLite sees a row, and what is looked up by number, changes nothing.
+    // Conditions decided before SQLite sees a row, and lookups by number, change nothing.
     let middle = &sql(place, options, &[file], "select median(start_ns) from slices")[0][0];
     let (fast, slow) = (
         format!(
@@ -484,7 +484,7 @@ fn annotated(place: &Place, file: &Path, is_inclusive: bool) -> BTreeMap<String,
     functions
 }
 
-/// What `report` says, in the terms of a format without numbers of calls.
+/// The numbers of `report` as a format without numbers of calls has them.
 fn without_calls(functions: &Functions) -> Functions {
     let mut functions = functions.clone();
     for numbers in functions.values_mut() {
@@ -642,7 +642,7 @@ fn imported(place: &Place, source: &Path, options: &[&str]) -> PathBuf {
     file
 }
 
-/// What was exported as Chrome JSON and imported again has the same calls and times, to the
+/// A trace exported as Chrome JSON and imported again has the same calls and times, to the
 /// nanosecond.
 #[test]
 fn chrome_json_comes_back() {
@@ -703,7 +703,7 @@ fn counted(functions: &Functions) -> BTreeMap<&str, Option<u64>> {
     names.into_iter().map(|name| (name, functions.get(name).and_then(|numbers| numbers.calls))).collect()
 }
 
-/// The same program traced by uftrace, by XRay and by everycall: the same numbers of calls.
+/// One program traced by uftrace, by XRay and by everycall has the same numbers of calls.
 #[test]
 fn other_tools_traces_have_the_same_calls() {
     let place = Place::new("exports_other_tools");

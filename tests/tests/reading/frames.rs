@@ -23,7 +23,7 @@ fn bare(place: &Place) -> PathBuf {
     output
 }
 
-/// What the program says of the process that it calls so.
+/// The program's own journal of the process that it calls so.
 fn journal<'a>(printed: &'a str, whose: &str) -> &'a str {
     let line = printed.lines().find_map(|line| line.strip_prefix(whose));
     line.expect("the process prints its journal").trim()
@@ -224,7 +224,7 @@ fn functions_of_lua_are_counted_as_its_own_hook_counts_them() {
     chosen_by_name(&place, &program, &script, &counted);
 }
 
-/// The same functions in triggers and selections.
+/// Frames by id in triggers and selections.
 fn chosen_by_name(place: &Place, program: &Path, script: &Path, counted: &BTreeMap<String, u64>) {
     let run = |options: &[&str]| {
         let recording = place.record(options, program, &[script.to_str().expect("UTF-8"), "3"]);

@@ -25,7 +25,7 @@ fn built(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O1", "-g", "jit_code.c"], &format!("jit-code-{}", mode.label()))
 }
 
-/// What `run` has called, of each process.
+/// The calls of `run`, of each process.
 fn called(trace: &TraceView) -> Vec<String> {
     let of = |thread: &everycall_tests::ThreadTrace| {
         assert_eq!((thread.losses, thread.orphans), (0, 0), "{:?}", thread.info);
@@ -161,7 +161,7 @@ fn snapshots_of_its_own_and_crash_files_have_the_names() {
     assert!(found.ends_with(", first(work), second(work), second(work), third(work)"), "{found}");
 }
 
-/// What triggers keep, selections choose and counts count, by the names in a map.
+/// Triggers, selections and counts use the names in a map.
 #[test]
 fn triggers_selections_and_counts_know_the_names() {
     let place = Place::new("jit-chosen");

@@ -1,4 +1,4 @@
-//! What reports and exports say of a trace.
+//! Reports and exports of traces.
 
 mod exports;
 mod frames;

@@ -1,4 +1,4 @@
-//! What `report` says of input that is cut, foreign, mixed or too much.
+//! Messages of `report` about input that is cut, foreign, mixed or too much.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -162,7 +162,7 @@ fn patterns_that_match_nothing_are_answered_with_near_names() {
     assert!(refused(&["--fail-if", "calls(bake_bred) > 1"]).contains("there is bake_bread"));
     let output = report(&place, &["--fail-if", "calls(bake_bred) > +1", "--diff"], &[&trace, &trace]);
     assert!(output.status.code() == Some(1) && said(&output).contains("there is bake_bread"), "{output:?}");
-    // What lets no call through is named.
+    // A filter that lets no call through is named.
     let output = report(&place, &["--function", "^knead_dugh$"], &[&trace]);
     assert!(said(&output).contains("matches --function `^knead_dugh$`; there is knead_dough"), "{output:?}");
     let output = report(&place, &["--function", "knead", "--min-duration", "100s"], &[&trace]);

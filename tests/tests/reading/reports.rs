@@ -109,7 +109,7 @@ fn replayed(place: &Place, options: &[&str], file: &Path) -> Vec<Printed> {
     waiting.into_iter().filter(|((_, depth), _)| *depth == 0).flat_map(|(_, calls)| calls).collect()
 }
 
-/// What is computed of some calls.
+/// Sums of some calls.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Computed {
     calls: u64,
@@ -577,7 +577,7 @@ fn merged_runs_are_what_their_traces_are() {
         let mut merge = place.command(everycall());
         successful(merge.args(["merge", "-q"]).arg("-o").arg(&again).arg(&merged));
         assert_eq!(report(&place, &[], &[&again])["rows"], whole["rows"]);
-        // What needs calls is refused, and so is what is cut.
+        // Options that need calls are refused, and so are cut files.
         for options in [&["--tree"][..], &["--by", "thread"], &["--slowest", "work"], &["--depth", "2"]] {
             let refused = text(&place, options, &[&merged]);
             assert_eq!(refused.status.code(), Some(1), "{options:?}");
@@ -682,12 +682,12 @@ fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
     assert_eq!(text(&place, &["--fail-if", "calls(slower) > 1000"], &[&old[0]]).status.code(), Some(0));
 }
 
-/// What `--diff` says of one side's calls of a function: calls, own time, total time, and the longest call.
+/// One side of a function in `--diff`: calls, own time, total time, and the longest call.
 fn side(row: &Value, side: &str) -> [u64; 4] {
     ["calls", "own_ns", "total_ns", "max_ns"].map(|name| row[format!("{side}_{name}")].as_u64().unwrap_or(0))
 }
 
-/// The same of these calls.
+/// Number, own time, total time and the longest of these calls.
 fn computed(calls: &[&Printed]) -> [u64; 4] {
     let of = Computed::of(calls);
     [of.calls, of.own_ns, of.total_ns, of.durations.last().copied().unwrap_or(0)]

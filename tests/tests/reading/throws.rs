@@ -45,7 +45,7 @@ fn kept(file: &Path) -> (Vec<Trigger>, Vec<(KeptCall, String)>) {
     (recording.triggers.clone(), recording.kept.iter().cloned().zip(names).collect())
 }
 
-/// What a trigger waits for: its text, the function, and the types.
+/// A trigger on exceptions: its text, the function, and the types.
 type Wanted<'a> = (&'a str, Option<&'a str>, fn(&str) -> bool);
 
 const WANTED: [Wanted<'_>; 6] = [
@@ -89,7 +89,7 @@ fn check_all(file: &Path, all: &[Thrown], label: &str) {
     }
 }
 
-/// What led to an exception is there.
+/// The calls that led to an exception are there.
 fn check_moment(file: &Path, label: &str) {
     let (_, kept) = kept(file);
     let whole = |(call, _): &&(KeptCall, String)| call.trigger == 0 && call.missing == 0;
@@ -176,7 +176,7 @@ fn exceptions_are_kept_without_record() {
     assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
 }
 
-/// The same in a program that runs already.
+/// Triggers on exceptions are armed in a program that runs already.
 #[test]
 fn exceptions_of_a_running_program() {
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FINSTRUMENT] {

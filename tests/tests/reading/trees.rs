@@ -142,7 +142,7 @@ impl Case {
         format!("{stem}-{}{}{link}{}", self.mode.label(), self.level, self.behind.concat())
     }
 
-    /// What differs.
+    /// The differences between expected and seen trees.
     fn differences(&self, place: &Place, expected: &Expected) -> Option<String> {
         let flags = || {
             let flags = expected.flags.iter().map(String::as_str);
@@ -199,7 +199,7 @@ fn same(expected: &str, seen: &str) -> bool {
     }
 }
 
-/// What is expected and what is there, side by side.
+/// Expected and seen lines, side by side.
 fn compared(expected: &[String], seen: &[String]) -> String {
     let width = expected.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(8);
     let rows = expected.len().max(seen.len());

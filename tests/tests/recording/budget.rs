@@ -21,7 +21,7 @@ fn info(place: &Place, file: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// What is said of a function.
+/// The budget's facts about a function.
 fn said_of(info: &Value, name: &str) -> Option<Value> {
     let functions = info["budget"]["functions"].as_array()?;
     functions.iter().find(|function| function["name"] == name).cloned()
@@ -77,8 +77,8 @@ fn what_costs_too_much_goes_off_and_on_again_when_the_load_falls() {
         let trace = TraceView::open(&file);
         let tallies = trace.tallies();
         let kept = |name: &str| tallies.get(name).map_or(0, |tally| tally.entries);
-        // What was never off is there, every call of it. (When the load has fallen, the others may
-        // cost more than their share of the little that the program does.)
+        // Every call of a function that was never off is there. (When the load has fallen, the
+        // others may cost more than their share of the little that the program does.)
         for name in ["cold", "rare", "hot"] {
             if said_of(&info, name).is_none() {
                 assert_eq!(kept(name), made(&printed, name), "{}: {name}", mode.label());
@@ -202,7 +202,7 @@ fn cull_lists_what_costs_too_much_and_a_build_without_it_is_within_the_budget() 
         let list = std::fs::read_to_string(place.file("list.txt")).expect("a list");
         let lines: Vec<_> = list.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(lines, ["- hot"], "{list}");
-        // The same, without it.
+        // A build without the function.
         let source = everycall_tests::programs().join("budgeted.c");
         let mut compiler = place.command(everycall());
         compiler.args(["cc", "--mode", mode.name, "--not", "@list.txt", "--", mode.cc, "-O2", "-g"]);

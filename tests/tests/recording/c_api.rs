@@ -270,7 +270,7 @@ fn doubtful_nesting_is_never_complete() {
     }
 }
 
-/// What a function says that isn't recorded belongs to the innermost call around it that is, or to
+/// Labels of a function that isn't recorded belong to the innermost recorded call around it, or to
 /// the thread.
 #[test]
 fn labels_of_functions_that_are_not_recorded_belong_to_their_callers() {

@@ -129,7 +129,7 @@ fn disks_that_become_full_meanwhile() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("full.ect") && said.contains("free some space"), "{said}");
-    // The same by a signal: no file, no harm.
+    // A snapshot by signal on a full disk: no file, no harm.
     successful(Command::new("kill").args(["-USR1", &pid]));
     std::thread::sleep(std::time::Duration::from_millis(500));
     let left: Vec<_> = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -71,7 +71,7 @@ const SHORT: [Way; 2] = [
     Way { keeper: Keeper::CrashFile("64K"), ring: Some(0) },
 ];
 
-/// The same numbers in each run of one number of kills.
+/// Pseudo-random numbers, equal in each run of one number of kills.
 struct Random(u64);
 
 impl Random {
@@ -192,7 +192,7 @@ impl Scene<'_> {
     }
 }
 
-/// What became of all of them.
+/// Sums over all kills.
 #[derive(Debug, Default)]
 struct Sums {
     early: u32,

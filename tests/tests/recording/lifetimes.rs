@@ -11,7 +11,7 @@ fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O1", "lifetimes.c", "-pthread"], &format!("lifetimes-{}", mode.label()))
 }
 
-/// The same program without hooks.
+/// Builds the program without hooks.
 fn plain(place: &Place) -> PathBuf {
     let path = place.file("lifetimes-plain");
     let source = everycall_tests::programs().join("lifetimes.c");
@@ -162,7 +162,7 @@ fn all_memory_is_locked_but_the_runtimes() {
     }
 }
 
-/// What the program limits is its own memory, not what the runtime has reserved.
+/// The program limits its own memory, not the runtime's reservations.
 #[test]
 fn a_limit_of_address_space_is_the_programs_own() {
     let place = Place::new("address-limit");
@@ -208,7 +208,7 @@ fn a_bad_value_is_a_warning() {
         assert!(text.contains(used), "{text}");
         assert!(output.status.success());
     }
-    // What a terminal would obey isn't passed on.
+    // Control characters that a terminal would obey aren't passed on.
     for name in ["EVERYCALL_START", "EVERYCALL_RECORDER", "EVERYCALL_CRASH", "EVERYCALL_TRIGGERS"] {
         let mut command = Command::new(&program);
         let output = command.arg("nothing").env(name, "/\u{1b}]0;title\u{7}\n").output().unwrap();

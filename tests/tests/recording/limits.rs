@@ -27,7 +27,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 }
 "#;
 
-/// What all of this is tried on.
+/// The program and files that limits are tried on.
 struct Scene {
     place: Place,
     program: PathBuf,

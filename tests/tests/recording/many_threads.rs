@@ -11,7 +11,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Threads of each half.
 const HALF: &str = "50000";
 
-/// What a process has once some of its threads have ended.
+/// Resources of a process once some of its threads have ended.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     resident_kib: u64,

@@ -15,7 +15,7 @@ fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O1", "process_tree.c", "-pthread"], &format!("process-tree-{}", mode.label()))
 }
 
-/// The same program without hooks.
+/// Builds the program without hooks.
 fn plain(place: &Place) -> PathBuf {
     let path = place.file("process-tree-plain");
     let source = everycall_tests::programs().join("process_tree.c");
@@ -288,7 +288,7 @@ fn forks_in_signal_handlers() {
     });
 }
 
-/// What a child's beginning needs is not taken from the stack that it happens to be on.
+/// A child's first event takes little memory from the stack that it happens to be on.
 #[test]
 fn a_childs_first_event_needs_little_stack() {
     let place = Place::new("stack");

@@ -125,7 +125,7 @@ fn writing_that_gets_no_further() {
     }
 }
 
-/// What hangs up a terminal often comes twice: the second signal must not cost the trace.
+/// The signal of a closed terminal often comes twice: the second signal must not cost the trace.
 #[test]
 fn the_same_signal_again_while_the_trace_is_written() {
     let place = Place::new("again");

@@ -1,5 +1,5 @@
-//! What other users can and can't do to a traced program: `docs/security.md`. The other user is a
-//! real one, so these tests need root.
+//! Access of other users to a traced program: `docs/security.md`. The other
+//! user is a real one, so these tests need root.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -66,7 +66,7 @@ impl Waiting {
         Waiting { pid: line.trim().parse().unwrap(), recorder }
     }
 
-    /// What the program's environment says of its recorder.
+    /// The variable in the program's environment that names its recorder.
     fn hub(&self) -> String {
         let environment = fs::read(format!("/proc/{}/environ", self.pid)).unwrap();
         let mut words = environment.split(|byte| *byte == 0);
@@ -232,7 +232,7 @@ fn segments_are_no_way_into_what_has_more_rights() {
     let other = OTHER.to_string();
     let maps = |arguments: &[&str]| shown(Command::new(&program).args(arguments)).0;
     assert!(maps(&["show"]).contains(SEGMENT) && maps(&["fork"]).contains(SEGMENT));
-    // What a child makes while it acts as another user would be that one's.
+    // Files that a child makes while it acts as another user would be that user's.
     for what in ["act", "drop"] {
         let maps = maps(&[what, &other]);
         assert!(!maps.contains(SEGMENT) && maps.contains("/dev/zero"), "{what}: {maps}");
@@ -310,7 +310,7 @@ fn builds_link_only_the_users_own_runtime() {
         let is_built = command.env("XDG_CACHE_HOME", cache).output().unwrap().status.success();
         is_built.then(|| fs::read(output).unwrap())
     };
-    // What everycall itself puts into a cache; the attacker's has more in it.
+    // A cache as everycall itself fills it; the attacker's has more in it.
     let safe = place.file("safe");
     assert!(build(&safe, "first").is_some());
     for folder in [&theirs.join("good"), &evil] {
@@ -349,7 +349,7 @@ fn builds_link_only_the_users_own_runtime() {
     assert!(attacker.0.try_wait().unwrap().is_none(), "it was there all the while");
 }
 
-/// What everybody may write to, another user may not replace: that is found out before anything is
+/// In a sticky folder, another user's file can't be replaced: that is found out before anything is
 /// recorded.
 #[test]
 fn in_sticky_folders_files_are_their_owners() {

@@ -16,7 +16,7 @@ const SECONDS: u64 = 10;
 const PAUSE: Duration = Duration::from_millis(250);
 /// So that memory of ended threads is soon as much as it may become.
 const SETTINGS: [(&str, &str); 2] = [("EVERYCALL_KEEP_ENDED", "2M"), ("EVERYCALL_RING_SIZE", "128K")];
-/// What the program's functions are called.
+/// Names of the program's functions.
 const FUNCTIONS: [&str; 15] = [
     "main",
     "leaf",
@@ -35,7 +35,7 @@ const FUNCTIONS: [&str; 15] = [
     "shapes::inner",
 ];
 
-/// What a process has at a moment.
+/// Resources of a process at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     resident_kib: u64,
@@ -102,8 +102,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// What it had in the second quarter of the time, and in the last one. In the first one, pools
-    /// fill.
+    /// Its resources in the second quarter of the time, and in the last one. In the first one,
+    /// pools fill.
     fn early_and_late(&self) -> (Use, Use) {
         let quarter = self.uses.len() / 4;
         (Use::least(&self.uses[quarter..2 * quarter]), Use::least(&self.uses[3 * quarter..]))
@@ -125,7 +125,7 @@ impl Watched {
     }
 }
 
-/// What may be more at the end than early: if more snapshots than before coincide, threads take
+/// Permitted growth from early to the end: if more snapshots than before coincide, threads take
 /// segments that were never used before, which stay in the pool; if ended threads aren't noticed
 /// for a while, others begin with open-call stacks that were never used before, which stay as well
 /// and are two mappings each; a batch of brief threads; and half a KiB for each of `things` that
@@ -134,13 +134,13 @@ fn known_growth(things: u64) -> Use {
     Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 160, threads: 4, segments: 64 }
 }
 
-/// The same of `record`, which retains the arenas of the 64 processes that ended last: on a slow
-/// machine, these come late.
+/// Permitted growth of `record`, which retains the arenas of the 64 processes that ended last: on a
+/// slow machine, these come late.
 fn known_growth_of_recorder(things: u64) -> Use {
     Use { descriptors: 1 + 64, ..known_growth(things) }
 }
 
-/// What is known of snapshots that aren't as they should be (docs/limits.md).
+/// Known defects of snapshots (docs/limits.md).
 #[derive(Clone, Copy, Debug, Default)]
 struct Odd {
     /// Some calls have no names: those of a library have none in a snapshot that is taken at the

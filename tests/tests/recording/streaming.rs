@@ -122,7 +122,7 @@ fn losses_are_counted_exactly() {
     assert!(text.contains("a part of the ring is missing or damaged"), "where they are missing");
 }
 
-/// The same with `--stall`: the program waits, and nothing is lost.
+/// With `--stall`, the program waits for a slow recorder, and nothing is lost.
 #[test]
 fn threads_wait_for_a_slow_recorder() {
     let place = Place::new("stream-stall");

@@ -191,7 +191,7 @@ impl Scene {
     }
 }
 
-/// What is a word of a command, not a part of one.
+/// Replaces placeholders that are whole words of a command.
 fn substituted(text: &str) -> String {
     let word = |word: &str| {
         let known = PLACEHOLDERS.iter().find(|(placeholder, _)| *placeholder == word);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use everycall_tests::imports::Imports;
 
-/// What the modules of a crate of the workspace import.
+/// Imports between the modules of a crate of the workspace.
 fn imports_of(name: &str) -> Imports {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates").join(name).join("src/lib.rs");
     Imports::of(&root).expect("the crate's sources")

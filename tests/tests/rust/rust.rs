@@ -16,7 +16,7 @@ fn workspace(place: &Place) -> PathBuf {
     copied(place, "rust", "app/Cargo.toml")
 }
 
-/// What the program says of itself: name, entries, returns.
+/// The program's own counts: name, entries, returns.
 fn own_counts(printed: &str) -> BTreeMap<String, Tally> {
     let line = |line: &str| {
         let (name, counts) = line.split_once(" = ").unwrap();
@@ -102,7 +102,7 @@ fn what_isnt_traced_is_built_as_ever() {
         !has_runtime(&folder.join("target/debug/app"))
             && has_runtime(&folder.join("target/everycall/debug/app"))
     );
-    // What cargo and rustc run themselves is without the runtime.
+    // Programs that cargo and rustc run themselves are without the runtime.
     let mut own = Vec::new();
     for entry in fs::read_dir(folder.join("target/everycall/debug/build")).unwrap() {
         own.push(entry.unwrap().path().join("build-script-build"));
@@ -277,7 +277,8 @@ fn linkers_and_targets_of_the_project_work() {
     }
 }
 
-/// What the crates `tracing` and `log` are told is on the timeline, in the calls where it was said.
+/// Spans and events of `tracing` and lines of `log` are on the timeline, in the calls that made
+/// them.
 #[test]
 fn spans_and_lines_of_tracing_and_log_are_on_the_timeline() {
     let place = Place::new("rust-lines");

@@ -67,7 +67,7 @@ fn ripgreps_tests_pass_and_its_calls_are_those_that_callgrind_counts() {
 
     // The program that the tests have run, with all its crates.
     compare_calls(&place, &folder, &folder.join("target/everycall-all/debug/rg"), 3000);
-    // What ripgrep's releases are built with: optimised at link time as one unit, aborts on panics.
+    // The profile of ripgrep's releases: optimised at link time as one unit, aborts on panics.
     let release = ["--all", "build", "--locked", "--profile", "release-lto"];
     let with_names = ["--config", "profile.release-lto.strip=false"];
     let built = cargo_everycall(&folder, &[&release[..], &with_names].concat()).output().unwrap();

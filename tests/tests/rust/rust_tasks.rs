@@ -9,7 +9,7 @@ use everycall_tests::rust::{cargo_everycall, command, copied, lock, said};
 use everycall_tests::{Place, Tally, TraceView, everycall, successful};
 use serde_json::Value;
 
-/// What `key = number` lines say, by key; of a task, one for each.
+/// Numbers of `key = number` lines, by key; of a task, one for each.
 fn own_counts(output: &Output) -> BTreeMap<String, Vec<u64>> {
     let mut counts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stderr).lines() {

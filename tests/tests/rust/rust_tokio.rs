@@ -10,7 +10,7 @@ use everycall_tests::rust::{cargo_everycall, command, copied, lock, said};
 use everycall_tests::{Place, Tally, TraceView, everycall, successful};
 use serde_json::Value;
 
-/// What the program's tasks are called, by how the program itself calls them.
+/// Titles of the program's tasks, by the program's own names for them.
 const TITLES: [(&str, &[&str]); 10] = [
     ("blocking", &["app::in_all::{closure#1}::{closure}"]),
     ("boxed", &["Pin<Box<dyn Future<Output=u32> + Send>>"]),

@@ -26,7 +26,7 @@ struct Own {
     call: OwnCall,
 }
 
-/// What the program printed: ticks in a second, and its calls.
+/// Reads the program's output: ticks in a second, and its calls.
 fn own_calls(printed: &str) -> (u64, Vec<Own>) {
     let rate = printed.lines().find_map(|line| line.strip_prefix("rate ")).expect("a rate");
     let calls = printed.lines().filter_map(|line| line.strip_prefix("call ")).map(|line| {

@@ -282,7 +282,7 @@ fn sets_that_are_none() {
         assert_eq!((said.lines().count(), run.kept.len()), (1, 0), "{set:?}: {said}");
         assert!(run.stdout().starts_with("rate "), "{set:?}");
     }
-    // What is right is right through a link, too, and readable by others.
+    // A valid file works through a link, too, and if others can read it.
     let link = place.file("link.ecs");
     std::os::unix::fs::symlink(file("shared.ecs", &whole, 0o644), &link).unwrap();
     let good = run(&place, &link, &program, &arguments);

@@ -8,11 +8,12 @@ use everycall_kit::{FILES, RUNTIME_OBJECT};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
-/// What a function of the C library may take: `memcpy` and its like are all that the runtime calls.
+/// Stack bytes that a function of the C library may take: `memcpy` and its like are all that the
+/// runtime calls.
 const LIBRARY: u64 = 256;
 /// Bytes that a call may take before it is on one of these stacks.
 const OWN_MAX: u64 = 320;
-/// What comes before: the hook's way into the slow path.
+/// The hook's way into the slow path, which comes before.
 const SLOW_COMMON: &str = "everycall_slow_common";
 
 /// A function: bytes of its own frame, and what it calls.
@@ -38,7 +39,7 @@ fn functions() -> BTreeMap<u64, Function> {
             (symbol.address(), Function { name, ..Function::default() })
         })
         .collect();
-    // What the linker puts in: a place in the same section, or something elsewhere.
+    // Targets of relocations: a place in the same section, or something elsewhere.
     let targets: BTreeMap<u64, Option<u64>> = text
         .relocations()
         .filter_map(|(place, relocation)| {
@@ -121,7 +122,7 @@ fn hold_the_deepest_calls() {
     let (bytes, chain) = deepest(&functions, find("4slow9slow_path"), &mut Vec::new());
     assert!(chain.len() > 3 && bytes > 4096, "that is too little for the slow path: {chain:?}");
     assert!(way_in + bytes <= SLOW_STACK_SIZE as u64, "{way_in} + {bytes} of {SLOW_STACK_SIZE}: {chain:#?}");
-    // What is run on them besides.
+    // Other functions that run on these stacks.
     let others: Vec<u64> = functions
         .iter()
         .filter(|(_, function)| function.name.contains("slow_stacks6run_on5entry"))

@@ -122,7 +122,7 @@ fn long_calls_are_whole_as_far_as_memory_allows() {
         assert!(is_whole || kept[0].missing > 0, "{memory}: {:?}", kept[0]);
         for call in &kept {
             assert!(call.missing == 0 || !is_whole, "{memory}: {call:?}");
-            // What is there of the call and what is missing is all of it.
+            // Kept and missing events of the call add up to all of it.
             assert_eq!(events_of(&recording.file, call) + call.missing, EVENTS, "{memory}: {call:?}");
             if is_whole {
                 let (trace, begin, _) = TraceView::moment(&recording.file, call);

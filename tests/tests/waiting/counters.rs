@@ -17,7 +17,7 @@ const NAMES: [&str; 6] = [
     "CPU time (ns)",
 ];
 
-/// What the kernel said to a process: minor and major faults, voluntary and involuntary switches,
+/// The kernel's counts of a process: minor and major faults, voluntary and involuntary switches,
 /// CPU time.
 #[derive(Debug)]
 struct Said {
@@ -104,7 +104,7 @@ fn counters_are_those_of_the_process() {
     let (before, within, after) = (before.unwrap(), within.unwrap(), after.unwrap());
     assert!(within - before >= 60 * MEBIBYTE && within - after >= 60 * MEBIBYTE, "{before} {within} {after}");
 
-    // What `info` adds up.
+    // The sums of `info`.
     let info = successful(Command::new(everycall()).args(["info", "-f", "json"]).arg(&file));
     let info: Value = serde_json::from_str(&info).unwrap();
     assert_eq!(info["threads"].as_array().unwrap().len(), 2, "it is no thread: {}", info["threads"]);

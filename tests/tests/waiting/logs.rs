@@ -167,7 +167,7 @@ fn the_header_has_no_warnings_of_its_own() {
     }
 }
 
-/// What `replay` says that a program wrote: function, stream, number of the line, text.
+/// A program's output according to `replay`: function, stream, number of the line, text.
 fn output_of(events: &[Value]) -> Vec<(String, u64, String)> {
     let mut of: Vec<(String, u64, String)> = Vec::new();
     for event in events {
@@ -267,7 +267,7 @@ fn terminal() -> (File, File) {
     (File::from(ours), theirs)
 }
 
-/// What is shown until the last program has closed its side.
+/// Everything shown until the last program has closed its side.
 fn read_all(mut terminal: File) -> String {
     let mut bytes = Vec::new();
     let mut block = [0; 4096];

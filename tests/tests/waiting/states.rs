@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What the program says of a phase.
+/// The program's own record of a phase.
 #[derive(Debug)]
 struct Phase {
     tid: u64,
@@ -69,7 +69,7 @@ struct Phase {
     runnable: u64,
 }
 
-/// What the trace says of a call.
+/// The trace's facts about a call.
 #[derive(Debug, Default)]
 struct Told {
     /// Who ended its longest time off the CPU.
@@ -84,7 +84,7 @@ struct Told {
 
 impl Told {
     fn running(&self) -> u64 {
-        // What is unknown may reach behind the call.
+        // Unknown time may reach behind the call.
         self.duration.saturating_sub(self.blocked + self.runnable + self.unknown)
     }
 }
@@ -160,7 +160,7 @@ fn around_of(duration: u64, phase: &Phase) -> u64 {
     duration.saturating_sub(phase.end - phase.begin)
 }
 
-/// What each source must tell.
+/// Checks the facts that each source must have.
 fn check(source: &str, said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (u64, Told)>) {
     let all: Vec<&String> = said.keys().collect();
     assert_eq!(all.len(), 7, "{all:?}");
@@ -203,7 +203,7 @@ fn check(source: &str, said: &BTreeMap<String, Phase>, told: &BTreeMap<String, (
     }
     let (preempted, counted) = of("is_preempted");
     assert!(preempted.runnable >= 5 * MILLISECOND, "{preempted:?}");
-    // What it waited for a CPU, by the kernel's count.
+    // Its time waiting for a CPU, by the kernel's count.
     let tolerance = MILLISECOND + counted.runnable / 20 + around(preempted, counted);
     assert!(preempted.runnable.abs_diff(counted.runnable) < tolerance, "{preempted:?} {counted:?}");
     // Until the other thread let go.
@@ -813,7 +813,7 @@ fn one_line(file: &Path) -> String {
     page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a killed recorder has written has states.
+/// A trace from a killed recorder has states.
 #[test]
 fn killed_recorders_leave_states() {
     let place = Place::new("states-recorder");
@@ -856,7 +856,7 @@ fn check_naps(file: &Path) -> usize {
         let within = within.filter(|off| (start..start + duration).contains(&number(off, "at_ns")));
         let sum = |name: &str| within.clone().map(|off| number(off, name)).sum::<u64>();
         let (blocked, unknown) = (sum("blocked_ns"), sum("unknown_ns"));
-        // What is unknown may reach behind the call.
+        // Unknown time may reach behind the call.
         assert!(blocked + sum("runnable_ns") <= duration + EDGE || unknown > 0, "{call}");
         // The kernel puts the thread on a CPU before the call ends: the clocks agree so well.
         let is_back =
@@ -876,7 +876,8 @@ fn check_naps(file: &Path) -> usize {
     // Some kernels leave out a switch now and then.
     let least = if facts["states"]["source"] == "perf" { naps - naps / 5 } else { 1 };
     assert!(told >= least, "{told}, {naps} naps");
-    // What is still off the CPU ends where the trace does, or where nobody knows more.
+    // Times off the CPU that are still open end where the trace does, or where nothing more is
+    // known.
     let offs = lines.iter().filter(|off| off["off_cpu_ns"].is_u64());
     offs.for_each(|off| {
         assert!(number(off, "at_ns") + number(off, "off_cpu_ns") <= until + 1, "{off} {until}")

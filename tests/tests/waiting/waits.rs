@@ -81,7 +81,7 @@ fn calls_that_wait_say_for_what_and_for_whom() {
             };
             assert!(found.any(is_it), "{label_of_mode}: {name}: {:?}", calls(name).collect::<Vec<_>>());
         }
-        // What doesn't wait isn't there.
+        // Functions that don't wait aren't there.
         assert_eq!(calls("pthread_mutex_unlock").count() + calls("sem_init").count(), 0);
         assert_eq!(of_main("accept").count(), 0);
         assert_eq!(calls("accept").count(), 1, "in the child");

@@ -52,7 +52,7 @@ fn debugged<T: std::fmt::Debug>(value: T) -> usize {
     format!("{value:?}").len()
 }
 
-// The same code: a compiler may make one function of them.
+// Identical code: a compiler may make one function of them.
 #[counted]
 fn same_code(number: u64) -> u64 {
     black_box(number) * 3

@@ -27,7 +27,7 @@ const FUNCTIONS: usize = 8;
 /// Calls and the numbers above, by function.
 type Numbers = BTreeMap<String, Vec<u64>>;
 
-/// What the program says.
+/// The program's own counts.
 fn own(printed: &str) -> Numbers {
     let line = |line: &str| {
         let (name, rest) = line.split_once(' ')?;
@@ -42,7 +42,7 @@ fn rows(json: &str) -> Vec<Value> {
     table["rows"].as_array().expect("rows").clone()
 }
 
-/// What a table says of the same functions.
+/// A table's numbers of these functions.
 fn counted(json: &str) -> Numbers {
     let numbers = |row: &Value| {
         let name = row["symbols"][0].as_str().filter(|name| name.starts_with('f') && name.len() == 2)?;

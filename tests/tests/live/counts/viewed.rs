@@ -45,7 +45,7 @@ impl Drop for Viewer {
     }
 }
 
-/// What says which group a row is, its calls and all its calls.
+/// Each row's group, its calls and all its calls.
 fn numbers(table: &Value) -> Vec<String> {
     let number = |row: &Value| {
         let what = ["symbols", "module", "file", "line", "pid", "tid", "thread", "process"];

@@ -169,7 +169,7 @@ pub const TABLE: &[(&str, Run)] = &[
             "EVERYCALL_PYTHON=1 everycall record -o t.ect --preload -- python3 app.py && everycall replay t.ect | grep -q handle",
         ),
     ),
-    // What it draws is tested in live_table.rs and in crates/tui.
+    // Its drawing is tested in live_table.rs and in crates/tui.
     (
         "everycall tui app.ect",
         So("printf q | script -qec 'everycall tui app.ect' /dev/null | grep -q '1 timeline'"),
@@ -325,7 +325,7 @@ pub const TABLE: &[(&str, Run)] = &[
         "--trigger 'pthread_mutex_lock > 5ms'",
         So("everycall record --waits --trigger 'pthread_mutex_lock > 5ms' -q -o st.ect -- ./app"),
     ),
-    // What they do is tested in states.rs: they need root, and change the machine.
+    // Their effects are tested in states.rs: they need root, and change the machine.
     (
         "sudo everycall setup-tracefs --user alice",
         So("everycall setup-tracefs --user 'no user' 2>&1 | grep -qE 'no user|only root'"),

@@ -80,7 +80,7 @@ impl Refused {
         )
     }
 
-    /// The same as another user.
+    /// Records with `states` as another user, after the words of `before`.
     fn record_as_user(&self, before: &[&str], states: &str) -> Option<Value> {
         let folder = self.of_user.as_ref()?;
         let mut command = Command::new("setpriv");
@@ -137,7 +137,7 @@ fn perf_event_open() {
     }
 }
 
-/// What Debian sets: `perf_event_open` fails then, for others than root.
+/// Debian's setting: `perf_event_open` fails then, for others than root.
 #[test]
 fn a_high_perf_event_paranoid() {
     let refused = Refused::new("states-paranoid");
