@@ -44,7 +44,7 @@ impl Form {
 /// Looks at a trace.
 ///
 /// # Errors
-/// What is torn, foreign or misplaced.
+/// The trace has torn, foreign or misplaced calls.
 ///
 /// # Panics
 /// Where the file can't be read.

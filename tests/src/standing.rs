@@ -129,7 +129,7 @@ impl Standing {
     /// Asks for a snapshot.
     ///
     /// # Panics
-    /// Where nobody can be asked.
+    /// Where the command can't be run.
     #[must_use]
     pub fn ask(&self, place: &Place, options: &[&str]) -> Output {
         let mut command = place.command(everycall());

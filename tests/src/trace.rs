@@ -77,7 +77,7 @@ pub struct Tally {
 /// One thread of a trace.
 #[derive(Clone, Debug)]
 pub struct ThreadTrace {
-    /// As the trace tells.
+    /// As stored in the trace.
     pub info: ThreadInfo,
     /// Its outermost calls.
     pub calls: Vec<Call>,

@@ -49,7 +49,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Runs the campaign `name` with the words behind it.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(name: &str, words: impl Iterator<Item = String>) -> Result<(), String> {
     let campaign = CAMPAIGNS.iter().find(|campaign| campaign.name == name).ok_or("no such campaign")?;
     let number = campaign.number(words)?;

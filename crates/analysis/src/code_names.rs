@@ -17,7 +17,7 @@ pub fn add(snapshot: &mut Snapshot<'_>, header: &ArenaHeader, user: u32) {
     };
     let at = |ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
     let begin = snapshot.start().map_or(0, |start| start.realtime_ns);
-    // Without clocks, nothing tells whose files they are.
+    // Without clocks, the owner of the files is unknown.
     let Some(end) = snapshot.reached_realtime_ns().filter(|_| begin > 0) else { return };
     let (pid, forked_from) = (header.target_pid, header.forked_from);
     let files = CodeFiles::left(&Left { pid, forked_from, user, begin: at(begin), end: at(end) });

@@ -284,7 +284,7 @@ impl Correction {
     }
 }
 
-/// Goes along with a thread's timeline, and tells what calls took without their hooks.
+/// Follows a thread's timeline, and computes the times of calls without their hooks.
 #[derive(Debug)]
 pub(crate) struct WithoutHooks<'p> {
     prices: &'p Prices,

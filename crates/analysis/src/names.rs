@@ -767,8 +767,8 @@ fn shown_inlined(call: InlinedCall) -> Inlined {
     Inlined { level: call.level, name: call.name, place }
 }
 
-/// The name of a frame by id: of what was found, and whether the program told it. It isn't C++:
-/// nothing is left out of it. Its module is its file's, by which patterns may name it, too.
+/// The name of a frame by id: of what was found, and whether the program registered it. It isn't
+/// C++: nothing is left out of it. Its module is its file's, by which patterns may name it, too.
 fn named_frame(
     location: Location,
     module: &Module,

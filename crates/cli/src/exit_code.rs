@@ -8,7 +8,7 @@ pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
 /// The condition of `report --fail-if` holds.
 pub const CONDITION_HOLDS: u8 = 3;
-/// Whether the condition of `report --fail-if` holds can't be told from the runs.
+/// The runs don't decide whether the condition of `report --fail-if` holds.
 pub const UNDECIDED: u8 = 4;
 /// `record` failed: the program wasn't started, or it ran and its trace could not be written.
 pub const NOT_RECORDED: u8 = 125;

@@ -288,8 +288,8 @@ fn with_libraries(program: PathBuf) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Whether a program's address sanitizer is a library. It then refuses to start behind what is
-/// preloaded, unless it is told not to.
+/// Whether a program's address sanitizer is a library. It then refuses to start behind other
+/// preloaded libraries, unless an option allows it.
 pub fn has_shared_sanitizer(program: &OsStr) -> bool {
     let is_it = |name: &Vec<u8>| name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan");
     let links = find_program(program).and_then(|path| links(&path));

@@ -79,7 +79,8 @@ pub fn start(mut command: Command, timeout: Duration) -> Result<Started, InjectE
     })
 }
 
-/// In the child: tells its number, and waits until it is traced. An error if the tracer is gone.
+/// In the child: sends its process id, and waits until it is traced. An error if the tracer is
+/// gone.
 fn wait_for_tracer(mut ready: &PipeWriter, mut go: &PipeReader) -> io::Result<()> {
     ready.write_all(&std::process::id().to_le_bytes())?;
     go.read_exact(&mut [0])

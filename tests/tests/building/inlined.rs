@@ -125,7 +125,7 @@ fn what_is_not_known_of_inlined_calls_is_marked() {
         let arguments = ["-O2", "inlined_exceptions.cpp", "-Wl,--strip-debug"];
         let program = place.build(mode, &arguments, &mode.label());
         if mode == Mode::GCC_FINSTRUMENT {
-            // It tells of all ends.
+            // This mode reports all ends.
             check(&place, &program, true, "gcc");
             continue;
         }

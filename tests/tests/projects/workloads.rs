@@ -405,7 +405,7 @@ fn the_page_is_built_from_its_sources() {
 }
 
 /// How long each function was in each state, by `report`: the page's tables are to say the same.
-/// Empty where the kernel told none.
+/// Empty where the kernel reported none.
 fn states_of_functions(file: &Path) -> Value {
     let report: Value = serde_json::from_str(&shown(&["report", "-f", "json"], file)).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");

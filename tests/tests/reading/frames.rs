@@ -141,7 +141,7 @@ fn frames_are_counted_timed_and_dropped_as_calls() {
     }
 }
 
-/// Also without `record`, in a forked child, and for a name that is told after the first call; a
+/// Also without `record`, in a forked child, and for a name that is stored after the first call; a
 /// program that can't load anything has names beside its symbols, too.
 #[test]
 fn triggers_and_selections_know_frames_by_their_names() {

@@ -74,7 +74,7 @@ struct Phase {
 struct Told {
     /// Who ended its longest time off the CPU.
     woken_by: u64,
-    /// The system calls in which it waited, as far as they are told.
+    /// The system calls in which it waited, as far as they are known.
     calls: BTreeSet<String>,
     duration: u64,
     blocked: u64,

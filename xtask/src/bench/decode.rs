@@ -17,7 +17,7 @@ const RING_SIZE: &str = "512M";
 /// Measures.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     build_examples()?;
     let note = "Events of SQLite's trace per second of CPU time, start, symbols and source files included; output thrown away. Two sizes: \
@@ -32,7 +32,7 @@ pub type Reader = (&'static str, Words, Option<Target>);
 /// How fast commands read SQLite's trace in two sizes: a table with this title.
 ///
 /// # Errors
-/// What failed, as a sentence. A command that fails is a row that says so.
+/// The failure, as a sentence. A command that fails is a row that says so.
 pub fn rates(
     lab: &Lab,
     is_quick: bool,
@@ -70,7 +70,7 @@ pub fn verb(lab: &Lab, arguments: &[&str], trace: &Path) -> Words {
 /// SQLite, built for tracing.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn traced_program(lab: &Lab) -> Result<PathBuf, String> {
     let compiler = || lab.compiler(Mode::NOPS.compiler, Some(Mode::NOPS.name));
     let objects = Workload::SQLITE.compile(lab, compiler, &["-g"], "decode sqlite")?;
@@ -126,7 +126,7 @@ impl Trace {
     /// Runs a program under `record`, with a ring that can hold all events.
     ///
     /// # Errors
-    /// What failed, or that the ring didn't hold it; as a sentence.
+    /// The failure, or that the ring didn't hold it; as a sentence.
     pub fn record(lab: &Lab, program: &Path, argument: &str) -> Result<Trace, String> {
         let path = lab.path("whole.ect");
         let mut record = lab.command(lab.everycall());

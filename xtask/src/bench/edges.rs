@@ -15,7 +15,7 @@ const USED_KIB: f64 = 8.0;
 /// Measures.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     let modes: Vec<Mode> = Mode::installed().filter(|mode| [Mode::NOPS, Mode::XRAY].contains(mode)).collect();
     let mut table =

@@ -30,7 +30,7 @@ const FORMATS: [(&str, f64); 14] = [
 /// Measures.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     build_examples()?;
     let note = "Events of SQLite's trace per second of CPU time, start, decoding and symbols included; output thrown away. The timeline is what \

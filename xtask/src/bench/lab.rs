@@ -66,7 +66,7 @@ impl Lab {
     /// Builds everycall.
     ///
     /// # Errors
-    /// What failed, as a sentence.
+    /// The failure, as a sentence.
     pub fn new() -> Result<Lab, String> {
         let folder = target_folder().join("bench");
         fs::create_dir_all(&folder).map_err(|error| format!("can't make {}: {error}", folder.display()))?;
@@ -178,7 +178,7 @@ impl Lab {
     /// The folder of third-party sources. The first call may need the network.
     ///
     /// # Errors
-    /// What failed, as a sentence.
+    /// The failure, as a sentence.
     pub fn third_party(&self) -> Result<PathBuf, String> {
         vendored(self)
     }

@@ -186,7 +186,7 @@ fn count(word: &str) -> Option<u64> {
 /// Runs the task with the words behind `bench`.
 ///
 /// # Errors
-/// What failed, as a sentence; after that the other parts were measured all the same.
+/// The failure, as a sentence; after that the other parts were measured all the same.
 pub fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     let options = Options::parse(words)?;
     let machine = Machine::new();

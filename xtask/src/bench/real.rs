@@ -176,7 +176,7 @@ impl Real {
     /// Whether it can be built.
     ///
     /// # Errors
-    /// What is missing, as a sentence.
+    /// The missing part, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         match self.needs.filter(|header| !Path::new(header).exists()) {
             Some(header) => Err(format!("{header} isn't there")),

@@ -7,7 +7,7 @@ use super::table::{Table, Target};
 /// Measures.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     let note = "Events of SQLite's trace per second of CPU time, start and symbols included; output thrown away. --explain goes through the trace \
          twice. Two sizes: memory must not grow with the file.";

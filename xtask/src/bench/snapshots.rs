@@ -25,7 +25,7 @@ const RING_EVENTS: f64 = 122_000.0;
 /// Measures.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     let mut table = Table::new(
         "Snapshots, rings of 1 MiB",

@@ -14,7 +14,7 @@ const TARGET: f64 = 20.0;
 /// Measures.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     let calls = if is_quick { "2000000" } else { "20000000" };
     let mut table = Table::new(

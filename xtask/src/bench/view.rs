@@ -26,7 +26,7 @@ const PIXELS: u64 = 1024;
 /// Measures with a trace of so many events.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool, events: Option<u64>) -> Result<Vec<Table>, String> {
     let events = events.unwrap_or(if is_quick { EVENTS_QUICK } else { EVENTS });
     cargo(&["build", "--release", "--quiet", "--package", "everycall-view", "--example", "large_trace"])?;

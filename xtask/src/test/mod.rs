@@ -18,7 +18,7 @@ const SOAK_SECONDS: &str = "20";
 /// Formatting, lints, all tests, the model checker; or the quick selection of the tests.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn run(options: &Options) -> Result<(), String> {
     packages::ensure(&packages::TESTS)?;
     packages::ensure_nextest()?;

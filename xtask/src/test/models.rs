@@ -8,7 +8,7 @@ use crate::step::{Step, workspace};
 /// Miri and ThreadSanitizer. See `docs/design/memory-model.md`.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn models() -> Result<(), String> {
     model_checker()?;
     nightly()
@@ -17,7 +17,7 @@ pub fn models() -> Result<(), String> {
 /// The model checker alone: it needs no nightly toolchain.
 ///
 /// # Errors
-/// What failed, as a sentence.
+/// The failure, as a sentence.
 pub fn model_checker() -> Result<(), String> {
     let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
     let loom_of = |file: &str, test: &str| {

@@ -79,7 +79,7 @@ impl Diff {
             return decided(Verdict::Undecided(Doubt::OneRun));
         };
         let verdict = margin.verdict(condition, among);
-        // Where all functions changed, nothing tells the program from the machine.
+        // Where all functions changed, program and machine can't be distinguished.
         let Some(common) = self.common_times.as_ref().filter(|_| is_change && condition.number.is_time())
         else {
             return decided(verdict);

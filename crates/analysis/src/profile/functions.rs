@@ -17,7 +17,7 @@ pub type FunctionNumber = u32;
 /// make of a constructor, are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionIdentity {
-    /// The complete demangled name; of a frame by id, the one that was told.
+    /// The complete demangled name; of a frame by id, the registered one.
     pub name: String,
     /// File name of its module; the path if two modules of a trace have the same file name. Of a
     /// frame by id, the module that its file is.

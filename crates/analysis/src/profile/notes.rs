@@ -28,9 +28,9 @@ pub struct Notes {
     pub beginning_overwritten: u64,
     /// Times that recording was off in a thread.
     pub gaps: u64,
-    /// Processes in which nobody saw what was allocated.
+    /// Processes whose allocations were not seen.
     pub memory_not_seen: u64,
-    /// Processes whose allocator doesn't tell how large blocks are.
+    /// Processes whose allocator doesn't report the size of blocks.
     pub memory_without_sizes: u64,
     /// Programs whose own file defines `malloc`.
     pub memory_own_allocator: u64,

@@ -88,7 +88,7 @@ struct Ongoing {
     number: u32,
 }
 
-/// Follows the events of a thread, and tells what calls did that are open at chosen places.
+/// Follows the events of a thread, and sums up the calls that are open at chosen places.
 ///
 /// Calls at a place get numbers. The caller keeps those that it needs.
 pub struct WholeCalls<'s> {

@@ -127,7 +127,7 @@ fn is_untimed(diff: &Diff) -> bool {
         && all.all(|sums| sums.untimed == sums.calls)
 }
 
-/// The number by which rows are sorted if nobody says it. It decides what the table is about, too.
+/// The number by which rows are sorted by default. It decides what the table is about, too.
 fn usual_sort(diff: &Diff, has_memory: bool) -> Order {
     match has_memory {
         true => Order::OwnAllocated,

@@ -153,7 +153,7 @@ pub fn print_table(
     Ok(())
 }
 
-/// The number by which rows are sorted if nobody says it. It decides what the table is about, too.
+/// The number by which rows are sorted by default. It decides what the table is about, too.
 fn usual_sort(profile: &Profile) -> Order {
     match profile.counts_memory || profile.memory().is_some() {
         true => Order::OwnAllocated,

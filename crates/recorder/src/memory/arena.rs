@@ -240,7 +240,7 @@ impl Arena {
         })
     }
 
-    /// The names of frames by id that the process has told so far.
+    /// The names of frames by id that the process has stored so far.
     #[must_use]
     pub fn frame_names(&self) -> Option<FrameNames> {
         FrameNames::read(&self.layout, |offset, bytes| {
@@ -265,7 +265,7 @@ impl Arena {
         })
     }
 
-    /// Whether the process has told names of frames by id, or reported such frames.
+    /// Whether the process has stored names of frames by id, or reported such frames.
     #[must_use]
     pub fn has_frames(&self) -> bool {
         self.read_at::<everycall_format::frame::FrameNames>(self.layout.frames_offset).is_used != 0

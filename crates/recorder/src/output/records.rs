@@ -50,7 +50,7 @@ pub fn process_record(member: &Member, ending: u32, end_ticks: u64) -> ProcessRe
     }
 }
 
-/// Which events the program was told to give a time of their own.
+/// The events to which the program was to give stamps.
 pub fn stamps_wanted(launch: &Launch) -> u32 {
     let told = launch.environment.iter().rev().find(|(name, _)| *name == env::CLOCK);
     let inherited = || std::env::var_os(env::CLOCK);

@@ -2,9 +2,9 @@
 //! the process's `/tmp`, and the jitdump file, which the process has mapped with the right to
 //! execute.
 //!
-//! A map is opened when names are wanted, a jitdump file as soon as it is found, because nothing
-//! tells where it is once the process has ended. Whoever may write to `/tmp` can leave files there
-//! for others: like perf, this reads regular files of the process's user, of root, and its own.
+//! A map is opened when names are wanted, a jitdump file as soon as it is found, because its path
+//! is unknown once the process has ended. Whoever may write to `/tmp` can leave files there for
+//! others: like perf, this reads regular files of the process's user, of root, and its own.
 
 use std::fs::{File, Metadata};
 use std::io::{BufReader, Read};

@@ -54,7 +54,7 @@ pub(crate) struct Member {
     pub is_stranger: bool,
     /// One of [`image_end`](everycall_format::ect::image_end) and the time in ticks, after its end.
     pub end: Option<(u32, u64)>,
-    /// CPU time that it took in all, nanoseconds, if we were told.
+    /// CPU time that it took in all, nanoseconds, if known.
     pub cpu_ns: Option<u64>,
     pub armed: Armed,
     /// The names of its just-in-time compilers' code.

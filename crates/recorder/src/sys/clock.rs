@@ -11,7 +11,7 @@ const TRIES: usize = 5;
 const READINGS_MAX: usize = 16_384;
 /// Seconds between readings at first.
 const INTERVAL_SECONDS: u64 = 1;
-/// Nanoseconds before the second reading, without which nobody knows how long a tick is. The file
+/// Nanoseconds before the second reading, without which the length of a tick is unknown. The file
 /// of a recorder that is killed soon needs it, too.
 const FIRST_INTERVAL_NS: u64 = 20_000_000;
 

@@ -17,7 +17,8 @@ const STATUS_MAX: u64 = 64 << 10;
 /// A name as the kernel keeps it: at most 15 bytes, padded with zeros.
 pub type Name = [u8; 16];
 
-/// The words of its command line, each ended by a zero byte. `None` where the process is gone or tells nothing.
+/// The words of its command line, each ended by a zero byte. `None` where the process is gone or
+/// has none.
 #[must_use]
 pub fn command_line(pid: u32) -> Option<Vec<u8>> {
     let mut command = read(pid, "cmdline", COMMAND_MAX).ok()?;
@@ -90,7 +91,7 @@ pub struct Stat {
 ///
 /// # Errors
 ///
-/// There is none, it isn't ours to look at, or the kernel tells nothing that we understand.
+/// There is none, it isn't ours to look at, or it can't be parsed.
 pub fn stat(pid: u32) -> io::Result<Stat> {
     parse_stat(&read(pid, "stat", STAT_MAX)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
@@ -117,8 +118,8 @@ pub struct Status {
     pub user: u32,
 }
 
-/// Reads the `status` of process `pid`; `None` where the process is gone or tells nothing that we
-/// understand.
+/// Reads the `status` of process `pid`; `None` where the process is gone or its status can't be
+/// parsed.
 #[must_use]
 pub fn status(pid: u32) -> Option<Status> {
     parse_status(&read(pid, "status", STATUS_MAX).ok()?)

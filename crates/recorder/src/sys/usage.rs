@@ -72,7 +72,7 @@ impl Observed {
     }
 
     /// Voluntary and involuntary switches of all threads. What threads do between their last
-    /// reading and their end is missing: the kernel tells it only to the parent.
+    /// reading and their end is missing: the kernel reports it only to the parent.
     fn switches(&mut self) -> [u64; 2] {
         let folder = format!("/proc/{}/task", self.pid);
         if let Ok(entries) = std::fs::read_dir(&folder) {

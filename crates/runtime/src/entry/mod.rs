@@ -4,7 +4,7 @@
 //! start       reads arguments and environment, maps the arena, switches tracing on
 //! slow        everything that a hook can't finish alone
 //! api         the functions of `everycall.h`; fibers, log_lines: those for fibers and log lines
-//! frames      what the program tells of frames by id
+//! frames      calls of the program about frames by id
 //! memory      allocations, reported by a preloaded library
 //! xray        requests of the kit's XRay interface
 //! unwinding   calls from the wrappers around throws, landing pads and jumps

@@ -121,7 +121,7 @@ mod runtime {
         }
     }
 
-    /// Starts the runtime where nobody has done so before the first initialiser.
+    /// Starts the runtime in the first initialiser, unless it is started already.
     #[cfg(feature = "executable")]
     mod late {
         use core::hint::black_box;

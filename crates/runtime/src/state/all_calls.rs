@@ -22,7 +22,7 @@ pub(crate) fn count(arena: &Arena, slot: u32, place: u32) -> u64 {
     word(counts_at(arena, slot), place).load(Relaxed)
 }
 
-/// Lets a thread's hooks count at `counts`, or, if there are none, where nobody reads it.
+/// Lets a thread's hooks count at `counts`, or, if there are none, where it is never read.
 pub(crate) fn begin(control: &Control, counts: Option<u64>) {
     control.counts.store(counts.unwrap_or(dropped::nobodys()), Relaxed);
 }
@@ -49,7 +49,7 @@ pub(crate) fn add(process: &Process, control: &Control, place: Place) -> (u32, b
 
 fn word(counts: u64, place: u32) -> &'static AtomicU64 {
     let address = counts + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
-    // SAFETY: within the arena by its layout, or within counts that nobody reads; aligned, never
+    // SAFETY: within the arena by its layout, or within counts that are never read; aligned, never
     // unmapped.
     unsafe { &*(address as *const AtomicU64) }
 }

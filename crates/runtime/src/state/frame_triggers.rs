@@ -24,7 +24,7 @@ pub(crate) fn look_at(arena: &Arena, name: &Name<'_>) -> bool {
     is_first
 }
 
-/// An area has got its rules: compares all names. `begin` puts it into use: names that are told
+/// An area has got its rules: compares all names. `begin` puts it into use: names that are stored
 /// from then on are compared one by one.
 pub(crate) fn begin(arena: &Arena, triggers: &Triggers, begin: impl FnOnce()) {
     let _lock = lock();

@@ -1,5 +1,5 @@
 //! Which triggers name which frames by id: a table for each area of triggers, written when a name
-//! is told and when an area gets its rules. The tables are private, so a forked child has its
+//! is stored and when an area gets its rules. The tables are private, so a forked child has its
 //! parent's.
 #![allow(unsafe_code)] // Tables that are mapped here.
 

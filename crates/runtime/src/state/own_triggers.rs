@@ -193,7 +193,7 @@ pub(crate) fn put_frames(triggers: &Triggers, set: &SiteSet<'_>, threshold: impl
         let text = rule.map_or(&[][..], pattern);
         for (to, byte) in (0..).zip(text.get(..length.into()).unwrap_or(&[])) {
             let to = triggers.at(FRAME_TEXTS_OFFSET + u64::from(at) + to);
-            // SAFETY: within the area, whose rules nobody looks at yet.
+            // SAFETY: within the area, whose rules aren't read yet.
             unsafe { to.write(*byte) };
         }
         let (ticks, flags) = rule.map_or((NEVER, 0), |rule| {

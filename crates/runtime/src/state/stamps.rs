@@ -152,7 +152,7 @@ fn has_guard() -> bool {
     offset.is_some()
 }
 
-/// Whether the calling thread has a guard that tells of all stops. The process has a place for it.
+/// Whether the calling thread has a guard that detects all stops. The process has a place for it.
 fn is_guarded() -> bool {
     let offset = GUARD_OFFSET.load(Relaxed);
     // SAFETY: the offset is the guard's.

@@ -33,7 +33,7 @@ fn stat(descriptor: usize) -> Option<[u64; 18]> {
     (result == 0).then_some(facts)
 }
 
-/// The size of an open file; 0 if it can't be told.
+/// The size of an open file; 0 if it is unknown.
 pub(crate) fn size_behind(descriptor: i32) -> u64 {
     usize::try_from(descriptor).ok().and_then(stat).map_or(0, |facts| facts[6])
 }

@@ -15,7 +15,7 @@ pub(crate) fn map_path(pid: u32) -> Name {
     path
 }
 
-/// Opens such a file, and tells its size. The path ends with NUL.
+/// Opens such a file, and returns its size too. The path ends with NUL.
 pub(crate) fn open(path: &[u8]) -> Option<(File, u64)> {
     let file = File::open_no_link(path).ok()?;
     let facts = disk::facts_of(&file)?;

@@ -50,7 +50,7 @@ enum Origin {
     Caller,
     /// The jump's target, which has itself ended by a jump.
     Jump,
-    /// It can't be told.
+    /// Neither is certain.
     Unknown,
 }
 

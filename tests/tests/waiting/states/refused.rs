@@ -126,7 +126,7 @@ fn perf_event_open() {
             says(&states, "a container's filter of system calls does that");
         }
     }
-    // Without being told which source, it takes what is left.
+    // Without a chosen source, it takes one that is left.
     let number = EPERM.to_string();
     let states = refused.record(&[refuse, "perf_event_open", &number], "--states");
     assert!(["schedstat", "tracefs"].contains(&states["source"].as_str().unwrap()), "{states}");
