@@ -2,7 +2,7 @@
 //
 //   live_calls SLOW_US THREADS [SEED [throw]]
 //
-// Prints "ready" when its threads run. At the end it prints "rate TICKS_PER_SECOND" and a line for each call of interest:
+// Prints "ready" when its threads run, and again for each line of input, when they have made ROUNDS more calls. At the end it prints "rate TICKS_PER_SECOND" and a line for each call of interest:
 //
 //   call NAME TID BEGIN FIRST LAST END       ticks: right before the call, first and last thing in it, right behind it
 //   threw TYPE TID BEFORE AFTER OUTER        ticks: right before the throw, and where it was caught; OUTER is `first` of the call of
@@ -27,6 +27,7 @@
 #define UNTRACED __attribute__((no_instrument_function, noinline, patchable_function_entry(0, 0)))
 #endif
 #define TRACED __attribute__((noinline))
+#define ROUNDS 400
 
 namespace app {
 struct Error : std::runtime_error {
@@ -41,6 +42,7 @@ struct Rare {};
 static uint64_t ticks_per_second;
 static long slow_us;
 static std::atomic<bool> is_over;
+static std::atomic<unsigned> rounds;
 static volatile unsigned sink;
 
 struct Own {
@@ -197,6 +199,7 @@ TRACED void serve(uint64_t state, Journal* journal, bool throws) {
             const unsigned kind = (unsigned)(state >> 34) % 5;
             attempt(kind == 4 && (state >> 40 & 15) ? 5 : kind, state >> 50 & 1, journal);
         }
+        rounds++;
         usleep(500);
     }
 }
@@ -226,11 +229,13 @@ int main(int argc, char** argv) {
     measure();
     std::vector<std::thread> all;
     for (int thread = 0; thread < threads; thread++) all.emplace_back(work, seed + (uint64_t)thread, throws);
-    printf("ready\n");
-    fflush(stdout);
     char byte;
-    while (read(0, &byte, 1) > 0) {
-    }
+    do {
+        printf("ready\n");
+        fflush(stdout);
+        if (read(0, &byte, 1) <= 0) break;
+        for (const unsigned begin = rounds; rounds - begin < ROUNDS;) usleep(1000);
+    } while (true);
     printf("rate %llu\n", (unsigned long long)ticks_per_second);
     is_over = true;
     for (auto& thread : all) thread.join();

@@ -74,8 +74,11 @@ pub fn explain(is_record: bool) {
 }
 
 fn sentence(info: &PanicHookInfo<'_>) -> String {
-    let what = info.payload_as_str().unwrap_or("it doesn't say why").split_whitespace();
-    let what = what.collect::<Vec<_>>().join(" ");
+    let payload = info.payload();
+    let text =
+        payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(|text| &text[..]));
+    let words: Vec<&str> = text.unwrap_or("it doesn't say why").split_whitespace().collect();
+    let what = words.join(" ");
     let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
     let advice = match is_filtered() {
         true => {

@@ -281,7 +281,13 @@ fn kept_is_what_is_slow_in_loops() {
             ));
         }
         let certain = |kept: &&Kept| kept.call.tail.is_none_or(|tail| !tail.is_perhaps_short);
-        for (name, times, _) in own.iter().filter(|(.., is_slow)| *is_slow) {
+        let slow = || own.iter().filter(|(.., is_slow)| *is_slow);
+        // A short call is in doubt only if its thread was preempted in the few instructions between
+        // its jump and the next event. Almost every one would be if calls from one place weren't
+        // told apart.
+        let uncertain = kept.len() - kept.iter().filter(certain).count();
+        assert!(uncertain * 3 <= slow().count(), "{label}: {uncertain} of {} are uncertain", kept.len());
+        for (name, times, _) in slow() {
             let of_it = |kept: &&Kept| is_of(kept, name) && times.contains(&kept.call.start_ticks);
             assert_eq!(kept.iter().filter(certain).filter(of_it).count(), 1, "{label}: {name} {times:?}");
         }

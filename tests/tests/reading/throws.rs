@@ -115,8 +115,8 @@ fn exceptions_are_kept_with_what_led_there() {
         let label = mode.label();
         let mut command = place.command(everycall());
         command.arg("record").args(options()).args(["-q", "-o", "thrown.ect", "--"]).arg(&program);
-        let standing = Standing::start(command.args(["1", "2", "9", "throw"]));
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        let mut standing = Standing::start(command.args(["1", "2", "9", "throw"]));
+        standing.go_on();
         let (status, printed) = standing.end();
         assert!(status.success(), "{label}: {status}");
         let all = thrown(&printed);
@@ -135,8 +135,8 @@ fn exceptions_of_a_static_library() {
         let program = program(&place, mode, options);
         let mut command = place.command(everycall());
         command.arg("record").args(self::options()).args(["-q", "-o", "thrown.ect", "--"]).arg(&program);
-        let standing = Standing::start(command.args(["1", "1", "3", "throw"]));
-        std::thread::sleep(std::time::Duration::from_millis(400));
+        let mut standing = Standing::start(command.args(["1", "1", "3", "throw"]));
+        standing.go_on();
         let (status, printed) = standing.end();
         assert!(status.success(), "{status}");
         check_all(&place.file("thrown.ect"), &thrown(&printed), options[0]);
@@ -154,9 +154,9 @@ fn exceptions_are_kept_without_record() {
     assert_eq!(said, "");
     let mut command = place.command(&program);
     command.args(["1", "2", "4", "throw"]).env("EVERYCALL_TRIGGERS", place.file("set.ecs"));
-    let standing = Standing::start(&mut command);
+    let mut standing = Standing::start(&mut command);
     let pid = standing.pid;
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    standing.go_on();
     let (status, printed) = standing.end();
     assert!(status.success());
     let all = thrown(&printed);

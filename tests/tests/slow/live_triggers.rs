@@ -168,7 +168,7 @@ fn slow_calls_of_a_running_program_are_kept() {
         let place = Place::new("live-triggers");
         let program = program(&place, mode);
         let label = mode.label();
-        let standing = Standing::alone(&program, &["3000", "2", "5"]);
+        let mut standing = Standing::alone(&program, &["3000", "2", "5"]);
         let before = code(standing.pid, &program);
         let waiting = Waiting::start(
             &place,
@@ -180,7 +180,7 @@ fn slow_calls_of_a_running_program_are_kept() {
         if mode.name == "fentry" || mode.name == "nops" || mode.name == "xray" {
             assert!(code(standing.pid, &program) != before, "{label}: no tail exit has its hook");
         }
-        std::thread::sleep(std::time::Duration::from_millis(1500));
+        standing.go_on();
         let to = everycall_hooks::ticks();
         let said = waiting.interrupt();
         wait::until("the area is free", || areas_in_use(&standing) == 0);
@@ -228,18 +228,18 @@ fn several_clients_and_record_at_once() {
         "recorded.ect",
         "--",
     ]);
-    let standing = Standing::start(command.arg(&program).args(["3000", "2", "11"])).find_traced();
+    let mut standing = Standing::start(command.arg(&program).args(["3000", "2", "11"])).find_traced();
     let from = everycall_hooks::ticks();
     let words = |pattern: &'static str, file: &'static str| [&[pattern, "-o", file][..], &KEEP_ALL].concat();
     let first = Waiting::start(&place, standing.pid, &words("handle > 2ms", "first.ect"));
     let second = Waiting::start(&place, standing.pid, &words("handle_tail > 1ms", "second.ect"));
     let third = Waiting::start(&place, standing.pid, &words("o*r > 2ms", "third.ect"));
     let armed = everycall_hooks::ticks();
-    std::thread::sleep(std::time::Duration::from_millis(800));
+    standing.go_on();
     let to = everycall_hooks::ticks();
     first.interrupt();
     // The others go on.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    standing.go_on();
     let later = everycall_hooks::ticks();
     second.interrupt();
     third.interrupt();

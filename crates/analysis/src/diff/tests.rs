@@ -304,7 +304,6 @@ fn a_neighbours_load_on_long_functions() {
     let machines = number_of_tries();
     for (runs, percent) in [(3, 1.0), (5, 2.0), (10, 6.5)] {
         let all = outcomes(2e6, machines, runs, 1.0);
-        eprintln!("{runs} runs: {all:?} of {machines}");
         assert!(all.right_intervals as f64 >= 0.945 * all.intervals as f64, "{runs}: {all:?}");
         let mean = machines as f64 * percent / 100.0;
         assert!(all.false_alarms as f64 <= mean + 3.0 * mean.sqrt(), "{runs}: {percent} %: {all:?}");

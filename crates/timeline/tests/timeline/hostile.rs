@@ -118,7 +118,7 @@ fn damaged_anyhow(bytes: &[u8], open: impl Fn(&[u8]) -> bool, times: u64) {
         mutate(&mut damaged, &mut rng);
         let begun = Instant::now();
         opened += u64::from(open(&damaged));
-        assert!(begun.elapsed() < Duration::from_secs(5), "it hangs");
+        assert!(begun.elapsed() < Duration::from_secs(60), "it hangs");
     }
     assert!(opened > times / 3, "most damage leaves something to read: {opened} of {times}");
 }
@@ -177,7 +177,7 @@ fn hostile_input() {
         let begun = Instant::now();
         let input = repeated(words);
         let count = read(TraceFile::open(&input[..]).unwrap());
-        assert!(begun.elapsed() < Duration::from_secs(20), "{words:x?} takes {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(120), "{words:x?} takes {:?}", begun.elapsed());
         assert!(words[0] == 0 || words.len() == 1 || count > 1000, "{words:x?}: {count}");
     }
     let limit = (64 << 20) + 4 * larger.len() as u64;
