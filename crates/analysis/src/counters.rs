@@ -3,6 +3,7 @@
 use everycall_format::arena::counter;
 use everycall_timeline::Trace;
 use everycall_tracefile::{Summary, ThreadSummary};
+use everycall_units::Several;
 
 use crate::totals::{lost_events, runtime_counts};
 
@@ -64,17 +65,20 @@ pub fn doubts(trace: &Trace<'_>) -> Vec<String> {
         return Vec::new();
     }
     let mut doubts = Vec::new();
-    let mut add = |count: u64, what: &str| {
+    let mut add = |count: u64, one: &str, several: &str| {
         if count > 0 {
-            doubts.push(format!("{count} {what}"));
+            doubts.push(Several(count, one, several).to_string());
         }
     };
-    add(cut as u64, "threads have lost their oldest calls");
-    add(summary.lost(), "events lost within the recorded time");
-    add(trace.warnings().len() as u64, "parts that can't be read");
+    add(cut as u64, "thread has lost its oldest calls", "threads have lost their oldest calls");
+    let lost = ["event lost within the recorded time", "events lost within the recorded time"];
+    add(summary.lost(), lost[0], lost[1]);
+    let unread = trace.warnings().len() as u64;
+    add(unread, "part that can't be read", "parts that can't be read");
     let changed = Some(counter::SELECTIONS).filter(|_| is_run);
     for number in counter::MISSING.into_iter().chain(changed) {
-        add(counters.get(number).copied().unwrap_or(0), meaning(number).unwrap_or_default());
+        let what = meaning(number).unwrap_or_default();
+        add(counters.get(number).copied().unwrap_or(0), what, what);
     }
     doubts
 }

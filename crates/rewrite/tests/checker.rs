@@ -167,3 +167,21 @@ fn changed_trampolines_are_noticed() {
     }
     assert!(unnoticed.len() <= 2 * copied, "{unnoticed:?} of {}", plan.code.len());
 }
+
+/// gcc leaves NOPs and a `ret` behind returns with patchable sites: nothing reaches them.
+#[test]
+fn code_that_nothing_reaches_is_moved_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, output) = (folder.path().join("dead.s"), folder.path().join("dead.so"));
+    let text = ".globl dead\n.type dead,@function\ndead:\n.cfi_startproc\n\
+                mov $1, %eax\nadd $2, %eax\nret\n.byte 0x0f, 0x1f, 0x40, 0x00\nret\n\
+                .cfi_endproc\n.size dead, .-dead\n";
+    std::fs::write(&source, text).expect("a source");
+    let mut gcc = Command::new("gcc");
+    let status = gcc.args(["-shared", "-nostdlib"]).arg(&source).arg("-o").arg(&output).status();
+    assert!(status.expect("gcc").success());
+    let file = std::fs::read(output).expect("a file");
+    let analysis = Analysis::of(&file, None).expect("an analysis");
+    let plan = analysis.plan(HookLayout::default(), &|_, _| true).expect("a plan that is right");
+    assert!(plan.functions.iter().any(|function| function.name == "dead"), "{:?}", plan.left_out);
+}

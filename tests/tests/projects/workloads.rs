@@ -570,6 +570,9 @@ mod browser {
 
     /// vizviewer and what drives the browser, in the target folder; again when the versions change.
     fn install(own: &Path, browser: &Path) {
+        // Tests are processes of their own: one installs, the others wait.
+        let lock = fs::File::create(browser.with_extension("lock")).expect("a file in the target folder");
+        lock.lock().expect("a lock");
         let read = |name: &str| fs::read_to_string(own.join(name)).expect("a file of the page check");
         let versions = read("requirements.txt") + &read("package.json");
         let complete = browser.join(".complete");

@@ -206,13 +206,21 @@ impl<'a> Checker<'a> {
         let place = self.trampoline(patch);
         let place =
             place.ok_or_else(|| Violation::new(Rule::NewBytes, patch.at, "leads to no trampoline"))?;
-        let (end, is_over) = self.replay.run(patch.at, place, patch.function, entry)?;
+        let (mut end, mut is_over) = self.replay.run(patch.at, place, patch.function, entry)?;
         let patched = patch.at + patch.new.len() as u64;
         if patch.kind == PatchKind::Copy {
             return ensure(patch.at == entry, Rule::NewBytes, patch.at, "copies a function elsewhere");
         }
         // The last instruction that was moved doesn't continue, or there is nothing behind it.
-        let padding = nops(&self.decoder, self.file.from(end));
+        let mut padding = nops(&self.decoder, self.file.from(end));
+        // Code behind it that nothing reaches was moved, too: compilers leave a `ret` behind NOPs.
+        while is_over && padding < patched.saturating_sub(end) {
+            let next = end + padding;
+            let moved = self.plan.moves.binary_search_by_key(&next, |one| one.from).ok();
+            let Some(dead) = moved.and_then(|index| self.plan.moves.get(index)) else { break };
+            (end, is_over) = self.replay.run(next, dead.to, patch.function, entry)?;
+            padding = nops(&self.decoder, self.file.from(end));
+        }
         ensure(
             end >= patched || is_over && padding >= patched - end,
             Rule::NewBytes,
