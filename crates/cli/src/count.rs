@@ -1,9 +1,11 @@
 //! `everycall count`: exact numbers of calls, without recording them.
 //!
 //! - `live`: a process's counts again and again, on a terminal as a `live_table`.
+//! - `untouched`: of programs that were built without everycall.
 
 mod live;
 mod live_table;
+mod untouched;
 
 use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
@@ -33,6 +35,9 @@ pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
             exit_code::USAGE,
             "counts have no paths and no labels; record the program, and use everycall report --by",
         ));
+    }
+    if arguments.untouched {
+        return untouched::run(&arguments);
     }
     if arguments.every.is_some() && arguments.pid.is_none() {
         return Err(Failure::new(

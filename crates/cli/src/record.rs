@@ -313,7 +313,7 @@ fn write(
 }
 
 /// Reports that the trace could not be written, whatever the program's status is.
-fn not_written(failure: &Failure, status: ExitStatus) -> ExitCode {
+pub fn not_written(failure: &Failure, status: ExitStatus) -> ExitCode {
     let ended = match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with {code}"),
         (None, signal) => format!("was ended by signal {}", signal.unwrap_or(0)),

@@ -46,7 +46,9 @@ pub fn run<'a>(files: impl Iterator<Item = &'a Path>, format: TextFormat) -> Res
         TextFormat::Json => print_as(Escapes::Json, &format!("{:#}\n", json!({ "files": objects })))?,
     }
     if count > 0 && matches!(format, TextFormat::Text) {
-        say!("everycall: programs built without everycall can't be recorded yet; see docs/untouched.md");
+        say!(
+            "everycall: programs built without everycall can't be recorded yet, but `everycall count --untouched -- PROGRAM` counts their calls; see docs/untouched.md"
+        );
     }
     Ok(code)
 }
@@ -63,7 +65,7 @@ struct Found {
 impl Found {
     fn of(path: &Path) -> Result<Found, Failure> {
         let file = read(path).map_err(|error| Failure::of(path, error))?;
-        let debug = build_id(&file).and_then(|id| debug_file(&id)).and_then(|path| read(&path).ok());
+        let debug = debug_file_of(&file).and_then(|path| read(&path).ok());
         let analysis = Analysis::of(&file, debug.as_deref()).map_err(|error| Failure::of(path, error))?;
         // A function that the plan has is one that the checker accepts.
         let plan = analysis.plan(HookLayout::default(), &|_, _| true);
@@ -129,11 +131,17 @@ fn share(part: u64, whole: u64) -> String {
     format!("{}.{:02} %", hundredths / 100, hundredths % 100)
 }
 
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+/// Reads a program or library.
+pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = everycall_io::infile::open(path)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The file with the symbols that were removed from this one.
+pub fn debug_file_of(file: &[u8]) -> Option<PathBuf> {
+    build_id(file).and_then(|id| debug_file(&id))
 }
 
 fn build_id(file: &[u8]) -> Option<Vec<u8>> {

@@ -49,6 +49,13 @@ impl fmt::Display for InjectError {
     }
 }
 
+impl InjectError {
+    /// Whether something is mapped already where memory was to be mapped.
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Self::System { error, .. } if error.raw_os_error() == Some(libc::EEXIST))
+    }
+}
+
 impl std::error::Error for InjectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

@@ -57,7 +57,7 @@ pub use error::InjectError;
 pub use maps::{Mapping, gap_near, mappings};
 pub use patches::{Move, Outcome, Patch, PatchSet};
 pub use process::{Process, Remote};
-pub use refusal::check;
+pub use refusal::{check, check_start};
 pub use region::Access;
 pub use start::{Started, start};
 pub use stopped::Stopped;

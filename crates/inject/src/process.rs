@@ -1,5 +1,6 @@
 //! A process that is changed.
 
+use std::fs::File;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,11 @@ impl Process {
 
     pub(crate) fn held(pid: i32, memory: Memory, thread: Thread) -> Self {
         Self { pid, memory, held: Some(thread) }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// Lends one thread, which is stopped meanwhile; the others run on.
@@ -136,6 +142,16 @@ impl Remote<'_> {
     /// If something is there already (EEXIST), or the system allows no executable memory.
     pub fn map_at(&mut self, at: u64, contents: &[u8], access: Access) -> Result<(), InjectError> {
         region::map_at(self.pid, self.memory, &mut self.borrowed, at, contents, access)
+    }
+
+    /// Maps zeros at a free place that the process may write, and that children share which it forks.
+    /// The file has them, also when the process has ended.
+    ///
+    /// # Errors
+    ///
+    /// If something is there already (EEXIST), or there is no memory.
+    pub fn map_shared(&mut self, at: u64, size: u64) -> Result<File, InjectError> {
+        region::map_shared(self.pid, &mut self.borrowed, at, size)
     }
 
     /// Unmaps what was mapped.

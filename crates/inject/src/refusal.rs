@@ -61,6 +61,27 @@ pub fn check(pid: i32) -> Result<(), InjectError> {
     check_traced(pid)
 }
 
+/// Whether a program may be started and changed by this process.
+///
+/// # Errors
+///
+/// [`InjectError::Refused`] says what is in the way.
+pub fn check_start() -> Result<(), InjectError> {
+    let scope = yama_scope();
+    let is_root = fs::metadata("/proc/self").map_or(0, |own| own.uid()) == 0;
+    let why = match scope.as_str() {
+        "3" => "no process may be changed until the next boot",
+        "2" if !is_root => "only root may change processes",
+        _ => return Ok(()),
+    };
+    Err(InjectError::Refused(format!("{why} (/proc/sys/kernel/yama/ptrace_scope is {scope})")))
+}
+
+fn yama_scope() -> String {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    scope.trim().to_owned()
+}
+
 /// Checks that also a program that this process started must pass.
 pub(crate) fn check_traced(pid: i32) -> Result<(), InjectError> {
     let refused = |why: String| Err(InjectError::Refused(why));
@@ -75,16 +96,15 @@ pub(crate) fn check_traced(pid: i32) -> Result<(), InjectError> {
 
 /// Yama's restriction, for users that aren't root.
 fn scope(pid: i32) -> Result<(), InjectError> {
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let why = match scope.trim() {
+    let scope = yama_scope();
+    let why = match scope.as_str() {
         "1" if !is_descendant(pid) => "only processes that everycall started may be changed",
         "2" => "only root may change processes",
         "3" => "no process may be changed until the next boot",
         _ => return Ok(()),
     };
     Err(InjectError::Refused(format!(
-        "{why} (/proc/sys/kernel/yama/ptrace_scope is {}): process {pid} wasn't touched",
-        scope.trim()
+        "{why} (/proc/sys/kernel/yama/ptrace_scope is {scope}): process {pid} wasn't touched"
     )))
 }
 

@@ -1,5 +1,6 @@
 //! Memory in the process, by a borrowed thread's system calls.
 
+use std::fs::File;
 use std::ops::Range;
 
 use crate::error::{InjectError, failed};
@@ -78,13 +79,18 @@ pub(crate) fn map_at(
         }
         result => result?,
     };
-    if result != at {
-        // A kernel older than MAP_FIXED_NOREPLACE takes the address as a hint.
-        borrowed.call("unmapping", libc::SYS_munmap, [result, size, 0, 0, 0, 0])?;
-        let error = std::io::Error::from_raw_os_error(libc::EEXIST);
-        return Err(InjectError::System { what, error });
-    }
+    is_there(borrowed, result, at, size)?;
     memory.write(at, contents).map_err(failed("writing to the process's memory"))
+}
+
+/// A kernel older than MAP_FIXED_NOREPLACE takes the address as a hint.
+fn is_there(borrowed: &mut Borrowed, result: u64, at: u64, size: u64) -> Result<(), InjectError> {
+    if result == at {
+        return Ok(());
+    }
+    borrowed.call("unmapping", libc::SYS_munmap, [result, size, 0, 0, 0, 0])?;
+    let error = std::io::Error::from_raw_os_error(libc::EEXIST);
+    Err(InjectError::System { what: "mapping memory in the process", error })
 }
 
 /// From a file in memory that has no other name.
@@ -95,23 +101,45 @@ fn map_file(
     size: u64,
     contents: &[u8],
 ) -> Result<u64, InjectError> {
+    let map = (Access::Execute.protection(), PRIVATE_FIXED);
+    map_new_file(pid, borrowed, (at, size), contents, map).map(|(at, _)| at)
+}
+
+/// Maps zeros that the process may write, and that its children share. The file of them stays when
+/// the process has ended.
+pub(crate) fn map_shared(pid: i32, borrowed: &mut Borrowed, at: u64, size: u64) -> Result<File, InjectError> {
+    let map = (Access::Write.protection(), libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE);
+    let (result, file) = map_new_file(pid, borrowed, (at, size), &[], map)?;
+    is_there(borrowed, result, at, size)?;
+    Ok(file)
+}
+
+/// `map`: protection and flags.
+fn map_new_file(
+    pid: i32,
+    borrowed: &mut Borrowed,
+    (at, size): (u64, u64),
+    contents: &[u8],
+    (protection, flags): (i32, i32),
+) -> Result<(u64, File), InjectError> {
     let file = borrowed.call(
         "creating a file in memory",
         libc::SYS_memfd_create,
         [borrowed.empty_text(), u64::from(libc::MFD_CLOEXEC), 0, 0, 0, 0],
     )?;
     let result = std::fs::OpenOptions::new()
+        .read(true)
         .write(true)
         .open(format!("/proc/{pid}/fd/{file}"))
         .and_then(|host| {
             host.set_len(size)?;
-            std::os::unix::fs::FileExt::write_all_at(&host, contents, 0)
+            std::os::unix::fs::FileExt::write_all_at(&host, contents, 0)?;
+            Ok(host)
         })
         .map_err(failed("writing to a file in memory"))
-        .and_then(|()| {
-            let protection = Access::Execute.protection() as u64;
-            let map = [at, size, protection, PRIVATE_FIXED as u64, file, 0];
-            borrowed.call("mapping code in the process", libc::SYS_mmap, map)
+        .and_then(|host| {
+            let map = [at, size, protection as u64, flags as u64, file, 0];
+            Ok((borrowed.call("mapping a file in memory", libc::SYS_mmap, map)?, host))
         });
     borrowed.call("closing a file", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
     result

@@ -8,6 +8,7 @@ use crate::error::RewriteError;
 use crate::flow::{Flow, flow};
 use crate::functions::Functions;
 use crate::image::{Elf, FileKind, Image};
+use crate::layout::PAGE;
 use crate::plan::{HookLayout, Ingredients, Plan};
 use crate::references::References;
 use crate::scan::scan;
@@ -48,6 +49,15 @@ impl<'a> Analysis<'a> {
     /// The kind of the file.
     pub fn kind(&self) -> FileKind {
         self.image.kind
+    }
+
+    /// What has to be added to its addresses where its first page is mapped at `mapped`.
+    pub fn base(&self, mapped: u64) -> u64 {
+        if self.image.kind == FileKind::Fixed {
+            0
+        } else {
+            mapped.wrapping_sub(self.image.range.0 & !(PAGE - 1))
+        }
     }
 
     /// Empty if it has none.

@@ -25,6 +25,7 @@ mod bytes;
 pub mod check;
 mod choose;
 mod code;
+mod counting;
 mod coverage;
 mod error;
 mod flow;
@@ -47,6 +48,7 @@ mod unwind;
 mod windows;
 
 pub use analysis::Analysis;
+pub use counting::CountingPlan;
 pub use coverage::Coverage;
 pub use error::RewriteError;
 pub use image::FileKind;

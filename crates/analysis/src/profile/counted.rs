@@ -6,7 +6,7 @@ use everycall_export::{Filter, Source as _};
 use everycall_reader::{CountedCalls, Counts};
 use everycall_timeline::{Clock, Location, ThreadInfo};
 
-use super::functions::{FunctionNumber, Functions, Place, PlaceOf as _, Places};
+use super::functions::{Function, FunctionNumber, Functions, Place, PlaceOf as _, Places};
 use super::group::{Grouping, Key};
 use super::notes::Notes;
 use super::sketch::Sketch;
@@ -106,6 +106,18 @@ fn each(
         }
     }
     others
+}
+
+/// Adds calls of a function that were counted outside of traces.
+pub(super) fn add_function(target: &mut Target<'_>, function: Function, calls: u64) {
+    let identity = function.identity.clone();
+    let key = match target.grouping {
+        Grouping::Module => Key::Module(identity.module),
+        Grouping::File => Key::File(identity.file),
+        _ => Key::Function(target.functions.number(function)),
+    };
+    let sums = Sums { calls, untimed: calls, all_calls: calls, ..Sums::default() };
+    target.cells.add(key, &sums);
 }
 
 /// All calls of a function by the threads of a slot, as counted beside their rings.

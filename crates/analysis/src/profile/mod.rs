@@ -354,6 +354,18 @@ impl Profile {
         self.settle();
     }
 
+    /// Adds calls that were counted outside of traces: each function with its number of calls. Only
+    /// for groups by function, symbol, module and file.
+    pub fn add_counted(&mut self, counted: impl IntoIterator<Item = (Function, u64)>) {
+        let Profile { grouping, functions, cells, notes, traces, .. } = self;
+        let mut target = counted::Target { grouping, number: *traces, functions, cells, notes };
+        for (function, calls) in counted {
+            counted::add_function(&mut target, function, calls);
+        }
+        self.traces += 1;
+        self.settle();
+    }
+
     /// Adds another profile with the same grouping, by function.
     pub fn add(&mut self, other: &Profile) {
         for cell in &other.cells.all {

@@ -73,6 +73,17 @@ pub struct CountArguments {
     /// statically. Times are measured, too: `report` shows them.
     #[arg(long)]
     pub memory: bool,
+    /// Count in a program as it is, built without everycall: hooks are written into its code when it
+    /// starts
+    ///
+    /// x86-64 programs, also stripped ones. Forked children count with it; a program that it
+    /// executes doesn't. docs/untouched.md says more.
+    #[arg(long)]
+    pub untouched: bool,
+    /// With --untouched: count in the program and in libraries that match, of those that are loaded
+    /// at its start, such as 'libssl*,libcrypto*' [default: those in the program's folder]
+    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "untouched")]
+    pub modules: Vec<String>,
     #[command(flatten)]
     pub functions: OnlyArguments,
     /// Load the runtime into an untraced program, for traced plugins that it loads

@@ -210,7 +210,7 @@ fn limits_of_the_process() {
     std::fs::remove_file(here.path("app.ect")).unwrap();
     is_failure("ulimit -f", &record("ulimit -f 10"), 125, &["RLIMIT_FSIZE", "ulimit -f", "--ring-size"]);
     // Enough for the command itself, unoptimized, and not for the smallest arena.
-    is_failure("ulimit -v", &record("ulimit -v 80000"), 125, &["RLIMIT_AS", "ulimit -v", "--ring-size"]);
+    is_failure("ulimit -v", &record("ulimit -v 60000"), 125, &["RLIMIT_AS", "ulimit -v", "--ring-size"]);
     is_failure("ulimit -n", &record("ulimit -n 8"), 125, &["open files", "ulimit -n"]);
     // The file itself outgrows the limit.
     here.succeed("record -q -o app.ect -- ./app");

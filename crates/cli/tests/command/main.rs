@@ -13,3 +13,4 @@ mod stripped;
 mod tail_calls;
 mod thunks;
 mod twins;
+mod untouched;

@@ -29,7 +29,7 @@ use crate::tree::process_tree::ProcessTree;
 use crate::tree::sampler::Sampler;
 
 /// A signal to the whole process group reaches the program within this time, and may end it.
-const FORWARD_DELAY: Duration = Duration::from_millis(10);
+pub(super) const FORWARD_DELAY: Duration = Duration::from_millis(10);
 /// Longest time between two checks of all processes.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Longest time between two checks if the kernel doesn't signal ends.
@@ -286,7 +286,7 @@ impl Running {
     }
 }
 
-fn cant_wait(source: io::Error) -> RecordError {
+pub(super) fn cant_wait(source: io::Error) -> RecordError {
     RecordError::System { attempt: "wait for the program", source }
 }
 

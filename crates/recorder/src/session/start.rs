@@ -58,9 +58,8 @@ pub fn start_with(
     let readings = Readings::begin();
     // The program inherits it from this thread.
     let mut sched = states.map(|choice| Sched::of_processes_to_come(choice, SCHED_MEMORY));
-    let (child, signals) =
-        Signals::spawn(&mut command, &environment, &wanted).map_err(|source| launch.explain(source))?;
-    drop(command);
+    let (child, signals) = Signals::spawn(command, &environment, &wanted, |mut command| command.spawn())
+        .map_err(|source| launch.explain(source))?;
     // Raises the limit of descriptors for arenas and module files, only for this process: the
     // program has its limits already.
     let limit = getrlimit(Resource::Nofile);

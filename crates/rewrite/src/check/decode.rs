@@ -54,7 +54,7 @@ impl Decoder {
     /// The first instruction in `bytes`, which are at `at`.
     pub(super) fn decode(&self, bytes: &[u8], at: u64) -> Option<Decoded> {
         let Ok(instruction) = self.0.decode_slice(bytes.get(..15).unwrap_or(bytes)) else {
-            return vector(bytes);
+            return vector(bytes, at);
         };
         let length = instruction.len().to_const();
         let end = at.wrapping_add(length);
@@ -108,8 +108,8 @@ fn near_target(instruction: &Instruction, end: u64) -> Option<u64> {
     }
 }
 
-/// Vector instructions that the decoder doesn't know, such as those on masks.
-fn vector(bytes: &[u8]) -> Option<Decoded> {
+/// Vector instructions that the decoder doesn't know, such as those on masks, and AMD's FMA4.
+fn vector(bytes: &[u8], at: u64) -> Option<Decoded> {
     let (map, opcode_at) = match *bytes.first()? {
         0xc5 => (1, 2),
         0xc4 => (bytes.get(1)? & 31, 3),
@@ -121,8 +121,8 @@ fn vector(bytes: &[u8]) -> Option<Decoded> {
     let has_scale = mode != 3 && register == 4;
     let base = bytes.get(opcode_at + 2).map_or(0, |scale| scale & 7);
     let displacement = match mode {
-        // From the instruction pointer, or without a base: not needed so far.
-        0 if register == 5 || has_scale && base == 5 => return None,
+        // From the instruction pointer, or without a base.
+        0 if register == 5 || has_scale && base == 5 => 4,
         1 => 1,
         2 => 4,
         _ => 0,
@@ -130,11 +130,14 @@ fn vector(bytes: &[u8]) -> Option<Decoded> {
     let has_number = map == 3 || map == 1 && matches!(opcode, 0x70..=0x73 | 0xc2 | 0xc4..=0xc6);
     let length = opcode_at + 2 + usize::from(has_scale) + displacement + usize::from(has_number);
     bytes.get(..length)?;
+    let is_relative = mode == 0 && register == 5;
+    let field = bytes.get(opcode_at + 2..opcode_at + 6).and_then(|field| field.try_into().ok());
+    let target = |field| at.wrapping_add(length as u64).wrapping_add_signed(i32::from_le_bytes(field).into());
     Some(Decoded {
         length: length as u64,
         next: Next::Plain,
         opcode: Opcode::Invalid,
-        relative: None,
+        relative: field.filter(|_| is_relative).map(target),
         is_lea: false,
         immediate: None,
     })
@@ -146,15 +149,19 @@ mod tests {
 
     #[test]
     fn vector_instructions_have_lengths() {
-        // kmovd eax, k1; vpsrldq ymm1, ymm2, 8; vpslld zmm1{k1}, [rax+64], 3
+        // kmovd eax, k1; vpsrldq ymm1, ymm2, 8; vpslld zmm1{k1}, [rax+64], 3;
+        // vfmaddsd xmm0, xmm6, xmm0, [rip+0x3714e]
         for bytes in [
             &[0xc5, 0xfb, 0x93, 0xc1][..],
             &[0x62, 0xf1, 0x75, 0x28, 0x73, 0xda, 0x08],
             &[0x62, 0xf1, 0x75, 0x49, 0x72, 0x70, 0x01, 0x03],
+            &[0xc4, 0xe3, 0xc9, 0x6b, 0x05, 0x4e, 0x71, 0x03, 0x00, 0x00],
         ] {
             let longer = [bytes, &[0x90; 15]].concat();
             let decoded = Decoder::new().decode(&longer, 0).unwrap();
             assert_eq!((decoded.length, decoded.next), (bytes.len() as u64, Next::Plain));
+            let target = bytes.ends_with(&[0x03, 0, 0]).then_some(10 + 0x3714e);
+            assert_eq!(decoded.relative, target);
         }
     }
 }

@@ -733,6 +733,26 @@ pub const TABLE: &[(&str, Run)] = &[
     ("nsenter --target PID --net everycall enable PID ...", Not("needs a container")),
     // Counts.
     ("everycall count -- ./app", So("everycall count -- ./server 10")),
+    (
+        "everycall count --untouched -- ./app",
+        So("cp /bin/ls plain && everycall count --untouched -- ./plain / | grep -q plain"),
+    ),
+    (
+        "everycall count --untouched -- PROGRAM",
+        So("cp /bin/ls plain && everycall count --untouched -- ./plain / | grep -q plain"),
+    ),
+    (
+        "everycall count --untouched --modules 'libsqlite*,libz*' -- ./app",
+        So("cp /bin/ls plain && everycall count --untouched --modules 'libsqlite*,libz*' -- ./plain /"),
+    ),
+    (
+        "everycall count --untouched -f json -- ./app",
+        So("cp /bin/ls plain && everycall count --untouched -f json -- ./plain / | grep -q '\"rows\"'"),
+    ),
+    (
+        "everycall count --untouched --by module -- ./app",
+        So("cp /bin/ls plain && everycall count --untouched --by module -- ./plain / | grep -q plain"),
+    ),
     ("everycall count --time -- ./app", So("everycall count --time -- ./server 10")),
     ("everycall count --memory -- ./app", So("everycall count --memory -- ./server 10")),
     ("everycall count -o app.ect -- ./app", So("everycall count -o counts.ect -- ./server 10")),

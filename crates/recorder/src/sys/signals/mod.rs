@@ -73,7 +73,7 @@ impl std::fmt::Debug for Signals {
 }
 
 impl Signals {
-    /// Starts `command`, which finds all signals as this process found them, and from then on holds this
+    /// Starts `command` by `spawn`. The program finds all signals as this process found them, and from then on holds this
     /// process's own, and those in `wanted`. `environment` is added to what the program finds.
     /// The calling process has one thread.
     ///
@@ -81,9 +81,10 @@ impl Signals {
     ///
     /// The program can't be started. Signals are then as before.
     pub fn spawn(
-        command: &mut Command,
+        mut command: Command,
         environment: &[(&str, &OsStr)],
         wanted: &[i32],
+        spawn: impl FnOnce(Command) -> io::Result<Child>,
     ) -> io::Result<(Child, Signals)> {
         let own = actions::set_of(ENDING.into_iter().chain([libc::SIGCHLD]).chain(wanted.iter().copied()));
         let mask = actions::block(&own);
@@ -96,7 +97,7 @@ impl Signals {
             })
         };
         let started = actions::descriptor(&own).and_then(|descriptor| {
-            let child = with_environment(environment, || command.spawn())?;
+            let child = with_environment(environment, || spawn(command))?;
             Ok((child, descriptor))
         });
         let (child, descriptor) = started.inspect_err(|_| {

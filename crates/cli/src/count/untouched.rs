@@ -1,0 +1,409 @@
+//! `everycall count --untouched`: counts calls of a program that was built without everycall.
+//!
+//! The program is started under ptrace and stopped at its entry point. There, memory for counters
+//! and trampolines is mapped and the hooks are written; then it runs untraced.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::time::Duration;
+
+use everycall_analysis::{Function, FunctionIdentity, Grouping, Profile};
+use everycall_inject::{
+    Access, InjectError, Mapping, Outcome, Patch, PatchSet, Process, mappings, on_tracer,
+};
+use everycall_io::say;
+use everycall_patterns::path_matches;
+use everycall_recorder::{Launch, RecordError, find_program, run_alone};
+use everycall_rewrite::{Analysis, CountingPlan, FileKind, PatchKind};
+use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, short_name, site_report};
+use everycall_units::{Count, Several};
+use rustix::process::{Resource, getrlimit};
+
+use crate::arguments::{CountArguments, SymbolArguments};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::program;
+use crate::record;
+use crate::report::{Run, print_table};
+use crate::untouched::{debug_file_of, read};
+
+/// For a program to get to its entry point, and for each step there. Libraries initialise
+/// themselves meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More than the counters of any program take.
+const COUNTERS_MAX: u64 = 64 << 20;
+
+const PAGE: u64 = 4096;
+const INT3: u8 = 0xcc;
+const SHORT_JUMP: u8 = 0xeb;
+/// Bytes of a jump that reaches everything.
+const JUMP: usize = 5;
+
+/// Runs the verb.
+pub fn run(arguments: &CountArguments) -> Result<ExitCode, Failure> {
+    refuse_options(arguments)?;
+    let refused = |why: String| Failure::new(exit_code::NOT_RECORDED, why);
+    let (program, words) = match arguments.command.split_first() {
+        Some((program, words)) => (program.clone(), words.to_vec()),
+        None => {
+            return Err(Failure::new(
+                exit_code::USAGE,
+                "--untouched starts a program: everycall count --untouched -- PROGRAM; processes that run already can't be counted in this way yet",
+            ));
+        }
+    };
+    let path = find_program(&program)
+        .ok_or_else(|| RecordError::NotFound { program: program.clone(), exists: false })?;
+    if program::is_privileged(&program) {
+        return Err(refused(format!(
+            "{} has setuid, setgid or capabilities, which it would lose by being traced at its start; take a copy without them",
+            path.display()
+        )));
+    }
+    everycall_inject::check_start().map_err(|error| refused(error.to_string()))?;
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| most < COUNTERS_MAX) {
+        return Err(refused(format!(
+            "the limit of file sizes is too low for the counters; raise it: ulimit -f {}",
+            COUNTERS_MAX >> 10
+        )));
+    }
+    let executable = Planned::of_program(&path)?;
+    let launch =
+        Launch { program, arguments: words, preload: Vec::new(), first: None, environment: Vec::new() };
+    let mut outcome = Err(InjectError::Refused("it wasn't started".to_owned()));
+    let status = run_alone(&launch, |command| {
+        let (child, found) = start(command, &executable, &arguments.modules)?;
+        outcome = found;
+        Ok(child)
+    })?;
+    let mut counted = match outcome {
+        Ok(counted) => counted,
+        Err(error) => {
+            let why = refused(format!("the program ran without counts: {error}"));
+            return Ok(record::not_written(&why, status));
+        }
+    };
+    let mut profile = Profile::by(arguments.by.clone());
+    for module in &mut counted {
+        profile.add_counted(module.calls(&arguments.by, &arguments.symbols).map_err(|error| {
+            refused(format!("the counts of {} can't be read: {error}", module.path.display()))
+        })?);
+    }
+    let command = arguments.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let runs = [Run { path, command, version, ..Run::default() }];
+    print_table(&profile, &runs, arguments.format, arguments.limit, arguments.symbols.name_length())?;
+    counted.iter().for_each(Hooked::say_share);
+    Ok(record::end_as(status))
+}
+
+/// Options that need the runtime or a trace.
+fn refuse_options(arguments: &CountArguments) -> Result<(), Failure> {
+    let given = [
+        (arguments.time, "--time"),
+        (arguments.memory, "--memory"),
+        (arguments.every.is_some(), "--every"),
+        (arguments.since.is_some(), "--since"),
+        (arguments.output.is_some(), "-o"),
+        (!arguments.functions.only.is_empty(), "--only"),
+        (!arguments.functions.not.is_empty(), "--not"),
+        (arguments.preload, "--preload"),
+        (arguments.launcher, "--launcher"),
+        (arguments.no_follow, "--no-follow"),
+    ];
+    if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "--untouched counts calls at a program's end, and nothing else yet: leave out {option}, or build the program with everycall cc"
+            ),
+        ));
+    }
+    if matches!(arguments.by, Grouping::Thread | Grouping::Process) {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "with --untouched, all threads and processes count together; --by can be function, symbol, module or file",
+        ));
+    }
+    Ok(())
+}
+
+/// A file with a plan for it.
+struct Planned {
+    path: PathBuf,
+    /// Of the file system, and in it.
+    place: (u64, u64),
+    build_id: Vec<u8>,
+    is_fixed: bool,
+    /// What is added to its addresses if its first page is at 0.
+    base: u64,
+    functions: u64,
+    plan: CountingPlan,
+}
+
+impl Planned {
+    fn of(path: &Path) -> Result<Planned, Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::new(exit_code::NOT_RECORDED, format!("{}: {error}", path.display()))
+        };
+        let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+        let file = read(path).map_err(|error| failed(&error))?;
+        let debug = debug_file_of(&file).and_then(|path| read(&path).ok());
+        let analysis = Analysis::of(&file, debug.as_deref()).map_err(|error| failed(&error))?;
+        // The C library defines plain hooks, too.
+        if site_report(path).is_ok_and(|report| {
+            let has_sites = report.site_count + report.xray_sled_count > 0;
+            has_sites || report.hooks_undefined || report.note.is_some()
+        }) {
+            return Err(failed(&"was built with everycall; count its calls without --untouched"));
+        }
+        let plan = analysis.counting(&|_, _| true).map_err(|error| failed(&error))?;
+        Ok(Planned {
+            path: path.to_owned(),
+            place: (metadata.dev(), metadata.ino()),
+            build_id: analysis.build_id().to_vec(),
+            is_fixed: analysis.kind() == FileKind::Fixed,
+            base: analysis.base(0),
+            functions: analysis.coverage().functions,
+            plan,
+        })
+    }
+
+    fn of_program(path: &Path) -> Result<Planned, Failure> {
+        let mut begin = [0; 2];
+        if File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *b"#!" {
+            return Err(Failure::new(
+                exit_code::NOT_RECORDED,
+                format!(
+                    "{path} is a script; name the program that runs it, as in: everycall count --untouched -- python3 {path}",
+                    path = path.display()
+                ),
+            ));
+        }
+        let planned = Planned::of(path)?;
+        if planned.plan.plan.functions.is_empty() {
+            let path = path.display();
+            return Err(Failure::new(
+                exit_code::NOT_RECORDED,
+                format!(
+                    "no function of {path} can get hooks; `everycall functions --untouched {path}` says why"
+                ),
+            ));
+        }
+        Ok(planned)
+    }
+
+    /// Maps counters and trampolines, and writes the hooks.
+    fn hook(&self, process: &mut Process, mapped: u64) -> Result<Hooked, InjectError> {
+        let CountingPlan { plan, region, counters } = &self.plan;
+        let base = if self.is_fixed { 0 } else { mapped.wrapping_add(self.base) };
+        let at = |place: i64| base.wrapping_add_signed(place);
+        let mut pages: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        for island in &plan.islands {
+            let (page, offset) = (at(island.at) & !(PAGE - 1), (at(island.at) % PAGE) as usize);
+            let bytes = pages.entry(page).or_insert_with(|| vec![INT3; PAGE as usize]);
+            if let Some(bytes) = bytes.get_mut(offset..offset + island.bytes.len()) {
+                bytes.copy_from_slice(&island.bytes);
+            }
+        }
+        let counters = process.with_thread(PATIENCE, |thread| {
+            let file = thread.map_shared(at(*counters), self.plan.counters_size())?;
+            thread.map_at(at(plan.region), region, Access::Execute)?;
+            for (page, bytes) in &pages {
+                thread.map_at(*page, bytes, Access::Execute)?;
+            }
+            Ok(file)
+        })?;
+        let sets = self.sets(base);
+        let outcomes = process.with_all_stopped(PATIENCE, |stopped| stopped.apply(&sets))?;
+        Ok(Hooked {
+            path: self.path.clone(),
+            build_id: self.build_id.clone(),
+            functions: self.functions,
+            starts: plan.functions.iter().map(|function| function.start).collect(),
+            hooked: outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count() as u64,
+            counters,
+        })
+    }
+
+    /// The patches of each function.
+    fn sets(&self, base: u64) -> Vec<PatchSet> {
+        let plan = &self.plan.plan;
+        let mut sets = vec![PatchSet::default(); plan.functions.len()];
+        let mut patches: Vec<&everycall_rewrite::Patch> = plan.patches.iter().collect();
+        // Short jumps lead to others, which have to be there before.
+        patches.sort_by_key(|patch| {
+            let is_short = patch.kind == PatchKind::Window && patch.new.first() == Some(&SHORT_JUMP);
+            (is_short && patch.new.len() < JUMP, patch.kind != PatchKind::Slot, patch.at)
+        });
+        for patch in patches {
+            if let Some(set) = sets.get_mut(patch.function as usize) {
+                let at = base.wrapping_add(patch.at);
+                set.patches.push(Patch { at, old: patch.old.to_vec(), new: patch.new.to_vec() });
+            }
+        }
+        for one in &plan.moves {
+            let index = plan.patches.partition_point(|patch| patch.at <= one.from);
+            let before = index.checked_sub(1).and_then(|index| plan.patches.get(index));
+            let within = before.filter(|patch| one.from < patch.at + patch.new.len() as u64);
+            let function = match within {
+                Some(patch) => patch.function as usize,
+                // Of a function that is copied as a whole.
+                None => plan.functions.partition_point(|function| function.start <= one.from).wrapping_sub(1),
+            };
+            if let Some(set) = sets.get_mut(function) {
+                let to = base.wrapping_add_signed(plan.region + i64::from(one.to));
+                set.moves.push(everycall_inject::Move { from: base.wrapping_add(one.from), to });
+            }
+        }
+        sets
+    }
+}
+
+/// Starts the program with hooks. The second result is an error if it runs without.
+fn start(
+    command: Command,
+    executable: &Planned,
+    modules: &[String],
+) -> io::Result<(Child, Result<Vec<Hooked>, InjectError>)> {
+    let result = on_tracer(|| {
+        let started = everycall_inject::start(command, PATIENCE)?;
+        let hooked = started.process.and_then(|mut process| hook_all(&mut process, executable, modules));
+        Ok((started.child, hooked))
+    });
+    result.map_err(|error| match error {
+        InjectError::System { error, .. } => error,
+        error => io::Error::other(error.to_string()),
+    })
+}
+
+fn hook_all(
+    process: &mut Process,
+    executable: &Planned,
+    modules: &[String],
+) -> Result<Vec<Hooked>, InjectError> {
+    let link = format!("/proc/{}/exe", process.pid());
+    let failed = |error| InjectError::System { what: "looking at the program's file", error };
+    let metadata = std::fs::metadata(&link).map_err(failed)?;
+    let path = std::fs::read_link(&link).map_err(failed)?;
+    let maps = mappings(process.pid())?;
+    let mapped = first_page(&maps, &path).filter(|_| (metadata.dev(), metadata.ino()) == executable.place);
+    let Some(mapped) = mapped else {
+        return Err(InjectError::Refused(format!(
+            "{} was replaced while it was started",
+            executable.path.display()
+        )));
+    };
+    let mut hooked = vec![executable.hook(process, mapped)?];
+    for library in libraries(&maps, &path, modules) {
+        let Some(mapped) = first_page(&maps, &library) else { continue };
+        match Planned::of(&library) {
+            Ok(planned) => match planned.hook(process, mapped) {
+                Ok(library) => hooked.push(library),
+                Err(error) if error.is_taken() => say!(
+                    "everycall: {}: not counted: memory near it is taken by other libraries",
+                    library.display()
+                ),
+                Err(error) => return Err(error),
+            },
+            Err(why) => say!("everycall: not counted: {}", why.sentence()),
+        }
+    }
+    Ok(hooked)
+}
+
+fn first_page(maps: &[Mapping], path: &Path) -> Option<u64> {
+    maps.iter().find(|mapping| Path::new(&mapping.name) == path).map(|mapping| mapping.range.start)
+}
+
+/// Libraries to count in: those that match, or those in the program's folder.
+fn libraries(maps: &[Mapping], program: &Path, modules: &[String]) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for mapping in maps.iter().filter(|mapping| mapping.is_executable) {
+        let path = Path::new(&mapping.name);
+        let is_wanted = match modules {
+            [] => path.parent() == program.parent(),
+            globs => globs.iter().any(|glob| path_matches(glob, path)),
+        };
+        if is_wanted && path.is_absolute() && path != program && !found.iter().any(|known| known == path) {
+            found.push(path.to_owned());
+        }
+    }
+    found
+}
+
+/// A file with hooks in the program.
+struct Hooked {
+    path: PathBuf,
+    build_id: Vec<u8>,
+    functions: u64,
+    /// Of functions with counters.
+    starts: Vec<u64>,
+    hooked: u64,
+    counters: File,
+}
+
+impl Hooked {
+    /// The functions that were called, with their calls.
+    fn calls(&self, by: &Grouping, symbols: &SymbolArguments) -> io::Result<Vec<(Function, u64)>> {
+        let mut counts = vec![0; self.starts.len() * size_of::<u64>()];
+        self.counters.read_exact_at(&mut counts, 0)?;
+        let mut options = SymbolOptions { binary_maps: symbols.map_path.clone(), ..SymbolOptions::default() };
+        options.debug_dirs.splice(0..0, symbols.debug_dir.iter().cloned());
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        let mut names = ModuleSymbols::open(&ModuleIdentity::new(&path, &self.build_id), &options);
+        names.take_warnings().iter().for_each(|warning| say!("everycall: {warning}"));
+        let counts = counts.as_chunks().0.iter().map(|count| u64::from_le_bytes(*count));
+        let called = self.starts.iter().zip(counts).filter(|(_, calls)| *calls > 0);
+        Ok(called.map(|(&start, calls)| (self.function(&mut names, start, by, symbols), calls)).collect())
+    }
+
+    fn function(
+        &self,
+        names: &mut ModuleSymbols,
+        start: u64,
+        by: &Grouping,
+        arguments: &SymbolArguments,
+    ) -> Function {
+        let id = names.function_at(start);
+        let is_ambiguous = names.is_ambiguous(id);
+        let found = names.function(id);
+        let symbol = found.linkage_name.clone();
+        let name = match &symbol {
+            Some(symbol) if *by == Grouping::Symbol => symbol.clone(),
+            // Calls of their own here.
+            Some(symbol) if found.is_split_part() || found.thunk().is_some() => demangle(symbol),
+            _ => found.shown_name(),
+        };
+        let module = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let identity = FunctionIdentity {
+            module,
+            file: found.file.as_ref().map(|file| file.to_string_lossy().into_owned()),
+            line: found.line,
+            part: (symbol.is_none() || found.line.is_none() && is_ambiguous).then_some(start),
+            name,
+        };
+        let mut function = Function::of(identity);
+        if !arguments.full_names() && *by != Grouping::Symbol {
+            function.name = short_name(&function.identity.name);
+        }
+        function.symbols.extend(symbol);
+        function
+    }
+
+    /// Says how many functions are counted, unless all are.
+    fn say_share(&self) {
+        if self.hooked < self.functions {
+            let path = self.path.display();
+            say!(
+                "everycall: {path}: {} of {} have hooks; `everycall functions --untouched {path}` says why others don't",
+                Count(self.hooked),
+                Several(self.functions, "function", "functions")
+            );
+        }
+    }
+}

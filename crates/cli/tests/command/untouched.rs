@@ -1,0 +1,169 @@
+//! `count --untouched`: calls of programs that were built without everycall.
+
+use std::collections::BTreeMap;
+
+use crate::common::Workplace;
+use serde_json::Value;
+
+/// Counts its own calls, in two processes with four threads each, and prints them at its end.
+const COUNTED: &str = r#"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define N __attribute__((noinline, noclone))
+// No call is made a loop.
+#define KEEP(x) __asm__ volatile("" : "+r"(x))
+#define NAMES X(leaf) X(fib) X(tail) X(jumper) X(by_pointer) X(sum) X(leaves) X(work)
+#define X(name) long name;
+static struct { NAMES } *own;
+#undef X
+#define CALLED(name) __atomic_add_fetch(&own->name, 1, __ATOMIC_RELAXED)
+N int leaf(int x) { CALLED(leaf); return x * 3; }
+N int fib(int n) { CALLED(fib); if (n < 2) return n; int a = fib(n - 1), b = fib(n - 2); KEEP(b); return a + b; }
+N int tail(int x) { CALLED(tail); return leaf(x + 1); }
+N int jumper(int x) { CALLED(jumper); switch (x) { case 0: return leaf(x); case 1: return tail(x); case 2: return x * 7;
+    case 3: return fib(3); case 4: return -x; case 5: return leaf(2) + 1; default: return 0; } }
+N int by_pointer(int x) { CALLED(by_pointer); return x ^ 5; }
+N double sum(double a, float b, long double c) { CALLED(sum); return a * 0.5 + b + c; }
+N void leaves(jmp_buf to, int n) { CALLED(leaves); if (n == 0) longjmp(to, 1); leaves(to, n - 1); KEEP(n); leaf(n); }
+int (*volatile pointer)(int) = by_pointer;
+N void *work(void *unused) {
+    CALLED(work);
+    long all = 0; double real = 0;
+    for (int i = 0; i < 20000; i++) { all += leaf(i) + tail(i) + jumper(i % 8) + pointer(i); real += sum(i, i, i); }
+    all += fib(18);
+    jmp_buf to;
+    if (!setjmp(to)) leaves(to, 3);
+    return (void *)(all + (long)real);
+}
+int main(int count, char **words) {
+    own = mmap(0, sizeof *own, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t child = fork();
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, work, 0);
+    long all = 0;
+    for (int i = 0; i < 4; i++) { void *one; pthread_join(threads[i], &one); all += (long)one; }
+    if (!child) _exit(all & 1);
+    waitpid(child, 0, 0);
+    printf("result %ld\n", all);
+#define X(name) printf("%s %ld\n", #name, own->name);
+    NAMES
+    fflush(stdout);
+    if (count > 1 && !strcmp(words[1], "killed")) kill(getpid(), 9);
+    if (count > 1 && !strcmp(words[1], "crash")) *(volatile int *)8 = 0;
+    return 7;
+}
+"#;
+
+/// The program's standard output, and the rows of everycall's JSON behind it.
+fn split(stdout: &str) -> (&str, Vec<Value>) {
+    let (own, json) = stdout.split_at(stdout.find("{\n").unwrap_or_else(|| panic!("{stdout}")));
+    let value: Value = serde_json::from_str(json).unwrap();
+    assert_eq!(value["by"], "function");
+    (own, value["rows"].as_array().unwrap().clone())
+}
+
+fn by_name(rows: &[Value]) -> BTreeMap<&str, u64> {
+    rows.iter().map(|row| (row["name"].as_str().unwrap(), row["calls"].as_u64().unwrap())).collect()
+}
+
+#[test]
+fn counts_are_those_that_a_program_has_itself() {
+    let here = Workplace::new();
+    here.write("counted.c", COUNTED);
+    for options in ["-O2", "-O2 -no-pie", "-O2 -static"] {
+        assert_eq!(here.shell(&format!("gcc {options} -pthread counted.c -o counted")).code, Some(0));
+        let plain = here.shell("./counted");
+        assert_eq!(plain.code, Some(7));
+        let counted = here.run("count --untouched -f json -- ./counted");
+        assert_eq!(counted.code, Some(7), "{options}: {counted:?}");
+        let (own, rows) = split(&counted.stdout);
+        assert_eq!(own, plain.stdout, "{options}");
+        let counts = by_name(&rows);
+        for line in own.lines().skip(1) {
+            let (name, calls) = line.split_once(' ').unwrap();
+            assert_eq!(counts.get(name).copied(), calls.parse().ok(), "{options}: {name} in {counts:?}");
+        }
+        assert_eq!(counts["main"], 1, "{options}");
+    }
+    // What ends it loses no count.
+    assert_eq!(here.shell("gcc -O2 -pthread counted.c -o counted").code, Some(0));
+    let whole = here.run("count --untouched -f json -- ./counted");
+    let whole = by_name(&split(&whole.stdout).1).get("leaf").copied();
+    for (way, code) in [("killed", 137), ("crash", 139)] {
+        let ended = here.shell(&format!("$EVERYCALL count --untouched -f json -- ./counted {way}; exit $?"));
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert_eq!(by_name(&split(&ended.stdout).1).get("leaf").copied(), whole, "{way}");
+    }
+    // A stripped program has addresses, and the same numbers.
+    let address =
+        here.shell("nm counted | sed -n 's/^0*\\([0-9a-f]*\\) T fib$/counted+0x\\1/p'; strip counted");
+    let stripped = here.run("count --untouched -f json -- ./counted");
+    let (own, rows) = split(&stripped.stdout);
+    let calls = by_name(&rows).get(address.stdout.trim()).copied();
+    assert!(calls.is_some() && own.contains(&format!("fib {}\n", calls.unwrap())), "{address:?} {rows:?}");
+}
+
+/// Exceptions, a library in the program's folder, and the table for people.
+#[test]
+fn exceptions_and_libraries_are_counted() {
+    const LIBRARY: &str = "__attribute__((noinline)) long thrower(long n) { if (n % 7 == 0) throw n; return n + 1; }\n\
+        long (*volatile by)(long) = thrower;\n\
+        long middle(long n) { try { return by(n) + 1; } catch (int) { return 0; } }";
+    const MAIN: &str = "#include <cstdio>\nlong middle(long);\n\
+        int main() { long all = 0, caught = 0; for (long i = 0; i < 700; i++) try { all += middle(i); } catch (long n) { caught += n; }\n\
+        std::printf(\"%ld %ld\\n\", all, caught); }";
+    let here = Workplace::new();
+    here.write("library.cpp", LIBRARY);
+    here.write("main.cpp", MAIN);
+    let build =
+        "g++ -O2 -shared -fPIC library.cpp -o libthrows.so && g++ -O2 main.cpp ./libthrows.so -o program";
+    assert_eq!(here.shell(build).code, Some(0));
+    let plain = here.shell("./program");
+    let counted = here.succeed("count --untouched -- ./program");
+    let table = counted.stdout.strip_prefix(&plain.stdout).unwrap_or_else(|| panic!("{counted:?}"));
+    let row = |name: &str| table.lines().find(|line| line.ends_with(name)).unwrap_or_default().trim_start();
+    assert!(row("middle(long)").starts_with("700 "), "{table}");
+    assert!(row("thrower(long)").starts_with("700 "), "{table}");
+    assert!(row(" main").starts_with("1 "), "{table}");
+    assert!(counted.stderr.contains("functions have hooks; `everycall functions --untouched"), "{counted:?}");
+    let one = here.succeed("count --untouched --modules nothing -- ./program");
+    assert!(!one.stdout.contains("thrower"), "{one:?}");
+}
+
+#[test]
+fn what_cant_be_counted_isnt_started() {
+    let here = Workplace::new();
+    here.write("script", "#!/bin/sh\ntouch started\n");
+    here.write("text", "touch started\n");
+    here.write(
+        "program.c",
+        "#include <stdio.h>\nint main(void) { fclose(fopen(\"started\", \"w\")); return 0; }",
+    );
+    let build = "chmod +x script text && gcc -O2 program.c -o plain && $EVERYCALL cc gcc -O2 program.c -o traced \
+        && cp plain privileged && chmod 4755 privileged && head -c 200 plain > cut && chmod +x cut";
+    assert_eq!(here.shell(build).code, Some(0));
+    for (line, code, words) in [
+        ("--time -- ./plain", 2, "leave out --time"),
+        ("--memory -- ./plain", 2, "leave out --memory"),
+        ("--every 1s -- ./plain", 2, "leave out --every"),
+        ("-o file -- ./plain", 2, "leave out -o"),
+        ("--only main -- ./plain", 2, "leave out --only"),
+        ("--by thread -- ./plain", 2, "function, symbol, module or file"),
+        ("1", 2, "starts a program"),
+        ("-- ./script", 125, "is a script; name the program that runs it"),
+        ("-- ./text", 125, "not an ELF file"),
+        ("-- ./cut", 125, "./cut: "),
+        ("-- ./traced", 125, "without --untouched"),
+        ("-- ./privileged", 125, "setuid"),
+        ("-- ./nowhere", 127, "nowhere"),
+    ] {
+        here.fail(&format!("count --untouched {line}"), code, &[words]);
+        assert!(!here.path("started").exists(), "{line}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Hooks that count how often each function is entered.
+//!
+//! ```text
+//! counters | stubs            | trampolines
+//! 8 bytes  | lock inc counter | ... call stub; first instructions; jmp back
+//! each     | ret              | ... nop; last instructions; ret
+//! ```
+//!
+//! One locked addition is exact with any number of threads and changes no register; flags are free
+//! where hooks are called. Exits have no hook here: their calls become a `nop` of the same length.
+
+use crate::analysis::Analysis;
+use crate::error::RewriteError;
+use crate::kinds::HookKind;
+use crate::layout::PAGE;
+use crate::plan::{HookLayout, Plan};
+
+/// Bytes of each stub, padding included.
+const STUB: u32 = 16;
+/// Length of the addition, up to its end.
+const ADD: u32 = 8;
+/// Bytes of each counter.
+const COUNTER: u64 = 8;
+/// As long as a call.
+const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0, 0];
+const INT3: u8 = 0xcc;
+
+/// A plan whose hooks count. All places are relative to where the file is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountingPlan {
+    /// Patches, islands, moves and functions are valid; `code` still calls hooks.
+    pub plan: Plan,
+    /// All of the region that is mapped at `plan.region`: stubs, then trampolines.
+    pub region: Vec<u8>,
+    /// Where the counters have to be mapped: one for each of `plan.functions`, in their order.
+    pub counters: i64,
+}
+
+impl CountingPlan {
+    /// Bytes that the counters take.
+    pub fn counters_size(&self) -> u64 {
+        (self.plan.functions.len() as u64 * COUNTER).next_multiple_of(PAGE).max(PAGE)
+    }
+}
+
+impl Analysis<'_> {
+    /// A plan that counts the calls of functions that `is_wanted` accepts by their start and name.
+    ///
+    /// # Errors
+    /// Those of [`Analysis::plan`].
+    pub fn counting(&self, is_wanted: &dyn Fn(u64, &str) -> bool) -> Result<CountingPlan, RewriteError> {
+        let stubs = self.coverage().hooked() * u64::from(STUB);
+        let default = HookLayout::default();
+        let reserved = u32::try_from(stubs.next_multiple_of(PAGE)).map_err(|_| RewriteError::TooLarge)?;
+        let hooks = HookLayout { reserved: reserved.max(default.reserved), ..default };
+        let plan = self.plan(hooks, is_wanted)?;
+        let mut counting = CountingPlan { plan, region: Vec::new(), counters: 0 };
+        let (region, size) = (counting.plan.region, counting.plan.region_size() as i64);
+        // On the side of the region where nothing else of the plan is.
+        counting.counters = if region > 0 { region + size } else { region - counting.counters_size() as i64 };
+        counting.region = region_of(&counting);
+        Ok(counting)
+    }
+}
+
+/// The bytes of stubs and trampolines.
+fn region_of(counting: &CountingPlan) -> Vec<u8> {
+    let plan = &counting.plan;
+    let reserved = plan.hooks.reserved as usize;
+    let mut region = vec![INT3; reserved];
+    for (stub, counter) in region.chunks_exact_mut(STUB as usize).zip(0..plan.functions.len() as i64) {
+        let end = plan.region + counter * i64::from(STUB) + i64::from(ADD);
+        let displacement = (counting.counters + counter * COUNTER as i64 - end) as i32;
+        let [a, b, c, d] = displacement.to_le_bytes();
+        // lock incq displacement(%rip); ret
+        stub[..9].copy_from_slice(&[0xf0, 0x48, 0xff, 0x05, a, b, c, d, 0xc3]);
+    }
+    region.extend(&plan.code);
+    for call in &plan.calls {
+        let at = call.at as usize;
+        let Some(bytes) = region.get_mut(at..at + NOP.len()) else { continue };
+        if call.kind == HookKind::Entry {
+            let displacement = i64::from(call.function * STUB) - (i64::from(call.at) + NOP.len() as i64);
+            bytes[1..].copy_from_slice(&(displacement as i32).to_le_bytes());
+        } else {
+            bytes.copy_from_slice(&NOP);
+        }
+    }
+    region
+}
