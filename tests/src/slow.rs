@@ -42,7 +42,7 @@ impl OwnCall {
     pub fn is(&self, kept: &KeptCall) -> bool {
         let ends = match kept.tail {
             Some(tail) if tail.is_at_most => self.last..=u64::MAX,
-            Some(tail) if tail.goes_on => self.first..=self.end,
+            Some(tail) if tail.goes_on => self.begin..=self.end,
             _ => self.last..=self.end,
         };
         (self.begin..=self.first).contains(&kept.start_ticks) && ends.contains(&kept.end_ticks)

@@ -3,7 +3,7 @@
 use everycall_format::arena::counter;
 use everycall_timeline::Trace;
 use everycall_tracefile::{Summary, ThreadSummary};
-use everycall_units::Several;
+use everycall_units::{Count, Several};
 
 use crate::totals::{lost_events, runtime_counts};
 
@@ -89,7 +89,7 @@ pub fn counted_doubts(trace: &Trace<'_>) -> Vec<String> {
     let counters = runtime_counts(trace);
     let counted = counter::MISSING.into_iter().filter_map(|number| {
         let count = counters.get(number).copied().filter(|count| *count > 0)?;
-        Some(format!("{count} {}", meaning(number)?))
+        Some(format!("{} {}", Count(count), meaning(number)?))
     });
     counted.collect()
 }

@@ -92,7 +92,9 @@ fn a_program_that_runs_already_is_recorded() {
         let lines: Vec<&str> = printed.lines().collect();
         assert_eq!(lines[..4], ["False False", "True True", "True", "cell everycall"], "{printed}");
         assert!(
-            lines.iter().any(|line| line.trim_start().starts_with("10 ") && line.ends_with(" handle")),
+            lines
+                .iter()
+                .any(|line| line.trim_start().starts_with("10 ") && line.ends_with(" notebook.handle")),
             "{printed}"
         );
         assert!(lines.iter().any(|line| line.contains("everycall view cell.ect")), "{printed}");
