@@ -93,7 +93,7 @@ mod tests {
     fn lines_have_names_with_blanks() {
         assert_eq!(at(0x1000, 0x2000).name, "/lib/with a blank.so");
         assert_eq!(parse("1000-2000 rw-p 00000000 00:00 0 ").expect("a mapping").name, "");
-        assert_eq!(parse("nonsense"), None);
+        assert_eq!(parse("invalid"), None);
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl<'a> Stopped<'a> {
                 Ok(Written::Yes) => {}
                 Ok(Written::Foreign) => {
                     let now = self.memory.read(patch.at, patch.old.len());
-                    // An apply that was cut off may have written some only.
+                    // An interrupted apply may have written some only.
                     if now.map_or(true, |bytes| bytes != patch.old) {
                         outcome = Outcome::Foreign;
                     }

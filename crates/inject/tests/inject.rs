@@ -346,7 +346,7 @@ fn a_tracer_that_is_killed_at_the_start_leaves_the_program_right() {
 fn helper() {
     let argument = std::env::var("ARGUMENT").expect("an argument");
     let mut text = String::new();
-    // Until it is watched.
+    // Until its parent observes it.
     std::io::stdin().read_line(&mut text).expect("a line");
     let result = match std::env::var("HELPER").as_deref() {
         Ok("rounds") => {

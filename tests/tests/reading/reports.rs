@@ -602,7 +602,7 @@ fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
     place.write(
         "planted.c",
         "static volatile unsigned sink;
-         #define F(n) __attribute__((noinline)) void f##n(void) { for (int i = 0; i < 20 + n; i++) sink += i; }
+         #define F(n) __attribute__((noinline)) void f##n(void) { for (int i = 0; i < 400 + 20 * n; i++) sink += i; }
          F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9)
          __attribute__((noinline)) void slower(void) { for (int i = 0; i < STEPS; i++) sink += i; }
          int main(void) {
@@ -618,9 +618,10 @@ fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
     let build = |name: &str, options: [&str; 2]| {
         place.build(Mode::GCC_NOPS, &["-O2", options[0], options[1], "planted.c"], name)
     };
-    let before = build("before", ["-DSTEPS=200", "-DMORE=0"]);
-    // Ten times as slow, so that a loaded machine can't hide it; 1 % more often, exactly.
-    let after = build("after", ["-DSTEPS=2000", "-DMORE=1"]);
+    let before = build("before", ["-DSTEPS=400", "-DMORE=0"]);
+    // Ten times as slow, so that a loaded machine can't hide it; 1 % more often, exactly. All take
+    // many times the clock's resolution: rounding would look like differences between runs.
+    let after = build("after", ["-DSTEPS=4000", "-DMORE=1"]);
     // Alternately, so that a machine that becomes busier meanwhile does so for both.
     let run = |program| place.record(&["-q"], program, &[]).file;
     let (old, new): (Vec<PathBuf>, Vec<PathBuf>) = (0..5).map(|_| (run(&before), run(&after))).unzip();

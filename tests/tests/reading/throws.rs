@@ -116,7 +116,7 @@ fn exceptions_are_kept_with_what_led_there() {
         let mut command = place.command(everycall());
         command.arg("record").args(options()).args(["-q", "-o", "thrown.ect", "--"]).arg(&program);
         let mut standing = Standing::start(command.args(["1", "2", "9", "throw"]));
-        standing.go_on();
+        (0..3).for_each(|_| standing.go_on());
         let (status, printed) = standing.end();
         assert!(status.success(), "{label}: {status}");
         let all = thrown(&printed);
@@ -136,7 +136,7 @@ fn exceptions_of_a_static_library() {
         let mut command = place.command(everycall());
         command.arg("record").args(self::options()).args(["-q", "-o", "thrown.ect", "--"]).arg(&program);
         let mut standing = Standing::start(command.args(["1", "1", "3", "throw"]));
-        standing.go_on();
+        (0..3).for_each(|_| standing.go_on());
         let (status, printed) = standing.end();
         assert!(status.success(), "{status}");
         check_all(&place.file("thrown.ect"), &thrown(&printed), options[0]);
@@ -156,7 +156,7 @@ fn exceptions_are_kept_without_record() {
     command.args(["1", "2", "4", "throw"]).env("EVERYCALL_TRIGGERS", place.file("set.ecs"));
     let mut standing = Standing::start(&mut command);
     let pid = standing.pid;
-    standing.go_on();
+    (0..3).for_each(|_| standing.go_on());
     let (status, printed) = standing.end();
     assert!(status.success());
     let all = thrown(&printed);

@@ -22,7 +22,8 @@ fn exact(function: &Function) -> Exact {
 ///
 /// Functions are equal if their name, module and source file name are equal. Of the others, two are
 /// equal if each is the only one on its side with that name and source file name, because programs
-/// get renamed; then with that name and module, and at last with that name, because sources do, too.
+/// get renamed; then with that name and module, because sources do, too; and at last with that name,
+/// if there are several such pairs: any two programs have a `main`.
 #[must_use]
 pub fn align(old: &[Profile], new: &[Profile]) -> Vec<Aligned> {
     let runs = old.len() + new.len();
@@ -47,14 +48,20 @@ pub fn align(old: &[Profile], new: &[Profile]) -> Vec<Aligned> {
 fn join(mut all: Vec<Aligned>, old_runs: usize) -> Vec<Aligned> {
     let file = |function: &Function| function.identity.file.as_deref().map(base);
     let module = |function: &Function| Some(base(&function.identity.module));
-    join_by(&mut all, old_runs, file);
-    join_by(&mut all, old_runs, module);
-    join_by(&mut all, old_runs, |_| None);
+    join_by(&mut all, old_runs, 1, file);
+    join_by(&mut all, old_runs, 1, module);
+    join_by(&mut all, old_runs, 2, |_| None);
     all
 }
 
-/// Joins by the name and `part`, where both together are unique on each side.
-fn join_by(all: &mut Vec<Aligned>, old_runs: usize, part: impl Fn(&Function) -> Option<String>) {
+/// Joins by the name and `part`, where both together are unique on each side, if that makes at least
+/// `least` pairs.
+fn join_by(
+    all: &mut Vec<Aligned>,
+    old_runs: usize,
+    least: usize,
+    part: impl Fn(&Function) -> Option<String>,
+) {
     let is_in = |runs: &[Sums]| runs.iter().any(|sums| sums.calls > 0);
     let only = |all: &[Aligned], is_old: bool| {
         let here = |of: &Aligned| {
@@ -65,9 +72,13 @@ fn join_by(all: &mut Vec<Aligned>, old_runs: usize, part: impl Fn(&Function) -> 
     };
     let key = |function: &Function| (function.identity.name.clone(), part(function));
     let (olds, news) = (unique(all, &only(all, true), key), unique(all, &only(all, false), key));
+    let pairs: Vec<(usize, usize)> =
+        olds.iter().filter_map(|(key, &from)| Some((from, *news.get(key)?))).collect();
+    if pairs.len() < least {
+        return;
+    }
     let mut joined = Vec::new();
-    for (key, from) in olds {
-        let Some(&to) = news.get(&key) else { continue };
+    for (from, to) in pairs {
         let sums = std::mem::take(&mut all[from].by_run);
         for (into, sums) in all[to].by_run.iter_mut().zip(&sums) {
             into.add(sums);
