@@ -880,6 +880,12 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--since 1s --until 2s", So("everycall report --since 1us --until 2s old.ect")),
     ("everycall record --ring-size 64K", So("everycall record --ring-size 64K -o app.ect -- ./app args")),
     ("everycall functions FILE", So("everycall functions ./server")),
+    (
+        "everycall report --kept 1 --slowest F slow.ect",
+        So(
+            "everycall record -q --trigger 'handle_request > 20ms' -o kept-slow.ect -- ./server 300 && everycall report --kept 1 --slowest handle_request kept-slow.ect",
+        ),
+    ),
     ("everycall functions --untouched FILE...", So("everycall functions --untouched ./server ./app")),
     ("everycall functions --untouched /usr/bin/perl", So("everycall functions --untouched ./server")),
     (
