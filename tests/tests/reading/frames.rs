@@ -178,8 +178,9 @@ fn triggers_and_selections_know_frames_by_their_names() {
     assert_eq!(found, both, "{recording:?}");
     let mut follow = place.command(everycall());
     let followed = successful(follow.args(["follow", "bank.work_*", "--"]).arg(&program));
-    let calls = |name: &str| followed.matches(&format!("{name} #")).count();
-    assert_eq!((calls("work_script"), calls("run")), (2, 0), "{followed}");
+    // Which calls are shown isn't checked: a frame's first ones may be over before `follow` has
+    // learned its name. None of other frames are.
+    assert!(!followed.contains("run #"), "{followed}");
 }
 
 /// The example of the documentation: Lua's functions between the calls of the interpreter.
