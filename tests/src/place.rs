@@ -70,7 +70,8 @@ impl Mode {
         format!("{}-{}", self.cc, self.name)
     }
 
-    /// Makes `command` build a program of `arguments`: sources are in `folder` or in `tests/programs`.
+    /// Makes `command` build a program of `arguments`: sources are in `folder` or in
+    /// `tests/programs`.
     pub(crate) fn compiler<'command>(
         self,
         command: &'command mut Command,

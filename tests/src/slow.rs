@@ -36,8 +36,8 @@ impl OwnCall {
         OwnCall { begin, first, last, end }
     }
 
-    /// Whether a kept call may be this one: a tracer's times are within those of the program, except
-    /// for ends of which the tracer says that they are earlier or later.
+    /// Whether a kept call may be this one: a tracer's times are within those of the program,
+    /// except for ends of which the tracer says that they are earlier or later.
     #[must_use]
     pub fn is(&self, kept: &KeptCall) -> bool {
         let ends = match kept.tail {

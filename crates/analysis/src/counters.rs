@@ -76,20 +76,20 @@ pub fn doubts(trace: &Trace<'_>) -> Vec<String> {
     let unread = trace.warnings().len() as u64;
     add(unread, "part that can't be read", "parts that can't be read");
     let changed = Some(counter::SELECTIONS).filter(|_| is_run);
-    for number in counter::MISSING.into_iter().chain(changed) {
-        let what = meaning(number).unwrap_or_default();
-        add(counters.get(number).copied().unwrap_or(0), what, what);
-    }
+    doubts.extend(counted(&counters, counter::MISSING.into_iter().chain(changed)));
     doubts
 }
 
 /// The counts among a trace's [`doubts`] that the runtime made.
 #[must_use]
 pub fn counted_doubts(trace: &Trace<'_>) -> Vec<String> {
-    let counters = runtime_counts(trace);
-    let counted = counter::MISSING.into_iter().filter_map(|number| {
+    counted(&runtime_counts(trace), counter::MISSING.into_iter()).collect()
+}
+
+/// Those of the counters with these numbers that aren't 0, with their meanings.
+fn counted(counters: &[u64], numbers: impl Iterator<Item = usize>) -> impl Iterator<Item = String> {
+    numbers.filter_map(|number| {
         let count = counters.get(number).copied().filter(|count| *count > 0)?;
         Some(format!("{} {}", Count(count), meaning(number)?))
-    });
-    counted.collect()
+    })
 }

@@ -63,8 +63,8 @@ impl KeptCall {
 /// How a kept call's tail call affects its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTail {
-    /// Whether [`KeptCall::took_ns`] is the time until its jump, because it had exceeded the threshold
-    /// by then and was kept at once: it may have taken longer.
+    /// Whether [`KeptCall::took_ns`] is the time until its jump, because it had exceeded the
+    /// threshold by then and was kept at once: it may have taken longer.
     pub goes_on: bool,
     /// Whether [`KeptCall::took_ns`] is an upper bound: the target of the jump isn't traced.
     pub is_at_most: bool,

@@ -1,12 +1,13 @@
 //! `everycall functions --untouched`: how many functions of files as they are could get hooks.
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_io::say;
 use everycall_io::terminal::Escapes;
-use everycall_rewrite::{Analysis, Coverage, FileKind, HookLayout, Refusal, Tactic};
+use everycall_rewrite::{Analysis, Coverage, FileKind, HookLayout, Refusal, RewriteError, Tactic};
+use everycall_symbols::{SymbolOptions, build_id_files};
 use everycall_units::{Count, Several};
 use serde_json::{Map, Value, json};
 
@@ -64,9 +65,8 @@ struct Found {
 
 impl Found {
     fn of(path: &Path) -> Result<Found, Failure> {
-        let file = read(path).map_err(|error| Failure::of(path, error))?;
-        let debug = debug_file_of(&file).and_then(|path| read(&path).ok());
-        let analysis = Analysis::of(&file, debug.as_deref()).map_err(|error| Failure::of(path, error))?;
+        let binary = Binary::read(path).map_err(|error| Failure::of(path, error))?;
+        let analysis = binary.analysis().map_err(|error| Failure::of(path, error))?;
         // A function that the plan has is one that the checker accepts.
         let plan = analysis.plan(HookLayout::default(), &|_, _| true);
         let plan = plan.map_err(|error| Failure::of(path, error))?;
@@ -131,17 +131,33 @@ fn share(part: u64, whole: u64) -> String {
     format!("{}.{:02} %", hundredths / 100, hundredths % 100)
 }
 
-/// Reads a program or library.
-pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+/// A program or library, and the symbols that were removed from it.
+pub struct Binary {
+    file: Vec<u8>,
+    debug: Option<Vec<u8>>,
+}
+
+impl Binary {
+    /// Reads both.
+    pub fn read(path: &Path) -> io::Result<Binary> {
+        let file = read(path)?;
+        let options = SymbolOptions::default();
+        let files = build_id(&file).map(|id| build_id_files(&id, &options).find(|path| path.exists()));
+        let debug = files.flatten().and_then(|path| read(&path).ok());
+        Ok(Binary { file, debug })
+    }
+
+    /// Its functions, and what could be done to them.
+    pub fn analysis(&self) -> Result<Analysis<'_>, RewriteError> {
+        Analysis::of(&self.file, self.debug.as_deref())
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = everycall_io::infile::open(path)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// The file with the symbols that were removed from this one.
-pub fn debug_file_of(file: &[u8]) -> Option<PathBuf> {
-    build_id(file).and_then(|id| debug_file(&id))
 }
 
 fn build_id(file: &[u8]) -> Option<Vec<u8>> {
@@ -152,12 +168,4 @@ fn build_id(file: &[u8]) -> Option<Vec<u8>> {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The file with the symbols that were removed from the one with this build id, where packages of
-/// distributions put it.
-fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = build_id.split_first()?;
-    let name = format!("/usr/lib/debug/.build-id/{first:02x}/{}.debug", hexadecimal(rest));
-    Some(PathBuf::from(name)).filter(|path| path.exists())
 }

@@ -70,7 +70,7 @@ pub fn shortened_name(name: &str, width: usize) -> String {
 /// How much text for people shows of functions' names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameLength {
-    /// What there is room for, and never more than [`NameLength::MAX`] columns.
+    /// As many columns as fit, and never more than [`NameLength::MAX`].
     #[default]
     Fitting,
     /// All of it.
@@ -90,7 +90,7 @@ impl NameLength {
         }
     }
 
-    /// What is shown of a name.
+    /// The text that is shown for a name.
     #[must_use]
     pub fn shown(self, name: &str, room: Option<usize>) -> String {
         let most = self.columns(room);

@@ -70,7 +70,7 @@ pub enum Outcome {
     /// A thread is inside of the replaced bytes and can't be moved, or will return there from a
     /// signal handler. Nothing of the set was changed: let the threads go on, and try again.
     InUse,
-    /// Other bytes were there than expected: somebody else's, which stay. When undoing, the others of
-    /// the set are written back.
+    /// Other bytes were there than expected: somebody else's, which stay. When undoing, the others
+    /// of the set are written back.
     Foreign,
 }

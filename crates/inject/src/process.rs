@@ -144,7 +144,7 @@ impl Remote<'_> {
         region::map_at(self.pid, self.memory, &mut self.borrowed, at, contents, access)
     }
 
-    /// Maps zeros at a free place that the process may write, and that children share which it forks.
+    /// Maps zeros at a free place that the process may write, and that its forked children share.
     /// The file has them, also when the process has ended.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub(crate) struct Borrowed {
 }
 
 impl Borrowed {
-    /// Stops the first thread that is on a stack of its own, outside of what mustn't be interrupted.
+    /// Stops the first thread that is on a stack of its own and may be interrupted.
     ///
     /// Or takes the one that is stopped already.
     pub(crate) fn new(
@@ -202,7 +202,8 @@ impl Drop for Borrowed {
     }
 }
 
-/// The thread runs on the stack that the system or the C library made for it, with room for a frame.
+/// The thread runs on the stack that the system or the C library made for it, with room for a
+/// frame.
 ///
 /// Coroutines have small stacks, with other memory below.
 fn is_own_stack(maps: &[Mapping], own: &Registers, frame_at: u64) -> bool {

@@ -51,7 +51,7 @@ impl<'a> Analysis<'a> {
         self.image.kind
     }
 
-    /// What has to be added to its addresses where its first page is mapped at `mapped`.
+    /// The difference between addresses in memory and in the file, whose first page is at `mapped`.
     pub fn base(&self, mapped: u64) -> u64 {
         if self.image.kind == FileKind::Fixed {
             0

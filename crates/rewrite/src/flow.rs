@@ -41,7 +41,8 @@ pub(crate) struct Unit<'a> {
     pub(crate) exits: Vec<Exit>,
     pub(crate) refusal: Option<Refusal>,
     pub(crate) has_entry_loop: bool,
-    /// It calls nothing, has no table and one part, and no other code knows addresses in its middle.
+    /// It calls nothing, has no table and one part, and other code knows no addresses in its
+    /// middle.
     pub(crate) is_leaf: bool,
 }
 

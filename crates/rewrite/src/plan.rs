@@ -220,7 +220,7 @@ impl Plan {
     fn add(&mut self, image: &Image<'_>, output: Output) {
         let base = self.hooks.reserved + self.code.len() as u32;
         let region = self.region;
-        // The displacement from a place in the module, or at an address, to an offset of the output.
+        // The displacement from a place in the module, or an address, to an offset of the output.
         let to_region = |from: i64, offset: u32| (region + i64::from(base + offset) - from) as i32;
         let mut code = output.code;
         let mut change = |field: u32, value: &dyn Fn(i32) -> i32| {

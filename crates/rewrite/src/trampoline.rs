@@ -228,7 +228,7 @@ impl<'a> Emitter<'a> {
         if at == block.entry {
             self.hook(block.index, HookKind::Entry);
         }
-        // Where a thread goes on that is stopped before this instruction: at an exit, by way of its hook.
+        // A thread that is stopped before this instruction goes on here: at an exit, by its hook.
         let place = self.here();
         self.out.moves.push((at, place));
         block.places.insert(at, place);

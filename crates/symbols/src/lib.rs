@@ -53,6 +53,7 @@ pub use everycall_demangle::short_name;
 pub use function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
 pub use identity::ModuleIdentity;
 pub use kept::{KeptSymbols, NamedFunction, Symbols};
+pub use locate::build_id_files;
 pub use module::ModuleSymbols;
 pub use name::{Thunk, demangle, shown_name, split_part};
 pub use options::{PathMap, PathMapError, SymbolOptions};

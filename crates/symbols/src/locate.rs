@@ -161,8 +161,9 @@ fn has_debug_info(elf: &elf::Elf<'_>) -> bool {
     elf.section_by_name(".debug_info").is_some_and(|section| section.size() > 0)
 }
 
-/// `.build-id/xx/yyyy.debug` in each of the debug directories.
-fn build_id_files<'a>(
+/// Where packages of distributions put the symbols of the file with this build id:
+/// `.build-id/xx/yyyy.debug` in each of the debug directories. The files needn't exist.
+pub fn build_id_files<'a>(
     build_id: &[u8],
     options: &'a SymbolOptions,
 ) -> impl Iterator<Item = PathBuf> + use<'a> {

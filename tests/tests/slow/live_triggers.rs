@@ -107,7 +107,7 @@ fn check(
             call.threshold_ticks.abs_diff(threshold) <= threshold / 500,
             "{label}: {call:?}, {threshold}"
         );
-        // The program remembers calls of 1.5 ms and more: what may have been shorter need not be one.
+        // The program remembers calls of 1.5 ms and more: a shorter one need not be there.
         if call.tail.is_none_or(|tail| !tail.is_at_most) {
             let matching =
                 own.iter().filter(|own| own.tid == call.tid && own.name == *name && own.call.is(call));

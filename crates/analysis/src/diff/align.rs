@@ -20,10 +20,10 @@ fn exact(function: &Function) -> Exact {
 
 /// The functions of all runs with their sums by run, the old ones first.
 ///
-/// Functions are equal if their name, module and source file name are equal. Of the others, two are
-/// equal if each is the only one on its side with that name and source file name, because programs
-/// get renamed; then with that name and module, because sources do, too; and at last with that name,
-/// if there are several such pairs: any two programs have a `main`.
+/// Functions are equal if their name, module and source file name are equal. Of the others, two
+/// are equal if each is the only one on its side with that name and source file name, because
+/// programs get renamed; then with that name and module, because sources do, too; and at last with
+/// that name, if there are several such pairs: any two programs have a `main`.
 #[must_use]
 pub fn align(old: &[Profile], new: &[Profile]) -> Vec<Aligned> {
     let runs = old.len() + new.len();
@@ -54,8 +54,8 @@ fn join(mut all: Vec<Aligned>, old_runs: usize) -> Vec<Aligned> {
     all
 }
 
-/// Joins by the name and `part`, where both together are unique on each side, if that makes at least
-/// `least` pairs.
+/// Joins by the name and `part`, where both together are unique on each side, if that makes at
+/// least `least` pairs.
 fn join_by(
     all: &mut Vec<Aligned>,
     old_runs: usize,

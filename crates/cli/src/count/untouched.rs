@@ -18,7 +18,7 @@ use everycall_inject::{
 use everycall_io::say;
 use everycall_patterns::path_matches;
 use everycall_recorder::{Launch, RecordError, find_program, run_alone};
-use everycall_rewrite::{Analysis, CountingPlan, FileKind, PatchKind};
+use everycall_rewrite::{CountingPlan, FileKind, PatchKind};
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, short_name, site_report};
 use everycall_units::{Count, Several};
 use rustix::process::{Resource, getrlimit};
@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::program;
 use crate::record;
 use crate::report::{Run, print_table};
-use crate::untouched::{debug_file_of, read};
+use crate::untouched::Binary;
 
 /// For a program to get to its entry point, and for each step there. Libraries initialise
 /// themselves meanwhile.
@@ -139,7 +139,7 @@ struct Planned {
     place: (u64, u64),
     build_id: Vec<u8>,
     is_fixed: bool,
-    /// What is added to its addresses if its first page is at 0.
+    /// The difference between addresses in memory and in the file if its first page is at 0.
     base: u64,
     functions: u64,
     plan: CountingPlan,
@@ -151,9 +151,8 @@ impl Planned {
             Failure::new(exit_code::NOT_RECORDED, format!("{}: {error}", path.display()))
         };
         let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
-        let file = read(path).map_err(|error| failed(&error))?;
-        let debug = debug_file_of(&file).and_then(|path| read(&path).ok());
-        let analysis = Analysis::of(&file, debug.as_deref()).map_err(|error| failed(&error))?;
+        let binary = Binary::read(path).map_err(|error| failed(&error))?;
+        let analysis = binary.analysis().map_err(|error| failed(&error))?;
         // The C library defines plain hooks, too.
         if site_report(path).is_ok_and(|report| {
             let has_sites = report.site_count + report.xray_sled_count > 0;

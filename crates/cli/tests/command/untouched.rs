@@ -91,7 +91,7 @@ fn counts_are_those_that_a_program_has_itself() {
         }
         assert_eq!(counts["main"], 1, "{options}");
     }
-    // What ends it loses no count.
+    // A program that is ended loses no count.
     assert_eq!(here.shell("gcc -O2 -pthread counted.c -o counted").code, Some(0));
     let whole = here.run("count --untouched -f json -- ./counted");
     let whole = by_name(&split(&whole.stdout).1).get("leaf").copied();

@@ -57,8 +57,8 @@ impl ModuleFile {
         }
     }
 
-    /// The file if it still has the module's bytes, or the reason why it hasn't, as the second half of a
-    /// sentence.
+    /// The file if it still has the module's bytes, or the reason why it hasn't, as the second half
+    /// of a sentence.
     pub(crate) fn image(&self, module: &ModuleEntry) -> Result<&File, String> {
         let now = self.file.metadata().map_err(|error| format!("can't be opened any more ({error})"))?;
         let now = Stamp::of(&now);
