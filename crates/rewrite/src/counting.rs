@@ -9,6 +9,8 @@
 //! One locked addition is exact with any number of threads and changes no register; flags are free
 //! where hooks are called. Exits have no hook here: their calls become a `nop` of the same length.
 
+use std::ops::Range;
+
 use crate::analysis::Analysis;
 use crate::error::RewriteError;
 use crate::kinds::HookKind;
@@ -41,6 +43,34 @@ impl CountingPlan {
     pub fn counters_size(&self) -> u64 {
         (self.plan.functions.len() as u64 * COUNTER).next_multiple_of(PAGE).max(PAGE)
     }
+
+    /// All addresses that region and counters take, from the module's address 0 on.
+    pub fn range(&self) -> Range<i64> {
+        let (region, end) = (self.plan.region, self.plan.region + self.plan.region_size() as i64);
+        let counters_end = self.counters + self.counters_size() as i64;
+        region.min(self.counters)..end.max(counters_end)
+    }
+
+    /// Moves region and counters, so that their addresses begin at `start`.
+    ///
+    /// # Errors
+    /// Those of [`Plan::move_region`].
+    pub fn move_to(&mut self, start: i64) -> Result<(), RewriteError> {
+        let is_above = start > 0;
+        let before = if is_above { 0 } else { self.counters_size() as i64 };
+        let region = start.checked_add(before).ok_or(RewriteError::NoPlace)?;
+        self.plan.move_region(region)?;
+        self.fill();
+        Ok(())
+    }
+
+    /// Gives the counters their place beside the region, and the region its bytes.
+    fn fill(&mut self) {
+        let (region, size) = (self.plan.region, self.plan.region_size() as i64);
+        // On the side of the region where nothing else of the plan is.
+        self.counters = if region > 0 { region + size } else { region - self.counters_size() as i64 };
+        self.region = region_of(self);
+    }
 }
 
 impl Analysis<'_> {
@@ -55,10 +85,7 @@ impl Analysis<'_> {
         let hooks = HookLayout { reserved: reserved.max(default.reserved), ..default };
         let plan = self.plan(hooks, is_wanted)?;
         let mut counting = CountingPlan { plan, region: Vec::new(), counters: 0 };
-        let (region, size) = (counting.plan.region, counting.plan.region_size() as i64);
-        // On the side of the region where nothing else of the plan is.
-        counting.counters = if region > 0 { region + size } else { region - counting.counters_size() as i64 };
-        counting.region = region_of(&counting);
+        counting.fill();
         Ok(counting)
     }
 }

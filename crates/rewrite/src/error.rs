@@ -16,6 +16,9 @@ pub enum RewriteError {
     NoCode,
     /// Larger than what displacements of 32 bits reach with their trampolines.
     TooLarge,
+    /// The trampolines can't be at the place that was asked for: it isn't a page's, overlaps the
+    /// module or an island, or isn't in reach.
+    NoPlace,
     /// The checker found the plan wrong. That is a defect of everycall.
     Wrong(String),
 }
@@ -28,6 +31,7 @@ impl fmt::Display for RewriteError {
             Self::NotLinked => f.write_str("neither a program nor a shared library"),
             Self::NoCode => f.write_str("no section with code (removed section headers?)"),
             Self::TooLarge => f.write_str("larger than 1 GiB in memory"),
+            Self::NoPlace => f.write_str("the trampolines can't be there"),
             Self::Wrong(what) => {
                 write!(f, "the plan is wrong, which is a defect of everycall; please report it: {what}")
             }

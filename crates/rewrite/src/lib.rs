@@ -36,6 +36,7 @@ mod kinds;
 mod layout;
 mod parallel;
 mod parts;
+mod place;
 mod plan;
 mod references;
 mod refusal;

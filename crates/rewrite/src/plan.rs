@@ -1,5 +1,7 @@
 //! A plan: what has to be mapped and written so that a loaded file calls hooks.
 
+use std::ops::Range;
+
 use crate::choose::Choice;
 use crate::error::RewriteError;
 use crate::flow::Unit;
@@ -126,12 +128,18 @@ pub struct LeftOut {
 pub struct Plan {
     /// Of the file that it was made for. It must not be applied to another one.
     pub build_id: Vec<u8>,
+    /// The addresses that the file takes in memory.
+    pub module: Range<u64>,
     /// Where the region of hooks and trampolines has to be mapped, from the module's address 0.
+    /// [`Plan::move_region`] changes it.
     pub region: i64,
     /// Where the hooks are in it.
     pub hooks: HookLayout,
     /// The trampolines, behind [`HookLayout::reserved`] bytes.
     pub code: Vec<u8>,
+    /// The displacements of 32 bits in `code` that lead to the module, from the region's start.
+    /// Sorted.
+    pub to_module: Vec<u32>,
     /// Sorted, disjoint.
     pub patches: Vec<Patch>,
     /// Sorted, disjoint.
@@ -194,9 +202,11 @@ impl Ingredients<'_> {
         let region = if self.image.kind == FileKind::Fixed { place.0 } else { place.1 - size };
         let mut plan = Plan {
             build_id: self.image.build_id.clone(),
+            module: self.image.range.0..self.image.range.1,
             region,
             hooks,
             code: Vec::new(),
+            to_module: Vec::new(),
             patches: Vec::new(),
             islands: Vec::new(),
             moves: Vec::new(),
@@ -239,6 +249,7 @@ impl Plan {
             self.calls.push(HookCall { at: base + call.at, function: call.unit, kind: call.kind });
         }
         self.code.extend(code);
+        self.to_module.extend(output.to_module.iter().map(|field| base + field));
         for patch in output.patches {
             let mut new = patch.bytes;
             for (field, to) in patch.fields {

@@ -4,11 +4,15 @@ use std::path::Path;
 use std::process::Command;
 
 use everycall_rewrite::check::{Rule, check};
-use everycall_rewrite::{Analysis, HookKind, HookLayout, Island, PatchKind, Plan};
+use everycall_rewrite::{Analysis, HookKind, HookLayout, Island, PatchKind, Plan, RewriteError};
 
 /// A program's file, and the plan for it.
 fn planned(options: &[&str]) -> (Vec<u8>, Plan) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/calls.c");
+    planned_for(options, "calls.c")
+}
+
+fn planned_for(options: &[&str], source: &str) -> (Vec<u8>, Plan) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     let folder = tempfile::tempdir().expect("a folder");
     let output = folder.path().join("calls");
     let status = Command::new("gcc").args(options).arg(source).arg("-o").arg(&output).status();
@@ -120,6 +124,18 @@ fn each_rule_is_kept() {
         }),
         ("a move to elsewhere", &[Rule::Moves], Box::new(|plan| plan.moves[0].to += 1)),
         ("a move too few", &[Rule::Moves], Box::new(|plan| _ = plan.moves.remove(0))),
+        (
+            "a displacement to the module too few",
+            &[Rule::Displacements],
+            Box::new(|plan| _ = plan.to_module.remove(3)),
+        ),
+        ("a displacement elsewhere", &[Rule::Displacements], Box::new(|plan| plan.to_module[5] += 1)),
+        (
+            "a hook's call that leads to the module",
+            &[Rule::Displacements],
+            Box::new(|plan| plan.to_module.insert(0, plan.calls[0].at + 1)),
+        ),
+        ("another module", &[Rule::Places], Box::new(|plan| plan.module.end += 4096)),
         ("rows out of order", &[Rule::Rows], Box::new(|plan| plan.rows.swap(0, 1))),
         ("a row without a state", &[Rule::Rows], Box::new(|plan| plan.rows[0].state = Some(u32::MAX))),
     ];
@@ -129,6 +145,64 @@ fn each_rule_is_kept() {
         let violation = check(&file, &broken).expect_err(what);
         assert!(rules.contains(&violation.rule), "{what}: {violation}");
     }
+}
+
+/// At any distance in reach, a moved plan is as right as the first one.
+#[test]
+fn a_moved_plan_is_right() {
+    const PAGE: i64 = 4096;
+    let tactics = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/tactics.s");
+    let tactics = ["-O1", "-x", "assembler", tactics.to_str().expect("a path"), "-x", "c"];
+    for (options, islands) in [(&["-O2"][..], 0), (&["-O0", "-no-pie"], 0), (&["-Os"], 0), (&tactics, 1)] {
+        let (file, first) = planned_for(options, if islands > 0 { "tactics.c" } else { "calls.c" });
+        let mut plan = first.clone();
+        assert_eq!(plan.islands.len(), islands);
+        let (low, high) = (*plan.reach().start(), *plan.reach().end());
+        assert!(low < first.region && first.region < high);
+        assert!(high - low > 3 << 30, "{low:#x} {high:#x}");
+        let (before, behind) = (plan.module.start as i64, plan.module.end as i64);
+        let below = (before - plan.region_size() as i64) & -PAGE;
+        let above = (behind + PAGE - 1) & -PAGE;
+        for region in [(low + PAGE - 1) & -PAGE, below, above, high & -PAGE, first.region + (12 << 20)] {
+            plan.move_region(region).unwrap_or_else(|error| panic!("{options:?} {region:#x}: {error}"));
+            assert_eq!(plan.region, region);
+            check(&file, &plan).unwrap_or_else(|wrong| panic!("{options:?} {region:#x}: {wrong}"));
+        }
+        let last = plan.clone();
+        let within_islands: Vec<i64> = plan.islands.iter().map(|island| island.at & -PAGE).collect();
+        for region in [(low - 1) & -PAGE, (high + PAGE) & -PAGE, before & -PAGE, first.region + 1, i64::MAX]
+            .into_iter()
+            .chain(within_islands)
+        {
+            assert_eq!(plan.move_region(region), Err(RewriteError::NoPlace), "{options:?} {region:#x}");
+            assert_eq!(plan, last);
+        }
+        plan.move_region(first.region).expect("back");
+        assert_eq!(plan, first);
+    }
+}
+
+/// Counters move with the region, and what counts them leads there.
+#[test]
+fn a_moved_counting_plan_is_right() {
+    let (file, _) = planned(&["-O2"]);
+    let analysis = Analysis::of(&file, None).expect("an analysis");
+    let first = analysis.counting(&|_, _| true).expect("a plan");
+    let mut moved = first.clone();
+    for start in [first.range().start - (64 << 20), (moved.plan.module.end as i64 + 4095) & -4096] {
+        moved.move_to(start).expect("a place");
+        let range = moved.range();
+        assert_eq!(range.start, start);
+        assert_eq!(range.end - range.start, (moved.counters_size() + moved.plan.region_size()) as i64);
+        // The displacement of the last function's addition.
+        let last = moved.plan.functions.len() - 1;
+        let field = 16 * last + 4;
+        let value = i32::from_le_bytes(moved.region[field..field + 4].try_into().expect("4 bytes"));
+        let counter = moved.plan.region + field as i64 + 4 + i64::from(value);
+        assert_eq!(counter, moved.counters + 8 * last as i64);
+    }
+    moved.move_to(first.range().start).expect("back");
+    assert_eq!(moved, first);
 }
 
 /// A patch that covers what is jumped to.

@@ -45,6 +45,7 @@ pub fn check(file: &[u8], plan: &Plan) -> Result<(), Violation> {
     checker.trampolines()?;
     checker.complete()?;
     checker.moves()?;
+    checker.displacements()?;
     checker.rows()
 }
 
@@ -83,6 +84,8 @@ impl<'a> Checker<'a> {
         let end = plan.region + i64::from(plan.hooks.reserved) + plan.code.len() as i64;
         let is_beside = end <= low || plan.region >= high;
         let is_in_reach = plan.region > high - REACH && end < low + REACH;
+        let is_its = (plan.module.start, plan.module.end) == self.file.range;
+        ensure(is_its, Rule::Places, 0, "the module is another one")?;
         ensure(is_beside && is_in_reach, Rule::Places, 0, "the region isn't beside the module")?;
         let mut last = i64::MIN;
         for island in &plan.islands {
@@ -288,6 +291,52 @@ impl<'a> Checker<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What leads from trampolines to the module is known: it changes if the region is moved.
+    fn displacements(&self) -> Result<(), Violation> {
+        let plan = self.plan;
+        let mut fields = plan.to_module.iter().copied().peekable();
+        let mut calls = plan.calls.iter().map(|call| call.at).peekable();
+        let mut place = plan.hooks.reserved;
+        let wrong = |at: u32, what: &str| Violation::new(Rule::Displacements, at.into(), what);
+        while let Some(code) = self.replay.code_at(place) {
+            while calls.next_if(|at| *at < place).is_some() {}
+            let Some(decoded) = self.decoder.decode(code, self.replay_address(place)) else {
+                // Only unreachable code hasn't been decoded before.
+                match calls.peek() {
+                    Some(call) => place = *call,
+                    None => break,
+                }
+                while fields.next_if(|field| *field < place).is_some() {}
+                continue;
+            };
+            let end = place + decoded.length as u32;
+            let target = match decoded.next {
+                Next::Jump(target) | Next::Branch(target) => Some(target),
+                _ => decoded.relative,
+            };
+            let target = target.filter(|&target| self.replay.place(target).is_none());
+            if let Some(target) = target.filter(|_| calls.peek() != Some(&place)) {
+                let field = fields.next_if(|field| *field >= place && *field + 4 <= end);
+                let field = field.ok_or_else(|| wrong(place, "leads to the module, which isn't known"))?;
+                let bytes = code.get((field - place) as usize..).and_then(|bytes| bytes.first_chunk());
+                let value = i64::from(bytes.map_or(0, |bytes| i32::from_le_bytes(*bytes)));
+                let leads_there = self.replay_address(end).wrapping_add_signed(value) == target;
+                ensure(leads_there, Rule::Displacements, field.into(), "isn't the displacement")?;
+            }
+            place = end;
+            ensure(
+                fields.peek().is_none_or(|field| *field >= place),
+                Rule::Displacements,
+                place.into(),
+                "is a displacement that doesn't lead to the module",
+            )?;
+        }
+        match fields.next() {
+            Some(field) => Err(wrong(field, "isn't in the trampolines")),
+            None => Ok(()),
+        }
     }
 
     fn replay_address(&self, place: u32) -> u64 {

@@ -70,6 +70,11 @@ impl<'a> Replay<'a> {
         offset.and_then(|offset| self.plan.code.get(offset as usize..)).unwrap_or_default()
     }
 
+    /// The trampolines' bytes from `place` on; `None` at their end.
+    pub(super) fn code_at(&self, place: u32) -> Option<&'a [u8]> {
+        Some(self.code(place)).filter(|code| !code.is_empty())
+    }
+
     fn step(&self, place: u32) -> Option<Step> {
         let address = self.address(place);
         let decoded = self.decoder.decode(self.code(place), address)?;

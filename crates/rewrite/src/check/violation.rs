@@ -23,6 +23,8 @@ pub enum Rule {
     Complete,
     /// Threads go on where they were.
     Moves,
+    /// The displacements that lead from trampolines to the module are known.
+    Displacements,
     /// Unwind rows are sorted, within the region, and have states.
     Rows,
 }
