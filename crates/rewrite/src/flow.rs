@@ -11,7 +11,7 @@ use crate::parts::Parts;
 use crate::references::References;
 use crate::refusal::Refusal;
 use crate::scan::{Scan, Scans};
-use crate::tables::{Indirect, Judge};
+use crate::tables::{Indirect, Judge, Targets};
 use crate::unwind::Unwind;
 
 /// How a function is left.
@@ -204,15 +204,13 @@ fn indirect_jumps(
                 ranges: &ranges,
                 labels,
             };
-            let mut targets = Vec::new();
+            let mut targets = Targets::default();
             let mut kinds = Vec::new();
             for &at in &scan.indirect {
                 let index = instructions.partition_point(|instruction| instruction.ip() < at);
                 kinds.push((at, judge.judge(index, &mut targets)));
             }
-            targets.sort_unstable();
-            targets.dedup();
-            Some((kinds, targets))
+            Some((kinds, targets.all))
         };
         with.iter().filter_map(one).collect::<Vec<_>>()
     });

@@ -1,6 +1,7 @@
 //! Indirect jumps: tail calls, or jumps within the function by a table.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use rustc_hash::FxHashMap;
 
 use crate::bytes::offsets;
 use crate::code::{Kind, kind_of};
@@ -20,6 +21,18 @@ pub(crate) enum Indirect {
     /// Another function continues.
     Tail,
     Unknown,
+}
+
+/// Where the indirect jumps of one function may lead to.
+///
+/// Many jumps of a large function may use the same table: each is read once.
+#[derive(Default)]
+pub(crate) struct Targets {
+    pub(crate) all: Vec<u64>,
+    /// How many entries the table of offsets at an address has.
+    offsets: FxHashMap<u64, usize>,
+    /// Whether one of the addresses that the function loads into a register is a table's.
+    by_base: FxHashMap<Register, bool>,
 }
 
 /// The data needed to judge the indirect jumps of one function.
@@ -56,7 +69,7 @@ impl Judge<'_> {
     }
 
     /// The kind of the jump with this index. `targets` gets its possible targets.
-    pub(crate) fn judge(&self, index: usize, targets: &mut Vec<u64>) -> Indirect {
+    pub(crate) fn judge(&self, index: usize, targets: &mut Targets) -> Indirect {
         let Some(jump) = self.instructions.get(index) else { return Indirect::Unknown };
         let level = self.unwind.is_at_entry_level(jump.ip());
         let mut search = Search { judge: self, targets, is_found: false, is_like_table: false };
@@ -85,7 +98,7 @@ impl Judge<'_> {
 
 struct Search<'a, 'j> {
     judge: &'a Judge<'j>,
-    targets: &'a mut Vec<u64>,
+    targets: &'a mut Targets,
     is_found: bool,
     is_like_table: bool,
 }
@@ -93,7 +106,35 @@ struct Search<'a, 'j> {
 impl Search<'_, '_> {
     fn add(&mut self, entries: Vec<u64>, at_least: usize) {
         self.is_found |= entries.len() >= at_least;
-        self.targets.extend(entries);
+        self.targets.all.extend(entries);
+    }
+
+    /// Adds the table of offsets at an address.
+    fn offsets(&mut self, at: u64, at_least: usize) {
+        let count = match self.targets.offsets.get(&at) {
+            Some(count) => *count,
+            None => {
+                let entries = self.judge.offsets(at);
+                self.targets.offsets.insert(at, entries.len());
+                self.targets.all.extend(&entries);
+                entries.len()
+            }
+        };
+        self.is_found |= count >= at_least;
+    }
+
+    /// Adds the tables of offsets whose addresses the function loads into a register.
+    fn offsets_by(&mut self, base: Register) {
+        if let Some(is_found) = self.targets.by_base.get(&base) {
+            self.is_found |= is_found;
+            return;
+        }
+        let before = std::mem::take(&mut self.is_found);
+        for load in self.judge.scan.loads.iter().filter(|load| load.register.full_register() == base) {
+            self.offsets(load.address, 1);
+        }
+        self.targets.by_base.insert(base, self.is_found);
+        self.is_found |= before;
     }
 
     /// For a jump to the address in a register.
@@ -107,10 +148,7 @@ impl Search<'_, '_> {
             if is_load && instruction.mnemonic() == Mnemonic::Movsxd && instruction.memory_index_scale() == 4
             {
                 self.is_like_table = true;
-                let base = instruction.memory_base().full_register();
-                for load in judge.scan.loads.iter().filter(|load| load.register.full_register() == base) {
-                    self.add(judge.offsets(load.address), 1);
-                }
+                self.offsets_by(instruction.memory_base().full_register());
                 if self.is_found {
                     break;
                 }
@@ -134,10 +172,12 @@ impl Search<'_, '_> {
         // Unoptimised code loads the entry in other ways, but the table's address is near.
         if !self.is_found && level != Some(true) {
             let first = judge.instructions.get(index.saturating_sub(BEFORE)).map_or(0, Instruction::ip);
-            for load in judge.scan.loads.iter().filter(|load| load.at >= first && load.at < jump.ip()) {
+            let loads = &judge.scan.loads;
+            let first = loads.partition_point(|load| load.at < first);
+            for load in loads.iter().skip(first).take_while(|load| load.at < jump.ip()) {
                 let section = judge.image.section_of(load.address);
                 if section.is_some_and(|section| !section.is_code && !section.is_writable) {
-                    self.add(judge.offsets(load.address), 2);
+                    self.offsets(load.address, 2);
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! An independent check of plans: it reads the file itself, decodes with another decoder, and
-//! shares no code with the planner.
+//! shares no code with the planner but the distribution of work to threads.
 //!
 //! - Patches are disjoint, and the file has the bytes that they replace.
 //! - Nothing that is known to be jumped to lies strictly within a patch.
@@ -20,10 +20,11 @@ use rustc_hash::FxHashSet;
 
 use self::decode::{Decoder, Next};
 use self::elf::Loaded;
-use self::replay::Replay;
+use self::replay::{Found, Replay};
 use self::targets::{Known, Source, nops};
 pub use self::violation::{Rule, Violation};
 use crate::kinds::PatchKind;
+use crate::parallel;
 use crate::plan::{Patch, Plan};
 
 const JUMP: u8 = 0xe9;
@@ -54,6 +55,7 @@ struct Checker<'a> {
     plan: &'a Plan,
     known: Known,
     replay: Replay<'a>,
+    found: Found,
     decoder: Decoder,
 }
 
@@ -74,7 +76,8 @@ impl<'a> Checker<'a> {
         let displacements: FxHashSet<u64> = displacements.map(|patch| patch.at).collect();
         let planned: FxHashSet<u64> = plan.functions.iter().map(|function| function.start).collect();
         let known = Known::of(file, &planned, &displacements);
-        Self { file, plan, known, replay: Replay::new(file, plan), decoder: Decoder::new() }
+        let replay = Replay::new(file, plan);
+        Self { file, plan, known, replay, found: Found::default(), decoder: Decoder::new() }
     }
 
     /// The region and islands are beside the module, in reach of all of it.
@@ -183,33 +186,33 @@ impl<'a> Checker<'a> {
     }
 
     fn trampolines(&mut self) -> Result<(), Violation> {
-        for patch in &self.plan.patches {
-            let entry = self.entry(patch);
-            let entry = entry.ok_or_else(|| Violation::new(Rule::NewBytes, patch.at, "is no function's"))?;
-            match patch.kind {
-                PatchKind::Window | PatchKind::Copy => self.window(patch, entry)?,
-                PatchKind::Slot => {
-                    let is_jump =
-                        self.jump(&patch.new, patch.at).and_then(|target| self.replay.place(target));
-                    let is_padding = self.known.is_dead(patch.at, patch.at + patch.new.len() as u64);
-                    ensure(
-                        is_jump.is_some() && is_padding,
-                        Rule::NewBytes,
-                        patch.at,
-                        "isn't a jump in padding",
-                    )?;
-                }
-                PatchKind::Displacement => self.displacement(patch, entry)?,
-            }
-        }
+        let parts = parallel::chunks(&self.plan.patches, |_, patches| {
+            let mut found = Found::default();
+            patches.iter().try_for_each(|patch| self.patch(patch, &mut found)).map(|()| found)
+        });
+        self.found = Found::all(parts.into_iter().collect::<Result<_, _>>()?);
         Ok(())
     }
 
-    fn window(&mut self, patch: &Patch, entry: u64) -> Result<(), Violation> {
+    fn patch(&self, patch: &Patch, found: &mut Found) -> Result<(), Violation> {
+        let entry = self.entry(patch);
+        let entry = entry.ok_or_else(|| Violation::new(Rule::NewBytes, patch.at, "is no function's"))?;
+        match patch.kind {
+            PatchKind::Window | PatchKind::Copy => self.window(patch, entry, found),
+            PatchKind::Slot => {
+                let is_jump = self.jump(&patch.new, patch.at).and_then(|target| self.replay.place(target));
+                let is_padding = self.known.is_dead(patch.at, patch.at + patch.new.len() as u64);
+                ensure(is_jump.is_some() && is_padding, Rule::NewBytes, patch.at, "isn't a jump in padding")
+            }
+            PatchKind::Displacement => self.displacement(patch, entry, found),
+        }
+    }
+
+    fn window(&self, patch: &Patch, entry: u64, found: &mut Found) -> Result<(), Violation> {
         let place = self.trampoline(patch);
         let place =
             place.ok_or_else(|| Violation::new(Rule::NewBytes, patch.at, "leads to no trampoline"))?;
-        let (mut end, mut is_over) = self.replay.run(patch.at, place, patch.function, entry)?;
+        let (mut end, mut is_over) = self.replay.run(found, patch.at, place, patch.function, entry)?;
         let patched = patch.at + patch.new.len() as u64;
         if patch.kind == PatchKind::Copy {
             return ensure(patch.at == entry, Rule::NewBytes, patch.at, "copies a function elsewhere");
@@ -221,7 +224,7 @@ impl<'a> Checker<'a> {
             let next = end + padding;
             let moved = self.plan.moves.binary_search_by_key(&next, |one| one.from).ok();
             let Some(dead) = moved.and_then(|index| self.plan.moves.get(index)) else { break };
-            (end, is_over) = self.replay.run(next, dead.to, patch.function, entry)?;
+            (end, is_over) = self.replay.run(found, next, dead.to, patch.function, entry)?;
             padding = nops(&self.decoder, self.file.from(end));
         }
         ensure(
@@ -237,14 +240,14 @@ impl<'a> Checker<'a> {
         ensure(is_filled(first) || has_slot(), Rule::NewBytes, patch.at, "leaves something behind its jump")
     }
 
-    fn displacement(&mut self, patch: &Patch, entry: u64) -> Result<(), Violation> {
+    fn displacement(&self, patch: &Patch, entry: u64, found: &mut Found) -> Result<(), Violation> {
         let wrong = |what: &str| Violation::new(Rule::NewBytes, patch.at, what);
         let at = *self.known.jumps.get(&patch.at).ok_or_else(|| wrong("isn't a jump's displacement"))?;
         let end = patch.at + 4;
         let bytes: [u8; 4] = (*patch.new).try_into().map_err(|_| wrong("isn't a displacement"))?;
         let target = end.wrapping_add_signed(i32::from_le_bytes(bytes).into());
         let place = self.replay.place(target).ok_or_else(|| wrong("leads to no trampoline"))?;
-        self.replay.tail_call(at, place, patch.function, entry)
+        self.replay.tail_call(found, at, place, patch.function, entry)
     }
 
     fn complete(&self) -> Result<(), Violation> {
@@ -252,17 +255,16 @@ impl<'a> Checker<'a> {
             // A copied function may contain code that nothing reaches.
             let function = self.plan.functions.get(call.function as usize);
             let is_copied = function.is_some_and(|function| self.is_copied(function.start));
-            let is_reached = is_copied || self.replay.reached.contains(&call.at);
+            let is_reached = is_copied || self.found.is_reached(call.at);
             ensure(is_reached, Rule::Complete, call.at.into(), "calls a hook, but isn't reached")?;
         }
         for function in &self.plan.functions {
             let returns = self.known.returns.get(&function.start).map_or(&[][..], Vec::as_slice);
             for &at in returns {
-                let is_moved = self.replay.moved.contains(&at) || self.is_copied(function.start);
+                let is_moved = self.found.is_moved(at) || self.is_copied(function.start);
                 ensure(is_moved, Rule::Complete, at, "returns without a hook")?;
             }
-            let entered = self.replay.moved.contains(&function.start)
-                || self.replay.moved.contains(&(function.start + 4));
+            let entered = self.found.is_moved(function.start) || self.found.is_moved(function.start + 4);
             ensure(entered, Rule::Complete, function.start, "is entered without a hook")?;
         }
         Ok(())
@@ -275,13 +277,13 @@ impl<'a> Checker<'a> {
 
     fn moves(&self) -> Result<(), Violation> {
         for one in &self.plan.moves {
-            let places = self.replay.places.get(&one.from).map_or(&[][..], Vec::as_slice);
+            let is_place = self.found.is_place(one.from, one.to);
             // Code of a copied function that nothing reaches may be anywhere in the copy.
-            let is_dead = places.is_empty() && self.replay.place(self.replay_address(one.to)).is_some();
-            ensure(is_dead || places.contains(&one.to), Rule::Moves, one.from, "goes on elsewhere")?;
+            let is_right =
+                is_place.unwrap_or_else(|| self.replay.place(self.replay_address(one.to)).is_some());
+            ensure(is_right, Rule::Moves, one.from, "goes on elsewhere")?;
         }
-        let mut moved: Vec<u64> = self.replay.moved.iter().copied().collect();
-        moved.sort_unstable();
+        let moved = &self.found.moved;
         for patch in self.plan.patches.iter().filter(|patch| patch.kind == PatchKind::Window) {
             let end = patch.at + patch.new.len() as u64;
             let first = moved.partition_point(|at| *at <= patch.at);

@@ -9,18 +9,61 @@ use super::violation::{Rule, Violation};
 use crate::kinds::HookKind;
 use crate::plan::{HookCall, Plan};
 
-/// The state of checking a plan's trampolines.
+/// A plan's trampolines, and the file that they are for.
 pub(super) struct Replay<'a> {
     file: &'a Loaded<'a>,
     plan: &'a Plan,
     decoder: Decoder,
     calls: FxHashMap<u32, HookCall>,
+}
+
+/// Results of replays.
+#[derive(Default)]
+pub(super) struct Found {
     /// Calls of hooks that were reached.
-    pub(super) reached: FxHashSet<u32>,
-    /// Original instructions, each with the places at which a thread may go on with it.
-    pub(super) places: FxHashMap<u64, Vec<u32>>,
+    reached: Vec<u32>,
+    /// Original instructions, each with a place at which a thread may go on with it.
+    places: Vec<(u64, u32)>,
     /// Original instructions that run in trampolines.
-    pub(super) moved: FxHashSet<u64>,
+    pub(super) moved: Vec<u64>,
+    /// Entries that were run.
+    entered: FxHashSet<u64>,
+}
+
+impl Found {
+    /// All results together, in order.
+    pub(super) fn all(parts: Vec<Self>) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            all.reached.extend(part.reached);
+            all.places.extend(part.places);
+            all.moved.extend(part.moved);
+            all.entered.extend(part.entered);
+        }
+        all.reached.sort_unstable();
+        all.places.sort_unstable();
+        all.moved.sort_unstable();
+        all
+    }
+
+    /// Of results in order: whether the call of a hook was reached.
+    pub(super) fn is_reached(&self, call: u32) -> bool {
+        self.reached.binary_search(&call).is_ok()
+    }
+
+    /// Of results in order: whether an instruction runs in a trampoline.
+    pub(super) fn is_moved(&self, at: u64) -> bool {
+        self.moved.binary_search(&at).is_ok()
+    }
+
+    /// Of results in order: whether a thread may go on with an instruction at this place; `None`
+    /// if the instruction isn't moved.
+    pub(super) fn is_place(&self, at: u64, place: u32) -> Option<bool> {
+        let first = self.places.partition_point(|(from, _)| *from < at);
+        let mut places = self.places.iter().skip(first).take_while(|(from, _)| *from == at).peekable();
+        places.peek()?;
+        Some(places.any(|(_, to)| *to == place))
+    }
 }
 
 /// Two places that have to do the same.
@@ -47,9 +90,6 @@ impl<'a> Replay<'a> {
             plan,
             decoder: Decoder::new(),
             calls: plan.calls.iter().map(|call| (call.at, *call)).collect(),
-            reached: FxHashSet::default(),
-            places: FxHashMap::default(),
-            moved: FxHashSet::default(),
         }
     }
 
@@ -90,7 +130,8 @@ impl<'a> Replay<'a> {
     /// `entry`: where that begins. Returns the end of the instructions that were moved one after
     /// the other, and whether nothing is run behind it.
     pub(super) fn run(
-        &mut self,
+        &self,
+        found: &mut Found,
         original: u64,
         place: u32,
         function: u32,
@@ -101,7 +142,7 @@ impl<'a> Replay<'a> {
         let mut straight = (original, false);
         while let Some(pair) = open.pop() {
             if seen.insert(pair) {
-                let end = self.follow(pair, function, entry, &mut open, &mut seen)?;
+                let end = self.follow(found, pair, (function, entry), &mut open, &mut seen)?;
                 if pair.original == original && pair.place == place {
                     straight = end;
                 }
@@ -112,7 +153,8 @@ impl<'a> Replay<'a> {
 
     /// A tail call whose displacement leads to its trampoline: a hook, then the jump.
     pub(super) fn tail_call(
-        &mut self,
+        &self,
+        found: &mut Found,
         at: u64,
         place: u32,
         function: u32,
@@ -130,16 +172,16 @@ impl<'a> Replay<'a> {
         if !is_its || at == entry {
             return Err(wrong("leads to another trampoline"));
         }
-        self.reached.insert(call.at);
-        self.moved.insert(at);
+        found.reached.push(call.at);
+        found.moved.push(at);
         Ok(())
     }
 
     fn follow(
-        &mut self,
+        &self,
+        found: &mut Found,
         mut pair: Pair,
-        function: u32,
-        entry: u64,
+        (function, entry): (u32, u64),
         open: &mut Vec<Pair>,
         seen: &mut FxHashSet<Pair>,
     ) -> Result<(u64, bool), Violation> {
@@ -161,7 +203,7 @@ impl<'a> Replay<'a> {
                     }
                     after_hook = Some(call.at + 5);
                 }
-                self.reached.insert(call.at);
+                found.reached.push(call.at);
                 hook = Some(call.kind);
                 pair.place = call.at + 5;
                 step = self.step(pair.place).ok_or_else(|| wrong(at, "isn't code"))?;
@@ -183,12 +225,14 @@ impl<'a> Replay<'a> {
                 // Back to the code that wasn't moved.
                 return Ok((at, false));
             }
-            if at == entry && hook.is_none() && !self.places.contains_key(&at) {
+            if at == entry && hook.is_none() && !found.entered.contains(&at) {
                 return Err(wrong(at, "enters without its hook"));
             }
-            let places = self.places.entry(at).or_default();
-            places.extend(after_hook.or(Some(first)));
-            self.moved.insert(at);
+            found.places.push((at, after_hook.unwrap_or(first)));
+            if at == entry {
+                found.entered.insert(at);
+            }
+            found.moved.push(at);
             let end = at + old.length;
             let expected = match old.next {
                 Next::Return => Some(HookKind::Exit),

@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::decode::{Decoder, Next};
 use super::elf::{Bytes, Loaded};
 use super::frames;
+use crate::parallel;
 
 /// A reference to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +45,21 @@ impl Known {
             }
         }
         known.targets.extend(file.addresses().into_iter().chain(frames.pads).map(|at| (at, Source::Other)));
-        let decoder = Decoder::new();
         let functions: Vec<(u64, u64)> = known.functions.iter().map(|(start, end)| (*start, *end)).collect();
-        for (start, end) in functions {
-            known.function(file, &decoder, (start, end), planned.contains(&start), displacements);
+        let parts = parallel::chunks(&functions, |_, functions| {
+            let (mut part, decoder) = (Self::default(), Decoder::new());
+            for &(start, end) in functions {
+                part.function(file, &decoder, (start, end), planned.contains(&start), displacements);
+            }
+            part
+        });
+        for part in parts {
+            known.targets.extend(part.targets);
+            known.returns.extend(part.returns);
+            known.dead.extend(part.dead);
+            known.jumps.extend(part.jumps);
         }
-        known.targets.sort_by_key(|(at, _)| *at);
+        known.targets.sort_unstable_by_key(|(at, _)| *at);
         known.dead.sort_unstable();
         known
     }
