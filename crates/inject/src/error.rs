@@ -16,6 +16,20 @@ pub enum InjectError {
         /// Its state in `/proc`.
         state: char,
     },
+    /// A function that a thread was to call hasn't returned in time. When it returns, the thread
+    /// goes back to what it did.
+    NotReturned {
+        /// The thread.
+        tid: i32,
+    },
+    /// An instruction of a function that a thread was to call failed. The thread was led back to
+    /// what it did; locks that the function held stay locked.
+    Faulted {
+        /// The thread.
+        tid: i32,
+        /// `SIGSEGV`, for instance.
+        signal: i32,
+    },
     /// The process or its last thread ended meanwhile.
     Ended {
         /// The process.
@@ -42,6 +56,15 @@ impl fmt::Display for InjectError {
             }
             Self::NotStopped { tid, state } => {
                 write!(f, "thread {tid} could not be stopped in time (state {state})")
+            }
+            Self::NotReturned { tid } => {
+                write!(
+                    f,
+                    "thread {tid} is still in the function that it was to call, and goes on when that ends"
+                )
+            }
+            Self::Faulted { tid, signal } => {
+                write!(f, "the function that thread {tid} was to call failed with signal {signal}")
             }
             Self::Ended { pid } => write!(f, "process {pid} has ended"),
             Self::System { what, error } => write!(f, "{what}: {error}"),

@@ -14,6 +14,8 @@
 //! rsp meanwhile-> address of __restore_rt
 //! ```
 
+use std::ops::Range;
+
 use crate::sys::Registers;
 use crate::thread::{SYSCALL_SIZE, is_restarted};
 
@@ -98,6 +100,26 @@ fn signal_vectors(vectors: &[u8]) -> Option<Vec<u8>> {
     mark[16..20].copy_from_slice(&size.to_le_bytes());
     bytes.extend(MAGIC[1].to_le_bytes());
     Some(bytes)
+}
+
+/// Vector registers as a function expects them: x87 empty, rounding and exceptions by default. The
+/// layout is that of `vectors`, as `ptrace` gives it.
+pub(crate) fn clean_vectors(vectors: &[u8]) -> Option<Vec<u8>> {
+    const X87_CONTROL: [u8; 2] = 0x37f_u16.to_le_bytes();
+    const SSE_CONTROL: [u8; 4] = 0x1f80_u32.to_le_bytes();
+    /// Of the legacy area: the mask of `SSE_CONTROL`; what `ptrace` puts behind the registers.
+    const KEPT: [Range<usize>; 2] = [28..32, 464..512];
+    /// The header: the features in use, here x87 and SSE. All others are in their initial state.
+    const HEADER: Range<usize> = 512..520;
+    let mut clean = vectors.to_vec();
+    clean.get_mut(..HEADER.end)?.fill(0);
+    for range in KEPT {
+        clean.get_mut(range.clone())?.copy_from_slice(vectors.get(range)?);
+    }
+    clean.get_mut(..2)?.copy_from_slice(&X87_CONTROL);
+    clean.get_mut(24..28)?.copy_from_slice(&SSE_CONTROL);
+    clean.get_mut(HEADER)?.copy_from_slice(&3_u64.to_le_bytes());
+    Some(clean)
 }
 
 /// The interrupted rip and rsp, if this may be the start of a frame that a signal left.

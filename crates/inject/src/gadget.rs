@@ -53,6 +53,13 @@ impl Gadgets {
     }
 }
 
+/// Where the C library's first page is mapped, unless the program has it in itself.
+pub(crate) fn c_library(mappings: &[Mapping]) -> Option<u64> {
+    let is_loader = |mapping: &&Mapping| mapping.name.contains("/ld-linux");
+    let found = mappings.iter().find(|mapping| is_c_library(&mapping.name) && !is_loader(mapping));
+    found.map(|mapping| mapping.range.start)
+}
+
 fn is_c_library(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     ["libc.so", "libc-", "ld-musl", "ld-linux"].iter().any(|start| name.starts_with(start))

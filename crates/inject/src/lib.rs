@@ -6,6 +6,7 @@
 //! thread                  one traced thread
 //! frame, gadget, remote   system calls by a borrowed thread, which gets back by itself
 //! region                  memory near a module
+//! symbols, function       functions of the process that a borrowed thread calls
 //! stacks                  where signal handlers return to
 //! patches, stopped        all threads stopped: patches written, threads moved; undone
 //! refusal                 what can be known before anything is touched
@@ -37,6 +38,7 @@
 
 mod error;
 mod frame;
+mod function;
 mod gadget;
 mod maps;
 mod memory;
@@ -49,6 +51,7 @@ mod remote;
 mod stacks;
 mod start;
 mod stopped;
+mod symbols;
 mod sys;
 mod thread;
 mod tracer;

@@ -5,11 +5,13 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::error::{InjectError, failed};
+use crate::function::Caller;
 use crate::memory::Memory;
 use crate::refusal::check;
 use crate::region::{self, Access};
 use crate::remote::Borrowed;
 use crate::stopped::Stopped;
+use crate::symbols;
 use crate::thread::Thread;
 
 /// A process that may be changed. Inside of [`crate::on_tracer`] only.
@@ -58,11 +60,14 @@ impl Process {
         let deadline = Instant::now() + timeout;
         let is_held = self.held.is_some();
         let borrowed = Borrowed::new(self.pid, &self.memory, self.held.take(), deadline)?;
-        let mut remote = Remote { pid: self.pid, memory: &self.memory, borrowed };
+        let mut remote = Remote { pid: self.pid, memory: &self.memory, borrowed, caller: None };
         let result = work(&mut remote);
-        let thread = remote.borrowed.finish()?;
-        if is_held {
-            self.held = Some(thread);
+        let thread = remote.finish();
+        match thread {
+            Ok(thread) if is_held => self.held = Some(thread),
+            // The first error is the cause of the other one.
+            Err(error) if result.is_ok() => return Err(error),
+            _ => {}
         }
         result
     }
@@ -85,6 +90,12 @@ impl Process {
         result
     }
 
+    /// The address of a dynamic symbol of a file that is mapped, whose first page is at `start`.
+    /// `None` if it defines no such symbol, or one that is chosen when it is used (an ifunc).
+    pub fn symbol(&self, start: u64, name: &str) -> Option<u64> {
+        symbols::address(&self.memory, start, name)
+    }
+
     /// Reads memory.
     ///
     /// # Errors
@@ -104,11 +115,12 @@ impl Process {
     }
 }
 
-/// A thread that makes system calls in the process.
+/// A thread that makes system calls and calls functions in the process.
 pub struct Remote<'a> {
     pid: i32,
     memory: &'a Memory,
     borrowed: Borrowed,
+    caller: Option<Caller>,
 }
 
 impl Remote<'_> {
@@ -119,6 +131,37 @@ impl Remote<'_> {
     /// The call's own error, with `what` was attempted; or the process has ended.
     pub fn call(&mut self, what: &'static str, number: i64, arguments: [u64; 6]) -> Result<u64, InjectError> {
         self.borrowed.call(what, number, arguments)
+    }
+
+    /// Calls a function of the process, with integers or addresses as its arguments, and returns
+    /// what it returns.
+    ///
+    /// It runs on a stack of its own (1 MiB), with signals blocked. `errno` stays as it was, unless
+    /// the program has its C library in itself. If this process is killed meanwhile, the function
+    /// runs to its end, and the thread goes back to what it did.
+    ///
+    /// The function must not need a lock that the borrowed thread may hold.
+    ///
+    /// # Errors
+    ///
+    /// If the function doesn't return in time: then the thread goes on in it, and does nothing more
+    /// for us. If it fails. Or the process has ended.
+    pub fn call_function(&mut self, function: u64, arguments: [u64; 6]) -> Result<u64, InjectError> {
+        let caller = match self.caller.take() {
+            Some(caller) => caller,
+            None => Caller::map(self.pid, self.memory, &mut self.borrowed)?,
+        };
+        let result = caller.call(self.memory, &mut self.borrowed, function, arguments);
+        self.caller = Some(caller);
+        result
+    }
+
+    /// The thread, stopped where it was.
+    fn finish(mut self) -> Result<Thread, InjectError> {
+        if let Some(caller) = self.caller.take().filter(|_| !self.borrowed.is_left()) {
+            caller.unmap(&mut self.borrowed)?;
+        }
+        self.borrowed.finish()
     }
 
     /// Maps and fills memory within 2 GiB of all of `module`. No page is writable and executable.

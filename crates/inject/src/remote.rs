@@ -1,9 +1,10 @@
 //! System calls that a thread of the process makes for us.
 
-use std::time::Instant;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use crate::error::{InjectError, failed};
-use crate::frame::Frame;
+use crate::frame::{Frame, clean_vectors};
 use crate::gadget::Gadgets;
 use crate::maps::{Mapping, holding, mappings};
 use crate::memory::Memory;
@@ -23,12 +24,31 @@ const STACK_LEFT: u64 = 4096;
 pub(crate) struct Borrowed {
     thread: Thread,
     own: Registers,
+    own_vectors: Vec<u8>,
     own_mask: u64,
     frame_at: u64,
     syscall_ret: u64,
     deadline: Instant,
-    is_changed: bool,
+    state: State,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Stopped where it was.
+    Untouched,
+    /// It has other registers, and gets back by its frame if nobody gives it back.
+    Lent,
+    /// Its vector registers are others, too.
+    Cleaned,
+    /// It is in a function, and gets back by its frame.
+    Left,
+}
+
+/// Signals by which the kernel says that an instruction failed. If they were blocked, such a
+/// failure would reset the program's handler.
+const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+/// How long a thread in a function that doesn't return may take to stop.
+const LEAVING: Duration = Duration::from_secs(1);
 
 impl Borrowed {
     /// Stops the first thread that is on a stack of its own and may be interrupted.
@@ -89,11 +109,12 @@ impl Borrowed {
         Ok(Some(Self {
             thread,
             own,
+            own_vectors: vectors,
             own_mask,
             frame_at: frame.at,
             syscall_ret: gadgets.syscall_ret,
             deadline,
-            is_changed: false,
+            state: State::Untouched,
         }))
     }
 
@@ -110,6 +131,9 @@ impl Borrowed {
         number: i64,
         arguments: [u64; 6],
     ) -> Result<u64, InjectError> {
+        if self.state == State::Left {
+            return Err(InjectError::NotReturned { tid: self.thread.tid });
+        }
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers = Registers {
             rip: self.syscall_ret,
@@ -125,8 +149,8 @@ impl Borrowed {
             ..self.own
         };
         self.thread.set_registers(&registers)?;
-        if !self.is_changed {
-            self.is_changed = true;
+        if self.state == State::Untouched {
+            self.state = State::Lent;
             // From here on the thread has a frame that brings its mask back.
             sys::set_signal_mask(self.thread.tid, u64::MAX)
                 .map_err(|error| self.thread.lost("blocking a thread's signals", error))?;
@@ -142,6 +166,98 @@ impl Borrowed {
         Ok(result)
     }
 
+    /// Lets the thread run with these registers until it makes the system call that ends at `end`.
+    ///
+    /// # Errors
+    ///
+    /// If it doesn't get there in time, it is left to its own. If an instruction fails on the way,
+    /// the thread can be given back all the same.
+    pub(crate) fn run(&mut self, registers: &Registers, end: u64) -> Result<Registers, InjectError> {
+        match self.state {
+            State::Left => return Err(InjectError::NotReturned { tid: self.thread.tid }),
+            // A harmless call, from which on the thread gets back by itself.
+            State::Untouched => {
+                self.call("asking for the process's number", libc::SYS_getpid, [0; 6])?;
+            }
+            State::Lent | State::Cleaned => {}
+        }
+        let tid = self.thread.tid;
+        self.state = State::Cleaned;
+        let clean = clean_vectors(&self.own_vectors).unwrap_or_else(|| self.own_vectors.clone());
+        sys::set_vector_state(tid, &clean)
+            .map_err(|error| self.thread.lost("clearing vector registers", error))?;
+        let faults = FAULTS.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
+        sys::set_signal_mask(tid, !faults)
+            .map_err(|error| self.thread.lost("blocking a thread's signals", error))?;
+        self.thread.set_registers(registers)?;
+        let mut signal = 0;
+        loop {
+            self.thread.resume_to_system_call(signal)?;
+            signal = 0;
+            match self.thread.next_event(self.deadline) {
+                Ok(Event::Stopped { signal: SYSCALL, event: 0 }) => {
+                    let now = self.thread.registers()?;
+                    if now.rip == end {
+                        self.run_to_system_call()?;
+                        return Ok(now);
+                    }
+                }
+                Ok(Event::Stopped { signal: arrived, event: 0 }) => {
+                    let is_fault = FAULTS.contains(&arrived)
+                        && sys::signal_cause(tid)
+                            .map_err(|error| self.thread.lost("reading a signal", error))?
+                            > 0;
+                    if is_fault {
+                        return Err(InjectError::Faulted { tid, signal: arrived });
+                    }
+                    signal = arrived;
+                }
+                // Job control stops it: it waits until it has been given back.
+                Ok(Event::Stopped { .. }) => {}
+                Ok(Event::Ended) => return Err(InjectError::Ended { pid: self.thread.pid }),
+                Err(InjectError::NotStopped { .. }) => {
+                    self.leave();
+                    return Err(InjectError::NotReturned { tid });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lets the thread go on in the function that it is in.
+    fn leave(&mut self) {
+        self.state = State::Left;
+        // Only a stopped thread can be let go. If it doesn't stop, it stays traced until the
+        // tracing thread ends.
+        let _ = self.thread.request_stop();
+        if let Ok(true) = self.thread.wait_for_stop(Instant::now() + LEAVING) {
+            let _ = self.thread.hide_the_stop();
+        }
+    }
+
+    pub(crate) fn own(&self) -> Registers {
+        self.own
+    }
+
+    pub(crate) fn frame_at(&self) -> u64 {
+        self.frame_at
+    }
+
+    /// Thread-local memory is there.
+    pub(crate) fn has_thread_pointer(&self) -> bool {
+        self.own.fs_base != 0
+    }
+
+    /// The function that the thread was in goes on.
+    pub(crate) fn is_left(&self) -> bool {
+        self.state == State::Left
+    }
+
+    /// Code that makes system calls.
+    pub(crate) fn code_of_c_library(&self) -> Range<u64> {
+        self.syscall_ret..self.syscall_ret + 1
+    }
+
     /// Where the process has an empty text, as an argument of calls that want one.
     pub(crate) fn empty_text(&self) -> u64 {
         // `uc_link` of the frame.
@@ -150,8 +266,10 @@ impl Borrowed {
 
     /// Stops the thread where it was.
     fn give_back(&mut self) -> Result<(), InjectError> {
-        if !self.is_changed {
-            return Ok(());
+        match self.state {
+            State::Untouched => return Ok(()),
+            State::Left => return Err(InjectError::NotReturned { tid: self.thread.tid }),
+            State::Lent | State::Cleaned => {}
         }
         // Only from such a stop does the kernel restart the system call that the thread was in.
         sys::interrupt(self.thread.tid).map_err(|error| self.thread.lost("stopping a thread", error))?;
@@ -162,8 +280,12 @@ impl Borrowed {
         // In this order: until the last request, the thread gets back by itself.
         sys::set_signal_mask(self.thread.tid, self.own_mask)
             .map_err(|error| self.thread.lost("restoring a thread's signal mask", error))?;
+        if self.state == State::Cleaned {
+            sys::set_vector_state(self.thread.tid, &self.own_vectors)
+                .map_err(|error| self.thread.lost("restoring vector registers", error))?;
+        }
         self.thread.set_registers(&self.own)?;
-        self.is_changed = false;
+        self.state = State::Untouched;
         Ok(())
     }
 

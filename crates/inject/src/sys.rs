@@ -84,6 +84,21 @@ pub(crate) fn vector_state(tid: i32) -> io::Result<Vec<u8>> {
     Ok(state)
 }
 
+pub(crate) fn set_vector_state(tid: i32, state: &[u8]) -> io::Result<()> {
+    let base = state.as_ptr().cast_mut().cast::<c_void>();
+    // The kernel only reads it.
+    let mut part = libc::iovec { iov_base: base, iov_len: state.len() };
+    request(libc::PTRACE_SETREGSET, tid, XSTATE, (&raw mut part) as usize)
+}
+
+/// Why a thread got the signal at which it is stopped: `si_code`, above 0 if the kernel sent it.
+pub(crate) fn signal_cause(tid: i32) -> io::Result<i32> {
+    // SAFETY: the structure consists of integers and pointers that nobody follows.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    request(libc::PTRACE_GETSIGINFO, tid, 0, (&raw mut info) as usize)?;
+    Ok(info.si_code)
+}
+
 /// The signals that a thread blocks.
 pub(crate) fn signal_mask(tid: i32) -> io::Result<u64> {
     let mut mask = 0u64;

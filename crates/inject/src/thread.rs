@@ -77,6 +77,8 @@ impl Thread {
             if event == EVENT_STOP {
                 return Ok(true);
             }
+            // Any stop takes the place of the one that was asked for.
+            self.request_stop()?;
             self.resume(if event == 0 && signal != sys::SYSCALL { signal } else { 0 })?;
         }
         Ok(false)

@@ -10,8 +10,8 @@ mod common;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Debugger, Subject, WAIT, helper_command, patched, program, unpatched};
-use everycall_inject::{Access, InjectError, Outcome, Process, check, on_tracer, start};
+use common::{Debugger, Subject, WAIT, functions, helper_command, patched, program, unpatched};
+use everycall_inject::{Access, InjectError, Outcome, Process, check, mappings, on_tracer, start};
 
 #[test]
 fn a_busy_program_computes_the_same() {
@@ -55,6 +55,76 @@ fn threads_are_born_meanwhile() {
     })
     .expect("rounds");
     subject.ends_right();
+}
+
+#[test]
+fn functions_are_called() {
+    for mode in [&["busy"][..], &["storm", "with signals"], &["alone"]] {
+        let subject = Subject::start(mode);
+        on_tracer(|| {
+            for round in 0..40 {
+                let mut process = Process::open(subject.pid())?;
+                let call = common::function(&process, subject.window, functions::CALL_ME);
+                let before = mappings(subject.pid())?.len();
+                process.with_thread(WAIT, |thread| {
+                    for a in 0..3 {
+                        assert_eq!(thread.call_function(call, [a, 2, 3, 4, 5, round])?, a + 54 + 6 * round);
+                    }
+                    Ok(())
+                })?;
+                // Workers' stacks and heaps may come meanwhile.
+                assert!(mappings(subject.pid())?.len() <= before + 8);
+            }
+            Ok(())
+        })
+        .expect("rounds");
+        subject.ends_right();
+    }
+}
+
+#[test]
+fn functions_that_fail_or_dont_return() {
+    let subject = Subject::start(&["alone"]);
+    on_tracer(|| {
+        let mut process = Process::open(subject.pid())?;
+        let [call, fail] = [functions::CALL_ME, functions::FAIL]
+            .map(|index| common::function(&process, subject.window, index));
+        process.with_thread(WAIT, |thread| {
+            let error = thread.call_function(fail, [8, 0, 0, 0, 0, 0]).expect_err("an invalid address");
+            assert!(matches!(error, InjectError::Faulted { signal: libc::SIGSEGV, .. }), "{error}");
+            assert_eq!(thread.call_function(call, [1, 0, 0, 0, 0, 0])?, 1);
+            Ok(())
+        })
+    })
+    .expect("a round");
+    subject.ends_right();
+
+    let subject = Subject::start(&["storm"]);
+    let is_left = on_tracer(|| {
+        let mut process = Process::open(subject.pid())?;
+        let [wait, released] = [functions::WAIT_FOR_RELEASE, functions::RELEASED]
+            .map(|index| common::function(&process, subject.window, index));
+        let result = process.with_thread(Duration::from_millis(200), |thread| {
+            let result = thread.call_function(wait, [0; 6]);
+            // It does nothing more for us.
+            let next = thread.call_function(wait, [0; 6]);
+            assert!(matches!(next, Err(InjectError::NotReturned { .. })), "{next:?}");
+            result
+        });
+        let is_untraced = subject.status("TracerPid") == "0";
+        process.write(released, &[1])?;
+        Ok((is_untraced, result))
+    });
+    assert!(matches!(is_left, Ok((true, Err(InjectError::NotReturned { .. })))), "{is_left:?}");
+    subject.ends_right();
+
+    let subject = Subject::start(&["alone"]);
+    let result = on_tracer(|| {
+        let mut process = Process::open(subject.pid())?;
+        let end = common::function(&process, subject.window, functions::END_THE_PROGRAM);
+        process.with_thread(WAIT, |thread| thread.call_function(end, [0; 6]))
+    });
+    assert!(matches!(result, Err(InjectError::Ended { .. })), "{result:?}");
 }
 
 #[test]
@@ -258,8 +328,15 @@ fn a_program_is_stopped_at_its_entry() {
             let mut started = start(command, WAIT)?;
             let process = started.process.as_mut().expect("stopped at the entry");
             let pid = started.child.id() as i32;
-            let patch = common::Patching::map(pid, common::window_of(pid, is_static), process)?;
+            let window = common::window_of(pid, is_static);
+            let patch = common::Patching::map(pid, window, process)?;
             assert_eq!(patched(process, &patch)?, Outcome::Done);
+            let plain = common::function(process, window, functions::PLAIN);
+            for a in 1..4 {
+                let product =
+                    process.with_thread(WAIT, |thread| thread.call_function(plain, [a, 5, 0, 0, 0, 0]))?;
+                assert_eq!(product, 5 * a);
+            }
             let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("memory");
             drop(started.process);
             // It ends soon, and its memory with it.
@@ -355,6 +432,10 @@ fn helper() {
                 (pid.parse().expect("a process"), u64::from_str_radix(window, 16).expect("an address"));
             on_tracer(|| {
                 let mut process = Process::open(pid)?;
+                let call = common::function(&process, window, functions::CALL_ME);
+                let result =
+                    process.with_thread(WAIT, |thread| thread.call_function(call, [7, 0, 0, 0, 0, 0]))?;
+                assert_eq!(result, 7);
                 let patch = common::Patching::map(pid, window, &mut process)?;
                 while patched(&mut process, &patch)? != Outcome::Done {}
                 while unpatched(&mut process, &patch)? != Outcome::Done {}

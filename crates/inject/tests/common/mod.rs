@@ -211,6 +211,28 @@ pub fn unpatched(process: &mut Process, patch: &Patching) -> Result<Outcome, Inj
     process.with_all_stopped(WAIT, |stopped| Ok(stopped.undo(std::slice::from_ref(&patch.set))?[0]))
 }
 
+/// A function of the program by its place in the program's list.
+pub fn function(process: &Process, window: u64, index: u64) -> u64 {
+    let number = |at: u64, size: usize| {
+        let mut bytes = process.read(at, size).expect("the program's memory");
+        bytes.resize(8, 0);
+        u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+    };
+    let distance = number(window - 4, 4) as u32;
+    number(window.wrapping_add_signed(i64::from(distance.cast_signed())) + 8 * index, 8)
+}
+
+/// In the order of the program's list.
+pub mod functions {
+    pub const CALL_ME: u64 = 0;
+    pub const FAIL: u64 = 1;
+    pub const WAIT_FOR_RELEASE: u64 = 2;
+    pub const END_THE_PROGRAM: u64 = 3;
+    pub const PLAIN: u64 = 4;
+    /// A variable: the release.
+    pub const RELEASED: u64 = 5;
+}
+
 pub fn number_at(memory: &File, address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     memory.read_exact_at(&mut bytes, address).ok()?;

@@ -27,7 +27,8 @@
 
 // Seven bytes of three instructions are replaced.
 uint64_t window(uint64_t);
-__asm__(".text; .globl window; .type window, @function; window:\n"
+// The distance of `functions` is before it.
+__asm__(".text; .long functions - window; .globl window; .type window, @function; window:\n"
         "push %rbx; mov %rdi, %rbx; inc %rbx\n"
         "lea (%rbx,%rbx,2), %rax; xor %rdi, %rax; pop %rbx; ret\n"
         ".size window, .-window");
@@ -48,10 +49,48 @@ static void line(void) {
     while (read(0, &c, 1) == 1 && c != '\n') {}
 }
 
+// Functions that a borrowed thread calls. It must find everything as a function expects it.
+static uint64_t call_me(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) {
+    struct { uint16_t control, r0, status, r1, tags, r2[9]; } x87;
+    uint32_t sse;
+    uint64_t flags;
+    _Alignas(16) volatile char aligned[16];
+    __asm__ volatile("fnstenv %0; fldenv %0; stmxcsr %1; pushfq; pop %2" : "=m"(x87), "=m"(sse), "=r"(flags));
+    if (x87.control != 0x37f || x87.tags != 0xffff) wrong("x87 in a function");
+    if (sse != 0x1f80) wrong("vector control in a function");
+    if (flags & 0x40500) wrong("flags in a function");
+    __asm__ volatile("movaps %%xmm0, %0" : "=m"(aligned));
+    sigset_t blocked;
+    pthread_sigmask(SIG_BLOCK, 0, &blocked);
+    if (!sigismember(&blocked, SIGUSR2) || !sigismember(&blocked, SIGRTMIN + 3)) wrong("signals in a function");
+    volatile char *deep = __builtin_alloca(600000);
+    for (int i = 0; i < 600000; i += 4096) deep[i] = 1;
+    __asm__ volatile("fninit; fldpi; fldpi; pcmpeqd %%xmm0, %%xmm0; pcmpeqd %%xmm1, %%xmm1; pcmpeqd %%xmm7, %%xmm7;"
+                     "pcmpeqd %%xmm15, %%xmm15" ::: "xmm0", "xmm1", "xmm7", "xmm15");
+    struct timespec soon = {0, 100000};
+    for (int i = 0; i < 3; i++) getppid();
+    nanosleep(&soon, 0);
+    close(-1);
+    return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f;
+}
+static uint64_t fail(uint64_t at) { errno = 99; return *(volatile uint64_t *)at; }
+static atomic_int released;
+static uint64_t wait_for_release(void) { while (!released) usleep(1000); return 1; }
+static uint64_t end_the_program(void) { _exit(0); }
+// Before the C library has begun.
+static uint64_t plain(uint64_t a, uint64_t b) {
+    long pid;
+    __asm__ volatile("syscall" : "=a"(pid) : "a"(SYS_getpid) : "rcx", "r11", "memory");
+    return pid > 0 ? a * b : 0;
+}
+const void *const functions[] = {call_me, fail, wait_for_release, end_the_program, plain, &released};
+
 // Integers and vector registers, some of which stay in use across calls of `window`.
 static void round_of_work(void) {
     uint64_t sum = 0, check = 0, count = 0;
-    double a = 1, b = 1;
+    double a = 1, b = 1, pi;
+    uint32_t rounding = 0x5f80, control, usual = 0x1f80;
+    errno = 1234;
     for (uint64_t i = 0; i < 2000; i++, count++) {
         sum = sum * 31 + window(i);
         check = check * 31 + expected(i);
@@ -60,11 +99,15 @@ static void round_of_work(void) {
         __asm__ volatile("" : "+x"(a), "+x"(b));
     }
     calls += count;
-    // Without calls they stay in vector registers.
+    // Without calls they stay in vector registers. Other modes than the usual ones, too.
+    __asm__ volatile("fldpi; ldmxcsr %0" :: "m"(rounding));
     for (int i = 0; i < 20000; i++) {
         a = a * 0.999 + i, b = b * 0.999 + i;
-        __asm__ volatile("" : "+x"(a), "+x"(b));
+        __asm__ volatile("std; nop; nop; cld" : "+x"(a), "+x"(b));
     }
+    __asm__ volatile("fstpl %0; stmxcsr %1; ldmxcsr %2" : "=m"(pi), "=m"(control) : "m"(usual));
+    if (pi != 3.14159265358979323846 || (control & ~63u) != rounding) wrong("x87 or vector control");
+    if (errno != 1234) wrong("errno");
     if (sum != check) wrong("integers");
     if (a != b) wrong("vectors");
 }
