@@ -35,6 +35,8 @@ __attribute__((noinline)) void wait_for_ever() { leaf(2); sem_post(&ready); for 
 }
 
 int main(int, char** words) {
+    // The thread's second event takes the slow path.
+    try { shop::fail(0); } catch (const std::exception&) {}
     sem_init(&ready, 0, 0);
     std::thread([] { pthread_setname_np(pthread_self(), "ended"); shop::work(); }).join();
     std::thread sleeper([] { pthread_setname_np(pthread_self(), "sleeper"); shop::work(); shop::wait_for_ever(); });

@@ -26,10 +26,6 @@ use everycall_hooks::arch::frame;
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Control, state};
 
-/// The thread's name is read again after this many events: most threads set it soon after they
-/// start.
-const FIRST_LOOK: usize = 64;
-
 /// An event that a hook passes on.
 struct Event<'a> {
     /// A set of the flags in [`slow`].
@@ -378,7 +374,7 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
         && control.deep.load(Relaxed) == 0
         && thread.open.jumped().is_none()
     {
-        // Either the segment is full ...
+        // Either the segment is full, or it is time for the first look, ...
         thread.look_at_name_now_and_then();
         begin::add_open_calls_to_dumps(thread.process.arena(), thread.control);
         // ... or another thread has changed what is recorded.
@@ -401,9 +397,6 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
         entry.is_ending
     };
     divert(thread, is_ending);
-    if let Context::New(_) = context {
-        thread.ring.end_after(FIRST_LOOK);
-    }
     true
 }
 

@@ -13,6 +13,9 @@ use everycall_ring::{Advance, Shortage, Size};
 
 /// Words of the GAP record of a stack that is resumed.
 const RESUMED_WORDS: usize = 7;
+/// After this many events of a thread, its name is read again (most threads set it soon after they
+/// start), and its open-call stack gets into core dumps.
+const FIRST_LOOK: usize = 64;
 /// A thread that waits for a segment checks this often whether the recorder is still running.
 const STALL_LOOK_NS: u64 = 100_000_000;
 
@@ -73,6 +76,7 @@ impl Thread<'_> {
     /// Continues in the next segment.
     pub(crate) fn advance(&self) {
         let arena = self.process.arena();
+        begin::add_open_calls_to_dumps(arena, self.control);
         self.forget_cancellation();
         room::make_room(self.process, arena, false);
         room::look_at_clocks(self.process, arena);
@@ -139,6 +143,11 @@ impl Thread<'_> {
             && self.open.room() > self.slot.segment_words() as u64
         {
             self.ring.resume();
+            // Whatever comes between two events must not put off the first look.
+            if self.control.dumped.load(Relaxed) == 0 && self.control.fiber.load(Relaxed) == 0 {
+                let events = usize::try_from(self.ring.events()).unwrap_or(FIRST_LOOK);
+                self.ring.end_after(FIRST_LOOK.saturating_sub(events));
+            }
         }
     }
 }
