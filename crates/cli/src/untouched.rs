@@ -1,13 +1,12 @@
 //! `everycall functions --untouched`: how many functions of files as they are could get hooks.
 
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_io::say;
 use everycall_io::terminal::Escapes;
-use everycall_rewrite::{Analysis, Coverage, FileKind, HookLayout, Refusal, RewriteError, Tactic};
-use everycall_symbols::{SymbolOptions, build_id_files};
+pub use everycall_plans::Binary;
+use everycall_rewrite::{Coverage, FileKind, HookLayout, Refusal, Tactic};
 use everycall_units::{Count, Several};
 use serde_json::{Map, Value, json};
 
@@ -15,9 +14,6 @@ use crate::arguments::TextFormat;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{clean, lines, print, print_as};
-
-/// Longer files can't be loaded with all of their code in reach.
-const MAX_FILE: u64 = 4 << 30;
 
 /// Runs the verb for these files. A file that can't be analysed doesn't keep others from it.
 pub fn run<'a>(files: impl Iterator<Item = &'a Path>, format: TextFormat) -> Result<ExitCode, Failure> {
@@ -129,41 +125,6 @@ fn text(of: &str, coverage: &Coverage) -> String {
 fn share(part: u64, whole: u64) -> String {
     let hundredths = (u128::from(part) * 10_000).checked_div(u128::from(whole)).unwrap_or(0);
     format!("{}.{:02} %", hundredths / 100, hundredths % 100)
-}
-
-/// A program or library, and the symbols that were removed from it.
-pub struct Binary {
-    file: Vec<u8>,
-    debug: Option<Vec<u8>>,
-}
-
-impl Binary {
-    /// Reads both.
-    pub fn read(path: &Path) -> io::Result<Binary> {
-        let file = read(path)?;
-        let options = SymbolOptions::default();
-        let files = build_id(&file).map(|id| build_id_files(&id, &options).find(|path| path.exists()));
-        let debug = files.flatten().and_then(|path| read(&path).ok());
-        Ok(Binary { file, debug })
-    }
-
-    /// Its functions, and what could be done to them.
-    pub fn analysis(&self) -> Result<Analysis<'_>, RewriteError> {
-        Analysis::of(&self.file, self.debug.as_deref())
-    }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = everycall_io::infile::open(path)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn build_id(file: &[u8]) -> Option<Vec<u8>> {
-    use object::Object as _;
-    let elf = object::read::elf::ElfFile64::<object::Endianness>::parse(file).ok()?;
-    elf.build_id().ok().flatten().map(<[u8]>::to_vec)
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -5,9 +5,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// The user's own cache: `$XDG_CACHE_HOME/everycall`, otherwise `~/.cache/everycall`. `None` if the
 /// environment names no place. The folder may not exist yet.
@@ -141,6 +143,25 @@ pub fn holds(path: &Path, bytes: &[u8]) -> bool {
     let is_plain = fs::symlink_metadata(path)
         .is_ok_and(|data| data.is_file() && is_own(&data) && data.len() == bytes.len() as u64);
     is_plain && fs::read(path).is_ok_and(|content| content == bytes)
+}
+
+/// The bytes of a file of at most `most` bytes that is the user's and that nobody else may write to.
+/// A link isn't followed. Also returns the file.
+///
+/// # Errors
+///
+/// It doesn't exist, is another user's, is no such file, or can't be read.
+pub fn read(path: &Path, most: u64) -> io::Result<(fs::File, Vec<u8>)> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let mut file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let data = file.metadata()?;
+    if !data.is_file() || !is_own(&data) || data.len() > most {
+        return Err(not_private(path));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(data.len()).unwrap_or(0));
+    // It may grow.
+    io::Read::take(&mut file, most).read_to_end(&mut bytes)?;
+    Ok((file, bytes))
 }
 
 fn is_own(data: &fs::Metadata) -> bool {

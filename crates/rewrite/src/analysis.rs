@@ -8,7 +8,6 @@ use crate::error::RewriteError;
 use crate::flow::{Flow, flow};
 use crate::functions::Functions;
 use crate::image::{Elf, FileKind, Image};
-use crate::layout::PAGE;
 use crate::plan::{HookLayout, Ingredients, Plan};
 use crate::references::References;
 use crate::scan::scan;
@@ -53,11 +52,7 @@ impl<'a> Analysis<'a> {
 
     /// The difference between addresses in memory and in the file, whose first page is at `mapped`.
     pub fn base(&self, mapped: u64) -> u64 {
-        if self.image.kind == FileKind::Fixed {
-            0
-        } else {
-            mapped.wrapping_sub(self.image.range.0 & !(PAGE - 1))
-        }
+        self.image.kind.base(mapped, self.image.range.0)
     }
 
     /// Empty if it has none.

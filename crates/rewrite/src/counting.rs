@@ -39,6 +39,20 @@ pub struct CountingPlan {
 }
 
 impl CountingPlan {
+    /// Gives a plan hooks that count.
+    ///
+    /// # Errors
+    /// Those of [`Plan::set_hooks`].
+    pub fn of(mut plan: Plan) -> Result<Self, RewriteError> {
+        let stubs = plan.functions.len() as u64 * u64::from(STUB);
+        let reserved = u32::try_from(stubs.next_multiple_of(PAGE)).map_err(|_| RewriteError::TooLarge)?;
+        let default = HookLayout::default();
+        plan.set_hooks(HookLayout { reserved: reserved.max(default.reserved), ..default })?;
+        let mut counting = Self { plan, region: Vec::new(), counters: 0 };
+        counting.fill();
+        Ok(counting)
+    }
+
     /// Bytes that the counters take.
     pub fn counters_size(&self) -> u64 {
         (self.plan.functions.len() as u64 * COUNTER).next_multiple_of(PAGE).max(PAGE)
@@ -79,14 +93,7 @@ impl Analysis<'_> {
     /// # Errors
     /// Those of [`Analysis::plan`].
     pub fn counting(&self, is_wanted: &dyn Fn(u64, &str) -> bool) -> Result<CountingPlan, RewriteError> {
-        let stubs = self.coverage().hooked() * u64::from(STUB);
-        let default = HookLayout::default();
-        let reserved = u32::try_from(stubs.next_multiple_of(PAGE)).map_err(|_| RewriteError::TooLarge)?;
-        let hooks = HookLayout { reserved: reserved.max(default.reserved), ..default };
-        let plan = self.plan(hooks, is_wanted)?;
-        let mut counting = CountingPlan { plan, region: Vec::new(), counters: 0 };
-        counting.fill();
-        Ok(counting)
+        CountingPlan::of(self.plan(HookLayout::default(), is_wanted)?)
     }
 }
 

@@ -9,6 +9,7 @@ use object::{Endianness, Object as _, ObjectSection as _, ObjectSegment as _};
 
 use crate::bytes::words;
 use crate::error::RewriteError;
+use crate::layout::PAGE;
 
 /// As `object` reads it.
 pub(crate) type Elf<'a> = ElfFile64<'a, Endianness>;
@@ -25,6 +26,14 @@ pub enum FileKind {
     Library,
     /// An executable at the addresses that it was linked for.
     Fixed,
+}
+
+impl FileKind {
+    /// The difference between addresses in memory and in the file, whose first address is `start`
+    /// in the file, and whose first page is at `mapped` in memory.
+    pub(crate) fn base(self, mapped: u64, start: u64) -> u64 {
+        if self == Self::Fixed { 0 } else { mapped.wrapping_sub(start & !(PAGE - 1)) }
+    }
 }
 
 /// A section that is loaded and has bytes in the file.

@@ -32,6 +32,7 @@ mod flow;
 mod functions;
 mod image;
 mod islands;
+mod kept;
 mod kinds;
 mod layout;
 mod parallel;

@@ -1,4 +1,4 @@
-//! The place of a finished plan's trampolines, which can be changed.
+//! The place of a finished plan's trampolines and hooks, which can be changed.
 //!
 //! Whoever applies a plan may find the memory taken that it asks for, by the region of a library
 //! beside it. Instructions in trampolines have the same length wherever they are, so only
@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 
 use crate::error::RewriteError;
 use crate::kinds::PatchKind;
-use crate::layout::PAGE;
-use crate::plan::{Island, Patch, Plan};
+use crate::layout::{MAX_REGION, PAGE};
+use crate::plan::{HookLayout, Island, Patch, Plan};
 
 const JUMP: u8 = 0xe9;
 /// Bytes of a jump that reaches everything.
@@ -92,14 +92,7 @@ impl Plan {
     /// # Errors
     /// [`RewriteError::NoPlace`]; the plan is as before.
     pub fn move_region(&mut self, region: i64) -> Result<(), RewriteError> {
-        let end = region.checked_add(self.region_size() as i64).ok_or(RewriteError::NoPlace)?;
-        let is_beside = end <= self.module.start as i64 || region >= self.module.end as i64;
-        let is_on_island = |island: &Island| island.at + JUMP_LENGTH as i64 > region && island.at < end;
-        if region % PAGE as i64 != 0
-            || !is_beside
-            || self.islands.iter().any(is_on_island)
-            || !self.reach().contains(&region)
-        {
+        if !self.is_free(region, self.region_size()) || !self.reach().contains(&region) {
             return Err(RewriteError::NoPlace);
         }
         // Both are within 2 GiB of the module: all sums above fit, this one modulo 2^32.
@@ -114,6 +107,51 @@ impl Plan {
             add(offset.and_then(|offset| self.code.get_mut(offset..)), delta.wrapping_neg());
         }
         self.region = region;
+        Ok(())
+    }
+
+    /// Whether the region may take these addresses, which are pages'.
+    fn is_free(&self, region: i64, size: u64) -> bool {
+        let Some(end) = region.checked_add_unsigned(size) else { return false };
+        let is_beside = end <= self.module.start as i64 || region >= self.module.end as i64;
+        let is_on_island =
+            |island: &Island| island.at.saturating_add(JUMP_LENGTH as i64) > region && island.at < end;
+        region % PAGE as i64 == 0 && is_beside && !self.islands.iter().any(is_on_island)
+    }
+
+    /// Changes where the hooks are, and how much is reserved for them. Trampolines stay where they
+    /// are: the region begins earlier or later.
+    ///
+    /// # Errors
+    /// [`RewriteError::NoPlace`] if the region's new begin isn't free or in reach, or if
+    /// `reserved` isn't a number of whole pages; the plan is as before.
+    pub fn set_hooks(&mut self, hooks: HookLayout) -> Result<(), RewriteError> {
+        let size = u64::from(hooks.reserved) + self.code.len() as u64;
+        let delta = i64::from(hooks.reserved) - i64::from(self.hooks.reserved);
+        let region = self.region.checked_sub(delta).ok_or(RewriteError::NoPlace)?;
+        let is_in_reach = region > (self.module.end as i64).saturating_add(i64::from(i32::MIN));
+        if size > MAX_REGION as u64
+            || u64::from(hooks.reserved) % PAGE != 0
+            || !is_in_reach
+            || !self.is_free(region, size.next_multiple_of(PAGE))
+        {
+            return Err(RewriteError::NoPlace);
+        }
+        // Sums are the new places: within the region, whose size was checked.
+        let delta = delta as u32;
+        let shift = |at: &mut u32| *at = at.wrapping_add(delta);
+        self.moves.iter_mut().for_each(|one| shift(&mut one.to));
+        self.rows.iter_mut().for_each(|row| shift(&mut row.at));
+        self.to_module.iter_mut().for_each(shift);
+        (self.region, self.hooks) = (region, hooks);
+        for call in &mut self.calls {
+            shift(&mut call.at);
+            let displacement = hooks.of(call.kind).wrapping_sub(call.at.wrapping_add(JUMP_LENGTH as u32));
+            let field = call.at.wrapping_sub(hooks.reserved) as usize + 1;
+            if let Some(bytes) = self.code.get_mut(field..).and_then(<[u8]>::first_chunk_mut) {
+                *bytes = displacement.to_le_bytes();
+            }
+        }
         Ok(())
     }
 }

@@ -128,6 +128,8 @@ pub struct LeftOut {
 pub struct Plan {
     /// Of the file that it was made for. It must not be applied to another one.
     pub build_id: Vec<u8>,
+    /// The kind of the file.
+    pub kind: FileKind,
     /// The addresses that the file takes in memory.
     pub module: Range<u64>,
     /// Where the region of hooks and trampolines has to be mapped, from the module's address 0.
@@ -202,6 +204,7 @@ impl Ingredients<'_> {
         let region = if self.image.kind == FileKind::Fixed { place.0 } else { place.1 - size };
         let mut plan = Plan {
             build_id: self.image.build_id.clone(),
+            kind: self.image.kind,
             module: self.image.range.0..self.image.range.1,
             region,
             hooks,
@@ -274,6 +277,12 @@ impl Plan {
         }
         self.moves.extend(output.moves.iter().map(|&(from, to)| Move { from, to: base + to }));
         self.rows.extend(output.rows.iter().map(|&(at, state)| UnwindRow { at: base + at, state }));
+    }
+
+    /// The difference between addresses in memory and those of the plan, if the module's first page
+    /// is at `mapped`.
+    pub fn base(&self, mapped: u64) -> u64 {
+        self.kind.base(mapped, self.module.start)
     }
 
     /// The bytes that the region takes, hooks included.

@@ -182,6 +182,28 @@ fn a_moved_plan_is_right() {
     }
 }
 
+/// Hooks at other places, in a region that begins earlier or later.
+#[test]
+fn a_plan_with_other_hooks_is_right() {
+    let (file, first) = planned(&["-O2", "-fcf-protection=full"]);
+    let mut plan = first.clone();
+    let first_call = |plan: &Plan| plan.region + i64::from(plan.calls[0].at);
+    for (reserved, entry) in [(64 << 10, 0), (8192, 4096), (4096, 512), (1 << 20, 16)] {
+        let hooks = HookLayout { reserved, entry, exit: entry + 16, tail_exit: entry + 64 };
+        plan.set_hooks(hooks).expect("a place");
+        assert_eq!((plan.hooks, first_call(&plan)), (hooks, first_call(&first)));
+        check(&file, &plan).unwrap_or_else(|wrong| panic!("{hooks:?}: {wrong}"));
+    }
+    let last = plan.clone();
+    for reserved in [4097, 1 << 30] {
+        let hooks = HookLayout { reserved, ..HookLayout::default() };
+        assert_eq!(plan.set_hooks(hooks), Err(RewriteError::NoPlace));
+        assert_eq!(plan, last);
+    }
+    plan.set_hooks(first.hooks).expect("back");
+    assert_eq!(plan, first);
+}
+
 /// Counters move with the region, and what counts them leads there.
 #[test]
 fn a_moved_counting_plan_is_right() {

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use everycall_rewrite::{Analysis, HookLayout, RewriteError};
+use everycall_rewrite::check::check;
+use everycall_rewrite::{Analysis, CountingPlan, HookLayout, Plan, RewriteError};
 
 /// A generator of numbers: the same for each run.
 struct Random(u64);
@@ -78,4 +79,45 @@ fn other_files_are_refused() {
     other[18] = 62;
     other[16] = 1;
     assert_eq!(plan(&other).err(), Some(RewriteError::NotLinked));
+}
+
+#[test]
+fn damaged_plans_dont_panic() {
+    for (source, compiler) in [("calls.c", "gcc"), ("throws.cpp", "g++")] {
+        let file = built(source, compiler);
+        let analysis = Analysis::of(&file, None).expect("an analysis");
+        let mut plan = analysis.plan(HookLayout::default(), &|_, _| true).expect("a plan");
+        let bytes = plan.to_bytes();
+        let kept = Plan::from_bytes(&bytes).expect("whole bytes");
+        check(&file, &kept).expect("a plan that is right");
+        plan.functions.iter_mut().for_each(|function| function.name.clear());
+        plan.left_out.iter_mut().for_each(|function| function.name.clear());
+        assert_eq!(kept, plan);
+        assert_eq!(kept.to_bytes(), bytes);
+        for length in 0..bytes.len() {
+            assert!(Plan::from_bytes(&bytes[..length]).is_none(), "{length} of {}", bytes.len());
+        }
+        assert!(Plan::from_bytes(&[&bytes[..], &[0]].concat()).is_none());
+        let mut random = Random(0x0123_4567_89ab_cdef);
+        let mut read = 0;
+        for _ in 0..4000 {
+            let mut damaged = bytes.clone();
+            for _ in 0..=random.below(3) {
+                let at = random.below(damaged.len());
+                damaged[at] = if random.below(2) == 0 { 0xff } else { random.next() as u8 };
+            }
+            let Some(mut plan) = Plan::from_bytes(&damaged) else { continue };
+            read += 1;
+            let (low, high) = (*plan.reach().start(), *plan.reach().end());
+            for region in [low & -4096, high & -4096, plan.module.end as i64, i64::MIN, i64::MAX & -4096] {
+                let _ = plan.move_region(region);
+            }
+            let _ = plan.set_hooks(HookLayout { reserved: 1 << 20, ..HookLayout::default() });
+            let _ = plan.call_at(plan.hooks.reserved + 17);
+            if let Ok(mut counting) = CountingPlan::of(plan) {
+                let _ = counting.move_to(low & -4096);
+            }
+        }
+        assert!(read > 100, "{read}");
+    }
 }

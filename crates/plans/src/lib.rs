@@ -1,0 +1,72 @@
+//! Plans for hooks in files as they are, kept for the next time.
+//!
+//! ```text
+//! of_file --> file, build id --> kept plan of this file --> Plan
+//!                            \-> analysis, plan, check --/
+//! ```
+//!
+//! A plan takes a second for each 40,000 functions. It is kept in the user's cache folder, in which
+//! no other user can put anything ([`everycall_io::cache`]). What can't be read, kept or used there
+//! has no effect but the time: the plan is made again.
+
+#![deny(missing_docs, clippy::missing_errors_doc)]
+// Messages go through `everycall_io::messages`: these macros panic if the output is closed.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+// Invalid input leads to an error, never to a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
+
+mod binary;
+mod cache;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use everycall_rewrite::{Plan, RewriteError};
+
+pub use binary::Binary;
+pub use cache::Cache;
+
+/// Why there is no plan for a file.
+#[derive(Debug)]
+pub enum PlanError {
+    /// The file can't be read.
+    Read(io::Error),
+    /// It can't be planned for.
+    Plan(RewriteError),
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Plan(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl From<io::Error> for PlanError {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<RewriteError> for PlanError {
+    fn from(error: RewriteError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+/// The checked plan for all functions of a file that can get hooks, from the user's cache if it is
+/// there. Functions have no names in it.
+///
+/// Hooks are where [`everycall_rewrite::HookLayout::default`] has them; [`Plan::set_hooks`] and
+/// [`Plan::move_region`] change that, and patches of functions that aren't wanted can be left out.
+///
+/// # Errors
+/// The file can't be read, or isn't a program or library that can be planned for.
+pub fn of_file(path: &Path) -> Result<Plan, PlanError> {
+    Cache::of_user().plan(path)
+}
