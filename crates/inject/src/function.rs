@@ -113,6 +113,15 @@ impl Caller {
         }
     }
 
+    /// Memory for a text, which lasts until the next call of a function.
+    pub(crate) fn put_text(&self, memory: &Memory, text: &str) -> Result<u64, InjectError> {
+        let at = self.stack.start + GUARD_SIZE;
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        memory.write(at, &bytes).map_err(failed("writing to the process's memory"))?;
+        Ok(at)
+    }
+
     pub(crate) fn unmap(self, borrowed: &mut Borrowed) -> Result<(), InjectError> {
         let what = "unmapping a stack in the process";
         let size = self.stack.end - self.stack.start;

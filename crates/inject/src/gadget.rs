@@ -60,6 +60,10 @@ pub(crate) fn c_library(mappings: &[Mapping]) -> Option<u64> {
     found.map(|mapping| mapping.range.start)
 }
 
+pub(crate) fn is_musl(path: &str) -> bool {
+    path.rsplit('/').next().unwrap_or(path).starts_with("ld-musl")
+}
+
 fn is_c_library(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     ["libc.so", "libc-", "ld-musl", "ld-linux"].iter().any(|start| name.starts_with(start))

@@ -6,6 +6,8 @@
 //! thread                  one traced thread
 //! frame, gadget, remote   system calls by a borrowed thread, which gets back by itself
 //! region                  memory near a module
+//! calm                    a thread that holds no locks of the C library
+//! library                 loading a library
 //! symbols, function       functions of the process that a borrowed thread calls
 //! stacks                  where signal handlers return to
 //! patches, stopped        all threads stopped: patches written, threads moved; undone
@@ -36,10 +38,12 @@
 // Input from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod calm;
 mod error;
 mod frame;
 mod function;
 mod gadget;
+mod library;
 mod maps;
 mod memory;
 mod patches;

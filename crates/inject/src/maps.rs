@@ -16,6 +16,8 @@ pub struct Mapping {
     pub is_writable: bool,
     /// May be executed.
     pub is_executable: bool,
+    /// Of its file; 0 if it has none.
+    pub inode: u64,
     /// A path, `[stack]`, `[vdso]`, or empty.
     pub name: String,
 }
@@ -41,7 +43,8 @@ fn parse(line: &str) -> Option<Mapping> {
         is_readable: permissions.first() == Some(&b'r'),
         is_writable: permissions.get(1) == Some(&b'w'),
         is_executable: permissions.get(2) == Some(&b'x'),
-        name: fields.nth(3).unwrap_or("").trim().to_owned(),
+        inode: fields.nth(2)?.parse().ok()?,
+        name: fields.next().unwrap_or("").trim().to_owned(),
     })
 }
 

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::{InjectError, failed};
 use crate::function::Caller;
+use crate::library;
 use crate::memory::Memory;
-use crate::refusal::check;
+use crate::refusal::{check, check_goes_on};
 use crate::region::{self, Access};
 use crate::remote::Borrowed;
 use crate::stopped::Stopped;
@@ -60,6 +61,15 @@ impl Process {
         let deadline = Instant::now() + timeout;
         let is_held = self.held.is_some();
         let borrowed = Borrowed::new(self.pid, &self.memory, self.held.take(), deadline)?;
+        self.lend(borrowed, is_held, work)
+    }
+
+    fn lend<T>(
+        &mut self,
+        borrowed: Borrowed,
+        is_held: bool,
+        work: impl FnOnce(&mut Remote<'_>) -> Result<T, InjectError>,
+    ) -> Result<T, InjectError> {
         let mut remote = Remote { pid: self.pid, memory: &self.memory, borrowed, caller: None };
         let result = work(&mut remote);
         let thread = remote.finish();
@@ -70,6 +80,26 @@ impl Process {
             _ => {}
         }
         result
+    }
+
+    /// Lends a thread that holds no lock of the C library, as [`Remote::load_library`] needs it. One
+    /// that waits for something; else the first one that makes a system call at which it holds none.
+    ///
+    /// # Errors
+    ///
+    /// If no thread makes such a call within `timeout`, or those of [`Process::with_thread`].
+    pub fn with_calm_thread<T>(
+        &mut self,
+        timeout: Duration,
+        work: impl FnOnce(&mut Remote<'_>) -> Result<T, InjectError>,
+    ) -> Result<T, InjectError> {
+        if self.held.is_some() {
+            // At the entry point nothing has begun.
+            return self.with_thread(timeout, work);
+        }
+        check_goes_on(self.pid)?;
+        let borrowed = Borrowed::calm(self.pid, &self.memory, Instant::now() + timeout)?;
+        self.lend(borrowed, false, work)
     }
 
     /// Stops all threads while `work` is done.
@@ -147,11 +177,32 @@ impl Remote<'_> {
     /// If the function doesn't return in time: then the thread goes on in it, and does nothing more
     /// for us. If it fails. Or the process has ended.
     pub fn call_function(&mut self, function: u64, arguments: [u64; 6]) -> Result<u64, InjectError> {
+        self.with_caller(|memory, borrowed, caller| caller.call(memory, borrowed, function, arguments))
+    }
+
+    /// Loads a library with these contents by the process's own `dlopen`, for good. Returns where
+    /// its first page is mapped.
+    ///
+    /// Only for a thread of [`Process::with_calm_thread`], or at the entry point.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no loader that can be used (statically linked, musl), or it refuses the
+    /// library. Those of [`Remote::call_function`].
+    pub fn load_library(&mut self, contents: &[u8]) -> Result<u64, InjectError> {
+        let pid = self.pid;
+        self.with_caller(|memory, borrowed, caller| library::load(pid, memory, borrowed, caller, contents))
+    }
+
+    fn with_caller<T>(
+        &mut self,
+        work: impl FnOnce(&Memory, &mut Borrowed, &Caller) -> Result<T, InjectError>,
+    ) -> Result<T, InjectError> {
         let caller = match self.caller.take() {
             Some(caller) => caller,
             None => Caller::map(self.pid, self.memory, &mut self.borrowed)?,
         };
-        let result = caller.call(self.memory, &mut self.borrowed, function, arguments);
+        let result = work(self.memory, &mut self.borrowed, &caller);
         self.caller = Some(caller);
         result
     }
@@ -161,7 +212,11 @@ impl Remote<'_> {
         if let Some(caller) = self.caller.take().filter(|_| !self.borrowed.is_left()) {
             caller.unmap(&mut self.borrowed)?;
         }
-        self.borrowed.finish()
+        let frame_at = self.borrowed.frame_at();
+        let thread = self.borrowed.finish()?;
+        // Or the frame would be found on the stack later, as one of a signal handler.
+        self.memory.write(frame_at, &[0; 8]).map_err(failed("writing to a thread's stack"))?;
+        Ok(thread)
     }
 
     /// Maps and fills memory within 2 GiB of all of `module`. No page is writable and executable.

@@ -94,6 +94,16 @@ pub(crate) fn check_traced(pid: i32) -> Result<(), InjectError> {
     }
 }
 
+/// Whether all threads run: one that waits for a lock of a stopped one would wait, too.
+pub(crate) fn check_goes_on(pid: i32) -> Result<(), InjectError> {
+    match Status::of(pid, pid).map(|status| status.state()) {
+        Some('T') => Err(InjectError::Refused(format!(
+            "process {pid} is stopped; let it go on first: kill -CONT {pid}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Yama's restriction, for users that aren't root.
 fn scope(pid: i32) -> Result<(), InjectError> {
     let scope = yama_scope();

@@ -114,20 +114,19 @@ pub(crate) fn map_shared(pid: i32, borrowed: &mut Borrowed, at: u64, size: u64) 
     Ok(file)
 }
 
-/// `map`: protection and flags.
-fn map_new_file(
+/// A file in memory of the process, open there under the number that is returned.
+pub(crate) fn new_file(
     pid: i32,
     borrowed: &mut Borrowed,
-    (at, size): (u64, u64),
+    size: u64,
     contents: &[u8],
-    (protection, flags): (i32, i32),
 ) -> Result<(u64, File), InjectError> {
     let file = borrowed.call(
         "creating a file in memory",
         libc::SYS_memfd_create,
         [borrowed.empty_text(), u64::from(libc::MFD_CLOEXEC), 0, 0, 0, 0],
     )?;
-    let result = std::fs::OpenOptions::new()
+    let host = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open(format!("/proc/{pid}/fd/{file}"))
@@ -136,12 +135,32 @@ fn map_new_file(
             std::os::unix::fs::FileExt::write_all_at(&host, contents, 0)?;
             Ok(host)
         })
-        .map_err(failed("writing to a file in memory"))
-        .and_then(|host| {
-            let map = [at, size, protection as u64, flags as u64, file, 0];
-            Ok((borrowed.call("mapping a file in memory", libc::SYS_mmap, map)?, host))
-        });
-    borrowed.call("closing a file", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
+        .map_err(failed("writing to a file in memory"));
+    match host {
+        Ok(host) => Ok((file, host)),
+        Err(error) => {
+            close(borrowed, file)?;
+            Err(error)
+        }
+    }
+}
+
+pub(crate) fn close(borrowed: &mut Borrowed, file: u64) -> Result<(), InjectError> {
+    borrowed.call("closing a file", libc::SYS_close, [file, 0, 0, 0, 0, 0]).map(|_| ())
+}
+
+/// `map`: protection and flags.
+fn map_new_file(
+    pid: i32,
+    borrowed: &mut Borrowed,
+    (at, size): (u64, u64),
+    contents: &[u8],
+    (protection, flags): (i32, i32),
+) -> Result<(u64, File), InjectError> {
+    let (file, host) = new_file(pid, borrowed, size, contents)?;
+    let map = [at, size, protection as u64, flags as u64, file, 0];
+    let result = borrowed.call("mapping a file in memory", libc::SYS_mmap, map).map(|at| (at, host));
+    close(borrowed, file)?;
     result
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use crate::calm::Place;
 use crate::error::{InjectError, failed};
 use crate::frame::{Frame, clean_vectors};
 use crate::gadget::Gadgets;
@@ -10,7 +11,7 @@ use crate::maps::{Mapping, holding, mappings};
 use crate::memory::Memory;
 use crate::procfs::threads;
 use crate::sys::{self, EVENT_STOP, Event, Registers, SYSCALL};
-use crate::thread::Thread;
+use crate::thread::{SYSCALL_SIZE, Thread, is_restarted};
 
 /// The largest error number.
 const ERRNO_MAX: u64 = 4095;
@@ -47,6 +48,8 @@ enum State {
 /// Signals by which the kernel says that an instruction failed. If they were blocked, such a
 /// failure would reset the program's handler.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+/// By which `setuid` of glibc reaches all threads. It waits for each, with a lock that `dlopen` needs.
+const SETXID: i32 = 33;
 /// How long a thread in a function that doesn't return may take to stop.
 const LEAVING: Duration = Duration::from_secs(1);
 
@@ -90,6 +93,133 @@ impl Borrowed {
         }
     }
 
+    /// Stops a thread that holds no lock of the C library; see [`crate::calm`].
+    pub(crate) fn calm(pid: i32, memory: &Memory, deadline: Instant) -> Result<Self, InjectError> {
+        let gadgets = Gadgets::find(pid, memory, &mappings(pid)?)?;
+        for tid in threads(pid) {
+            let Some(mut thread) = Thread::seize(pid, tid)? else { continue };
+            thread.request_stop()?;
+            if !thread.wait_for_stop(deadline)? {
+                continue;
+            }
+            let stopped = thread.registers()?;
+            let is_waiting = thread.hide_the_stop()? || is_restarted(&stopped);
+            let maps = mappings(pid)?;
+            if is_waiting
+                && (Place { pid, memory, registers: &stopped }).is_calm(&maps)?
+                && let Some(borrowed) = Self::of(thread, memory, &maps, &gadgets, deadline)?
+            {
+                return Ok(borrowed);
+            }
+        }
+        Self::at_next_call(pid, memory, &gadgets, deadline)
+    }
+
+    /// Lets all threads run until one is about to make a call at which it holds no lock.
+    fn at_next_call(
+        pid: i32,
+        memory: &Memory,
+        gadgets: &Gadgets,
+        deadline: Instant,
+    ) -> Result<Self, InjectError> {
+        let mut running = Vec::new();
+        for tid in threads(pid) {
+            let Some(mut thread) = Thread::seize(pid, tid)? else { continue };
+            thread.request_stop()?;
+            if thread.wait_for_stop(deadline)? {
+                thread.hide_the_stop()?;
+                thread.resume_to_system_call(0)?;
+                running.push(thread);
+            }
+        }
+        let mut found = None;
+        while found.is_none() && !running.is_empty() && Instant::now() < deadline {
+            let mut index = 0;
+            let mut has_event = false;
+            while let Some(thread) = running.get_mut(index) {
+                let Some(event) = thread.poll()? else {
+                    index += 1;
+                    continue;
+                };
+                has_event = true;
+                let signal = match event {
+                    Event::Ended => {
+                        running.swap_remove(index);
+                        continue;
+                    }
+                    Event::Stopped { signal: SYSCALL, event: 0 } => {
+                        let now = thread.registers()?;
+                        let is_begin = now.rax.cast_signed() == -i64::from(libc::ENOSYS);
+                        let maps = mappings(pid)?;
+                        let is_calm = is_begin && (Place { pid, memory, registers: &now }).is_calm(&maps)?;
+                        if is_calm {
+                            let thread = running.swap_remove(index);
+                            found = Self::before_call(thread, memory, &maps, gadgets, deadline)?;
+                            break;
+                        }
+                        0
+                    }
+                    Event::Stopped { signal, event: 0 } => signal,
+                    Event::Stopped { .. } => 0,
+                };
+                thread.resume_to_system_call(signal)?;
+                index += 1;
+            }
+            if !has_event {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        // Only stopped threads can be let go.
+        for thread in &running {
+            thread.request_stop()?;
+        }
+        for mut thread in running {
+            if thread.wait_for_stop(Instant::now() + LEAVING)? {
+                thread.hide_the_stop()?;
+            }
+        }
+        match found {
+            Some(borrowed) => Ok(borrowed),
+            None if threads(pid).is_empty() => Err(InjectError::Ended { pid }),
+            None => Err(InjectError::Refused(format!(
+                "no thread of process {pid} was at a system call at which a library can be loaded (all compute?)"
+            ))),
+        }
+    }
+
+    /// Borrows a thread at the begin of a system call, which it makes when it is given back.
+    fn before_call(
+        thread: Thread,
+        memory: &Memory,
+        maps: &[Mapping],
+        gadgets: &Gadgets,
+        deadline: Instant,
+    ) -> Result<Option<Self>, InjectError> {
+        let stopped = thread.registers()?;
+        let own = Registers {
+            rip: stopped.rip.wrapping_sub(SYSCALL_SIZE),
+            rax: stopped.orig_rax,
+            orig_rax: u64::MAX,
+            ..stopped
+        };
+        let Some(mut borrowed) = Self::at(thread, own, memory, maps, gadgets, deadline)? else {
+            return Ok(None);
+        };
+        // In one step, the call becomes another one, which returns to the frame.
+        let instead = Registers {
+            orig_rax: libc::SYS_getpid as u64,
+            rip: gadgets.syscall_ret + SYSCALL_SIZE,
+            rsp: borrowed.frame_at,
+            ..stopped
+        };
+        borrowed.thread.set_registers(&instead)?;
+        borrowed.state = State::Lent;
+        borrowed.run_to_system_call()?;
+        sys::set_signal_mask(borrowed.thread.tid, u64::MAX)
+            .map_err(|error| borrowed.thread.lost("blocking a thread's signals", error))?;
+        Ok(Some(borrowed))
+    }
+
     /// A thread that is stopped already; `None` if it isn't fit for it now.
     pub(crate) fn of(
         thread: Thread,
@@ -99,6 +229,18 @@ impl Borrowed {
         deadline: Instant,
     ) -> Result<Option<Self>, InjectError> {
         let own = thread.registers()?;
+        Self::at(thread, own, memory, maps, gadgets, deadline)
+    }
+
+    /// A thread that goes on with these registers when it is given back.
+    fn at(
+        thread: Thread,
+        own: Registers,
+        memory: &Memory,
+        maps: &[Mapping],
+        gadgets: &Gadgets,
+        deadline: Instant,
+    ) -> Result<Option<Self>, InjectError> {
         let vectors = sys::vector_state(thread.tid).map_err(failed("reading vector registers"))?;
         let own_mask = sys::signal_mask(thread.tid).map_err(failed("reading a signal mask"))?;
         let Some(frame) = Frame::new(&own, &vectors, own_mask, gadgets.restorer) else { return Ok(None) };
@@ -186,8 +328,8 @@ impl Borrowed {
         let clean = clean_vectors(&self.own_vectors).unwrap_or_else(|| self.own_vectors.clone());
         sys::set_vector_state(tid, &clean)
             .map_err(|error| self.thread.lost("clearing vector registers", error))?;
-        let faults = FAULTS.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
-        sys::set_signal_mask(tid, !faults)
+        let open = FAULTS.iter().chain(&[SETXID]).fold(0, |set, signal| set | 1u64 << (signal - 1));
+        sys::set_signal_mask(tid, !open)
             .map_err(|error| self.thread.lost("blocking a thread's signals", error))?;
         self.thread.set_registers(registers)?;
         let mut signal = 0;
@@ -246,6 +388,10 @@ impl Borrowed {
     /// Thread-local memory is there.
     pub(crate) fn has_thread_pointer(&self) -> bool {
         self.own.fs_base != 0
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.thread.pid
     }
 
     /// The function that the thread was in goes on.

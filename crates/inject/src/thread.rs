@@ -84,6 +84,22 @@ impl Thread {
         Ok(false)
     }
 
+    /// What has happened since the last look.
+    pub(crate) fn poll(&mut self) -> Result<Option<Event>, InjectError> {
+        let event = sys::poll(self.tid, self.tid == self.pid).map_err(failed("waiting for a thread"))?;
+        match event {
+            Some(event) => self.is_stopped = event != Event::Ended,
+            // The first thread's end isn't reported while others live.
+            None if self.tid == self.pid
+                && Status::of(self.pid, self.tid).is_none_or(|status| status.has_ended()) =>
+            {
+                return Ok(Some(Event::Ended));
+            }
+            None => {}
+        }
+        Ok(event)
+    }
+
     /// Waits for whatever happens next.
     pub(crate) fn next_event(&mut self, deadline: Instant) -> Result<Event, InjectError> {
         let mut pause = Duration::from_micros(20);
@@ -112,21 +128,23 @@ impl Thread {
 
     /// Undoes what the stop itself did: a system call that ended with EINTR because of it is made
     /// again. A timeout that the call has begins anew.
-    pub(crate) fn hide_the_stop(&self) -> Result<(), InjectError> {
+    ///
+    /// True if it did that.
+    pub(crate) fn hide_the_stop(&self) -> Result<bool, InjectError> {
         let mut registers = self.registers()?;
         let number = registers.orig_rax.cast_signed();
         let was_interrupted = registers.rax.cast_signed() == -i64::from(libc::EINTR);
         if !was_interrupted || !NOT_RESTARTED.contains(&number) {
-            return Ok(());
+            return Ok(false);
         }
         // A signal that waits has interrupted it rightly.
         if Status::of(self.pid, self.tid).is_none_or(|status| status.has_signal()) {
-            return Ok(());
+            return Ok(false);
         }
         registers.rip = registers.rip.wrapping_sub(SYSCALL_SIZE);
         registers.rax = registers.orig_rax;
         registers.orig_rax = u64::MAX;
-        self.set_registers(&registers)
+        self.set_registers(&registers).map(|()| true)
     }
 
     pub(crate) fn registers(&self) -> Result<Registers, InjectError> {

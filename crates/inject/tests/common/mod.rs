@@ -14,11 +14,23 @@ use everycall_inject::{Access, InjectError, Move, Outcome, Patch, PatchSet, Proc
 /// For whatever should happen soon, on a machine that is busy.
 pub const WAIT: Duration = Duration::from_secs(60);
 
-/// Compiles a program once for each change of its source.
 pub fn program(is_static: bool) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/subject.c");
+    if is_static {
+        compiled("subject.c", "static", &["-static"])
+    } else {
+        compiled("subject.c", "dynamic", &[])
+    }
+}
+
+/// The contents of a library that can be loaded.
+pub fn library() -> Vec<u8> {
+    fs::read(compiled("library.c", "library", &["-shared", "-fPIC"])).expect("a library")
+}
+
+/// Compiles a program once for each change of its source.
+fn compiled(source: &str, kind: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     let changed = fs::metadata(&source).expect("a source").mtime();
-    let kind = if is_static { "static" } else { "dynamic" };
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("inject-{kind}-{changed}"));
     static COMPILING: Mutex<()> = Mutex::new(());
     let _one = COMPILING.lock();
@@ -28,7 +40,7 @@ pub fn program(is_static: bool) -> PathBuf {
         let new = folder.path().join("new");
         let mut compile = Command::new("cc");
         compile.args(["-O1", "-pthread", "-w"]).arg(&source).arg("-o").arg(&new);
-        compile.args(is_static.then_some("-static"));
+        compile.args(options);
         assert!(compile.status().expect("cc").success());
         if let Err(error) = fs::hard_link(new, &output) {
             assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
@@ -149,6 +161,14 @@ impl Drop for Subject {
         // After a test that failed.
         let _ = (self.child.kill(), self.child.wait());
     }
+}
+
+/// Loads the library, and calls its function.
+pub fn load(process: &mut Process, timeout: Duration) -> Result<(), InjectError> {
+    let start = process.with_calm_thread(timeout, |thread| thread.load_library(&library()))?;
+    let answer = process.symbol(start, "loaded_answer").expect("its function");
+    assert_eq!(process.with_thread(WAIT, |thread| thread.call_function(answer, [0; 6]))?, 42);
+    Ok(())
 }
 
 /// A jump at the window to code that counts, does what the window did, and jumps back.
