@@ -39,7 +39,7 @@ impl<'a> Analysis<'a> {
         let mut untouched = Bitmap::new(image.code.0, image.code.1);
         let aborts = untouchable::mark(&image, &elf, &references, &mut untouched);
         let mut scans = scan(&image, &functions.all);
-        aborts.iter().for_each(|&abort| scans.targets.set(abort));
+        aborts.iter().for_each(|&abort| scans.enter(abort));
         let flow = flow(&image, &functions, scans, &unwind, &references, &untouched);
         let (choices, _) = choose(&image, &functions, &flow, &untouched);
         Ok(Self { file, image, unwind, flow, choices })

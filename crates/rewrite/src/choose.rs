@@ -3,7 +3,7 @@
 use iced_x86::Instruction;
 
 use crate::bitmap::Bitmap;
-use crate::code::instruction_at;
+use crate::code::{Kind, instruction_at, kind_of};
 use crate::flow::{Exit, ExitKind, Flow, Unit};
 use crate::functions::Functions;
 use crate::image::Image;
@@ -46,6 +46,8 @@ pub(crate) struct Choice {
     /// The entry, and then each exit.
     pub(crate) tactics: Vec<Tactic>,
     pub(crate) is_copied: bool,
+    /// Returns that stay where they are: all that leads to them leads to a copy in a trampoline.
+    pub(crate) returns: Vec<u64>,
 }
 
 /// An entry or exit that has no bytes of its own.
@@ -77,6 +79,7 @@ pub(crate) fn choose(
     }
     chooser.try_all(Chooser::short);
     chooser.copies();
+    chooser.try_all(Chooser::sources);
     chooser.try_all(Chooser::evict);
     chooser.try_all(Chooser::pun);
     for open in std::mem::take(&mut chooser.open) {
@@ -104,6 +107,7 @@ impl<'a> Chooser<'a> {
             detours: Vec::new(),
             tactics: Vec::new(),
             is_copied: false,
+            returns: Vec::new(),
         };
         let entry = entry_of(self.text.image, unit.start);
         let is_again = unit.has_entry_loop || entry != unit.start && self.text.flow.targets.get(entry);
@@ -175,6 +179,9 @@ impl<'a> Chooser<'a> {
             if self.choices.get(open.unit).is_none_or(|choice| choice.is_copied) {
                 continue;
             }
+            if self.is_covered(unit, &open) {
+                continue;
+            }
             let Some((tactic, detours)) = way(self, unit, &open) else {
                 self.open.push(open);
                 continue;
@@ -189,25 +196,174 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// The smallest window of at least `need` bytes for an entry or exit.
+    /// Whether the window of another entry or exit of the function contains this one.
+    fn is_covered(&self, unit: &Unit<'_>, open: &Open) -> bool {
+        let at = open.exit.map_or_else(|| entry_of(self.text.image, unit.start), |exit| exit.at);
+        let detours = self.choices.get(open.unit).map_or(&[][..], |choice| &choice.detours);
+        detours.iter().any(|detour| {
+            detour.way != Way::Retarget && detour.window.start <= at && at < detour.window.code_end
+        })
+    }
+
+    /// A window of at least `need` bytes for an entry or exit. It takes more if there are, as they
+    /// may be another's that has no bytes left otherwise: small functions have both in one.
     fn window(&self, unit: &Unit<'_>, open: &Open, need: u64) -> Option<Window> {
         let window = match open.exit {
-            None => self.text.forward(unit, entry_of(self.text.image, unit.start), need),
-            Some(exit) => self.text.backward(unit, exit.at, need),
+            None => self.text.forward(unit, entry_of(self.text.image, unit.start), SLOT),
+            Some(exit) => self.text.backward(unit, exit.at, SLOT),
         };
         (window.len() >= need).then_some(window)
     }
 
     fn short(&mut self, unit: &Unit<'_>, open: &Open) -> Option<(Tactic, Vec<Detour>)> {
         let window = self.window(unit, open, 2)?;
+        Some((Tactic::Short, vec![self.by_slot(window)?]))
+    }
+
+    /// By padding in reach.
+    fn by_slot(&mut self, window: Window) -> Option<Detour> {
         // The slot must not be made of the window's own padding.
         let padding = (window.code_end, window.end);
         self.text.free.clear_all(padding.0, padding.1);
         let slot = self.text.slot(window.start);
         if slot.is_none() {
-            (padding.0..padding.1).for_each(|at| self.text.free.set(at));
+            self.text.free.set_all(padding.0, padding.1);
         }
-        Some((Tactic::Short, vec![Detour { window, way: Way::Slot(slot?) }]))
+        Some(Detour { window, way: Way::Slot(slot?) })
+    }
+
+    /// A return that has no bytes but its own, and that jumps of this function and the instruction
+    /// before it lead to: instead, each of these leads to a copy of it.
+    fn sources(&mut self, unit: &Unit<'a>, open: &Open) -> Option<(Tactic, Vec<Detour>)> {
+        let exit = open.exit.filter(|exit| exit.kind == ExitKind::Return)?;
+        let (part_start, part_end) = unit.part_of(exit.at)?;
+        if self.text.flow.entered.get(exit.at) || self.text.locked.any(exit.at, exit.at + 1) {
+            return None;
+        }
+        let jumps: Vec<Instruction> = crate::code::decode(self.text.image, part_start, part_end)
+            .into_iter()
+            .filter(|instruction| {
+                matches!(kind_of(instruction), Kind::Branch { to, .. } if to == exit.at)
+                    && self.text.flow.starts.get(instruction.ip())
+            })
+            .collect();
+        // Something else leads to one without jumps, or nothing does.
+        if jumps.is_empty() {
+            return None;
+        }
+        let mut found: Vec<Detour> = Vec::new();
+        let mut worst = Tactic::Retarget;
+        // Of the function's other entries and exits.
+        let own = self.choices.get(open.unit)?.detours.clone();
+        let is_whole = self.before_is_led_away(unit, exit, part_start, &own, &mut found, &mut worst)
+            && jumps.iter().all(|jump| self.is_led_away(unit, jump, part_end, &own, &mut found, &mut worst));
+        if !is_whole {
+            for detour in found {
+                self.unlock(detour);
+            }
+            return None;
+        }
+        self.choices.get_mut(open.unit)?.returns.push(exit.at);
+        Some((worst, found))
+    }
+
+    /// Whether the instruction before a return doesn't continue with it any more.
+    fn before_is_led_away(
+        &mut self,
+        unit: &Unit<'a>,
+        exit: Exit,
+        part_start: u64,
+        own: &[Detour],
+        found: &mut Vec<Detour>,
+        worst: &mut Tactic,
+    ) -> bool {
+        let Some(before) = self.text.before(exit.at, part_start) else { return false };
+        let is_dead = self.text.flow.padding.get(exit.at.saturating_sub(1));
+        let instruction = instruction_at(self.text.image, before, exit.at);
+        let continues = instruction.is_none_or(|instruction| kind_of(&instruction).falls_through());
+        let is_replaced = own.iter().any(|detour| {
+            detour.way != Way::Retarget && detour.window.start <= before && detour.window.code_end == exit.at
+        });
+        if is_dead || !continues || is_replaced {
+            return true;
+        }
+        let window = self.text.up_to(unit, exit.at, SLOT);
+        self.lead_away(unit, window, found, worst)
+    }
+
+    /// Whether a jump doesn't lead to its target any more.
+    fn is_led_away(
+        &mut self,
+        unit: &Unit<'a>,
+        jump: &Instruction,
+        part_end: u64,
+        own: &[Detour],
+        found: &mut Vec<Detour>,
+        worst: &mut Tactic,
+    ) -> bool {
+        let (at, end) = (jump.ip(), jump.next_ip());
+        let is_replaced = |detour: &Detour| {
+            detour.way != Way::Retarget && detour.window.start <= at && end <= detour.window.code_end
+        };
+        if own.iter().chain(&*found).any(is_replaced) {
+            return true;
+        }
+        if self.text.locked.any(at, end) || self.text.flow.targets.any(at + 1, end) {
+            return false;
+        }
+        if is_near_jump(jump) {
+            let detour = Detour { window: Window { start: at, code_end: end, end }, way: Way::Retarget };
+            self.text.lock(at, end);
+            found.push(detour);
+            return true;
+        }
+        let backward = self.text.backward(unit, at, SLOT);
+        let forward = self.text.straight(at, part_end, SLOT, false);
+        let is_hooked = (forward.start..forward.end).any(|at| unit.exit_at(at).is_some());
+        let window =
+            if backward.len() < SLOT && forward.len() >= SLOT && !is_hooked { forward } else { backward };
+        self.lead_away(unit, window, found, worst)
+    }
+
+    /// Takes a window, and what it needs besides.
+    fn lead_away(
+        &mut self,
+        unit: &Unit<'a>,
+        window: Window,
+        found: &mut Vec<Detour>,
+        worst: &mut Tactic,
+    ) -> bool {
+        let (tactic, detours) = if window.len() >= SLOT {
+            let tactic = if window.end > window.code_end { Tactic::Padding } else { Tactic::Displace };
+            (tactic, vec![Detour { window, way: Way::Jump }])
+        } else if window.len() < 2 {
+            return false;
+        } else if let Some(detour) = self.by_slot(window) {
+            (Tactic::Short, vec![detour])
+        } else if let Some(detours) = self.by_evicted(unit, window) {
+            (Tactic::Evict, detours)
+        } else {
+            return false;
+        };
+        for detour in &detours {
+            self.text.lock(detour.window.start, detour.window.end);
+        }
+        found.extend(detours);
+        *worst = tactic.max(*worst);
+        true
+    }
+
+    /// Gives back the bytes of a detour that isn't used.
+    fn unlock(&mut self, detour: Detour) {
+        let window = detour.window;
+        self.text.locked.clear_all(window.start, window.end);
+        self.text.free.set_all(window.code_end, window.end);
+        if let Way::Slot(slot) = detour.way
+            && self.text.flow.padding.get(slot)
+        {
+            self.text.locked.clear_all(slot, slot + SLOT);
+            self.text.free.set_all(slot, slot + SLOT);
+        }
     }
 
     /// Functions that call nothing may be copied where a site of theirs is open.
@@ -259,9 +415,32 @@ impl<'a> Chooser<'a> {
             })
     }
 
-    /// Straight code of ten bytes in reach makes place for its own jump and for ours.
-    fn evict(&mut self, unit: &Unit<'_>, open: &Open) -> Option<(Tactic, Vec<Detour>)> {
+    fn evict(&mut self, unit: &Unit<'a>, open: &Open) -> Option<(Tactic, Vec<Detour>)> {
         let window = self.window(unit, open, 2)?;
+        Some((Tactic::Evict, self.by_evicted(unit, window)?))
+    }
+
+    /// Straight code of ten bytes in reach, of this function or a neighbour, makes place for its
+    /// own jump and for ours.
+    fn by_evicted(&self, unit: &Unit<'a>, window: Window) -> Option<Vec<Detour>> {
+        /// Functions on each side that are tried.
+        const NEIGHBOURS: usize = 12;
+        let units = &self.text.flow.units;
+        let index = units.partition_point(|one| one.start < unit.start);
+        let near = index.saturating_sub(NEIGHBOURS)..(index + NEIGHBOURS + 1).min(units.len());
+        let is_known = |index: &usize| {
+            let is_moved = |unit: &Unit<'_>| unit.refusal.is_none() && !unit.has_entry_loop;
+            // All of a copied function stays as it is.
+            self.choices.get(*index).is_some_and(|choice| !choice.is_copied)
+                && units.get(*index).is_some_and(is_moved)
+        };
+        std::iter::once(index)
+            .chain(near.filter(|&near| near != index))
+            .filter(is_known)
+            .find_map(|index| self.evicted_from(units.get(index)?, window))
+    }
+
+    fn evicted_from(&self, unit: &Unit<'a>, window: Window) -> Option<Vec<Detour>> {
         let low = (window.start + 2).saturating_sub(SHORT_REACH + 1 + SLOT);
         let high = window.start + 2 + SHORT_REACH - SLOT;
         let entry = entry_of(self.text.image, unit.start);
@@ -277,7 +456,7 @@ impl<'a> Chooser<'a> {
                 if evicted.len() >= 2 * SLOT && !evicted.overlaps(window) && !is_hooked && is_behind_entry {
                     let evicted = Detour { window: evicted, way: Way::Jump };
                     let own = Detour { window, way: Way::Slot(start + SLOT) };
-                    return Some((Tactic::Evict, vec![evicted, own]));
+                    return Some(vec![evicted, own]);
                 }
             }
         }

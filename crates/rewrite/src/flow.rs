@@ -71,6 +71,8 @@ pub(crate) struct Flow<'a> {
     pub(crate) units: Vec<Unit<'a>>,
     /// Every address that something may jump, call or return to, but not by continuing.
     pub(crate) targets: Bitmap,
+    /// Those that something else leads to than a jump with a displacement in the same function.
+    pub(crate) entered: Bitmap,
     pub(crate) starts: Bitmap,
     /// Bytes that do nothing and aren't reached.
     pub(crate) padding: Bitmap,
@@ -110,8 +112,10 @@ pub(crate) fn flow<'a>(
     references: &References,
     untouchable: &Bitmap,
 ) -> Flow<'a> {
-    references.code.iter().chain(&scans.taken).for_each(|&address| scans.targets.set(address));
-    unwind.landing_pads.iter().for_each(|&(_, pad)| scans.targets.set(pad));
+    let taken = std::mem::take(&mut scans.taken);
+    references.code.iter().chain(&taken).for_each(|&address| scans.enter(address));
+    scans.taken = taken;
+    unwind.landing_pads.iter().for_each(|&(_, pad)| scans.enter(pad));
     let parts = Parts::find(functions, &scans, unwind, references);
     let mut groups: Vec<Vec<usize>> = vec![Vec::new(); functions.all.len()];
     for (index, root) in parts.root.iter().enumerate() {
@@ -121,7 +125,7 @@ pub(crate) fn flow<'a>(
     }
     let jumps = indirect_jumps(image, functions, &scans, unwind, references, &groups, &parts);
     for (_, targets) in &jumps {
-        targets.iter().for_each(|&target| scans.targets.set(target));
+        targets.iter().for_each(|&target| scans.enter(target));
     }
     let kinds: FxHashMap<u64, Indirect> = jumps.into_iter().flat_map(|(kinds, _)| kinds).collect();
     let builder = Builder { image, functions, scans: &scans, unwind, references, kinds, roots: &parts.root };
@@ -162,7 +166,7 @@ pub(crate) fn flow<'a>(
     }
     let padding = padding(image, functions, &scans, untouchable);
     let lost_parts = parts.root.iter().filter(|root| root.is_none()).count();
-    Flow { units, targets: scans.targets, starts: scans.starts, padding, lost_parts }
+    Flow { units, targets: scans.targets, entered: scans.entered, starts: scans.starts, padding, lost_parts }
 }
 
 /// For each function with indirect jumps: what they are, and where they may lead to.

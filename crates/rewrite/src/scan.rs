@@ -60,6 +60,9 @@ pub(crate) struct Scans {
     pub(crate) starts: Bitmap,
     /// Where jumps and calls lead to.
     pub(crate) targets: Bitmap,
+    /// Those of `targets` that something else leads to than a jump with a displacement in the same
+    /// function.
+    pub(crate) entered: Bitmap,
     /// Addresses of code that instructions compute, sorted.
     pub(crate) taken: Vec<u64>,
 }
@@ -70,6 +73,7 @@ pub(crate) fn scan(image: &Image<'_>, functions: &[Function<'_>]) -> Scans {
         all: Vec::with_capacity(functions.len()),
         starts: Bitmap::new(low, high),
         targets: Bitmap::new(low, high),
+        entered: Bitmap::new(low, high),
         taken: Vec::new(),
     };
     let parts = parallel::chunks(functions, |_, functions| {
@@ -89,7 +93,7 @@ pub(crate) fn scan(image: &Image<'_>, functions: &[Function<'_>]) -> Scans {
         scans.all.extend(all);
         scans.starts.merge(&part.starts);
         scans.targets.merge(&part.targets);
-        part.outer.iter().for_each(|&target| scans.targets.set(target));
+        part.outer.iter().for_each(|&target| scans.enter(target));
         scans.taken.extend(part.taken);
     }
     scans.taken.sort_unstable();
@@ -97,11 +101,19 @@ pub(crate) fn scan(image: &Image<'_>, functions: &[Function<'_>]) -> Scans {
     scans
 }
 
+impl Scans {
+    /// Something leads there, but no jump with a displacement in the same function.
+    pub(crate) fn enter(&mut self, at: u64) {
+        self.targets.set(at);
+        self.entered.set(at);
+    }
+}
+
 /// The results of one thread.
 struct Part {
     starts: Bitmap,
     targets: Bitmap,
-    /// Targets that aren't in the bitmap's range.
+    /// Targets of calls, and of jumps out of the function.
     outer: Vec<u64>,
     taken: Vec<u64>,
 }
@@ -139,7 +151,7 @@ impl Part {
                     scan.has_calls = true;
                     if instruction.op0_kind() == OpKind::NearBranch64 {
                         let to = instruction.near_branch64();
-                        self.target(function, to);
+                        self.outer.push(to);
                         scan.calls.push(to);
                     }
                 }

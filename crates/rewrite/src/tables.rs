@@ -49,8 +49,10 @@ pub(crate) struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// Whether a table may lead there. Clang lets entries that are never used lead to the function's
+    /// end, between others.
     fn is_inside(&self, at: u64) -> bool {
-        self.ranges.iter().any(|&(start, end)| at >= start && at < end)
+        self.ranges.iter().any(|&(start, end)| at >= start && at <= end)
     }
 
     /// Entries of a table of 32-bit offsets from its own start, as long as they lead into the

@@ -5,7 +5,7 @@ use std::fmt;
 /// From the cheapest to the most expensive. A function has that of its worst entry or exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tactic {
-    /// A tail call's jump gets another displacement.
+    /// A tail call's jump gets another displacement, or jumps to a return do.
     Retarget,
     /// A jump of five bytes takes the place of whole instructions.
     Displace,
@@ -15,7 +15,7 @@ pub enum Tactic {
     Short,
     /// The whole function, which calls nothing, is copied, and only its entry is patched.
     Copy,
-    /// A jump of two bytes leads to one of five, for which other code of the function made place.
+    /// A jump of two bytes leads to one of five, for which other code nearby made place.
     Evict,
     /// A jump whose displacement ends with bytes of the next instruction.
     Pun,
@@ -48,7 +48,7 @@ impl fmt::Display for Tactic {
             Self::Padding => "with the help of padding behind them",
             Self::Short => "by way of padding nearby",
             Self::Copy => "as a copy of all of the function, which calls nothing",
-            Self::Evict => "by way of other code of the function, which makes place",
+            Self::Evict => "by way of other code nearby, which makes place",
             Self::Pun => "by jumps whose displacement ends with the next instruction",
         })
     }

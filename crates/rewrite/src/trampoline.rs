@@ -64,6 +64,8 @@ enum To {
     Moved(u64),
     /// To the stub with this number.
     Stub(usize),
+    /// To the copy of a return that stays where it is, and that nothing leads to any more.
+    Return(u64),
 }
 
 /// Writes trampolines.
@@ -74,8 +76,10 @@ pub(crate) struct Emitter<'a> {
 }
 
 /// The state while the code of one window or function is written.
-struct Block {
+struct Block<'a> {
     index: u32,
+    /// See [`Choice::returns`].
+    returns: &'a [u64],
     entry: u64,
     /// For copies: what is within them.
     ranges: Vec<(u64, u64)>,
@@ -99,6 +103,7 @@ impl<'a> Emitter<'a> {
         for detour in &choice.detours {
             let block = Block {
                 index,
+                returns: &choice.returns,
                 entry,
                 ranges: if choice.is_copied { copied(unit, entry) } else { Vec::new() },
                 places: FxHashMap::default(),
@@ -117,7 +122,10 @@ impl<'a> Emitter<'a> {
             // All of a copied function moves: its own code isn't run any more.
             let new = self.out.moves.split_off(moves);
             let is_moved = |at: u64| patched(at) || choice.is_copied && at != entry;
-            self.out.moves.extend(new.into_iter().filter(|(at, _)| !is_retarget && is_moved(*at)));
+            let is_return = |at: u64| choice.returns.contains(&at);
+            self.out
+                .moves
+                .extend(new.into_iter().filter(|&(at, _)| !is_retarget && is_moved(at) || is_return(at)));
             self.patch(index, detour, to, choice.is_copied);
         }
         self.combine(first);
@@ -141,7 +149,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// A displacement of 32 bits that ends here.
-    fn displacement(&mut self, block: &mut Block, to: To) {
+    fn displacement(&mut self, block: &mut Block<'_>, to: To) {
         let field = self.here();
         match to {
             To::Module(target) => {
@@ -149,24 +157,28 @@ impl<'a> Emitter<'a> {
                 let value = target.wrapping_sub(u64::from(field) + 4) as u32;
                 self.out.code.extend(value.to_le_bytes());
             }
-            To::Moved(_) | To::Stub(_) => {
+            To::Moved(_) | To::Stub(_) | To::Return(_) => {
                 block.pending.push((field, to));
                 self.out.code.extend([0; 4]);
             }
         }
     }
 
-    fn jump(&mut self, block: &mut Block, to: To) {
+    fn jump(&mut self, block: &mut Block<'_>, to: To) {
         self.out.code.push(JUMP);
         self.displacement(block, to);
     }
 
     /// A tail call: its own jump leads here.
-    fn retarget(&mut self, mut block: Block, unit: &Unit<'_>, detour: &Detour) {
+    fn retarget(&mut self, mut block: Block<'_>, unit: &Unit<'_>, detour: &Detour) {
         let at = detour.window.start;
         let Some(instruction) = crate::code::instruction_at(self.image, at, detour.window.end) else {
             return;
         };
+        if block.returns.contains(&instruction.near_branch_target()) {
+            self.returned(&block, instruction.near_branch_target());
+            return;
+        }
         self.row(at);
         if unit.exit_at(at).is_some() {
             self.hook(block.index, HookKind::TailExit);
@@ -174,8 +186,20 @@ impl<'a> Emitter<'a> {
         self.jump(&mut block, To::Module(instruction.near_branch_target()));
     }
 
+    /// The return at `at`, with its hook. The result is its place.
+    fn returned(&mut self, block: &Block<'_>, at: u64) -> u32 {
+        self.row(at);
+        let place = self.here();
+        self.out.moves.push((at, place));
+        self.hook(block.index, HookKind::Exit);
+        let instruction = crate::code::instruction_at(self.image, at, u64::MAX);
+        let length = instruction.map_or(0, |instruction| instruction.len() as u64);
+        self.out.code.extend(self.image.bytes(at, at + length));
+        place
+    }
+
     /// Instructions in `ranges`, with their hooks.
-    fn block(&mut self, mut block: Block, unit: &Unit<'_>, ranges: &[(u64, u64)]) {
+    fn block(&mut self, mut block: Block<'_>, unit: &Unit<'_>, ranges: &[(u64, u64)]) {
         for &(start, end) in ranges {
             let bytes = self.image.bytes(start, end);
             let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
@@ -188,7 +212,9 @@ impl<'a> Emitter<'a> {
                 self.instruction(&mut block, unit, &instruction, own, offsets.displacement_offset());
                 continues = kind_of(&instruction).falls_through();
             }
-            if continues {
+            if continues && block.returns.contains(&end) {
+                self.returned(&block, end);
+            } else if continues {
                 self.row(end);
                 self.jump(&mut block, To::Module(end));
             }
@@ -200,8 +226,15 @@ impl<'a> Emitter<'a> {
             self.hook(block.index, HookKind::TailExit);
             self.jump(&mut block, To::Module(target));
         }
-        for (field, to) in block.pending {
+        let mut returns: Vec<(u64, u32)> = Vec::new();
+        for (field, to) in std::mem::take(&mut block.pending) {
             let place = match to {
+                To::Return(at) => {
+                    let known = returns.iter().find(|(one, _)| *one == at).map(|(_, place)| *place);
+                    let place = known.unwrap_or_else(|| self.returned(&block, at));
+                    returns.push((at, place));
+                    Some(place)
+                }
                 To::Moved(at) => block.places.get(&at).copied(),
                 To::Stub(number) => stubs.get(number).copied(),
                 To::Module(_) => None,
@@ -217,7 +250,7 @@ impl<'a> Emitter<'a> {
 
     fn instruction(
         &mut self,
-        block: &mut Block,
+        block: &mut Block<'_>,
         unit: &Unit<'_>,
         instruction: &Instruction,
         own: &[u8],
@@ -252,6 +285,8 @@ impl<'a> Emitter<'a> {
             } else if exit.is_none() && !block.ranges.is_empty() && target == unit.start {
                 // Behind `endbr64` is what it does.
                 To::Moved(block.entry)
+            } else if block.returns.contains(&target) {
+                To::Return(target)
             } else {
                 To::Module(target)
             };
@@ -272,7 +307,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// A jump with a displacement, in a form that reaches everything.
-    fn branch(&mut self, block: &mut Block, instruction: &Instruction, own: &[u8], to: To) {
+    fn branch(&mut self, block: &mut Block<'_>, instruction: &Instruction, own: &[u8], to: To) {
         if instruction.is_jmp_short_or_near() {
             self.out.code.push(JUMP);
         } else if instruction.is_jcc_short_or_near() {

@@ -79,21 +79,34 @@ impl Text<'_> {
         if window.len() < need && !kind_of(&exit).falls_through() {
             window.end += self.free.run(window.end, need - window.len());
         }
-        let entry = entry_of(self.image, unit.start);
-        while window.len() < need && !self.flow.targets.get(window.start) && window.start != entry {
-            let Some(before) = self.before(window.start, part_start) else { break };
-            let Some(instruction) = self.movable(before, window.start) else { break };
-            let continues = instruction.next_ip() == window.start && kind_of(&instruction).falls_through();
-            if !continues || self.flow.targets.any(before + 1, window.start) {
-                break;
-            }
+        while window.len() < need && !self.flow.targets.get(window.start) {
+            let Some(before) = self.continuing(unit, window.start, part_start) else { break };
             window.start = before;
         }
         window
     }
 
+    /// Of `need` bytes, or of fewer if there aren't more, that continue at `end`, which isn't in it.
+    pub(crate) fn up_to(&self, unit: &Unit<'_>, end: u64, need: u64) -> Window {
+        let part_start = unit.part_of(end).map_or(end, |(start, _)| start);
+        let mut window = Window { start: end, code_end: end, end };
+        while window.len() < need && (window.start == end || !self.flow.targets.get(window.start)) {
+            let Some(before) = self.continuing(unit, window.start, part_start) else { break };
+            window.start = before;
+        }
+        window
+    }
+
+    /// The start of a movable instruction that continues at `at`, which isn't the entry.
+    fn continuing(&self, unit: &Unit<'_>, at: u64, part_start: u64) -> Option<u64> {
+        let before = self.before(at, part_start).filter(|_| at != entry_of(self.image, unit.start))?;
+        let instruction = self.movable(before, at)?;
+        let continues = instruction.next_ip() == at && kind_of(&instruction).falls_through();
+        (continues && !self.flow.targets.any(before + 1, at)).then_some(before)
+    }
+
     /// The instruction before the one at `at`.
-    fn before(&self, at: u64, part_start: u64) -> Option<u64> {
+    pub(crate) fn before(&self, at: u64, part_start: u64) -> Option<u64> {
         (1..=MAX_INSTRUCTION)
             .map_while(|length| at.checked_sub(length))
             .take_while(|&before| before >= part_start)

@@ -230,6 +230,9 @@ fn each_tactic_works() {
         ("copied", Tactic::Copy),
         ("evicted", Tactic::Evict),
         ("punned", Tactic::Pun),
+        ("returns", Tactic::Displace),
+        ("neighboured", Tactic::Evict),
+        ("neighbour", Tactic::Displace),
     ] {
         assert_eq!(tactic(name), wanted, "{name}");
         let entries = entries(&counts, name);

@@ -147,14 +147,45 @@ fn each_rule_is_kept() {
     }
 }
 
+fn tactics() -> (Vec<u8>, Plan) {
+    let tactics = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/tactics.s");
+    planned_for(&["-O1", "-x", "assembler", tactics.to_str().expect("a path"), "-x", "c"], "tactics.c")
+}
+
+/// A return that isn't replaced has a hook only if nothing leads to it any more.
+#[test]
+fn a_return_that_something_still_leads_to_is_found() {
+    let (file, plan) = tactics();
+    let function = plan.functions.iter().position(|function| function.name == "returns").expect("it");
+    let start = plan.functions[function].start;
+    let own = plan.patches.iter().enumerate();
+    let own = own.filter(|(_, patch)| patch.function as usize == function && patch.at != start);
+    let own: Vec<(usize, PatchKind)> = own.map(|(index, patch)| (index, patch.kind)).collect();
+    let kinds: Vec<PatchKind> = own.iter().map(|(_, kind)| *kind).collect();
+    assert_eq!(kinds, [PatchKind::Displacement, PatchKind::Window]);
+    for (index, kind) in own {
+        let mut broken = plan.clone();
+        broken.patches.remove(index);
+        let violation = check(&file, &broken).expect_err("a patch too few");
+        let rules = [Rule::Complete, Rule::Moves];
+        assert!(rules.contains(&violation.rule), "{kind:?}: {violation}");
+        // The jump leads where it led before.
+        let mut broken = plan.clone();
+        let patch = &mut broken.patches[index];
+        if kind == PatchKind::Displacement {
+            patch.new = patch.old.clone();
+            let violation = check(&file, &broken).expect_err("a jump to the return");
+            assert_eq!(violation.rule, Rule::NewBytes, "{violation}");
+        }
+    }
+}
+
 /// At any distance in reach, a moved plan is as right as the first one.
 #[test]
 fn a_moved_plan_is_right() {
     const PAGE: i64 = 4096;
-    let tactics = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/tactics.s");
-    let tactics = ["-O1", "-x", "assembler", tactics.to_str().expect("a path"), "-x", "c"];
-    for (options, islands) in [(&["-O2"][..], 0), (&["-O0", "-no-pie"], 0), (&["-Os"], 0), (&tactics, 1)] {
-        let (file, first) = planned_for(options, if islands > 0 { "tactics.c" } else { "calls.c" });
+    for (options, islands) in [(&["-O2"][..], 0), (&["-O0", "-no-pie"], 0), (&["-Os"], 0), (&[], 1)] {
+        let (file, first) = if islands > 0 { tactics() } else { planned(options) };
         let mut plan = first.clone();
         assert_eq!(plan.islands.len(), islands);
         let (low, high) = (*plan.reach().start(), *plan.reach().end());
@@ -264,19 +295,43 @@ fn changed_trampolines_are_noticed() {
     assert!(unnoticed.len() <= 2 * copied, "{unnoticed:?} of {}", plan.code.len());
 }
 
-/// gcc leaves NOPs and a `ret` behind returns with patchable sites: nothing reaches them.
-#[test]
-fn code_that_nothing_reaches_is_moved_too() {
+/// A library of one function in assembler.
+fn assembled(text: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
-    let (source, output) = (folder.path().join("dead.s"), folder.path().join("dead.so"));
-    let text = ".globl dead\n.type dead,@function\ndead:\n.cfi_startproc\n\
-                mov $1, %eax\nadd $2, %eax\nret\n.byte 0x0f, 0x1f, 0x40, 0x00\nret\n\
-                .cfi_endproc\n.size dead, .-dead\n";
+    let (source, output) = (folder.path().join("one.s"), folder.path().join("one.so"));
     std::fs::write(&source, text).expect("a source");
     let mut gcc = Command::new("gcc");
     let status = gcc.args(["-shared", "-nostdlib"]).arg(&source).arg("-o").arg(&output).status();
     assert!(status.expect("gcc").success());
-    let file = std::fs::read(output).expect("a file");
+    std::fs::read(output).expect("a file")
+}
+
+/// Clang's tables lead to the function's end where an entry is never used: others follow.
+#[test]
+fn tables_go_on_behind_entries_that_are_never_used() {
+    let file = assembled(
+        ".globl f\n.type f,@function\nf:\n.cfi_startproc\ncmp $2, %edi\nja 2f\n\
+         lea t(%rip), %rdx\nmovslq (%rdx,%rdi,4), %rcx\nadd %rdx, %rcx\njmp *%rcx\n\
+         1: mov $7, %eax\nret\n2: mov $1, %al\n3: xor %eax, %eax\nret\n4: .cfi_endproc\n.size f, .-f\n\
+         .skip 16, 0xcc\n.section .rodata\nt: .long 1b - t, 4b - t, 3b - t\n",
+    );
+    let code = [0xb0, 1, 0x31, 0xc0, 0xc3];
+    let at = file.windows(code.len()).position(|bytes| bytes == code).expect("the code") as u64 + 2;
+    let analysis = Analysis::of(&file, None).expect("an analysis");
+    let plan = analysis.plan(HookLayout::default(), &|_, _| true).expect("a plan");
+    assert_eq!(plan.functions.len(), 1, "{:?}", plan.left_out);
+    let over = plan.patches.iter().find(|patch| patch.at < at && at < patch.at + patch.new.len() as u64);
+    assert_eq!(over, None, "{at:#x}");
+    assert!(plan.patches.iter().any(|patch| patch.at == at));
+}
+
+/// gcc leaves NOPs and a `ret` behind returns with patchable sites: nothing reaches them.
+#[test]
+fn code_that_nothing_reaches_is_moved_too() {
+    let text = ".globl dead\n.type dead,@function\ndead:\n.cfi_startproc\n\
+                mov $1, %eax\nadd $2, %eax\nret\n.byte 0x0f, 0x1f, 0x40, 0x00\nret\n\
+                .cfi_endproc\n.size dead, .-dead\n";
+    let file = assembled(text);
     let analysis = Analysis::of(&file, None).expect("an analysis");
     let plan = analysis.plan(HookLayout::default(), &|_, _| true).expect("a plan that is right");
     assert!(plan.functions.iter().any(|function| function.name == "dead"), "{:?}", plan.left_out);

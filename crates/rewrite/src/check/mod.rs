@@ -260,14 +260,38 @@ impl<'a> Checker<'a> {
         }
         for function in &self.plan.functions {
             let returns = self.known.returns.get(&function.start).map_or(&[][..], Vec::as_slice);
-            for &at in returns {
-                let is_moved = self.found.is_moved(at) || self.is_copied(function.start);
+            for &(at, before) in returns {
+                let is_replaced = || self.patch_at(at).is_some() || !self.is_reached(at, before);
+                let is_moved = self.found.is_moved(at) && is_replaced() || self.is_copied(function.start);
                 ensure(is_moved, Rule::Complete, at, "returns without a hook")?;
             }
             let entered = self.found.is_moved(function.start) || self.found.is_moved(function.start + 4);
             ensure(entered, Rule::Complete, function.start, "is entered without a hook")?;
         }
         Ok(())
+    }
+
+    /// Whether something still leads to an instruction that isn't replaced. `before`: the
+    /// instruction that continues with it.
+    fn is_reached(&self, at: u64, before: Option<u64>) -> bool {
+        let is_replaced = |from: u64| {
+            let patch = self.patch_at(from);
+            patch.is_some_and(|patch| matches!(patch.kind, PatchKind::Window | PatchKind::Copy))
+        };
+        let is_displaced = |from: u64| {
+            let patches = &self.plan.patches;
+            let next = patches.get(patches.partition_point(|patch| patch.at <= from));
+            let jump = next.filter(|patch| patch.kind == PatchKind::Displacement);
+            jump.is_some_and(|patch| self.known.jumps.get(&patch.at) == Some(&from))
+        };
+        let leads_there = |source: &Source| match *source {
+            Source::Jump(from) => !is_replaced(from) && !is_displaced(from),
+            Source::Other => true,
+        };
+        let continues = before.is_some_and(|from| !is_replaced(from) && !self.known.is_dead(from, at));
+        continues
+            || self.known.within(at, at + 1).iter().any(|(_, source)| leads_there(source))
+            || self.found.is_left_to(at)
     }
 
     fn is_copied(&self, start: u64) -> bool {

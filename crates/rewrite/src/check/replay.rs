@@ -26,6 +26,8 @@ pub(super) struct Found {
     places: Vec<(u64, u32)>,
     /// Original instructions that run in trampolines.
     pub(super) moved: Vec<u64>,
+    /// Where trampolines lead to in the module.
+    left: Vec<u64>,
     /// Entries that were run.
     entered: FxHashSet<u64>,
 }
@@ -38,17 +40,24 @@ impl Found {
             all.reached.extend(part.reached);
             all.places.extend(part.places);
             all.moved.extend(part.moved);
+            all.left.extend(part.left);
             all.entered.extend(part.entered);
         }
         all.reached.sort_unstable();
         all.places.sort_unstable();
         all.moved.sort_unstable();
+        all.left.sort_unstable();
         all
     }
 
     /// Of results in order: whether the call of a hook was reached.
     pub(super) fn is_reached(&self, call: u32) -> bool {
         self.reached.binary_search(&call).is_ok()
+    }
+
+    /// Of results in order: whether a trampoline leads to an address of the module.
+    pub(super) fn is_left_to(&self, at: u64) -> bool {
+        self.left.binary_search(&at).is_ok()
     }
 
     /// Of results in order: whether an instruction runs in a trampoline.
@@ -151,7 +160,8 @@ impl<'a> Replay<'a> {
         Ok(straight)
     }
 
-    /// A tail call whose displacement leads to its trampoline: a hook, then the jump.
+    /// A tail call whose displacement leads to its trampoline: a hook, then the jump. Or a jump to a
+    /// return: a hook, then the return.
     pub(super) fn tail_call(
         &self,
         found: &mut Found,
@@ -163,6 +173,11 @@ impl<'a> Replay<'a> {
         let wrong = |what: &str| Violation::new(Rule::Trampoline, at, what);
         let old = self.decoder.decode(self.file.bytes(at, 15), at).map(|decoded| decoded.next);
         let Some(Next::Jump(target) | Next::Branch(target)) = old else { return Err(wrong("isn't a jump")) };
+        if matches!(self.step(place), Some(Step::Hook(call)) if call.kind == HookKind::Exit) {
+            self.run(found, target, place, function, entry)?;
+            found.moved.push(at);
+            return Ok(());
+        }
         let (Some(Step::Hook(call)), Some(Step::Code(jump, _))) = (self.step(place), self.step(place + 5))
         else {
             return Err(wrong("has no hook"));
@@ -223,6 +238,7 @@ impl<'a> Replay<'a> {
             let old = self.decoder.decode(old_bytes, at).ok_or_else(|| wrong(at, "moves what isn't code"))?;
             if new.next == Next::Jump(at) && exit.is_none() && hook.is_none() && old.next != Next::Jump(at) {
                 // Back to the code that wasn't moved.
+                found.left.push(at);
                 return Ok((at, false));
             }
             if at == entry && hook.is_none() && !found.entered.contains(&at) {
@@ -246,7 +262,7 @@ impl<'a> Replay<'a> {
             match (old.next, new.next) {
                 (Next::Call(_), _) | (_, Next::Call(_)) => return Err(wrong(at, "moves a call")),
                 (Next::Jump(old_target), Next::Jump(target)) => {
-                    self.same_target(at, old_target, target, exit.is_some(), open)?;
+                    found.left.extend(self.same_target(at, old_target, target, exit.is_some(), open)?);
                     return Ok((end, true));
                 }
                 (Next::Branch(old_target), Next::Branch(target)) => {
@@ -270,7 +286,7 @@ impl<'a> Replay<'a> {
                         target = far;
                         next += 7;
                     }
-                    self.same_branch(at, old_target, target, open)?;
+                    found.left.extend(self.same_branch(at, old_target, target, open)?);
                     pair = Pair { original: end, place: next, from: None };
                 }
                 (old_next, new_next) if old_next == new_next => {
@@ -288,7 +304,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// A jump to the module is to the same address; within the trampolines, to what stands for it.
+    /// A jump to the module is to the same address, which is the result; within the trampolines, to
+    /// what stands for it.
     fn same_target(
         &self,
         at: u64,
@@ -296,18 +313,24 @@ impl<'a> Replay<'a> {
         new: u64,
         is_exit: bool,
         open: &mut Vec<Pair>,
-    ) -> Result<(), Violation> {
+    ) -> Result<Option<u64>, Violation> {
         match self.place(new) {
-            None if old == new => Ok(()),
+            None if old == new => Ok(Some(new)),
             Some(place) if !is_exit => {
                 open.push(Pair { original: old, place, from: None });
-                Ok(())
+                Ok(None)
             }
             _ => Err(Violation::new(Rule::Trampoline, at, "jumps to another address")),
         }
     }
 
-    fn same_branch(&self, at: u64, old: u64, new: u64, open: &mut Vec<Pair>) -> Result<(), Violation> {
+    fn same_branch(
+        &self,
+        at: u64,
+        old: u64,
+        new: u64,
+        open: &mut Vec<Pair>,
+    ) -> Result<Option<u64>, Violation> {
         let Some(place) = self.place(new) else {
             return self.same_target(at, old, new, false, open);
         };
@@ -317,7 +340,7 @@ impl<'a> Replay<'a> {
                 .step(place + 5)
                 .is_some_and(|step| matches!(step, Step::Code(code, _) if code.next == Next::Jump(old)));
         open.push(Pair { original: old, place, from: is_stub.then_some(at) });
-        Ok(())
+        Ok(None)
     }
 
     /// Checks that both have equal bytes, except an operand's displacement, which leads to the same

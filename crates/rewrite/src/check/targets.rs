@@ -25,8 +25,8 @@ pub(super) struct Known {
     targets: Vec<(u64, Source)>,
     /// Starts of functions, with their ends.
     pub(super) functions: BTreeMap<u64, u64>,
-    /// Of the functions asked for: where they return.
-    pub(super) returns: FxHashMap<u64, Vec<u64>>,
+    /// Of the functions asked for: where they return, and the instruction that continues there.
+    pub(super) returns: FxHashMap<u64, Vec<(u64, Option<u64>)>>,
     /// NOPs behind what doesn't continue, and code that can't be read, sorted.
     dead: Vec<(u64, u64)>,
     /// Jumps with a displacement of 32 bits, by where that is, of those asked for.
@@ -75,6 +75,7 @@ impl Known {
         let bytes = file.from(start);
         let bytes = &bytes[..bytes.len().min(usize::try_from(end - start).unwrap_or(0))];
         let mut at = 0;
+        let mut before = None;
         let mut tables = Vec::new();
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let here = start + at as u64;
@@ -93,9 +94,10 @@ impl Known {
                     }
                 }
                 Next::Call(Some(target)) => self.targets.push((target, Source::Other)),
-                Next::Return if is_planned => self.returns.entry(start).or_default().push(here),
+                Next::Return if is_planned => self.returns.entry(start).or_default().push((here, before)),
                 _ => {}
             }
+            before = Some(here).filter(|_| decoded.next.continues());
             let is_over = !decoded.next.continues();
             let is_last = at >= bytes.len() && matches!(decoded.next, Next::Call(_));
             if is_over || is_last {
@@ -118,7 +120,8 @@ impl Known {
             let bytes = Bytes(file.from(table));
             let entries = (0..).map_while(|index: u64| bytes.u32(4 * index));
             let entries = entries.map(|entry| table.wrapping_add_signed(i64::from(entry as i32)));
-            let inside = entries.take_while(|&entry| entry >= start && entry < end);
+            // Those that are never used may lead to the function's end.
+            let inside = entries.take_while(|&entry| entry >= start && entry <= end);
             self.targets.extend(inside.map(|entry| (entry, Source::Other)));
         }
     }

@@ -1,7 +1,8 @@
 // Calls each function of tactics.s and prints what it returns.
 #include <stdio.h>
 
-#define EACH(do) do(displaced) do(relative) do(counted) do(retargeted) do(padded) do(shortened) do(copied) do(evicted) do(punned) do(small)
+#define EACH(do) do(displaced) do(relative) do(counted) do(retargeted) do(padded) do(shortened) do(copied) do(evicted) do(punned) do(small) \
+    do(returns) do(neighboured) do(neighbour)
 #define DECLARE(name) unsigned name(unsigned long);
 EACH(DECLARE)
 

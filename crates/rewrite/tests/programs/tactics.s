@@ -74,7 +74,7 @@
 	# Far from all padding.
 	function before
 	.rept 60
-	mov $1, %eax
+	call helper
 	.endr
 	ret
 	end before
@@ -110,21 +110,48 @@
 	jmp 1b
 	end punned
 
+	# Its own bytes are too few, and no code in reach may be moved.
 	function small
+	lea 1(%rdi), %eax
+	ret
+	end small
+
+	# Its return has one byte. A long jump, a short one and the code before it lead there.
+	function returns
 	mov $5, %esi
+	test $1, %dil
+	.byte 0x0f, 0x84 # je 1f
+	.long 1f - . - 4
 	call helper
-	test $1, %al
+	test $2, %al
 	je 1f
 	lea 1(%rax,%rax), %eax
 1:	ret
-	end small
+	call helper
+	end returns
 
 	function after
 	.rept 60
-	mov $1, %eax
+	call helper
 	.endr
 	ret
 	end after
+
+	# Ten bytes of the function behind it make place.
+	function neighboured
+	lea 2(%rdi), %eax
+	ret
+	end neighboured
+
+	function neighbour
+	mov $5, %esi
+	call helper
+	mov $3, %ecx
+	mov $4, %edx
+	call helper
+	.byte 0xe9 # jmp helper
+	.long helper - . - 4
+	end neighbour
 
 	.data
 value:	.long 1234
