@@ -50,6 +50,14 @@ pub const TRIGGERS: &str = "EVERYCALL_TRIGGERS";
 /// start.
 pub const ONLY: &str = "EVERYCALL_ONLY";
 
+/// Settings of a runtime that is loaded into a process that runs already, whose environment nobody
+/// can change. Whoever loads it writes them into a copy of its library's file, behind this mark: in
+/// [`SETTINGS_SIZE`] bytes, as `NAME=VALUE` texts that end in zero. If there is one, the environment
+/// doesn't count.
+pub const SETTINGS_MARK: [u8; 16] = *b"everycall\xffgiven\xff";
+/// [`SETTINGS_MARK`].
+pub const SETTINGS_SIZE: usize = 1008;
+
 /// The values of [`SNAPSHOT_SIGNAL`], for messages.
 pub const SNAPSHOT_SIGNAL_ALLOWED: &str =
     "USR1, USR2, HUP, QUIT, URG, WINCH, IO, PWR, RTMIN to RTMIN+30, or the number of one of these";

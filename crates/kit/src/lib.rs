@@ -4,6 +4,7 @@
 // Messages go through `everycall_io::messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+use everycall_format::env::{SETTINGS_MARK, SETTINGS_SIZE};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,6 +26,23 @@ pub const OUTPUT_LIBRARY: &str = "libeverycall-output.so";
 pub const MEMORY_LIBRARY: &str = "libeverycall-memory.so";
 /// The library that is preloaded beside any other, and leaves them out where they can't be loaded.
 pub const EXEC_LIBRARY: &str = "libeverycall-exec.so";
+
+/// The contents of [`PRELOAD_LIBRARY`] with settings, for a process that runs already. They stand
+/// for the environment ([`SETTINGS_MARK`]). `None` if they are too long.
+pub fn library_with_settings(settings: &[(&str, &str)]) -> Option<Vec<u8>> {
+    let (_, bytes) = FILES.iter().find(|(name, _)| *name == PRELOAD_LIBRARY)?;
+    let mut library = bytes.to_vec();
+    let mut texts = Vec::new();
+    for (name, value) in settings {
+        texts.extend_from_slice(format!("{name}={value}\0").as_bytes());
+    }
+    let mark = library.windows(SETTINGS_MARK.len()).position(|window| window == SETTINGS_MARK)?;
+    let start = mark + SETTINGS_MARK.len();
+    // The last zero stays.
+    let place = library.get_mut(start..start + texts.len()).filter(|place| place.len() < SETTINGS_SIZE)?;
+    place.copy_from_slice(&texts);
+    Some(library)
+}
 
 /// The folder of `everycall.h`.
 pub const INCLUDE_FOLDER: &str = "include";
@@ -119,6 +137,17 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn settings_are_in_the_library_once() {
+        let is_mark = |window: &&[u8]| **window == super::SETTINGS_MARK;
+        let library = super::library_with_settings(&[("A", "b"), ("C", "")]).unwrap();
+        assert_eq!(library.windows(16).filter(is_mark).count(), 1);
+        let text = b"given\xffA=b\0C=\0\0";
+        assert_eq!(library.windows(text.len()).filter(|window| *window == text).count(), 1);
+        let long = "x".repeat(super::SETTINGS_SIZE);
+        assert_eq!(super::library_with_settings(&[("A", &long)]), None);
+    }
+
     use super::*;
 
     /// Two kits with one name would meet in one folder.

@@ -167,3 +167,48 @@ fn what_cant_be_counted_isnt_started() {
         assert!(!here.path("started").exists(), "{line}");
     }
 }
+
+/// A process without anything of everycall gets the runtime: it listens as after a start with tracing
+/// off.
+#[test]
+fn a_runtime_is_loaded_into_a_process() {
+    use everycall_inject::{Process, on_tracer};
+
+    let here = Workplace::new();
+    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = child.id().cast_signed();
+    let patience = std::time::Duration::from_secs(60);
+    let settings = [("EVERYCALL_START", "off"), ("EVERYCALL_RING_SIZE", "256K")];
+    let library = everycall_kit::library_with_settings(&settings).unwrap();
+    // It has executed its program, and sleeps.
+    let is_asleep = || {
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        // clock_nanosleep; restart_syscall, once it was interrupted.
+        exe.ends_with("sleep") && ["230 ", "219 "].iter().any(|number| call.starts_with(number))
+    };
+    while !is_asleep() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let table = on_tracer(|| {
+        let mut process = Process::open(pid)?;
+        let start = process.with_calm_thread(patience, |thread| thread.load_library(&library))?;
+        Ok(process.symbol(start, "everycall_runtime_v1"))
+    });
+    let listed = here.run("ps");
+    let functions = here.run(&format!("functions {pid}"));
+    // Somebody is asked: its thread answers.
+    let enabled = here.run(&format!("enable {pid}"));
+    let snapshot = here.run(&format!("snapshot {pid} -o s.ect"));
+    let info = here.run("info s.ect");
+    let sleeps = is_asleep();
+    let _ = (child.kill(), child.wait());
+    assert!(matches!(table, Ok(Some(_))), "{table:?}");
+    let is_listed = |line: &str| line.contains(&format!("{pid} ")) && line.contains("256K  off");
+    assert!(listed.stdout.lines().any(is_listed), "{listed:?}");
+    assert!(functions.stderr.contains("it has loaded no module with traced functions"), "{functions:?}");
+    assert!(enabled.stderr.contains("all functions are recorded"), "{enabled:?}");
+    assert_eq!(snapshot.code, Some(0), "{snapshot:?}");
+    assert!(info.stdout.contains("sleep 600"), "{info:?}");
+    assert!(sleeps);
+}

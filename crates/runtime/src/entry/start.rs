@@ -54,7 +54,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     stacks::begin(top_of_first_stack(variables as u64));
     let environment = Environment { variables };
     let trusted = !environment.is_secure();
-    let variable = |name: &str| environment.get(name).filter(|_| trusted);
+    let variable = |name: &str| environment.get(name).filter(|_| trusted || environment.is_given());
 
     let kept = variable(env::KEEP_ENDED).map_or(KeepEnded::DEFAULT, |text| {
         env::parse_keep_ended(text).unwrap_or_else(|| {
