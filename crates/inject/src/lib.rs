@@ -10,6 +10,7 @@
 //! library                 loading a library
 //! symbols, function       functions of the process that a borrowed thread calls
 //! stacks                  where signal handlers return to
+//! pages                   patches written page by page
 //! patches, stopped        all threads stopped: patches written, threads moved; undone
 //! refusal                 what can be known before anything is touched
 //! process, start, tracer  what callers use
@@ -46,6 +47,7 @@ mod gadget;
 mod library;
 mod maps;
 mod memory;
+mod pages;
 mod patches;
 mod process;
 mod procfs;

@@ -7,12 +7,6 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// The result of a write that expects certain bytes at its place.
-pub(crate) enum Written {
-    Yes,
-    Foreign,
-}
-
 /// The open file. It stays that of the process if the PID is used again.
 pub(crate) struct Memory {
     file: File,
@@ -38,14 +32,5 @@ impl Memory {
 
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, address)
-    }
-
-    /// Writes where the old bytes are found. All threads are stopped, so nobody writes in between.
-    pub(crate) fn replace(&self, address: u64, old: &[u8], new: &[u8]) -> io::Result<Written> {
-        if self.read(address, old.len())? != old {
-            return Ok(Written::Foreign);
-        }
-        self.write(address, new)?;
-        Ok(Written::Yes)
     }
 }

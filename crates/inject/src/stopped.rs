@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use crate::error::{InjectError, failed};
 use crate::maps::mappings;
-use crate::memory::{Memory, Written};
+use crate::memory::Memory;
+use crate::pages::{Found, Pages};
 use crate::patches::{Outcome, PatchSet};
 use crate::procfs::threads;
 use crate::stacks::Stacks;
@@ -83,43 +84,43 @@ impl<'a> Stopped<'a> {
     /// If the kernel refuses to write: what was written is written back. Or the process has ended.
     pub fn apply(&self, sets: &[PatchSet]) -> Result<Vec<Outcome>, InjectError> {
         let mut places = self.places()?;
+        let mut pages = Pages::new(self.memory);
         let mut done: Vec<&PatchSet> = Vec::new();
         let mut outcomes = Vec::with_capacity(sets.len());
         for set in sets {
-            let result = self.apply_one(set, &mut places);
-            match result {
-                Ok(outcome) => {
-                    if outcome == Outcome::Done {
-                        done.push(set);
-                    }
-                    outcomes.push(outcome);
-                }
-                Err(error) => {
-                    for set in done.iter().rev() {
-                        // Threads that were moved are outside: where they are works with and
-                        // without the patches.
-                        let _ = self.write_back(set);
-                    }
-                    return Err(error);
-                }
+            let outcome = self.prepare(set, &mut places, &mut pages)?;
+            if outcome == Outcome::Done {
+                done.push(set);
             }
+            outcomes.push(outcome);
         }
+        // After an error, threads that were moved are outside: where they are works with and without
+        // the patches.
+        pages.apply(&done).map_err(failed("writing to the process's code"))?;
         Ok(outcomes)
     }
 
-    fn apply_one(&self, set: &PatchSet, places: &mut Places) -> Result<Outcome, InjectError> {
-        if places.interrupted.iter().any(|rip| set.is_to_leave(*rip)) {
-            return Ok(Outcome::InUse);
-        }
+    /// Moves threads out of what a set will replace.
+    fn prepare(
+        &self,
+        set: &PatchSet,
+        places: &mut Places,
+        pages: &mut Pages<'_>,
+    ) -> Result<Outcome, InjectError> {
         let mut moved = Vec::new();
-        for (index, registers) in places.registers.iter().enumerate() {
-            if is_restarted(registers) && set.touches(registers.rip.wrapping_sub(SYSCALL_SIZE)) {
+        if places.may_concern(set) {
+            if places.interrupted.iter().any(|rip| set.is_to_leave(*rip)) {
                 return Ok(Outcome::InUse);
             }
-            if set.is_to_leave(registers.rip) {
-                match set.destination(registers.rip) {
-                    Some(to) if !is_restarted(registers) => moved.push((index, to)),
-                    _ => return Ok(Outcome::InUse),
+            for (index, registers) in places.registers.iter().enumerate() {
+                if is_restarted(registers) && set.touches(registers.rip.wrapping_sub(SYSCALL_SIZE)) {
+                    return Ok(Outcome::InUse);
+                }
+                if set.is_to_leave(registers.rip) {
+                    match set.destination(registers.rip) {
+                        Some(to) if !is_restarted(registers) => moved.push((index, to)),
+                        _ => return Ok(Outcome::InUse),
+                    }
                 }
             }
         }
@@ -127,8 +128,7 @@ impl<'a> Stopped<'a> {
             if patch.old.len() != patch.new.len() {
                 return Err(InjectError::Refused(format!("the patch at {:#x} changes its length", patch.at)));
             }
-            let now = self.memory.read(patch.at, patch.old.len());
-            if now.map_or(true, |bytes| bytes != patch.old) {
+            if pages.find(patch) != Found::Old {
                 return Ok(Outcome::Foreign);
             }
         }
@@ -139,14 +139,6 @@ impl<'a> Stopped<'a> {
             {
                 registers.rip = to;
                 thread.set_registers(registers)?;
-            }
-        }
-        for (index, patch) in set.patches.iter().enumerate() {
-            if let Err(error) = self.memory.write(patch.at, &patch.new) {
-                for patch in set.patches.iter().take(index).rev() {
-                    let _ = self.memory.replace(patch.at, &patch.new, &patch.old);
-                }
-                return Err(failed("writing to the process's code")(error));
             }
         }
         Ok(Outcome::Done)
@@ -162,32 +154,30 @@ impl<'a> Stopped<'a> {
     /// If the kernel refuses to write, or the process has ended.
     pub fn undo(&self, sets: &[PatchSet]) -> Result<Vec<Outcome>, InjectError> {
         let places = self.places()?;
+        let mut pages = Pages::new(self.memory);
         let mut outcomes = Vec::with_capacity(sets.len());
-        for set in sets.iter().rev() {
-            let is_in_use = places.interrupted.iter().any(|rip| set.is_inside(*rip))
-                || places.registers.iter().any(|registers| set.is_inside(registers.rip));
-            outcomes.push(if is_in_use { Outcome::InUse } else { self.write_back(set)? });
-        }
-        outcomes.reverse();
-        Ok(outcomes)
-    }
-
-    fn write_back(&self, set: &PatchSet) -> Result<Outcome, InjectError> {
-        let mut outcome = Outcome::Done;
-        for patch in set.patches.iter().rev() {
-            match self.memory.replace(patch.at, &patch.new, &patch.old) {
-                Ok(Written::Yes) => {}
-                Ok(Written::Foreign) => {
-                    let now = self.memory.read(patch.at, patch.old.len());
-                    // An interrupted apply may have written some only.
-                    if now.map_or(true, |bytes| bytes != patch.old) {
-                        outcome = Outcome::Foreign;
-                    }
-                }
-                Err(error) => return Err(failed("writing to the process's code")(error)),
+        let mut patches = Vec::new();
+        for set in sets {
+            let is_in_use = places.may_concern(set)
+                && (places.interrupted.iter().any(|rip| set.is_inside(*rip))
+                    || places.registers.iter().any(|registers| set.is_inside(registers.rip)));
+            if is_in_use {
+                outcomes.push(Outcome::InUse);
+                continue;
             }
+            let mut outcome = Outcome::Done;
+            for patch in &set.patches {
+                match pages.find(patch) {
+                    Found::New => patches.push(patch),
+                    // An interrupted apply may have written some only.
+                    Found::Old => {}
+                    Found::Foreign => outcome = Outcome::Foreign,
+                }
+            }
+            outcomes.push(outcome);
         }
-        Ok(outcome)
+        pages.undo(&patches).map_err(failed("writing to the process's code"))?;
+        Ok(outcomes)
     }
 
     /// A thread is in this code, or may return to it.
@@ -209,7 +199,12 @@ impl<'a> Stopped<'a> {
         let registers: Vec<Registers> =
             self.threads.iter().map(Thread::registers).collect::<Result<_, _>>()?;
         let mut stacks = Stacks::of(self.memory, &maps, &registers)?;
-        Ok(Places { registers, interrupted: std::mem::take(&mut stacks.interrupted), stacks })
+        let interrupted = std::mem::take(&mut stacks.interrupted);
+        let restarted = registers.iter().map(|registers| registers.rip.wrapping_sub(SYSCALL_SIZE));
+        let mut sorted: Vec<u64> = registers.iter().map(|registers| registers.rip).chain(restarted).collect();
+        sorted.extend(&interrupted);
+        sorted.sort_unstable();
+        Ok(Places { registers, interrupted, sorted, stacks })
     }
 }
 
@@ -218,5 +213,19 @@ struct Places {
     /// In the order of the threads.
     registers: Vec<Registers>,
     interrupted: Vec<u64>,
+    /// All places where threads were found, sorted: most sets have none of them.
+    sorted: Vec<u64>,
     stacks: Stacks,
+}
+
+impl Places {
+    /// Some thread was found between a set's first and last instruction.
+    fn may_concern(&self, set: &PatchSet) -> bool {
+        let starts = set.patches.iter().map(|patch| patch.at).chain(set.moves.iter().map(|one| one.from));
+        let ends =
+            set.patches.iter().map(|patch| patch.range().end).chain(set.moves.iter().map(|one| one.from));
+        let (Some(start), Some(end)) = (starts.min(), ends.max()) else { return false };
+        let after = self.sorted.partition_point(|place| *place < start);
+        self.sorted.get(after).is_some_and(|place| *place <= end)
+    }
 }

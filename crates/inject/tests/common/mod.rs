@@ -343,11 +343,12 @@ impl Debugger {
     /// Steps to an address, and leaves the process with a signal there.
     pub fn park_at(self, address: u64, signal: i32) {
         for _ in 0..1_000_000 {
+            // The first stop isn't one at which a signal can be given.
+            ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0);
+            assert_eq!(wait(self.pid).0, self.pid);
             if registers(self.pid).rip == address {
                 return self.detach(signal);
             }
-            ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0);
-            assert_eq!(wait(self.pid).0, self.pid);
         }
         panic!("{address:#x} isn't reached");
     }
