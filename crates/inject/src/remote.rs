@@ -50,6 +50,8 @@ enum State {
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
 /// By which `setuid` of glibc reaches all threads. It waits for each, with a lock that `dlopen` needs.
 const SETXID: i32 = 33;
+/// How long threads run to their next system calls before all are looked at again.
+const FOLLOWED: Duration = Duration::from_millis(200);
 /// How long a thread in a function that doesn't return may take to stop.
 const LEAVING: Duration = Duration::from_secs(1);
 
@@ -96,6 +98,33 @@ impl Borrowed {
     /// Stops a thread that holds no lock of the C library; see [`crate::calm`].
     pub(crate) fn calm(pid: i32, memory: &Memory, deadline: Instant) -> Result<Self, InjectError> {
         let gadgets = Gadgets::find(pid, memory, &mappings(pid)?)?;
+        loop {
+            if let Some(borrowed) = Self::waiting(pid, memory, &gadgets, deadline)? {
+                return Ok(borrowed);
+            }
+            // Threads that are born meanwhile are found by the next look.
+            let slice = deadline.min(Instant::now() + FOLLOWED);
+            if let Some(borrowed) = Self::at_next_call(pid, memory, &gadgets, slice, deadline)? {
+                return Ok(borrowed);
+            }
+            if threads(pid).is_empty() {
+                return Err(InjectError::Ended { pid });
+            }
+            if Instant::now() >= deadline {
+                return Err(InjectError::Refused(format!(
+                    "no thread of process {pid} was at a system call at which a library can be loaded (all compute?)"
+                )));
+            }
+        }
+    }
+
+    /// A thread that waits in a system call without a lock.
+    fn waiting(
+        pid: i32,
+        memory: &Memory,
+        gadgets: &Gadgets,
+        deadline: Instant,
+    ) -> Result<Option<Self>, InjectError> {
         for tid in threads(pid) {
             let Some(mut thread) = Thread::seize(pid, tid)? else { continue };
             thread.request_stop()?;
@@ -107,12 +136,12 @@ impl Borrowed {
             let maps = mappings(pid)?;
             if is_waiting
                 && (Place { pid, memory, registers: &stopped }).is_calm(&maps)?
-                && let Some(borrowed) = Self::of(thread, memory, &maps, &gadgets, deadline)?
+                && let Some(borrowed) = Self::of(thread, memory, &maps, gadgets, deadline)?
             {
-                return Ok(borrowed);
+                return Ok(Some(borrowed));
             }
         }
-        Self::at_next_call(pid, memory, &gadgets, deadline)
+        Ok(None)
     }
 
     /// Lets all threads run until one is about to make a call at which it holds no lock.
@@ -120,8 +149,9 @@ impl Borrowed {
         pid: i32,
         memory: &Memory,
         gadgets: &Gadgets,
+        until: Instant,
         deadline: Instant,
-    ) -> Result<Self, InjectError> {
+    ) -> Result<Option<Self>, InjectError> {
         let mut running = Vec::new();
         for tid in threads(pid) {
             let Some(mut thread) = Thread::seize(pid, tid)? else { continue };
@@ -133,7 +163,7 @@ impl Borrowed {
             }
         }
         let mut found = None;
-        while found.is_none() && !running.is_empty() && Instant::now() < deadline {
+        while found.is_none() && !running.is_empty() && Instant::now() < until {
             let mut index = 0;
             let mut has_event = false;
             while let Some(thread) = running.get_mut(index) {
@@ -178,13 +208,7 @@ impl Borrowed {
                 thread.hide_the_stop()?;
             }
         }
-        match found {
-            Some(borrowed) => Ok(borrowed),
-            None if threads(pid).is_empty() => Err(InjectError::Ended { pid }),
-            None => Err(InjectError::Refused(format!(
-                "no thread of process {pid} was at a system call at which a library can be loaded (all compute?)"
-            ))),
-        }
+        Ok(found)
     }
 
     /// Borrows a thread at the begin of a system call, which it makes when it is given back.

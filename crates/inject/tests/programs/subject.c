@@ -193,6 +193,8 @@ static void *release(void *p) {
     line();
     ended = 1;
     if (write(ends[1], "x", 1) != 1) wrong("a pipe");
+    // Who was interrupted and waits again has to see it.
+    __atomic_store_n(&word, 1, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, &word, FUTEX_WAKE, 1, 0, 0, 0);
     struct sembuf up = {0, 1, 0};
     semop(semaphores, &up, 1);
@@ -248,7 +250,10 @@ static void blocked(const char *how) {
         r = select(ends[0] + 1, &f, 0, 0, 0) - 1;
     }
     if (!strcmp(how, "read")) r = (int)read(ends[0], &c, 1) - 1;
-    if (!strcmp(how, "futex")) r = (int)syscall(SYS_futex, &word, FUTEX_WAIT, 0, 0, 0, 0);
+    if (!strcmp(how, "futex")) {
+        r = (int)syscall(SYS_futex, &word, FUTEX_WAIT, 0, 0, 0, 0);
+        if (r && errno == EAGAIN) r = 0;
+    }
     if (!strcmp(how, "epoll")) r = epoll_wait(e, &ev, 1, -1) - 1;
     if (!strcmp(how, "epoll_pwait")) r = epoll_pwait(e, &ev, 1, -1, &none) - 1;
     if (!strcmp(how, "semop")) { struct sembuf down = {0, -1, 0}; r = semop(semaphores, &down, 1); }
