@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::error::InjectError;
 use crate::procfs::{Status, threads};
+use crate::sys;
 
 /// Whether a process can be changed from outside.
 ///
@@ -53,6 +54,13 @@ pub fn check(pid: i32) -> Result<(), InjectError> {
     if owner != 0 && memory.uid() == 0 && user != 0 {
         return refused(format!(
             "process {pid} isn't dumpable (setuid, or by prctl): only root may change it"
+        ));
+    }
+    if let Some(parent) = status.number("PPid").and_then(|parent| i32::try_from(parent).ok())
+        && sys::share_memory(pid, parent)
+    {
+        return refused(format!(
+            "process {pid} shares its memory with its parent, process {parent} (vfork, CLONE_VM)"
         ));
     }
     if user != 0 {
