@@ -41,7 +41,7 @@ enum State {
     Lent,
     /// Its vector registers are others, too.
     Cleaned,
-    /// It is in a function, and gets back by its frame.
+    /// It is in a function, or waits for a processor in a system call, and gets back by its frame.
     Left,
 }
 
@@ -322,8 +322,11 @@ impl Borrowed {
                 .map_err(|error| self.thread.lost("blocking a thread's signals", error))?;
         }
         // To the begin, to the end.
-        self.run_to_system_call()?;
-        self.run_to_system_call()?;
+        let made = self.run_to_system_call().and_then(|()| self.run_to_system_call());
+        if let Err(InjectError::NotStopped { .. }) = made {
+            self.leave();
+        }
+        made?;
         let result = self.thread.registers()?.rax;
         if result > u64::MAX - ERRNO_MAX {
             let error = std::io::Error::from_raw_os_error(result.wrapping_neg() as i32);

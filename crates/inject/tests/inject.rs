@@ -144,7 +144,8 @@ fn functions_that_fail_or_dont_return() {
         let mut process = Process::open(subject.pid())?;
         let [wait, released] = [functions::WAIT_FOR_RELEASE, functions::RELEASED]
             .map(|index| common::function(&process, subject.window, index));
-        let result = process.with_thread(Duration::from_millis(200), |thread| {
+        // Enough to get to the function on a busy machine.
+        let result = process.with_thread(Duration::from_secs(2), |thread| {
             let result = thread.call_function(wait, [0; 6]);
             // It does nothing more for us.
             let next = thread.call_function(wait, [0; 6]);
