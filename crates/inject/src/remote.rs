@@ -401,6 +401,8 @@ impl Borrowed {
         let _ = self.thread.request_stop();
         if let Ok(true) = self.thread.wait_for_stop(Instant::now() + LEAVING) {
             let _ = self.thread.hide_the_stop();
+            // Nobody knows how long it stays there: signals, SIGTERM among them, mustn't wait.
+            let _ = sys::set_signal_mask(self.thread.tid, self.own_mask);
         }
     }
 
