@@ -156,6 +156,8 @@ fn main() {
     merge(&out, &executable, runtime);
     merge(&out, &module, module_object);
 
+    flatten(&out);
+
     for name in WRAPPERS {
         for suffix in ["", EXECUTABLE] {
             wrapper(&out, &manifest.join("wrappers"), name, suffix);
@@ -318,6 +320,52 @@ fn merge(out: &Path, object: &Path, name: &str) {
         .arg(object)
         .arg("-o")
         .arg(out.join(name)));
+}
+
+/// Hooks, and places in them, in the order of `everycall_format::trampoline::hook`.
+const FLAT: [&str; 11] = [
+    "everycall_entry",
+    "everycall_exit",
+    "everycall_tail_exit",
+    "everycall_count_entry",
+    "everycall_time_entry",
+    "everycall_time_exit",
+    "everycall_unstamped_entry",
+    "everycall_unstamped_exit",
+    "everycall_unstamped_start",
+    "everycall_unstamped_end",
+    "everycall_unstamped_abort",
+];
+
+/// The descriptor's page, then the hooks.
+const FLAT_SCRIPT: &str = "SECTIONS {
+    .descriptor 0 : { *(.bss.everycall_module) }
+    .hooks 0x1000 : { *(.text) *(.rodata.everycall_blocked_signals) }
+    /DISCARD/ : { *(*) }
+}
+";
+
+/// Writes the hooks of shared objects as plain bytes that may lie anywhere, one page behind their
+/// descriptor, and where each one is.
+fn flatten(out: &Path) {
+    let (script, linked) = (out.join("flat.ld"), out.join("hooks.elf"));
+    fs::write(&script, FLAT_SCRIPT).expect("write the linker script");
+    let mut ld = Command::new("ld");
+    ld.args(["-e", FLAT[0], "-T"]).arg(&script).arg(out.join("module-all.o")).arg("-o").arg(&linked);
+    run(&mut ld);
+    let missing = undefined_symbols(&linked);
+    assert!(missing.is_empty(), "the hooks need {missing:?}");
+    let code = out.join("hooks.bin");
+    run(Command::new("objcopy").args(["-O", "binary", "-j", ".hooks"]).arg(&linked).arg(&code));
+    let output = Command::new("nm").arg(&linked).output().expect("nm, of binutils");
+    let symbols = String::from_utf8_lossy(&output.stdout).into_owned();
+    let place = |name: &str| {
+        let line = symbols.lines().find(|line| line.split_whitespace().last() == Some(name));
+        let address = line.and_then(|line| u32::from_str_radix(line.split_whitespace().next()?, 16).ok());
+        address.unwrap_or_else(|| panic!("there is no {name}")) - 0x1000
+    };
+    let places: Vec<String> = FLAT.iter().map(|name| place(name).to_string()).collect();
+    fs::write(out.join("hooks.rs"), format!("[{}]", places.join(", "))).expect("write the hooks' places");
 }
 
 /// Compiles one of the wrappers, which need only the runtime's table and the functions that they

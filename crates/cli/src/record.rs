@@ -16,7 +16,7 @@ use everycall_io::say;
 use everycall_kit::{EXEC_LIBRARY, MEMORY_LIBRARY, OUTPUT_LIBRARY, PRELOAD_LIBRARY, WAITS_LIBRARY};
 use everycall_recorder::{
     Counting, Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded,
-    die_of, find_program, start,
+    die_of, find_program, start, start_by,
 };
 use everycall_triggers::Rate;
 use everycall_units::Size;
@@ -29,6 +29,7 @@ use crate::output::{BUFFER, Destination, identity};
 use crate::preload::kit_library;
 use crate::program::{self, Prospect};
 use crate::rotation::{self, Files};
+use crate::untouched::record::Untouched;
 use crate::written::Moment;
 use crate::{embed, log_files, only, progress, triggers, written};
 
@@ -46,10 +47,11 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     .keeping_old();
     let (mut launch, carries_runtime) = prepare(&arguments)?;
     // Stays open as long as processes of the program may start.
-    let only = only::prepare(&arguments)?;
+    let only = if arguments.untouched { None } else { only::prepare(&arguments)? };
     launch.environment.extend(only.as_ref().map(|(only, _)| (env::ONLY, only.path())));
     launch.environment.extend(arguments.clock.map(|clock| (env::CLOCK, clock.name().into())));
     launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
+    let untouched = arguments.untouched.then(|| Untouched::prepare(&arguments)).transpose()?;
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts, so that an unwritable output is reported at once rather than after
     // an hour.
@@ -81,7 +83,10 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         file.stream(progress::line(quiet));
     }
     let logs = log_files::watch(&arguments.log)?;
-    let running = start(recorder, &launch)?;
+    let running = match untouched {
+        None => start(recorder, &launch)?,
+        Some(untouched) => start_by(recorder, &launch, |command| untouched.start(command))?,
+    };
     // From now on the file can be read at any time. The older trace is only replaced now that a new
     // one exists.
     let mut is_there = false;
@@ -200,9 +205,19 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         ));
     }
     let mut preload = arguments.preload;
+    if arguments.untouched {
+        Untouched::refuse(program)?;
+        preload = true;
+    }
     let prospect = program::look_at(program);
     let carries_runtime = prospect == Prospect::Traced;
     match prospect {
+        Prospect::Traced if arguments.untouched => {
+            return Err(Failure::new(
+                exit_code::NOT_RECORDED,
+                format!("{} was built with everycall; leave out --untouched", program.display()),
+            ));
+        }
         Prospect::Traced if preload => {
             return Err(Failure::new(
                 exit_code::NOT_RECORDED,

@@ -280,6 +280,9 @@ pub mod counter {
 wire_struct! {
     /// A loaded object with traced code. Process address = image address + `base`;
     /// code offset = process address - `start` + `code_start`.
+    ///
+    /// If it was built without hooks and has trampolines, `start` and `end` are those of the
+    /// [region](crate::trampoline) of trampolines.
     pub struct ModuleEntry [128] {
         /// One of [`module_state`]; written last.
         pub state: u32,
@@ -316,8 +319,9 @@ wire_struct! {
         pub inode: u64,
         /// Number of unloaded modules that had this entry before.
         pub predecessors: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Number of the [table](crate::trampoline) that leads from the module's trampolines to its
+        /// functions; 0 if its own code calls the hooks.
+        pub trampolines: u32,
     }
 }
 
@@ -342,6 +346,8 @@ pub mod module_flags {
     /// Not traced itself: hooks of other modules have reported functions of it, whose calls were
     /// inlined into theirs.
     pub const UNTRACED: u32 = 32;
+    /// Was built without hooks, and has [trampolines](crate::trampoline).
+    pub const TRAMPOLINES: u32 = 64;
     /// Not an object: the [frames by id](crate::frame) of a process. Readers make it; it is in no
     /// module table.
     pub const FRAMES: u32 = 16;

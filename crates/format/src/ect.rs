@@ -27,7 +27,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 14;
+pub const VERSION_MINOR: u16 = 15;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.

@@ -11,7 +11,8 @@
 //!   records: FrameName, the name, the file; each padded with zeros to a multiple of RECORD_ALIGN
 //! ```
 //!
-//! Records with the id [`THREAD`] are the names that the program gives its threads.
+//! Records with the id [`THREAD`] are the names that the program gives its threads, those with the
+//! id [`TRAMPOLINES`] are tables of trampolines.
 //!
 //! Records are only added. The last one of an id counts. One whose thread was killed meanwhile
 //! stays incomplete. Only used parts take memory.
@@ -37,6 +38,19 @@ pub const TEXT_MAX: usize = 1024;
 /// place of a path it has the ticks at which the name was given, 8 bytes.
 pub const THREAD: u32 = u32::MAX;
 
+/// In place of an id: a part of a table of [trampolines](crate::trampoline). Its line is the table's
+/// number, in place of a name it has entries, and in place of a path the image address that is added
+/// to their origins, 8 bytes. Since version 2.15.
+pub const TRAMPOLINES: u32 = u32::MAX - 1;
+
+/// [`FrameNames::is_used`].
+pub mod used {
+    /// The program has named frames, or reported them.
+    pub const FRAMES: u32 = 1;
+    /// There are records of trampolines.
+    pub const TRAMPOLINES: u32 = 2;
+}
+
 const _: () = assert!(FRAMES_SIZE.is_multiple_of(PAGE));
 
 wire_struct! {
@@ -46,7 +60,7 @@ wire_struct! {
         pub used: u64,
         /// Names that found no room.
         pub lost: u64,
-        /// Not 0: the program has named frames, or reported them.
+        /// A set of [`used`]; 0 if there are no records.
         pub is_used: u32,
         /// Zero.
         pub reserved: [u32; 11],

@@ -61,6 +61,7 @@ pub mod site_set;
 pub mod stamp;
 pub mod tasks;
 pub mod times;
+pub mod trampoline;
 pub mod trigger;
 mod wire;
 pub mod xray_event;

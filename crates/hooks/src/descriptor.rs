@@ -191,6 +191,12 @@ pub struct ModuleDescriptor {
     /// have been stopped right before such a sled's call, so it is never led to another hook; these
     /// test [`ModuleDescriptor::unstamped`].
     pub sled_hooks: [AtomicU64; 2],
+
+    /// The object's [trampolines](everycall_format::trampoline), which call its hooks: where they
+    /// begin and end. 0 if its own code calls them.
+    pub region: [AtomicU64; 2],
+    /// Checksum of the table that leads from trampolines to functions.
+    pub trampolines: AtomicU64,
 }
 
 /// A callback of the program that takes bytes: `(context, bytes, count)`. Writing stops if it
@@ -305,7 +311,16 @@ pub struct RuntimeTable {
     /// address space: changes the soft and the hard limit that the program sets (0) into those that
     /// the kernel gets, or those that the kernel has (1) into what the program has set.
     pub address_space: unsafe extern "C" fn(u32, *mut u64),
+
+    /// `(what)`, from `everycall`: an [object with
+    /// trampolines](everycall_format::trampoline::Adopted), whose code doesn't lead to them yet.
+    /// Registers it.
+    pub adopt: unsafe extern "C" fn(*const u8),
 }
+
+const _: () = assert!(
+    core::mem::offset_of!(RuntimeTable, adopt) == everycall_format::trampoline::ADOPT_OFFSET as usize
+);
 
 /// First argument of [`RuntimeTable::frame`].
 pub mod frame {

@@ -135,6 +135,7 @@ struct everycall_runtime_ {
     void (*frame_leave)(uint64_t);
     int32_t (*frame)(uint32_t, uint32_t, const char *, const char *, uint32_t);
     void (*address_space)(uint32_t, uint64_t *);
+    void (*adopt)(const void *);
 };
 
 #if EVERYCALL_REACHES_RUNTIME_

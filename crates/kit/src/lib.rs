@@ -50,6 +50,14 @@ pub const INCLUDE_FOLDER: &str = "include";
 /// The kit's files, which `build.rs` makes and lists.
 pub const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
+/// The hooks as bytes that may lie anywhere, for programs that were built without them. Their
+/// descriptor is [`DESCRIPTOR_BEFORE`] bytes before them.
+pub const HOOKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hooks.bin"));
+/// Where each hook is in them, in the order of `everycall_format::trampoline::hook`.
+pub const HOOK_PLACES: [u32; 11] = include!(concat!(env!("OUT_DIR"), "/hooks.rs"));
+/// Bytes from the descriptor to the hooks.
+pub const DESCRIPTOR_BEFORE: u64 = 4096;
+
 /// Where the kit is in a cache folder.
 const FOLDER: &str = concat!("kit-", env!("CARGO_PKG_VERSION"), "-", env!("EVERYCALL_KIT_CHECKSUM"));
 

@@ -130,6 +130,9 @@ struct SiteAt {
     own: u32,
 }
 
+/// A site in the file: address, function, bytes, and instructions of the function's own in it.
+type RawSite = (u64, u64, u64, u32);
+
 /// An executable section.
 struct Text {
     name: String,
@@ -172,6 +175,47 @@ impl FunctionTable {
     ///
     /// It can't be read, or has no functions that can be recorded.
     pub fn open(path: &Path) -> Result<FunctionTable, TableError> {
+        let (mut table, raw, hooks) = FunctionTable::read(path)?;
+        if !raw.is_empty() {
+            table.add_sited(raw);
+            return Ok(table);
+        }
+        table.is_plain = true;
+        table.add_plain(&hooks);
+        if table.functions.is_empty() {
+            let report = everycall_symbols::site_report(path);
+            let path = path.to_owned();
+            return Err(match report {
+                Ok(report) if report.is_linked_only() => TableError::LinkedOnly(path),
+                Ok(report) if report.note.is_some() => TableError::Stripped(path),
+                _ => TableError::NoSites(path),
+            });
+        }
+        Ok(table)
+    }
+
+    /// Reads the file at `path`, which was built without hooks and has these functions, given by
+    /// their first image addresses and sizes in bytes.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read.
+    pub fn of_functions(
+        path: &Path,
+        functions: impl Iterator<Item = (u64, u64)>,
+    ) -> Result<FunctionTable, TableError> {
+        let (mut table, ..) = FunctionTable::read(path)?;
+        for (start, size) in functions {
+            let id = table.symbols.function_at(start);
+            let linkage_name = table.symbols.function(id).linkage_name.clone().unwrap_or_default();
+            table.functions.push(Instrumented { start, size, linkage_name, sites: 0, id });
+        }
+        table.functions.sort_by_key(|function| function.start);
+        Ok(table)
+    }
+
+    /// The file without functions, with its sites and its references to hooks.
+    fn read(path: &Path) -> Result<(FunctionTable, Vec<RawSite>, Vec<u64>), TableError> {
         let unreadable = |error| TableError::Unreadable(path.to_owned(), error);
         let path = &path.canonicalize().map_err(unreadable)?;
         let unreadable = |error| TableError::Unreadable(path.clone(), error);
@@ -198,7 +242,7 @@ impl FunctionTable {
                 sleds(section.address(), section.data().map_err(odd)?, &mut raw);
             }
         }
-        let mut table = FunctionTable {
+        let table = FunctionTable {
             path: path.to_owned(),
             build_id,
             functions: Vec::new(),
@@ -209,22 +253,7 @@ impl FunctionTable {
             frames: Vec::new(),
         };
         let hooks = hooks(&elf);
-        if raw.is_empty() {
-            table.is_plain = true;
-            table.add_plain(&hooks);
-            if table.functions.is_empty() {
-                let report = everycall_symbols::site_report(path);
-                let path = path.to_owned();
-                return Err(match report {
-                    Ok(report) if report.is_linked_only() => TableError::LinkedOnly(path),
-                    Ok(report) if report.note.is_some() => TableError::Stripped(path),
-                    _ => TableError::NoSites(path),
-                });
-            }
-        } else {
-            table.add_sited(raw);
-        }
-        Ok(table)
+        Ok((table, raw, hooks))
     }
 
     /// The frames by id that a process has named: its records of names. `None` if there are none.
@@ -385,7 +414,7 @@ impl FunctionTable {
     }
 
     /// Functions with sites, by what the sites say themselves.
-    fn add_sited(&mut self, mut raw: Vec<(u64, u64, u64, u32)>) {
+    fn add_sited(&mut self, mut raw: Vec<RawSite>) {
         raw.sort_unstable();
         let mut starts: Vec<u64> = raw.iter().map(|(_, function, ..)| *function).collect();
         starts.sort_unstable();
@@ -470,7 +499,7 @@ fn hooks<'data>(elf: &impl Object<'data>) -> Vec<u64> {
 }
 
 /// Address, function, bytes and own instructions of each site of mode `nops`.
-fn nops(at: u64, bytes: &[u8], raw: &mut Vec<(u64, u64, u64, u32)>) {
+fn nops(at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
     for (index, bytes) in (0..).zip(bytes.chunks_exact(Site::SIZE)) {
         let place: u64 = at + index * Site::SIZE as u64;
         let Some(site) = Site::read(bytes) else { continue };
@@ -489,7 +518,7 @@ fn function_of(place: u64, distance: i32) -> u64 {
 }
 
 /// Address, function, bytes and own instructions of each XRay sled.
-fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<(u64, u64, u64, u32)>) {
+fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
     for (index, bytes) in (0..).zip(bytes.chunks_exact(XraySled::SIZE)) {
         let place: u64 = at + index * XraySled::SIZE as u64;
         let Some(sled) = XraySled::read(bytes) else { continue };

@@ -143,7 +143,9 @@ impl<'a> ArenaImage<'a> {
             let used = header.used.min(self.header.frames_size.saturating_sub(FrameNames::SIZE as u64));
             let records = self.part(at + FrameNames::SIZE as u64, used).unwrap_or_default();
             frames::add(&records, header.lost, 0, &mut self.recording);
-            self.recording.modules.push(frames::module());
+            if !self.recording.frames.is_empty() {
+                self.recording.modules.push(frames::module());
+            }
         }
     }
 

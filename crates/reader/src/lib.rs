@@ -39,6 +39,7 @@ mod sched;
 mod segments;
 mod session;
 mod source;
+mod trampolines;
 mod triggers;
 mod words;
 pub mod xray_event;
@@ -54,7 +55,7 @@ pub use model::{
     Frames, FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers, MemoryOfCalls, MemoryOwner, Meta,
     Module, OpenCall, Origin, Process, ProcessCalibration, ProcessEnd, Reason, Recording, Sched, SchedClock,
     SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Stamps, Tail, Thread, ThreadKey,
-    ThreadName, Trigger,
+    ThreadName, Trampolines, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -46,6 +46,8 @@ pub struct Recording {
     pub memory: Vec<Memory>,
     /// The cost of the hooks, by process.
     pub calibrations: Vec<ProcessCalibration>,
+    /// Where trampolines belong to, by the number that modules have.
+    pub trampolines: Vec<Trampolines>,
     /// One session's request, if the file was written by `everycall trace`: all other calls of its
     /// process are left out.
     pub session: Option<Session>,
@@ -297,6 +299,16 @@ pub enum Ending {
     Other(u32),
 }
 
+/// From the hook calls of an object's trampolines to its instructions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trampolines {
+    /// By which [`Module::trampolines`] refers to it.
+    pub number: u32,
+    /// The place behind each call, from the region's start, and the image address of the
+    /// instruction that the hook stands before; in order.
+    pub entries: Vec<(u32, u64)>,
+}
+
 /// A loaded object with traced code. Process address = image address + `base`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
@@ -333,6 +345,9 @@ pub struct Module {
     pub device: u64,
     /// Inode of the mapped file; 0 where unknown.
     pub inode: u64,
+    /// [`Trampolines::number`] if hooks are called by trampolines, to which `start` and `end`
+    /// belong then; else 0.
+    pub trampolines: u32,
 }
 
 impl Recording {

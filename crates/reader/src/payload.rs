@@ -160,6 +160,7 @@ fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
         sites_unpatched: entry.sites_unpatched,
         device: entry.device,
         inode: entry.inode,
+        trampolines: entry.trampolines,
     }
 }
 

@@ -52,7 +52,7 @@ pub use process::build_id::build_id_of;
 pub use process::code_files::{CodeFiles, CodeNames, Left, Wanted};
 pub use process::selector::SelectFunctions;
 pub use process::triggers::{self, FindSites, KeepCalls, TriggeredProcess, Triggers};
-pub use session::{Ended, FirstArena, Options, Recorder, Running, run_alone, start, start_with};
+pub use session::{Ended, FirstArena, Options, Recorder, Running, run_alone, start, start_by, start_with};
 pub use sys::error::RecordError;
 pub use sys::launch::{Launch, find_program};
 pub use sys::signals::{die_of, outlive_size_limit};

@@ -47,6 +47,11 @@ pub(crate) struct Unit<'a> {
 }
 
 impl Unit<'_> {
+    /// Bytes of all parts.
+    pub(crate) fn size(&self) -> u64 {
+        self.parts.iter().map(|(start, end)| end - start).sum()
+    }
+
     fn contains(&self, at: u64) -> bool {
         self.parts.iter().any(|&(start, end)| at >= start && at < end)
     }

@@ -150,12 +150,13 @@ impl Plan {
             out.step(&mut last, one.from as i64);
             out.step(&mut to, one.to.into());
         }
-        let (mut last, mut function) = (0, 0);
+        let (mut last, mut function, mut from) = (0, 0, 0);
         out.number(self.calls.len() as u64);
         for call in &self.calls {
             out.step(&mut last, call.at.into());
             out.step(&mut function, call.function.into());
             out.kind(&HOOK_KINDS, &call.kind);
+            out.step(&mut from, call.from as i64);
         }
         last = 0;
         out.number(self.rows.len() as u64);
@@ -181,6 +182,7 @@ impl Plan {
         out.number(self.functions.len() as u64);
         for function in &self.functions {
             out.step(&mut last, function.start as i64);
+            out.number(function.size);
             out.kind(&Tactic::ALL, &function.tactic);
         }
         last = 0;
@@ -224,12 +226,13 @@ impl Plan {
         let moves = input.list(|input| {
             Some(Move { from: input.step(&mut last)? as u64, to: input.small_step(&mut to)? })
         })?;
-        let (mut last, mut function) = (0, 0);
+        let (mut last, mut function, mut from) = (0, 0, 0);
         let calls = input.list(|input| {
             Some(HookCall {
                 at: input.small_step(&mut last)?,
                 function: input.small_step(&mut function)?,
                 kind: input.kind(&HOOK_KINDS)?,
+                from: input.step(&mut from)? as u64,
             })
         })?;
         last = 0;
@@ -246,7 +249,8 @@ impl Plan {
         last = 0;
         let functions = input.list(|input| {
             let start = input.step(&mut last)? as u64;
-            Some(PlannedFunction { start, name: String::new(), tactic: input.kind(&Tactic::ALL)? })
+            let size = input.number()?;
+            Some(PlannedFunction { start, size, name: String::new(), tactic: input.kind(&Tactic::ALL)? })
         })?;
         last = 0;
         let left_out = input.list(|input| {

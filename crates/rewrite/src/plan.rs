@@ -90,6 +90,9 @@ pub struct HookCall {
     pub function: u32,
     /// Which hook.
     pub kind: HookKind,
+    /// The instruction that it stands before, from the module's address 0: the function's first
+    /// one, or the one by which it leaves.
+    pub from: u64,
 }
 
 /// From a place in the region on, how to find the caller.
@@ -106,6 +109,8 @@ pub struct UnwindRow {
 pub struct PlannedFunction {
     /// From the module's address 0.
     pub start: u64,
+    /// Bytes of all its parts.
+    pub size: u64,
     /// Empty if no symbol names it.
     pub name: String,
     /// That of its worst entry or exit.
@@ -185,7 +190,7 @@ impl Ingredients<'_> {
             match choice.outcome {
                 Ok(tactic) => {
                     planned.push((functions.len() as u32, unit, choice));
-                    functions.push(PlannedFunction { start, name, tactic });
+                    functions.push(PlannedFunction { start, size: unit.size(), name, tactic });
                 }
                 Err(refusal) => left_out.push(LeftOut { start, name, refusal }),
             }
@@ -249,7 +254,12 @@ impl Plan {
         for call in &output.hooks {
             let target = i64::from(self.hooks.of(call.kind)) - i64::from(base + call.at + 5);
             change(call.at + 1, &|_| target as i32);
-            self.calls.push(HookCall { at: base + call.at, function: call.unit, kind: call.kind });
+            self.calls.push(HookCall {
+                at: base + call.at,
+                function: call.unit,
+                kind: call.kind,
+                from: call.from,
+            });
         }
         self.code.extend(code);
         self.to_module.extend(output.to_module.iter().map(|field| base + field));
@@ -283,6 +293,39 @@ impl Plan {
     /// is at `mapped`.
     pub fn base(&self, mapped: u64) -> u64 {
         self.kind.base(mapped, self.module.start)
+    }
+
+    /// Leaves the functions out that aren't wanted. Their trampolines stay, and nothing leads there.
+    pub fn keep(&mut self, is_wanted: impl Fn(&PlannedFunction) -> bool) {
+        let mut kept = 0;
+        let numbers: Vec<Option<u32>> = self
+            .functions
+            .iter()
+            .map(|function| {
+                is_wanted(function).then(|| {
+                    kept += 1;
+                    kept - 1
+                })
+            })
+            .collect();
+        let number = |function: u32| numbers.get(function as usize).copied().flatten();
+        let moves = std::mem::take(&mut self.moves);
+        self.moves = moves.into_iter().filter(|one| number(self.function_of(one)).is_some()).collect();
+        let renumbered = |function: &mut u32| number(*function).map(|new| *function = new).is_some();
+        self.patches.retain_mut(|patch| renumbered(&mut patch.function));
+        self.calls.retain_mut(|call| renumbered(&mut call.function));
+        let mut index = 0..;
+        self.functions.retain(|_| index.next().is_some_and(|index| number(index).is_some()));
+    }
+
+    /// The index of the function to which a move belongs.
+    pub fn function_of(&self, one: &Move) -> u32 {
+        let index = self.patches.partition_point(|patch| patch.at <= one.from);
+        let before = index.checked_sub(1).and_then(|index| self.patches.get(index));
+        let within = before.filter(|patch| one.from < patch.at + patch.new.len() as u64);
+        // Others are of functions that are copied as a whole.
+        let start = || self.functions.partition_point(|function| function.start <= one.from).wrapping_sub(1);
+        within.map_or_else(|| start() as u32, |patch| patch.function)
     }
 
     /// The bytes that the region takes, hooks included.

@@ -28,6 +28,8 @@ pub(crate) struct LocalHook {
     pub(crate) at: u32,
     pub(crate) unit: u32,
     pub(crate) kind: HookKind,
+    /// The instruction that it stands before.
+    pub(crate) from: u64,
 }
 
 /// New bytes of the module, before the trampolines have their place.
@@ -142,9 +144,10 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn hook(&mut self, unit: u32, kind: HookKind) {
+    /// `from`: the instruction that it stands before.
+    fn hook(&mut self, unit: u32, kind: HookKind, from: u64) {
         let at = self.here();
-        self.out.hooks.push(LocalHook { at, unit, kind });
+        self.out.hooks.push(LocalHook { at, unit, kind, from });
         self.out.code.extend([CALL, 0, 0, 0, 0]);
     }
 
@@ -181,7 +184,7 @@ impl<'a> Emitter<'a> {
         }
         self.row(at);
         if unit.exit_at(at).is_some() {
-            self.hook(block.index, HookKind::TailExit);
+            self.hook(block.index, HookKind::TailExit, at);
         }
         self.jump(&mut block, To::Module(instruction.near_branch_target()));
     }
@@ -191,7 +194,7 @@ impl<'a> Emitter<'a> {
         self.row(at);
         let place = self.here();
         self.out.moves.push((at, place));
-        self.hook(block.index, HookKind::Exit);
+        self.hook(block.index, HookKind::Exit, at);
         let instruction = crate::code::instruction_at(self.image, at, u64::MAX);
         let length = instruction.map_or(0, |instruction| instruction.len() as u64);
         self.out.code.extend(self.image.bytes(at, at + length));
@@ -223,7 +226,7 @@ impl<'a> Emitter<'a> {
         for (at, target) in std::mem::take(&mut block.stubs) {
             stubs.push(self.here());
             self.row(at);
-            self.hook(block.index, HookKind::TailExit);
+            self.hook(block.index, HookKind::TailExit, at);
             self.jump(&mut block, To::Module(target));
         }
         let mut returns: Vec<(u64, u32)> = Vec::new();
@@ -259,7 +262,7 @@ impl<'a> Emitter<'a> {
         let at = instruction.ip();
         self.row(at);
         if at == block.entry {
-            self.hook(block.index, HookKind::Entry);
+            self.hook(block.index, HookKind::Entry, at);
         }
         // A thread that is stopped before this instruction goes on here: at an exit, by its hook.
         let place = self.here();
@@ -272,8 +275,8 @@ impl<'a> Emitter<'a> {
                 let stub = To::Stub(block.stubs.len() - 1);
                 return self.branch(block, instruction, own, stub);
             }
-            Some(Exit { kind: ExitKind::Return, .. }) => self.hook(block.index, HookKind::Exit),
-            Some(_) => self.hook(block.index, HookKind::TailExit),
+            Some(Exit { kind: ExitKind::Return, .. }) => self.hook(block.index, HookKind::Exit, at),
+            Some(_) => self.hook(block.index, HookKind::TailExit, at),
             None => {}
         }
         let is_branch = matches!(kind_of(instruction), crate::code::Kind::Branch { .. });

@@ -5,9 +5,9 @@
 //! function show nothing.
 
 use object::read::elf::ProgramHeader;
-use object::{LittleEndian, elf};
+use object::{LittleEndian, Object, elf};
 
-use everycall_format::site::{SITES_SECTION, XRAY_SECTION, site_kind, sled_kind};
+use everycall_format::site::{NOTE_SECTION, SITES_SECTION, XRAY_SECTION, site_kind, sled_kind};
 
 use crate::elf::{CodeSections, Elf, bytes_at, code_symbols};
 use crate::plt;
@@ -44,6 +44,9 @@ pub(crate) struct Exits {
     code: Vec<(u64, u64, u64)>,
     /// Slots that jumps lead through, ascending, with the names of their targets.
     slots: Vec<(u64, Vec<u8>)>,
+    /// The file was built without hooks, so exits are known by the instructions by which they
+    /// leave.
+    is_untouched: bool,
 }
 
 impl Exits {
@@ -81,7 +84,8 @@ impl Exits {
         let mut slots: Vec<_> =
             plt::slot_targets(elf).into_iter().map(|(slot, name)| (slot, name.to_vec())).collect();
         slots.sort_unstable();
-        Self { sites, code, slots }
+        let is_untouched = sites.is_empty() && elf.section_by_name(NOTE_SECTION).is_none();
+        Self { sites, code, slots, is_untouched }
     }
 
     /// How the exit at `address` leaves its function; `None` if that isn't known. `is_start` says
@@ -98,7 +102,7 @@ impl Exits {
             };
         }
         // An exit's hook returns to the address after a call; a function's first address isn't one.
-        if is_start || !self.follows_call(image, address) {
+        if is_start || !(self.is_untouched || self.follows_call(image, address)) {
             return None;
         }
         self.instruction(image, address)
@@ -173,6 +177,15 @@ impl Exits {
                 let named = self.slots.get(at).filter(|(known, _)| *known == slot);
                 Some(named.map_or(Leaving::JumpsAnywhere, |(_, name)| Leaving::JumpsToName(name.clone())))
             }
+            // Conditional tail calls.
+            [0x70..=0x7f, distance, after @ ..] => {
+                let distance = i64::from(distance.cast_signed());
+                Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
+            }
+            [0x0f, 0x80..=0x8f, a, b, c, d, after @ ..] => {
+                let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
+                Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
+            }
             [0xff, operands, ..] if operands >> 3 & 7 == 4 => Some(Leaving::JumpsAnywhere),
             _ => None,
         }
@@ -241,6 +254,7 @@ mod tests {
         let exits = Exits {
             sites: Vec::new(),
             code: vec![(0x1000, 0, bytes.len() as u64)],
+            is_untouched: false,
             slots: vec![(0x2000, b"g".to_vec())],
         };
         exits.at(bytes, 0x1005, false)

@@ -2,7 +2,8 @@
 
 use everycall_format::arena::module_flags;
 use everycall_format::frame::STEP;
-use everycall_reader::{CodeRange, Module};
+use everycall_reader::{CodeRange, Module, Trampolines};
+use std::sync::Arc;
 
 /// How many codes before an address are looked at: as many functions may have had it in turn.
 const CODES_LOOKED_AT: usize = 1024;
@@ -31,8 +32,42 @@ impl Location {
     }
 }
 
+/// From offsets in a region of trampolines to functions.
+#[derive(Debug)]
+struct Functions {
+    /// By the offset divided by [`Functions::STEP`]: the entry's index plus 1, or 0.
+    places: Vec<u32>,
+    /// Offset and image address.
+    entries: Vec<(u32, u64)>,
+}
+
+impl Functions {
+    /// Calls are 5 bytes, so no two entries share a place.
+    const STEP: u32 = 4;
+    /// The most places for each entry: real tables have some 10.
+    const PLACES_MAX: usize = 1024;
+
+    fn new(table: &Trampolines) -> Functions {
+        let entries = table.entries.clone();
+        let count = entries.last().map_or(0, |(last, _)| (last / Self::STEP) as usize + 1);
+        let mut places = vec![0; count.min(entries.len().saturating_mul(Self::PLACES_MAX))];
+        for (number, (offset, _)) in (1..).zip(&entries) {
+            if let Some(place) = places.get_mut((offset / Self::STEP) as usize) {
+                *place = number;
+            }
+        }
+        Functions { places, entries }
+    }
+
+    fn at(&self, offset: u32) -> Option<u64> {
+        let number = *self.places.get((offset / Self::STEP) as usize)?;
+        let (found, address) = self.entries.get(number.checked_sub(1)? as usize)?;
+        (*found == offset).then_some(*address)
+    }
+}
+
 /// One module's stay in the code space.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Stay {
     /// First code offset.
     first: u32,
@@ -47,6 +82,8 @@ struct Stay {
     shift: u64,
     /// Others may have had the range before it, of which the trace doesn't know.
     is_reused: bool,
+    /// If hooks are called by trampolines.
+    functions: Option<Arc<Functions>>,
 }
 
 impl Stay {
@@ -73,9 +110,15 @@ impl ModuleMap {
     pub(crate) const EMPTY: &'static ModuleMap =
         &ModuleMap { stays: Vec::new(), longest: 0, codes: Vec::new(), codes_module: 0 };
 
-    /// The map of one process's modules.
+    /// The map of one process's modules; `tables` are those of the recording's trampolines.
     #[must_use]
-    pub fn new(modules: &[Module]) -> ModuleMap {
+    pub fn new(modules: &[Module], tables: &[Trampolines]) -> ModuleMap {
+        let functions = |module: &Module| {
+            let table = tables.iter().find(|table| table.number == module.trampolines);
+            let none = Trampolines::default();
+            // Without its table, nothing is known of the module's calls.
+            (module.trampolines != 0).then(|| Arc::new(Functions::new(table.unwrap_or(&none))))
+        };
         let mut stays: Vec<Stay> = modules
             .iter()
             .filter(|module| module.is_complete() && module.same_file < Location::LOST_MODULE as usize)
@@ -86,6 +129,7 @@ impl ModuleMap {
                 unloaded: module.unloaded_ticks.unwrap_or(u64::MAX),
                 module: module.same_file as u32,
                 is_reused: module.flags & module_flags::REUSED_CODE != 0,
+                functions: functions(module),
                 shift: module.start.wrapping_sub(module.base).wrapping_sub(u64::from(module.code_start)),
             })
             .collect();
@@ -183,6 +227,12 @@ impl ModuleMap {
 }
 
 fn located(stay: &Stay, offset: u32) -> Location {
+    if let Some(functions) = &stay.functions {
+        return match functions.at(offset.wrapping_sub(stay.first)) {
+            Some(image_address) => Location { module: stay.module, image_address },
+            None => Location { module: Location::LOST_MODULE, image_address: u64::from(offset) },
+        };
+    }
     Location { module: stay.module, image_address: u64::from(offset).wrapping_add(stay.shift) }
 }
 
@@ -205,8 +255,9 @@ mod tests {
     #[test]
     fn a_reused_range_gives_no_name_before_its_module_is_loaded() {
         let mut only = module(0x3000, 1, 0x7f00_0000, 20, None);
-        let at =
-            |only: &Module, ticks| ModuleMap::new(std::slice::from_ref(only)).locate(&mut 0, 0x3010, ticks);
+        let at = |only: &Module, ticks| {
+            ModuleMap::new(std::slice::from_ref(only), &[]).locate(&mut 0, 0x3010, ticks)
+        };
         assert_eq!(at(&only, 10).module, 0);
         only.flags = module_flags::REUSED_CODE;
         assert_eq!(at(&only, 10).module, Location::LOST_MODULE);
@@ -223,7 +274,7 @@ mod tests {
             code(0x1100, 0x10, 20, u64::MAX, 103),
         ];
         let frames = Module { flags: module_flags::FRAMES, same_file: 3, ..Module::default() };
-        let map = ModuleMap::new(&[]).with_codes(&[frames], &codes);
+        let map = ModuleMap::new(&[], &[]).with_codes(&[frames], &codes);
         let at = |address, ticks| {
             let location = map.locate_outside(address, ticks);
             (location.module, location.image_address)
@@ -237,8 +288,24 @@ mod tests {
         assert_eq!(at(0x1005, 19), (3, 808));
         assert_eq!(at(0x2000, 5), (Location::NO_MODULE, 0x2000));
         assert_eq!(at(0xfff, 5), (Location::NO_MODULE, 0xfff));
-        let none = ModuleMap::new(&[]).with_codes(&[], &codes);
+        let none = ModuleMap::new(&[], &[]).with_codes(&[], &codes);
         assert_eq!(none.locate_outside(0x1000, 5).module, Location::NO_MODULE);
+    }
+
+    #[test]
+    fn trampolines_lead_to_functions() {
+        let entries = vec![(0x105, 0x5000), (0x10a, 0x5000), (0x1ff0, 0x5040)];
+        let table = Trampolines { number: 9, entries };
+        let module = Module { trampolines: 9, ..module(0x3000, 2, 0x7f00_0000, 20, None) };
+        let map = ModuleMap::new(std::slice::from_ref(&module), &[table]);
+        let at = |offset| {
+            let location = map.locate(&mut 0, offset, 30);
+            (location.module, location.image_address)
+        };
+        assert_eq!([at(0x3105), at(0x310a), at(0x4ff0)], [(0, 0x5000), (0, 0x5000), (0, 0x5040)]);
+        assert_eq!([at(0x3106), at(0x3000)].map(|(module, _)| module), [Location::LOST_MODULE; 2]);
+        let lost = ModuleMap::new(&[module], &[]);
+        assert_eq!(lost.locate(&mut 0, 0x3105, 30).module, Location::LOST_MODULE);
     }
 
     #[test]
@@ -251,7 +318,7 @@ mod tests {
         for (index, module) in modules.iter_mut().enumerate() {
             module.same_file = index;
         }
-        let map = ModuleMap::new(&modules);
+        let map = ModuleMap::new(&modules, &[]);
         let mut cursor = 0;
         let mut at = |offset, ticks| map.locate(&mut cursor, offset, ticks);
         assert_eq!(at(0x1010, 15), Location { module: 0, image_address: 0x1010 });

@@ -147,7 +147,8 @@ impl<'a> Trace<'a> {
             recording.frames.iter().map(|frames| (frames.process, &*frames.codes)).collect();
         let map = |(index, process): (usize, &Process)| {
             let modules = table(process);
-            ModuleMap::new(modules).with_codes(modules, codes.get(&index).copied().unwrap_or_default())
+            ModuleMap::new(modules, &recording.trampolines)
+                .with_codes(modules, codes.get(&index).copied().unwrap_or_default())
         };
         let modules = recording.processes.iter().enumerate().map(map).collect();
         let narrowing =

@@ -51,6 +51,19 @@ pub struct RecordArguments {
     /// Keep only this many newest files, including those of earlier runs with this name
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
     pub keep_files: Option<u32>,
+    /// Record a program as it is, built without everycall: hooks are written into its code when it
+    /// starts
+    ///
+    /// x86-64 programs with a dynamic linker, also stripped ones. docs/untouched.md says more.
+    #[arg(long)]
+    pub untouched: bool,
+    /// With --untouched: record the program and libraries that match, of those that are loaded at
+    /// its start, such as 'libssl*,libcrypto*' [default: those in the program's folder]
+    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "untouched")]
+    pub modules: Vec<String>,
+    /// With --untouched: also small functions, which are left out otherwise
+    #[arg(long, requires = "untouched")]
+    pub all: bool,
     #[command(flatten)]
     pub functions: OnlyArguments,
     #[command(flatten)]

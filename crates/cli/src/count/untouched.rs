@@ -3,7 +3,6 @@
 //! The program is started under ptrace and stopped at its entry point. There, memory for counters
 //! and trampolines is mapped and the hooks are written; then it runs untraced.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -12,15 +11,14 @@ use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
 use everycall_analysis::{Function, FunctionIdentity, Grouping, Profile};
-use everycall_inject::{
-    Access, InjectError, Mapping, Outcome, Patch, PatchSet, Process, mappings, on_tracer,
-};
+use everycall_inject::{Access, InjectError, Outcome, Process, mappings, on_tracer};
 use everycall_io::say;
-use everycall_patterns::path_matches;
+use everycall_plans::Binary;
 use everycall_recorder::{Launch, RecordError, find_program, run_alone};
-use everycall_rewrite::{CountingPlan, FileKind, PatchKind};
+use everycall_rewrite::{CountingPlan, FileKind};
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, short_name, site_report};
 use everycall_units::{Count, Several};
+use everycall_untouched::{first_page, island_pages, libraries, patch_sets};
 use rustix::process::{Resource, getrlimit};
 
 use crate::arguments::{CountArguments, SymbolArguments};
@@ -29,19 +27,12 @@ use crate::failure::Failure;
 use crate::program;
 use crate::record;
 use crate::report::{Run, print_table};
-use crate::untouched::Binary;
 
 /// For a program to get to its entry point, and for each step there. Libraries initialise
 /// themselves meanwhile.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// More than the counters of any program take.
 const COUNTERS_MAX: u64 = 64 << 20;
-
-const PAGE: u64 = 4096;
-const INT3: u8 = 0xcc;
-const SHORT_JUMP: u8 = 0xeb;
-/// Bytes of a jump that reaches everything.
-const JUMP: usize = 5;
 
 /// Runs the verb.
 pub fn run(arguments: &CountArguments) -> Result<ExitCode, Failure> {
@@ -201,14 +192,7 @@ impl Planned {
         let CountingPlan { plan, region, counters } = &self.plan;
         let base = if self.is_fixed { 0 } else { mapped.wrapping_add(self.base) };
         let at = |place: i64| base.wrapping_add_signed(place);
-        let mut pages: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-        for island in &plan.islands {
-            let (page, offset) = (at(island.at) & !(PAGE - 1), (at(island.at) % PAGE) as usize);
-            let bytes = pages.entry(page).or_insert_with(|| vec![INT3; PAGE as usize]);
-            if let Some(bytes) = bytes.get_mut(offset..offset + island.bytes.len()) {
-                bytes.copy_from_slice(&island.bytes);
-            }
-        }
+        let pages = island_pages(plan, base);
         let counters = process.with_thread(PATIENCE, |thread| {
             let file = thread.map_shared(at(*counters), self.plan.counters_size())?;
             thread.map_at(at(plan.region), region, Access::Execute)?;
@@ -217,7 +201,7 @@ impl Planned {
             }
             Ok(file)
         })?;
-        let sets = self.sets(base);
+        let sets = patch_sets(&self.plan.plan, base);
         let outcomes = process.with_all_stopped(PATIENCE, |stopped| stopped.apply(&sets))?;
         Ok(Hooked {
             path: self.path.clone(),
@@ -227,39 +211,6 @@ impl Planned {
             hooked: outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count() as u64,
             counters,
         })
-    }
-
-    /// The patches of each function.
-    fn sets(&self, base: u64) -> Vec<PatchSet> {
-        let plan = &self.plan.plan;
-        let mut sets = vec![PatchSet::default(); plan.functions.len()];
-        let mut patches: Vec<&everycall_rewrite::Patch> = plan.patches.iter().collect();
-        // Short jumps lead to others, which have to be there before.
-        patches.sort_by_key(|patch| {
-            let is_short = patch.kind == PatchKind::Window && patch.new.first() == Some(&SHORT_JUMP);
-            (is_short && patch.new.len() < JUMP, patch.kind != PatchKind::Slot, patch.at)
-        });
-        for patch in patches {
-            if let Some(set) = sets.get_mut(patch.function as usize) {
-                let at = base.wrapping_add(patch.at);
-                set.patches.push(Patch { at, old: patch.old.to_vec(), new: patch.new.to_vec() });
-            }
-        }
-        for one in &plan.moves {
-            let index = plan.patches.partition_point(|patch| patch.at <= one.from);
-            let before = index.checked_sub(1).and_then(|index| plan.patches.get(index));
-            let within = before.filter(|patch| one.from < patch.at + patch.new.len() as u64);
-            let function = match within {
-                Some(patch) => patch.function as usize,
-                // Of a function that is copied as a whole.
-                None => plan.functions.partition_point(|function| function.start <= one.from).wrapping_sub(1),
-            };
-            if let Some(set) = sets.get_mut(function) {
-                let to = base.wrapping_add_signed(plan.region + i64::from(one.to));
-                set.moves.push(everycall_inject::Move { from: base.wrapping_add(one.from), to });
-            }
-        }
-        sets
     }
 }
 
@@ -313,26 +264,6 @@ fn hook_all(
         }
     }
     Ok(hooked)
-}
-
-fn first_page(maps: &[Mapping], path: &Path) -> Option<u64> {
-    maps.iter().find(|mapping| Path::new(&mapping.name) == path).map(|mapping| mapping.range.start)
-}
-
-/// Libraries to count in: those that match, or those in the program's folder.
-fn libraries(maps: &[Mapping], program: &Path, modules: &[String]) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = Vec::new();
-    for mapping in maps.iter().filter(|mapping| mapping.is_executable) {
-        let path = Path::new(&mapping.name);
-        let is_wanted = match modules {
-            [] => path.parent() == program.parent(),
-            globs => globs.iter().any(|glob| path_matches(glob, path)),
-        };
-        if is_wanted && path.is_absolute() && path != program && !found.iter().any(|known| known == path) {
-            found.push(path.to_owned());
-        }
-    }
-    found
 }
 
 /// A file with hooks in the program.

@@ -268,7 +268,8 @@ impl Arena {
     /// Whether the process has stored names of frames by id, or reported such frames.
     #[must_use]
     pub fn has_frames(&self) -> bool {
-        self.read_at::<everycall_format::frame::FrameNames>(self.layout.frames_offset).is_used != 0
+        let names = self.read_at::<everycall_format::frame::FrameNames>(self.layout.frames_offset);
+        names.is_used & everycall_format::frame::used::FRAMES != 0
     }
 
     /// Copies segment `index` of the pool into `bytes`.

@@ -12,4 +12,4 @@ pub use alone::run_alone;
 pub use ended::Ended;
 pub use options::{Options, Recorder};
 pub use running::{FirstArena, Running};
-pub use start::{start, start_with};
+pub use start::{start, start_by, start_with};

@@ -1,7 +1,8 @@
 //! Starts the program.
 
 use std::ffi::OsStr;
-use std::process::Command;
+use std::io;
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 
 use everycall_format::env;
@@ -43,6 +44,37 @@ pub fn start_with(
     launch: &Launch,
     prepare: impl FnOnce(&mut Command),
 ) -> Result<Running, RecordError> {
+    begin(recorder, launch, prepare, Answers::Afterwards, |mut command| command.spawn())
+}
+
+/// Starts the program as [`start`] does, by `spawn`, which returns when it has changed the program.
+/// The recorder answers the program's messages meanwhile.
+///
+/// # Errors
+///
+/// As for [`start`], or those of `spawn`.
+pub fn start_by(
+    recorder: Recorder,
+    launch: &Launch,
+    spawn: impl FnOnce(Command) -> io::Result<Child>,
+) -> Result<Running, RecordError> {
+    begin(recorder, launch, |_| {}, Answers::Meanwhile, spawn)
+}
+
+/// From when on the program's messages are answered.
+#[derive(PartialEq)]
+enum Answers {
+    Meanwhile,
+    Afterwards,
+}
+
+fn begin(
+    recorder: Recorder,
+    launch: &Launch,
+    prepare: impl FnOnce(&mut Command),
+    answers: Answers,
+    spawn: impl FnOnce(Command) -> io::Result<Child>,
+) -> Result<Running, RecordError> {
     let Recorder { mut tree, keep, signals: wanted, states, counters } = recorder;
     if let Some(program) = find_program(&launch.program) {
         tree.open_started(&program);
@@ -58,15 +90,19 @@ pub fn start_with(
     let readings = Readings::begin();
     // The program inherits it from this thread.
     let mut sched = states.map(|choice| Sched::of_processes_to_come(choice, SCHED_MEMORY));
-    let (child, signals) = Signals::spawn(command, &environment, &wanted, |mut command| command.spawn())
-        .map_err(|source| launch.explain(source))?;
+    let tree = Arc::new(Mutex::new(tree));
+    let mut doorbell = None;
+    let (child, signals) = Signals::spawn(command, &environment, &wanted, |command| {
+        doorbell = (answers == Answers::Meanwhile).then(|| Doorbell::attend(Arc::clone(&tree)));
+        spawn(command)
+    })
+    .map_err(|source| launch.explain(source))?;
     // Raises the limit of descriptors for arenas and module files, only for this process: the
     // program has its limits already.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    tree.has_started(child.id());
-    let tree = Arc::new(Mutex::new(tree));
-    let doorbell = Doorbell::attend(Arc::clone(&tree));
+    lock(&tree).has_started(child.id());
+    let doorbell = doorbell.unwrap_or_else(|| Doorbell::attend(Arc::clone(&tree)));
     let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&tree), keep));
     let sampler = counters.map(|interval| Sampler::attend(Arc::clone(&tree), interval));
     if let Some(sched) = &mut sched {

@@ -89,6 +89,7 @@ mod runtime {
         frame_leave: everycall_hooks::everycall_frame_leave,
         frame: frames::frame,
         address_space: address_space::address_space,
+        adopt: modules::adopt,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.

@@ -11,10 +11,12 @@ use crate::threads::room;
 use core::sync::atomic::{
     AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
 };
+use everycall_format::Wire;
 use everycall_format::arena::counter;
 use everycall_format::event::EXIT;
-use everycall_format::frame::{FIRST, IDS, STEP, THREAD};
+use everycall_format::frame::{FIRST, IDS, STEP, THREAD, TRAMPOLINES};
 use everycall_format::site::RUNTIME_ABI;
+use everycall_format::trampoline::{ENTRIES_AT_ONCE, Trampoline};
 use everycall_hooks::{COUNT_ALL, COUNTS, ModuleDescriptor, frames as descriptor};
 
 /// [`ModuleDescriptor::on`]: all are recorded.
@@ -131,6 +133,15 @@ fn put(process: &'static Process, name: Name<'_>) -> bool {
         frames::lose(arena);
     }
     is_there
+}
+
+/// Puts a table of trampolines among the names: see [`everycall_format::trampoline`]. `first` is
+/// added to its entries' addresses.
+pub(crate) fn put_trampolines(process: &'static Process, number: u32, first: u64, table: &[u8]) {
+    frames::begin_trampolines(process.arena());
+    for entries in table.chunks(ENTRIES_AT_ONCE * Trampoline::SIZE) {
+        put(process, Name { id: TRAMPOLINES, name: entries, file: &first.to_le_bytes(), line: number });
+    }
 }
 
 fn add_to_dumps(arena: &Arena, first: u64, end: u64) {

@@ -33,7 +33,7 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
     Ordering::SeqCst, fence,
 };
-use everycall_format::arena::{MODULE_CAPACITY, counter};
+use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, counter};
 use everycall_format::frame::{FIRST, STEP, is_frame};
 use everycall_hooks::{COUNT_ALL, COUNTS, ModuleDescriptor};
 use everycall_patch::Switch;
@@ -173,10 +173,19 @@ pub(crate) fn has_module_of(selection: &Selection) -> bool {
     used().iter().any(|known| {
         // SAFETY: registered modules stay loaded while the lock is held.
         let module = unsafe { known.module.load(Acquire).as_ref() };
-        let image = module.and_then(|module| Image::of(module.elf_header.load(Relaxed)));
+        let image = module.and_then(Image::of_module);
         let is_named = |image: Image| selection.names(image.build_id_length, &image.build_id);
         selection.has_others() || image.is_some_and(is_named)
     })
+}
+
+/// The module of an entry of the module table. The caller holds the module lock.
+pub(crate) fn module_of(entry: &ModuleEntry) -> Option<&'static ModuleDescriptor> {
+    let all = used().iter().filter_map(|known| {
+        // SAFETY: registered modules stay loaded while the lock is held.
+        unsafe { known.module.load(Acquire).as_ref() }
+    });
+    all.into_iter().find(|module| module.start.load(Relaxed) == entry.start)
 }
 
 /// Adds a module none of whose code has run yet, and switches its sites as the selections require.
@@ -247,14 +256,17 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
         if known.marks.are_there() {
             sites.numbers().for_each(|number| known.marks.change(number, clear));
         }
-        return without_off(known, image, core::iter::once((0, u64::MAX)));
+        return match sites.are_apart() {
+            true => ON,
+            false => without_off(known, image, core::iter::once((0, u64::MAX))),
+        };
     }
     let selected = InModule::of(image.build_id_length, &image.build_id);
     // Without memory for marks, more is recorded than is wanted, which can be seen.
     if known.marks.make_room(sites.numbers().end) {
         for number in sites.numbers() {
             if let Some(Ok((site, _))) = sites.get(number) {
-                let is_wanted = selected.wants(site.address().wrapping_sub(image.base));
+                let is_wanted = selected.wants(sites.place(number, &site).wrapping_sub(image.base));
                 let leave_out = Change { set: marks::NOT_SELECTED, clear: 0 };
                 known.marks.change(number, if is_wanted { clear } else { leave_out });
             }
@@ -262,6 +274,8 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
     }
     match selected.is_anything() {
         false => OFF,
+        // Bits are for hooks that are always called.
+        true if sites.are_apart() => ON,
         true if selected.is_all() => without_off(known, image, core::iter::once((0, u64::MAX))),
         true => {
             let off = off_ranges::within(image.start, image.end);
@@ -320,7 +334,7 @@ pub(crate) fn follow_new_tails(process: &'static Process) {
         for known in used() {
             // SAFETY: registered modules stay loaded while the lock is held.
             let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
-            if let Some(image) = Image::of(module.elf_header.load(Relaxed)) {
+            if let Some(image) = Image::of_module(module) {
                 let wrong = follow_tails_of(arena, module, &image, means);
                 arena.count(counter::SITES_UNPATCHED, wrong.into());
             }
@@ -336,7 +350,7 @@ pub(crate) fn switch_tails(arena: &Arena, triggers: Option<Triggers>) {
     for known in used() {
         // SAFETY: registered modules stay loaded while the lock is held.
         let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
-        let Some(image) = Image::of(module.elf_header.load(Relaxed)) else { continue };
+        let Some(image) = Image::of_module(module) else { continue };
         // SAFETY: as above.
         let (sites, calls) =
             unsafe { (Sites::of(module, &image.text), PlainExits::of(module, &image.text, *arena)) };
@@ -427,7 +441,7 @@ fn apply(arena: &Arena) {
     for known in used() {
         // SAFETY: registered modules stay loaded while the lock is held.
         let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
-        let image = Image::of(module.elf_header.load(Relaxed));
+        let image = Image::of_module(module);
         // SAFETY: as above.
         let sites = image.as_ref().map(|image| unsafe { Sites::of(module, &image.text) });
         let (Some(image), Some(sites)) = (&image, &sites) else { continue };
@@ -844,7 +858,7 @@ fn change(
             let result = used().iter().try_for_each(|known| {
                 // SAFETY: registered modules stay loaded while the lock is held.
                 let module = unsafe { known.module.load(Acquire).as_ref() };
-                let image = module.and_then(|module| Image::of(module.elf_header.load(Relaxed)));
+                let image = module.and_then(Image::of_module);
                 let (Some(module), Some(image)) = (module, image) else { return Ok(()) };
                 // SAFETY: as above.
                 let sites = unsafe { Sites::of(module, &image.text) };

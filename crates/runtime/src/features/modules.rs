@@ -1,7 +1,7 @@
 //! Traced objects are loaded and unloaded.
 #![allow(unsafe_code)] // A buffer that the lock's holder has.
 
-use crate::features::{calling, counted, fork, live, live_triggers, site_set};
+use crate::features::{calling, counted, fork, frames, live, live_triggers, site_set};
 use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind, NOT_REGISTERED};
 use crate::state::places::{self, Place};
@@ -21,6 +21,16 @@ use everycall_hooks::{ModuleDescriptor, SlowCall};
 /// Set when the program itself is unloaded: it is ending, and nothing more is unmapped.
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
+/// Registers a module with trampolines, to which nothing leads yet. See
+/// [`everycall_hooks::RuntimeTable::adopt`].
+pub(crate) fn adopt(module: &ModuleDescriptor, slow_path: SlowCall, first: u64, table: &[u8]) {
+    module.index.store(NOT_REGISTERED, Relaxed);
+    let Some(process) = fork::traced() else { return };
+    frames::put_trampolines(process, module.trampolines.load(Relaxed) as u32, first, table);
+    take_in(process, module, slow_path);
+    live::follow(process);
+}
+
 /// Registers a module whose hooks shall call this slow path. See
 /// [`everycall_hooks::RuntimeTable::register`].
 pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
@@ -37,7 +47,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
         return;
     }
     let _lock = Lock::take(&process.module_lock);
-    let Some(image) = Image::of(module.elf_header.load(Relaxed)) else {
+    let Some(image) = Image::of_module(module) else {
         arena.count(counter::MODULES_UNTRACED, 1);
         return;
     };
@@ -45,7 +55,8 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     let buffer = unsafe { &mut *process.scratch() };
     let file = MappedFile::at(image.start, buffer);
     let claim = module_table::claim(process, arena, &image, &file);
-    let size = image.end - image.start;
+    let (start, end) = image.code;
+    let size = end - start;
     // A module without a place in the table is recorded as an unknown module. All of these share
     // one range.
     let code_start = match &claim {
@@ -56,10 +67,10 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
             return;
         }
     };
-    let bias = (image.start as u32).wrapping_sub(code_start);
+    let bias = (start as u32).wrapping_sub(code_start);
     module.bias_entry.store(bias, Relaxed);
     module.bias_exit.store(bias.wrapping_sub(EXIT), Relaxed);
-    module.start.store(image.start, Relaxed);
+    module.start.store(start, Relaxed);
     module.size.store(size, Relaxed);
     prepare(module, slow_path);
     stamps::prepare(process, module, claim.as_ref().map(|claim| claim.index));
@@ -80,8 +91,8 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
             let entry = ModuleEntry {
                 flags: flags(module, &image) | claim.flags(),
                 base: image.base,
-                start: image.start,
-                end: image.end,
+                start,
+                end,
                 code_start,
                 build_id_length: image.build_id_length,
                 build_id: image.build_id,
@@ -91,6 +102,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
                 device: file.device,
                 inode: file.inode,
                 predecessors: claim.predecessors(),
+                trampolines: image.trampolines,
                 ..ModuleEntry::default()
             };
             fill(process, arena, &claim, entry, &file);
@@ -302,6 +314,9 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
     }
     if present(&module.sleds) {
         flags |= module_flags::XRAY;
+    }
+    if present(&module.region) {
+        flags |= module_flags::TRAMPOLINES;
     }
     flags
 }

@@ -34,6 +34,8 @@ impl<'a> PlainExits<'a> {
     /// # Safety
     /// The module stays loaded that long.
     pub(crate) unsafe fn of(module: &'a ModuleDescriptor, text: &'a [Text], arena: Arena) -> Self {
+        // Trampolines have sites instead.
+        let text = if module.region[0].load(Relaxed) == 0 { text } else { &[] };
         PlainExits { module, text, arena }
     }
 

@@ -3,6 +3,8 @@
 //! (`EVERYCALL_ONLY`).
 #![allow(unsafe_code)] // Memory that is mapped here; a buffer that the lock's holder has.
 
+use crate::features::live;
+use crate::features::sites::Sites;
 use crate::state::arena::Arena;
 use crate::state::hub;
 use crate::state::process::Process;
@@ -18,7 +20,7 @@ use crate::sys::folder::FOLDER_MAX;
 use crate::sys::mapped_file::MappedFile;
 use crate::sys::system::{self, PROT_READ};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
-use everycall_format::arena::ModuleEntry;
+use everycall_format::arena::{ModuleEntry, module_flags};
 use everycall_format::control::NAME_MAX;
 use everycall_format::env;
 use everycall_format::site_set::{SIZE_MAX, SetError, SetModule, SiteSet};
@@ -231,14 +233,27 @@ pub(crate) fn sites_in<'a>(
     let (entry, thresholds, set) = (*entry, *thresholds, *set);
     let size = entry.end.saturating_sub(entry.start);
     let code = move |address: u64| {
-        let offset = address.wrapping_add(entry.base).checked_sub(entry.start)?;
+        let offset = address.checked_sub(entry.start)?;
         (offset < size).then(|| u32::try_from(offset).ok()?.checked_add(entry.code_start)).flatten()
+    };
+    let apart = (entry.flags & module_flags::TRAMPOLINES != 0).then(|| live::module_of(&entry)).flatten();
+    // The addresses that hooks report for a function: the first and the last one.
+    let reported = move |start: u64, end: u64| {
+        let (start, end) = (start.wrapping_add(entry.base), end.wrapping_add(entry.base));
+        match apart {
+            // SAFETY: a registered module stays loaded while the module lock is held.
+            Some(module) => {
+                unsafe { Sites::of(module, &[]) }.trampolines_of(start).map(|(first, end)| (first, end - 1))
+            }
+            None => Some((start, end - 1)),
+        }
     };
     let module = set.modules().find(|module| is_same(module, &entry));
     module.into_iter().flat_map(move |module| set.sites_of(&module)).filter_map(move |site| {
+        let (first, last) = reported(site.start, site.end)?;
         Some(TriggerSite {
-            first: code(site.start)?,
-            end: code(site.end - 1)?.checked_add(1)?,
+            first: code(first)?,
+            end: code(last)?.checked_add(1)?,
             rule: site.rule,
             flags: site.flags,
             threshold: *thresholds.get(site.rule as usize)?,

@@ -75,9 +75,46 @@ impl<'a> Sites<'a> {
         self.numbers().filter(move |number| is_one(*number))
     }
 
+    /// The sites are in trampolines, apart from the functions to which they belong.
+    pub(crate) fn are_apart(&self) -> bool {
+        self.module.region[0].load(Relaxed) != 0
+    }
+
+    /// The address by which selections know a site: its own, or its function's.
+    pub(crate) fn place(&self, number: u32, site: &Site) -> u64 {
+        if self.are_apart() { self.function(number) } else { site.address() }
+    }
+
     /// The code offset of a function.
     fn code(&self, function: u64) -> u32 {
-        (function as u32).wrapping_sub(self.module.bias_entry.load(Relaxed))
+        let place = match self.are_apart() {
+            true => self.trampolines_of(function).map_or(0, |(first, _)| first),
+            false => function,
+        };
+        (place as u32).wrapping_sub(self.module.bias_entry.load(Relaxed))
+    }
+
+    /// The addresses that hooks report for a function: the first one, and the one behind the last.
+    pub(crate) fn trampolines_of(&self, function: u64) -> Option<(u64, u64)> {
+        let count = (self.nops.len() / NopSite::SIZE) as u32;
+        let (mut first, mut end) = (0, count);
+        while first < end {
+            let middle = first.midpoint(end);
+            if self.function(middle) < function {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        let numbers = (first..count).take_while(|number| self.function(*number) == function);
+        let places = numbers.filter_map(|number| {
+            let (place, site) = entry::<NopSite>(self.nops, number as usize)?;
+            Some(place.wrapping_add_signed(site.site.into()) + everycall_patch::SITE_SIZE as u64)
+        });
+        places.fold(None, |found, place| match found {
+            None => Some((place, place + 1)),
+            Some((first, end)) => Some((first.min(place), end.max(place + 1))),
+        })
     }
 
     /// Whether a trigger follows the tail calls of a function.

@@ -5,7 +5,7 @@
 use crate::state::arena::Arena;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
-use everycall_format::frame::{FrameName, FrameNames, NamedFrame, RECORD_ALIGN, Records, TEXT_MAX};
+use everycall_format::frame::{FrameName, FrameNames, NamedFrame, RECORD_ALIGN, Records, TEXT_MAX, used};
 
 /// Bytes for records.
 fn room(arena: &Arena) -> u64 {
@@ -29,13 +29,18 @@ fn records(arena: &Arena) -> *mut u8 {
     header(arena).wrapping_add(FrameNames::SIZE)
 }
 
-fn used(arena: &Arena) -> &'static AtomicU64 {
+fn used_bytes(arena: &Arena) -> &'static AtomicU64 {
     field!(header(arena), FrameNames, used, AtomicU64)
 }
 
 /// Notes in the arena that the process has frames by id.
 pub(crate) fn begin(arena: &Arena) {
-    field!(header(arena), FrameNames, is_used, AtomicU32).store(1, Relaxed);
+    field!(header(arena), FrameNames, is_used, AtomicU32).fetch_or(used::FRAMES, Relaxed);
+}
+
+/// Notes in the arena that there are tables of trampolines.
+pub(crate) fn begin_trampolines(arena: &Arena) {
+    field!(header(arena), FrameNames, is_used, AtomicU32).fetch_or(used::TRAMPOLINES, Relaxed);
 }
 
 /// Counts a name that found no room.
@@ -58,7 +63,7 @@ pub(crate) fn put(arena: &Arena, name: Name<'_>, make_room: impl FnOnce(u64, u64
         ..name
     };
     let size = size_of_record(&name);
-    let used = used(arena);
+    let used = used_bytes(arena);
     let first = arena.layout().frames_offset;
     // Before the place is taken: a record that is never written would hide what follows it.
     let behind = |at: u64| first + FrameNames::SIZE as u64 + at;
@@ -97,7 +102,7 @@ pub(crate) fn told(arena: &Arena) -> (u64, &'static [u8]) {
     if field!(header(arena), FrameNames, is_used, AtomicU32).load(Relaxed) == 0 {
         return (first, &[]);
     }
-    let end = used(arena).load(Acquire).min(room(arena)) as usize;
+    let end = used_bytes(arena).load(Acquire).min(room(arena)) as usize;
     let mut size = 0;
     while size + FrameName::SIZE <= end {
         let record = records(arena).wrapping_add(size);
@@ -134,7 +139,7 @@ pub(crate) fn each(arena: &Arena, mut each: impl FnMut(Name<'static>)) {
 pub(crate) fn begin_child(arena: &Arena) -> u64 {
     let (_, bytes) = told(arena);
     if let Some(records) = bytes.get(FrameNames::SIZE..) {
-        used(arena).store(records.len() as u64, Relaxed);
+        used_bytes(arena).store(records.len() as u64, Relaxed);
     }
     bytes.len() as u64
 }

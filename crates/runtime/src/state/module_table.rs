@@ -65,12 +65,13 @@ pub(crate) fn claim(process: &Process, arena: &Arena, image: &Image, file: &Mapp
         let entries = (0..count).filter_map(|index| Some((index, arena.module(index)?)));
         entries.filter(|(_, entry)| entry.state == module_state::COMPLETE && entry.unloaded_ticks != 0)
     };
-    let size = image.end - image.start;
+    let size = image.code.1 - image.code.0;
     let is_same = |entry: &ModuleEntry| {
         image.build_id_length != 0
             && (entry.build_id_length, entry.build_id) == (image.build_id_length, image.build_id)
             && (entry.device, entry.inode) == (file.device, file.inode)
             && entry.end.wrapping_sub(entry.start) == size
+            && entry.trampolines == image.trampolines
     };
     if let Some((index, entry)) = unloaded().find(|(_, entry)| is_same(entry)) {
         return Some(Claim { index, code_start: entry.code_start, kind: Kind::Again(entry) });

@@ -3,7 +3,9 @@
 #![allow(unsafe_code)] // Headers of an object in memory, by their addresses.
 
 use crate::sys::system::{PROT_EXEC, PROT_READ, PROT_WRITE};
+use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::arena::PAGE;
+use everycall_hooks::ModuleDescriptor;
 
 /// An executable segment.
 #[derive(Clone, Copy, Default)]
@@ -39,6 +41,10 @@ pub(crate) struct Image {
     pub(crate) base: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
+    /// The addresses that its hooks report: `start` and `end`, or those of its trampolines.
+    pub(crate) code: (u64, u64),
+    /// Checksum of the table of its trampolines; 0 without.
+    pub(crate) trampolines: u32,
     pub(crate) executable: bool,
     pub(crate) build_id: [u8; 32],
     pub(crate) build_id_length: u32,
@@ -49,6 +55,19 @@ pub(crate) struct Image {
 const TEXT_SEGMENTS: usize = 4;
 
 impl Image {
+    /// Of an object with hooks.
+    pub(crate) fn of_module(module: &ModuleDescriptor) -> Option<Image> {
+        let mut image = Image::of(module.elf_header.load(Relaxed))?;
+        let (start, end) = (module.region[0].load(Relaxed), module.region[1].load(Relaxed));
+        if start != 0 {
+            image.code = (start, end);
+            image.trampolines = module.trampolines.load(Relaxed) as u32;
+            image.text = [Text::default(); TEXT_SEGMENTS];
+            image.text[0] = Text { start, end, flags: Text::EXECUTABLE | Text::READABLE };
+        }
+        Some(image)
+    }
+
     pub(crate) fn of(elf_header: u64) -> Option<Image> {
         const PT_LOAD: u32 = 1;
         const PT_DYNAMIC: u32 = 2;
@@ -90,6 +109,8 @@ impl Image {
                 base,
                 start,
                 end,
+                code: (start, end),
+                trampolines: 0,
                 executable: kind == ET_EXEC,
                 build_id: [0; 32],
                 build_id_length: 0,

@@ -1,11 +1,13 @@
 //! `everycall functions --untouched`: how many functions of files as they are could get hooks.
 
+pub mod record;
+
 use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_io::say;
 use everycall_io::terminal::Escapes;
-pub use everycall_plans::Binary;
+use everycall_plans::Binary;
 use everycall_rewrite::{Coverage, FileKind, HookLayout, Refusal, Tactic};
 use everycall_units::{Count, Several};
 use serde_json::{Map, Value, json};

@@ -1,0 +1,26 @@
+//! Hooks for programs that were built without them: which files and functions get some, and how
+//! they get into a process.
+//!
+//! ```text
+//! modules     which files of a process
+//! changes     a plan's changes, for a process that has loaded the file somewhere
+//! recording   plans whose hooks record, and the runtime that they need
+//! ```
+//!
+//! `everycall_rewrite` makes plans, `everycall_inject` changes processes; neither knows the other.
+//! `docs/design/untouched.md` has the whole.
+
+#![deny(missing_docs, clippy::missing_errors_doc)]
+#![forbid(unsafe_code)]
+// Messages go through `everycall_io::messages`: these macros panic if the output is closed.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+// Input from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
+
+mod changes;
+mod modules;
+mod recording;
+
+pub use changes::{island_pages, patch_sets};
+pub use modules::{first_page, libraries};
+pub use recording::{Functions, Planned, Runtime};

@@ -1,0 +1,290 @@
+//! Plans whose hooks record.
+//!
+//! ```text
+//! descriptor | hooks, trampolines, lists
+//! rw         | r-x
+//! ```
+//!
+//! Each module gets a copy of the hooks, as each object that is built with hooks has one.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everycall_format::Wire as _;
+use everycall_format::site::{Site, site_kind};
+use everycall_format::trampoline::{ADOPT_OFFSET, Adopted, RUNTIME_SYMBOL, Trampoline, hook};
+use everycall_inject::{Access, InjectError, Mapping, Outcome, Process, gap_near, mappings};
+use everycall_kit::{DESCRIPTOR_BEFORE, HOOK_PLACES, HOOKS};
+use everycall_patterns::{FunctionTable, Selection};
+use everycall_rewrite::{FileKind, HookCall, HookKind, HookLayout, Plan};
+use everycall_symbols::site_report;
+
+use crate::changes::{island_pages, patch_sets};
+use crate::modules::{first_page, range_of};
+
+const PAGE: u64 = 4096;
+/// Lists begin at multiples of this.
+const ALIGN: usize = 64;
+/// Bytes of a call.
+const CALL: u32 = 5;
+/// Where the runtime's argument is on the descriptor's page.
+const ADOPTED_AT: u64 = 2048;
+
+/// Which functions of a file get hooks.
+pub struct Functions<'a> {
+    /// Smaller ones get none; in bytes.
+    pub least_size: u64,
+    /// Others get none; `None` if all are wanted.
+    pub selection: Option<&'a Selection>,
+}
+
+/// A file with a plan for it.
+pub struct Planned {
+    /// The file.
+    pub path: PathBuf,
+    /// Of the file system, and in it.
+    place: (u64, u64),
+    /// All functions of the file.
+    pub functions: u64,
+    /// Those that are left out because they are small.
+    pub small: u64,
+    /// How many of its functions each rule of the selection has matched.
+    pub matched: Vec<u64>,
+    plan: Plan,
+    /// Of the table of its trampolines.
+    number: u32,
+    /// The lowest address in that table.
+    first: u64,
+}
+
+fn layout() -> HookLayout {
+    let (entry, exit) = (HOOK_PLACES[hook::ENTRY], HOOK_PLACES[hook::EXIT]);
+    // Those of functions that triggers follow get another one by the runtime.
+    HookLayout { reserved: HOOKS.len().next_multiple_of(PAGE as usize) as u32, entry, exit, tail_exit: exit }
+}
+
+impl Planned {
+    /// Plans hooks for a file.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, without the file's name.
+    pub fn of(path: &Path, functions: &Functions<'_>) -> Result<Planned, String> {
+        let said = |error: &dyn std::fmt::Display| error.to_string();
+        let metadata = fs::metadata(path).map_err(|error| said(&error))?;
+        // The C library defines plain hooks, too.
+        if site_report(path).is_ok_and(|report| {
+            let has_sites = report.site_count + report.xray_sled_count > 0;
+            has_sites || report.hooks_undefined || report.note.is_some()
+        }) {
+            return Err("was built with everycall".to_owned());
+        }
+        let mut plan = everycall_plans::of_file(path).map_err(|error| said(&error))?;
+        let all = (plan.functions.len() + plan.left_out.len()) as u64;
+        let mut matched = Vec::new();
+        let selected: Option<HashSet<u64>> = match functions.selection {
+            None => None,
+            Some(selection) => {
+                let sizes = plan.functions.iter().map(|function| (function.start, function.size));
+                let mut table = FunctionTable::of_functions(path, sizes).map_err(|error| said(&error))?;
+                let resolved = selection.resolve(&mut table);
+                matched = resolved.matched.iter().map(|matched| matched.functions).collect();
+                let on = table.functions().iter().zip(&resolved.is_on);
+                Some(on.filter(|(_, is_on)| **is_on).map(|(function, _)| function.start).collect())
+            }
+        };
+        let small = plan.functions.iter().filter(|function| function.size < functions.least_size).count();
+        plan.keep(|function| {
+            function.size >= functions.least_size
+                && selected.as_ref().is_none_or(|selected| selected.contains(&function.start))
+        });
+        plan.set_hooks(layout()).map_err(|error| said(&error))?;
+        let number = number_of(&plan);
+        let first = plan.calls.iter().map(|call| origin_of(&plan, call)).min().unwrap_or(0);
+        Ok(Planned {
+            path: path.to_owned(),
+            place: (metadata.dev(), metadata.ino()),
+            functions: all,
+            small: small as u64,
+            matched,
+            number,
+            first,
+            plan,
+        })
+    }
+
+    /// Functions that get hooks if nothing is in the way.
+    pub fn planned(&self) -> u64 {
+        self.plan.functions.len() as u64
+    }
+
+    /// Whether the file of this device and inode was planned.
+    pub fn is_file(&self, metadata: &fs::Metadata) -> bool {
+        self.place == (metadata.dev(), metadata.ino())
+    }
+
+    /// Maps hooks and trampolines into a process that has loaded the file, registers them with its
+    /// runtime, and leads its code there. Returns how many functions have hooks.
+    ///
+    /// # Errors
+    ///
+    /// The file isn't mapped, there is no room near it, or the process can't be changed. Then the
+    /// module's code is as before.
+    pub fn install(
+        &self,
+        process: &mut Process,
+        runtime: &Runtime,
+        patience: Duration,
+    ) -> Result<u64, InjectError> {
+        let maps = mappings(process.pid())?;
+        let Some(range) = range_of(&maps, &self.path) else {
+            return Err(InjectError::Refused(format!("{} isn't loaded", self.path.display())));
+        };
+        let base = self.plan.base(range.start);
+        let plan = self.placed(&maps, range.clone(), base);
+        let at = |place: i64| base.wrapping_add_signed(place);
+        let start = at(plan.region);
+        let descriptor = start - DESCRIPTOR_BEFORE;
+        let (region, sites, table) = self.region(&plan, base);
+        let adopted = Adopted {
+            record_size: Adopted::SIZE as u32,
+            trampolines: self.number,
+            descriptor,
+            elf_header: range.start,
+            start,
+            end: start + (region.len() as u64).next_multiple_of(PAGE),
+            sites: [start + sites, start + table],
+            table: [start + table, start + region.len() as u64],
+            first: self.first,
+            hooks: HOOK_PLACES.map(|place| start + u64::from(place)),
+            ..Adopted::default()
+        };
+        let mut page = vec![0; PAGE as usize];
+        if let Some(place) = page.get_mut(ADOPTED_AT as usize..) {
+            adopted.write(place);
+        }
+        process.with_thread(patience, |thread| {
+            thread.map_at(descriptor, &page, Access::Write)?;
+            thread.map_at(start, &region, Access::Execute)?;
+            for (page, bytes) in island_pages(&plan, base) {
+                thread.map_at(page, &bytes, Access::Execute)?;
+            }
+            thread.call_function(runtime.adopt, [descriptor + ADOPTED_AT, 0, 0, 0, 0, 0]).map(|_| ())
+        })?;
+        let sets = patch_sets(&plan, base);
+        let outcomes = process.with_all_stopped(patience, |stopped| stopped.apply(&sets))?;
+        Ok(outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count() as u64)
+    }
+
+    /// The plan with its region where there is room for it: near the module, but not behind a
+    /// program, where its heap grows.
+    fn placed(&self, maps: &[Mapping], module: std::ops::Range<u64>, base: u64) -> Plan {
+        let mut plan = self.plan.clone();
+        let size = DESCRIPTOR_BEFORE + plan.region_size() + lists_size(&plan).next_multiple_of(PAGE);
+        let mut taken = maps.to_vec();
+        taken.extend(island_pages(&plan, base).into_keys().map(|page| Mapping {
+            range: page..page + PAGE,
+            is_readable: true,
+            is_writable: false,
+            is_executable: true,
+            name: String::new(),
+            inode: 0,
+        }));
+        taken.sort_by_key(|mapping| mapping.range.start);
+        let gap = gap_near(&taken, module.clone(), size);
+        let gap = gap.filter(|gap| *gap < module.start || self.plan.kind == FileKind::Library);
+        if let Some(gap) = gap {
+            let region = (gap + DESCRIPTOR_BEFORE).wrapping_sub(base).cast_signed();
+            // If displacements don't allow it, its own place may be free.
+            let _ = plan.move_region(region);
+        }
+        plan
+    }
+
+    /// The region's bytes, and where in it the sites and the table begin.
+    fn region(&self, plan: &Plan, base: u64) -> (Vec<u8>, u64, u64) {
+        let mut bytes = HOOKS.to_vec();
+        bytes.resize(plan.hooks.reserved as usize, 0xcc);
+        bytes.extend(&plan.code);
+        bytes.resize(bytes.len().next_multiple_of(ALIGN), 0xcc);
+        let first = bytes.len() as u64;
+        let mut calls: Vec<_> = plan.calls.iter().collect();
+        // By function, as the runtime wants them.
+        calls.sort_by_key(|call| (call.function, call.at));
+        let start = base.wrapping_add_signed(plan.region);
+        for call in calls {
+            let function = plan.functions.get(call.function as usize).map_or(0, |function| function.start);
+            let place = start + bytes.len() as u64;
+            let distance = |to: u64, field: u64| to.wrapping_sub(place + field) as i32;
+            let site = Site {
+                site: distance(start + u64::from(call.at), 0),
+                function: distance(base.wrapping_add(function), 4),
+                kind: match call.kind {
+                    HookKind::Entry => site_kind::ENTRY,
+                    HookKind::Exit => site_kind::EXIT,
+                    HookKind::TailExit => site_kind::TAIL_EXIT,
+                },
+            };
+            let mut raw = [0; Site::SIZE];
+            site.write(&mut raw);
+            bytes.extend(raw);
+        }
+        let table = bytes.len() as u64;
+        for call in &plan.calls {
+            let origin = origin_of(plan, call).wrapping_sub(self.first) as u32;
+            let mut raw = [0; Trampoline::SIZE];
+            Trampoline { returns_to: call.at + CALL, origin }.write(&mut raw);
+            bytes.extend(raw);
+        }
+        (bytes, first, table)
+    }
+}
+
+/// A number that differs between plans.
+fn number_of(plan: &Plan) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&plan.build_id);
+    for call in &plan.calls {
+        hasher.update(&call.at.to_le_bytes());
+        hasher.update(&origin_of(plan, call).to_le_bytes());
+    }
+    hasher.finalize().max(1)
+}
+
+/// The instruction that a call of a hook stands before.
+fn origin_of(plan: &Plan, call: &HookCall) -> u64 {
+    match (call.kind, plan.functions.get(call.function as usize)) {
+        (HookKind::Entry, Some(function)) => function.start,
+        _ => call.from,
+    }
+}
+
+fn lists_size(plan: &Plan) -> u64 {
+    (ALIGN + plan.calls.len() * (Site::SIZE + Trampoline::SIZE)) as u64
+}
+
+/// The runtime in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// Its function that takes an [`Adopted`].
+    adopt: u64,
+}
+
+impl Runtime {
+    /// Finds the runtime that was preloaded as `library`; `None` if it isn't there.
+    ///
+    /// # Errors
+    ///
+    /// The process can't be read.
+    pub fn find(process: &Process, library: &Path) -> Result<Option<Runtime>, InjectError> {
+        let maps = mappings(process.pid())?;
+        let Some(start) = first_page(&maps, library) else { return Ok(None) };
+        let Some(table) = process.symbol(start, RUNTIME_SYMBOL) else { return Ok(None) };
+        let pointer = process.read(table + ADOPT_OFFSET, size_of::<u64>())?;
+        let adopt = pointer.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        Ok(adopt.map(|adopt| Runtime { adopt }))
+    }
+}
