@@ -30,9 +30,11 @@
 
 mod check;
 mod float;
+mod machine;
 mod output;
 mod run;
 mod text;
 
 pub use check::{Program, Refusal};
-pub use run::{Machine, Outcome};
+pub use machine::Machine;
+pub use run::Outcome;

@@ -3,8 +3,8 @@
 use everycall_format::Wire;
 use everycall_format::capture::{COPY_MAX, TextHeader, likeness, text_flag};
 
+use crate::machine::Machine;
 use crate::output::Output;
-use crate::run::Machine;
 
 /// How far a text goes.
 #[derive(Clone, Copy)]
