@@ -10,13 +10,15 @@ use gimli::{Dwarf, DwarfPackage, EndianSlice, LittleEndian, SectionId};
 use crate::elf::{self, InflateBudget};
 use crate::file_bytes::FileBytes;
 
-pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
+pub(crate) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Kinds of files with DWARF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DebugFileKind {
     /// A module, its debug file, or what debug files share.
     Linked,
+    /// A linked file of which the places of variables are read, too.
+    Located,
     /// A `.dwo` file.
     Split,
     /// A `.dwp` file.
@@ -47,6 +49,10 @@ const PACKAGE_SECTIONS: [SectionId; 5] = [
     SectionId::DebugTypes,
 ];
 
+/// Further sections with the places of variables, and with types that units share.
+const LOCATION_SECTIONS: [SectionId; 3] =
+    [SectionId::DebugLoc, SectionId::DebugLocLists, SectionId::DebugTypes];
+
 enum Stored {
     InFile(Range<usize>),
     Unpacked(Vec<u8>),
@@ -69,10 +75,14 @@ impl DebugFile {
         {
             let elf = elf::parse(&bytes)?;
             let mut budget = InflateBudget::for_file(bytes.len());
-            let more: &[SectionId] = if kind == DebugFileKind::Package { &PACKAGE_SECTIONS } else { &[] };
+            let more: &[SectionId] = match kind {
+                DebugFileKind::Linked => &[],
+                DebugFileKind::Located | DebugFileKind::Split => &LOCATION_SECTIONS,
+                DebugFileKind::Package => &PACKAGE_SECTIONS,
+            };
             for id in SECTIONS.iter().chain(more).copied() {
                 let name = match kind {
-                    DebugFileKind::Linked => Some(id.name()),
+                    DebugFileKind::Linked | DebugFileKind::Located => Some(id.name()),
                     DebugFileKind::Split | DebugFileKind::Package => id.dwo_name(),
                 };
                 let Some(name) = name else { continue };

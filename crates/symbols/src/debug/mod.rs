@@ -20,10 +20,14 @@ mod walk;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
+
+use gimli::{Dwarf, Unit};
 
 pub(crate) use self::collect::EntryId;
 use self::collect::{Collector, Finding};
+pub(crate) use self::file::Slice;
 use self::file::{DebugFile, DebugFileKind};
 use self::inlined::{InlineReader, Inlines};
 pub(crate) use self::inlined::{InlinedCall, InlinedCalls};
@@ -77,7 +81,18 @@ impl DebugInfo {
         shared: Option<&LocatedFile>,
         places: SplitPlaces,
     ) -> Result<Option<Self>, SymbolWarning> {
-        guard(|| Self::load_unguarded(located, shared, places))
+        guard(|| Self::load_unguarded(located, shared, places, DebugFileKind::Linked))
+            .unwrap_or_else(Err)
+            .map_err(|reason| SymbolWarning::DamagedDebugInfo { path: located.path.clone(), reason })
+    }
+
+    /// Like [`Self::load`], with the places of variables.
+    pub(crate) fn load_with_locations(
+        located: &LocatedFile,
+        shared: Option<&LocatedFile>,
+        places: SplitPlaces,
+    ) -> Result<Option<Self>, SymbolWarning> {
+        guard(|| Self::load_unguarded(located, shared, places, DebugFileKind::Located))
             .unwrap_or_else(Err)
             .map_err(|reason| SymbolWarning::DamagedDebugInfo { path: located.path.clone(), reason })
     }
@@ -86,14 +101,13 @@ impl DebugInfo {
         located: &LocatedFile,
         shared: Option<&LocatedFile>,
         places: SplitPlaces,
+        kind: DebugFileKind,
     ) -> Result<Option<Self>, String> {
-        let file = DebugFile::load(&located.path, located.bytes.clone(), DebugFileKind::Linked)?;
+        let file = DebugFile::load(&located.path, located.bytes.clone(), kind)?;
         if !file.has_units() {
             return file.problems.first().map_or(Ok(None), |problem| Err(problem.clone()));
         }
-        let shared = shared.and_then(|shared| {
-            DebugFile::load(&shared.path, shared.bytes.clone(), DebugFileKind::Linked).ok()
-        });
+        let shared = shared.and_then(|shared| DebugFile::load(&shared.path, shared.bytes.clone(), kind).ok());
         let size = file.size() + shared.as_ref().map_or(0, DebugFile::size);
         let mut info = Self {
             problems: file.problems.clone(),
@@ -211,6 +225,19 @@ impl DebugInfo {
         result
     }
 
+    /// Calls `read` with the unit that contains an address, split or not. `Ok(false)`: there is none.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if the unit can't be read.
+    pub(crate) fn read_unit_at(&mut self, address: u64, read: UnitReader<'_>) -> Result<bool, String> {
+        let Some(unit) = self.units_by_address.find(address) else { return Ok(false) };
+        let mut reading = Reading { read, is_done: false };
+        guard(|| self.visit(unit, &mut reading).map_err(|error| sentence(&error)))
+            .and_then(|result| result)?;
+        Ok(reading.is_done)
+    }
+
     /// Lets `visitor` go through the entries of a unit.
     fn visit(&mut self, index: u32, visitor: &mut dyn UnitVisitor) -> Result<(), DebugError> {
         let mut dwarf = self.file.dwarf();
@@ -269,6 +296,23 @@ impl DebugInfo {
         declaration.name =
             declaration.name.take().or(name.map(|name| String::from_utf8_lossy(&name).into_owned()));
         declaration.entry = declaration.entry.or(entry);
+    }
+}
+
+/// Reads a unit, with the sections that its entries are in.
+pub type UnitReader<'r> = &'r mut dyn for<'a> FnMut(&Dwarf<Slice<'a>>, &Rc<Unit<Slice<'a>>>);
+
+/// Hands a unit to a reader outside of this crate.
+struct Reading<'r> {
+    read: UnitReader<'r>,
+    is_done: bool,
+}
+
+impl UnitVisitor for Reading<'_> {
+    fn visit<'a>(&mut self, walk: &mut Walk<'a>, unit: &Rc<Unit<Slice<'a>>>) -> Result<(), DebugError> {
+        self.is_done = true;
+        (self.read)(walk.units.dwarf, unit);
+        Ok(())
     }
 }
 

@@ -1,0 +1,446 @@
+//! Where the ABIs put parameters and results.
+
+use everycall_format::capture::register;
+
+use crate::place::{Piece, Place};
+use crate::types::{Kind, Type, TypeId, Types};
+
+/// General registers of the first six integer arguments, in DWARF's numbers: rdi, rsi, rdx, rcx,
+/// r8, r9.
+pub(crate) const INTEGERS: [u32; 6] = [5, 4, 1, 2, 8, 9];
+/// The registers of the first eight floating-point arguments.
+const VECTORS: u32 = 8;
+const RAX: u32 = 0;
+const RDX: u32 = 1;
+pub(crate) const STACK_POINTER: u32 = 7;
+/// Nested deeper than this, a type isn't classified.
+const DEPTH_MAX: usize = 16;
+
+/// How eight bytes of a value are passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Nothing,
+    Integer,
+    Vector,
+}
+
+/// How a value is passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Passed {
+    /// In registers as far as there are any, else on the stack.
+    Classes(Vec<Class>),
+    /// On the stack, aligned.
+    Memory(u64),
+    /// Its address is passed as an integer.
+    Reference,
+    /// An empty class takes no register.
+    Empty,
+}
+
+/// Assigns places to the parameters of one function, in order. Rust's functions may have its own
+/// ABI or the system's, which nothing tells apart: only what is the same in both is a place.
+pub(crate) struct Places {
+    system: Assignment,
+    rust: Option<Assignment>,
+}
+
+impl Places {
+    /// `result`: the type that the function returns.
+    pub(crate) fn new(
+        types: &mut Types<'_, '_>,
+        result: Option<TypeId>,
+        is_rust: bool,
+        is_gcc: bool,
+    ) -> Self {
+        let system = Assignment::new(types, result, false, is_gcc);
+        let rust = is_rust.then(|| Assignment::new(types, result, true, false));
+        Self { system, rust }
+    }
+
+    /// The next parameter's place.
+    pub(crate) fn next(&mut self, types: &mut Types<'_, '_>, ty: TypeId) -> Place {
+        let system = self.system.next(types, ty);
+        let rust = self.rust.as_mut().map(|rust| rust.next(types, ty));
+        both(system, rust)
+    }
+
+    /// The next parameter's place, if its address is passed.
+    pub(crate) fn next_reference(&mut self) -> Place {
+        let system = self.system.next_reference();
+        let rust = self.rust.as_mut().map(Assignment::next_reference);
+        both(system, rust)
+    }
+}
+
+fn both(system: Place, rust: Option<Place>) -> Place {
+    match rust {
+        Some(rust) if rust != system => Place::Unknown,
+        _ => system,
+    }
+}
+
+/// The places that one ABI assigns.
+struct Assignment {
+    integers: usize,
+    vectors: u32,
+    stack: i64,
+    /// How a parameter was passed isn't known, so that of the next ones isn't, either.
+    is_lost: bool,
+    is_rust: bool,
+    is_gcc: bool,
+}
+
+impl Assignment {
+    fn new(types: &mut Types<'_, '_>, result: Option<TypeId>, is_rust: bool, is_gcc: bool) -> Self {
+        let mut assignment = Self { integers: 0, vectors: 0, stack: 8, is_lost: false, is_rust, is_gcc };
+        if let Some(result) = result {
+            let passed = if is_rust { rust(types, result) } else { classify(types, result) };
+            match passed {
+                // On the stack as an argument, in st0 as a result.
+                Some(Passed::Memory(_)) if is_long_double(&types.get(result)) => {}
+                Some(Passed::Memory(_) | Passed::Reference) => assignment.integers = 1,
+                Some(_) => {}
+                None => assignment.is_lost = true,
+            }
+        }
+        assignment
+    }
+
+    fn next(&mut self, types: &mut Types<'_, '_>, ty: TypeId) -> Place {
+        let size = types.get(ty).size;
+        let passed = if self.is_rust { rust(types, ty) } else { classify(types, ty) };
+        let is_wide = size == 16 && matches!(types.get(ty).kind, Kind::Integer { .. });
+        self.place(passed, size, is_wide)
+    }
+
+    fn next_reference(&mut self) -> Place {
+        self.place(Some(Passed::Reference), 8, false)
+    }
+
+    /// `is_wide`: it is an integer of 128 bits.
+    fn place(&mut self, passed: Option<Passed>, size: u64, is_wide: bool) -> Place {
+        if self.is_lost {
+            return Place::Unknown;
+        }
+        match passed {
+            None => {
+                self.is_lost = true;
+                Place::Unknown
+            }
+            Some(Passed::Empty) => Place::Registers(Vec::new()),
+            Some(Passed::Memory(align)) => self.stacked(size, align),
+            Some(Passed::Reference) => match INTEGERS.get(self.integers) {
+                Some(register) => {
+                    self.integers += 1;
+                    Place::Memory { register: *register, offset: 0 }
+                }
+                None => match self.stacked(8, 8) {
+                    Place::Memory { register, offset } => Place::Indirect { register, offset },
+                    other => other,
+                },
+            },
+            Some(Passed::Classes(classes)) => {
+                let count = |class| classes.iter().filter(|found| **found == class).count();
+                let (integers, vectors) = (count(Class::Integer), count(Class::Vector) as u32);
+                // Rust's pairs are two arguments; aggregates of C are passed as a whole.
+                let is_whole =
+                    self.integers + integers <= INTEGERS.len() && self.vectors + vectors <= VECTORS;
+                if !is_whole {
+                    if self.is_rust && classes.len() > 1 {
+                        self.is_lost = true;
+                        return Place::Unknown;
+                    }
+                    return self.stacked_words(size, integers == 2 && is_wide);
+                }
+                let mut pieces = Vec::new();
+                for (index, class) in classes.iter().enumerate() {
+                    let register = match class {
+                        Class::Nothing => continue,
+                        Class::Integer => {
+                            self.integers += 1;
+                            INTEGERS[self.integers - 1]
+                        }
+                        Class::Vector => {
+                            self.vectors += 1;
+                            register::VECTOR + self.vectors - 1
+                        }
+                    };
+                    let offset = 8 * index as u64;
+                    pieces.push(Piece { register, offset, size: size.saturating_sub(offset).min(8) });
+                }
+                Place::Registers(pieces)
+            }
+        }
+    }
+
+    /// What would be in registers, if there were enough.
+    fn stacked_words(&mut self, size: u64, is_wide: bool) -> Place {
+        if !is_wide {
+            return self.stacked(size, 8);
+        }
+        // gcc aligns it, and leaves the last register to the next argument. LLVM does neither in
+        // some versions.
+        if !self.is_gcc {
+            self.is_lost = true;
+            return Place::Unknown;
+        }
+        self.stacked(size, 16)
+    }
+
+    fn stacked(&mut self, size: u64, align: u64) -> Place {
+        // Arguments are aligned from the first one on, which lies behind the return address.
+        let align = align.max(8) as i64;
+        let from_first = self.stack - 8;
+        let offset = (from_first + align - 1) / align * align + 8;
+        self.stack = offset.saturating_add_unsigned(size.div_ceil(8) * 8);
+        Place::Memory { register: STACK_POINTER, offset }
+    }
+}
+
+/// Where a function's result is at its exit.
+pub(crate) fn result(types: &mut Types<'_, '_>, ty: TypeId, is_rust: bool) -> Place {
+    let system = result_by(types, ty, false);
+    let rust = is_rust.then(|| result_by(types, ty, true));
+    both(system, rust)
+}
+
+fn result_by(types: &mut Types<'_, '_>, ty: TypeId, is_rust: bool) -> Place {
+    let size = types.get(ty).size;
+    let passed = if is_rust { rust(types, ty) } else { classify(types, ty) };
+    match passed {
+        None => Place::Unknown,
+        Some(Passed::Empty) => Place::Registers(Vec::new()),
+        Some(Passed::Memory(_)) if is_long_double(&types.get(ty)) => Place::Registers(vec![
+            Piece { register: register::FLOATING, offset: 0, size: 8 },
+            Piece { register: register::FLOATING + 1, offset: 8, size: 2 },
+        ]),
+        Some(Passed::Memory(_) | Passed::Reference) => Place::Memory { register: RAX, offset: 0 },
+        Some(Passed::Classes(classes)) => {
+            let (mut integers, mut vectors) =
+                ([RAX, RDX].into_iter(), register::VECTOR..register::VECTOR + 2);
+            let mut pieces = Vec::new();
+            for (index, class) in classes.iter().enumerate() {
+                let register = match class {
+                    Class::Nothing => continue,
+                    Class::Integer => integers.next(),
+                    Class::Vector => vectors.next(),
+                };
+                let Some(register) = register else { return Place::Unknown };
+                let offset = 8 * index as u64;
+                pieces.push(Piece { register, offset, size: size.saturating_sub(offset).min(8) });
+            }
+            Place::Registers(pieces)
+        }
+    }
+}
+
+fn is_long_double(ty: &Type) -> bool {
+    matches!(ty.kind, Kind::Float) && ty.size == 16
+}
+
+/// System V. `None`: it isn't known.
+fn classify(types: &mut Types<'_, '_>, id: TypeId) -> Option<Passed> {
+    let ty = types.get(id);
+    match &ty.kind {
+        Kind::Void => return Some(Passed::Empty),
+        Kind::Float if ty.size == 16 => {
+            // long double; __float128 has the same size, and is passed in a vector register.
+            return if ty.name == "long double" { Some(Passed::Memory(16)) } else { None };
+        }
+        Kind::Integer { .. } if ty.size == 16 => {
+            return Some(Passed::Classes(vec![Class::Integer; 2]));
+        }
+        Kind::Aggregate(it) if it.is_incomplete => return None,
+        Kind::Aggregate(it) if it.is_by_reference => return Some(Passed::Reference),
+        Kind::Aggregate(it) if it.members.is_empty() && ty.size == 1 => {
+            // An empty class of C++; in C, its size is zero.
+            return Some(Passed::Empty);
+        }
+        Kind::Aggregate(_) if ty.size == 0 => return Some(Passed::Empty),
+        Kind::Other => return None,
+        _ => {}
+    }
+    if ty.size > 16 {
+        return Some(Passed::Memory(align_of(types, id, 0)));
+    }
+    let mut classes = vec![Class::Nothing; ty.size.div_ceil(8) as usize];
+    match merge(types, id, 0, &mut classes, 0)? {
+        Merged::Fits => {
+            if classes.iter().all(|class| *class == Class::Nothing) {
+                return Some(Passed::Empty);
+            }
+            // Padding alone is passed in a vector register.
+            let classes = classes
+                .into_iter()
+                .map(|class| if class == Class::Nothing { Class::Vector } else { class })
+                .collect();
+            Some(Passed::Classes(classes))
+        }
+        Merged::Memory => Some(Passed::Memory(align_of(types, id, 0))),
+        Merged::Floating => None,
+    }
+}
+
+enum Merged {
+    Fits,
+    Memory,
+    Floating,
+}
+
+/// Merges the classes of a type's parts.
+fn merge(
+    types: &mut Types<'_, '_>,
+    id: TypeId,
+    offset: u64,
+    classes: &mut [Class],
+    depth: usize,
+) -> Option<Merged> {
+    if depth > DEPTH_MAX {
+        return None;
+    }
+    let ty = types.get(id);
+    let class = match &ty.kind {
+        Kind::Integer { .. } | Kind::Bool | Kind::Char { .. } | Kind::Enum { .. } | Kind::Pointer { .. } => {
+            Class::Integer
+        }
+        Kind::Float if ty.size == 16 => return Some(Merged::Floating),
+        Kind::Float => Class::Vector,
+        Kind::Void => return Some(Merged::Fits),
+        Kind::Function => return None,
+        Kind::Other if ty.size == 0 || ty.size > 16 => return None,
+        // A pointer to a member; others aren't known well enough.
+        Kind::Other if ty.name.is_empty() => Class::Integer,
+        Kind::Other => return None,
+        Kind::Array { element, count } => {
+            let size = types.get(*element).size;
+            for index in 0..count.unwrap_or(0).min(16) {
+                match merge(types, *element, offset + index * size, classes, depth + 1)? {
+                    Merged::Fits => {}
+                    other => return Some(other),
+                }
+            }
+            return Some(Merged::Fits);
+        }
+        Kind::Aggregate(it) => {
+            if it.is_incomplete || it.variants.is_some() {
+                return None;
+            }
+            for member in &it.members {
+                let inner = types.get(member.ty);
+                if let Some((first, size)) = member.bits {
+                    let (begin, end) = (offset * 8 + member.offset * 8 + first, size);
+                    if size == 0 {
+                        continue;
+                    }
+                    for part in begin / 64..=(begin + end - 1) / 64 {
+                        *classes.get_mut(part as usize)? = Class::Integer;
+                    }
+                    continue;
+                }
+                if inner.size == 0 && matches!(inner.kind, Kind::Array { .. }) {
+                    continue;
+                }
+                let align = align_of(types, member.ty, depth + 1);
+                if align > 0 && !(offset + member.offset).is_multiple_of(align) {
+                    return Some(Merged::Memory);
+                }
+                match merge(types, member.ty, offset + member.offset, classes, depth + 1)? {
+                    Merged::Fits => {}
+                    other => return Some(other),
+                }
+            }
+            return Some(Merged::Fits);
+        }
+    };
+    for part in offset / 8..(offset + ty.size).div_ceil(8) {
+        let known = classes.get_mut(part as usize)?;
+        *known = match (*known, class) {
+            (Class::Nothing, class) => class,
+            (Class::Vector, Class::Vector) => Class::Vector,
+            _ => Class::Integer,
+        };
+    }
+    Some(Merged::Fits)
+}
+
+/// A type's alignment, as its members have it.
+fn align_of(types: &mut Types<'_, '_>, id: TypeId, depth: usize) -> u64 {
+    if depth > DEPTH_MAX {
+        return 1;
+    }
+    let ty = types.get(id);
+    match &ty.kind {
+        Kind::Aggregate(it) => {
+            let members = it.members.clone();
+            members
+                .iter()
+                .filter(|member| member.bits.is_none())
+                .map(|member| align_of(types, member.ty, depth + 1))
+                .max()
+                .unwrap_or(1)
+        }
+        Kind::Array { element, .. } => align_of(types, *element, depth + 1),
+        Kind::Float if ty.size == 16 => 16,
+        _ => ty.size.clamp(1, 16),
+    }
+}
+
+/// A scalar of a Rust type: offset, size, and whether it is a float.
+type Scalar = (u64, u64, bool);
+
+/// Rust's own ABI, as far as it is clear: scalars, pairs of scalars, and what is larger than two
+/// registers.
+fn rust(types: &mut Types<'_, '_>, id: TypeId) -> Option<Passed> {
+    let size = types.get(id).size;
+    if size == 0 {
+        return Some(Passed::Empty);
+    }
+    let scalars = scalars(types, id, 0)?;
+    let class = |scalar: &Scalar| if scalar.2 { Class::Vector } else { Class::Integer };
+    match &scalars[..] {
+        [] => None,
+        [(0, 16, false)] => Some(Passed::Classes(vec![Class::Integer; 2])),
+        [one @ (0, 1..=8, _)] => Some(Passed::Classes(vec![class(one)])),
+        // A pair's second half is a register of its own, wherever it lies: only pairs of words have
+        // both halves where pieces of eight bytes are.
+        [one @ (0, 1..=8, _), two @ (8, 1..=8, _)] => Some(Passed::Classes(vec![class(one), class(two)])),
+        _ if size > 16 => Some(Passed::Reference),
+        // Two scalars of less than a word each are two arguments, more of them are packed.
+        [_, _, _, ..] if scalars.iter().all(|scalar| !scalar.2) => {
+            Some(Passed::Classes(vec![Class::Integer; size.div_ceil(8) as usize]))
+        }
+        _ => None,
+    }
+}
+
+/// The scalars of a Rust type, in order of their offsets; `None` for enums with fields.
+fn scalars(types: &mut Types<'_, '_>, id: TypeId, depth: usize) -> Option<Vec<Scalar>> {
+    if depth > DEPTH_MAX {
+        return None;
+    }
+    let ty = types.get(id);
+    if ty.size > 16 {
+        return Some(vec![(0, ty.size, false); 3]);
+    }
+    match &ty.kind {
+        Kind::Integer { .. } | Kind::Bool | Kind::Char { .. } | Kind::Enum { .. } | Kind::Pointer { .. } => {
+            Some(vec![(0, ty.size, false)])
+        }
+        Kind::Float => Some(vec![(0, ty.size, true)]),
+        Kind::Void => Some(Vec::new()),
+        Kind::Aggregate(it) if it.variants.is_none() && !it.is_union => {
+            let mut all = Vec::new();
+            for member in &it.members {
+                let inner = scalars(types, member.ty, depth + 1)?;
+                all.extend(
+                    inner
+                        .into_iter()
+                        .map(|(offset, size, is_float)| (offset + member.offset, size, is_float)),
+                );
+            }
+            all.sort_unstable();
+            Some(all)
+        }
+        _ => None,
+    }
+}

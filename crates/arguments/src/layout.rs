@@ -1,0 +1,127 @@
+//! What a program's items are: kept once for each program, on the host.
+
+/// The items of one program, in the order in which it writes them.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Layout {
+    /// The program's id.
+    pub id: u32,
+    /// The items.
+    pub items: Vec<Item>,
+}
+
+/// A value with its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// A parameter's or member's name, or an expression.
+    pub name: String,
+    /// What was copied.
+    pub content: Content,
+}
+
+/// What an item consists of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// A status and the bytes of the shape.
+    Fixed(Shape),
+    /// A status, a header, and bytes of a text.
+    Text,
+    /// A status, a header, and bytes of elements.
+    Elements(Shape),
+    /// Items, without bytes of its own.
+    Group(Vec<Item>),
+    /// A status. If it is `PRESENT`, the content follows.
+    Optional(Box<Content>),
+    /// A status and the index of a case, whose items follow.
+    Choice(Vec<(String, Vec<Item>)>),
+    /// No bytes at all.
+    Missing(Missing),
+}
+
+/// Why there is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The optimiser has removed it, or nothing says where it is.
+    OptimisedOut,
+    /// The type is only declared.
+    Incomplete,
+    /// Its name is on the deny list.
+    Hidden,
+    /// There is no space for it behind an event.
+    NoSpace,
+}
+
+/// Bytes of a fixed size.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// An integer of 1 to 16 bytes.
+    Integer {
+        /// Bytes.
+        size: usize,
+        /// Whether it has a sign.
+        is_signed: bool,
+    },
+    /// A truth value of one byte or more.
+    Bool(usize),
+    /// A character of so many bytes.
+    Char(usize),
+    /// A float of 2, 4 or 8 bytes, or x87's, in 10 or 16 bytes.
+    Float(usize),
+    /// An enumeration.
+    Enum {
+        /// Bytes.
+        size: usize,
+        /// Whether it has a sign.
+        is_signed: bool,
+        /// Names of values.
+        values: Vec<(String, i128)>,
+    },
+    /// An address.
+    Pointer,
+    /// The address of a function.
+    Function,
+    /// Characters up to the first zero byte.
+    Chars(usize),
+    /// Members, of which some may be bit fields.
+    Struct {
+        /// Bytes.
+        size: usize,
+        /// Name, offset, bits as first bit and number, shape.
+        members: Vec<Field>,
+    },
+    /// Elements, and whether there are more of them.
+    Array(Box<Shape>, usize, bool),
+    /// Seconds and nanoseconds, at these offsets.
+    Duration(usize, usize),
+    /// Bytes that aren't shown.
+    Opaque(usize),
+    /// Bytes in hexadecimal.
+    Hex(usize),
+}
+
+/// A member of a struct.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Empty for a base.
+    pub name: String,
+    /// Where it begins.
+    pub offset: usize,
+    /// Of a bit field: the first bit and how many.
+    pub bits: Option<(u32, u32)>,
+    /// What it is.
+    pub shape: Shape,
+}
+
+impl Shape {
+    /// Its bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Integer { size, .. } | Self::Enum { size, .. } | Self::Struct { size, .. } => *size,
+            Self::Bool(size) | Self::Char(size) | Self::Float(size) | Self::Chars(size) => *size,
+            Self::Opaque(size) | Self::Hex(size) => *size,
+            Self::Pointer | Self::Function => 8,
+            Self::Array(element, count, _) => element.size().saturating_mul(*count),
+            Self::Duration(..) => 16,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The way in: a request, and a function of a module.
+
+use everycall_symbols::ModuleDwarf;
+
+use crate::compile::{CaptureOptions, Compiled, Compiler, Moment};
+use crate::error::ArgumentError;
+use crate::signature::{self, FunctionPlace};
+use crate::syntax::{Expression, Request};
+use crate::types::Types;
+
+/// Makes the program that copies values of a function's calls.
+///
+/// `text`: what the request was read from, for errors. `dwarf`: the module's, if there is any;
+/// without it, a request may only name arguments by number and type.
+///
+/// # Errors
+///
+/// A name that isn't there, with similar ones and their types, or a value that can't be computed.
+pub fn compile(
+    request: &Request,
+    text: &str,
+    moment: Moment,
+    dwarf: Option<&mut ModuleDwarf>,
+    function: FunctionPlace<'_>,
+    id: u32,
+    options: &CaptureOptions,
+) -> Result<Compiled, ArgumentError> {
+    let values: Option<&[Expression]> = request.values.as_deref();
+    let condition = request.condition.as_ref();
+    let mut compiled = None;
+    if let Some(dwarf) = dwarf {
+        let read = dwarf.read_unit_at(function.address, &mut |dwarf, unit| {
+            let mut types = Types::new(dwarf, unit.clone());
+            if let Some(signature) = signature::read(&mut types, function) {
+                let compiler = Compiler::new(Some(&mut types), Some(signature), moment, options, text);
+                compiled = Some(compiler.compile(id, values, condition));
+            }
+        });
+        if let Err(reason) = read {
+            return Err(ArgumentError::new(text, 0..text.len(), reason));
+        }
+    }
+    compiled
+        .unwrap_or_else(|| Compiler::new(None, None, moment, options, text).compile(id, values, condition))
+}

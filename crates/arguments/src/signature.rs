@@ -1,0 +1,268 @@
+//! A function's parameters and result, with their places.
+
+use std::rc::Rc;
+
+use everycall_symbols::DwarfSlice;
+use gimli::{AttributeValue, Dwarf, Unit};
+
+use crate::abi::{self, Places};
+use crate::place::{self, Located, Piece, Place};
+use crate::types::{Entry, Kind, TypeId, Types};
+
+type Slice<'a> = DwarfSlice<'a>;
+
+/// Parameters that are read.
+const PARAMETERS_MAX: usize = 512;
+/// Declarations refer to one another over at most this many steps.
+const REFERENCES_MAX: usize = 8;
+
+/// A function of a module.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionPlace<'a> {
+    /// The image address of its first instruction.
+    pub address: u64,
+    /// Its name in the symbol table, with parts such as `.constprop.0`.
+    pub linkage_name: &'a str,
+    /// Whether no other object can call it: its symbol is local, and its visibility the default
+    /// one (linkers make hidden symbols local, too). `None`: there is no symbol.
+    pub is_local: Option<bool>,
+}
+
+/// A function as DWARF describes it.
+pub(crate) struct Signature {
+    pub parameters: Vec<Parameter>,
+    pub result: Option<TypeId>,
+    pub result_place: Place,
+}
+
+pub(crate) struct Parameter {
+    pub name: String,
+    pub ty: TypeId,
+    pub place: Place,
+}
+
+/// Reads the function whose first instruction is at `address`; `None` if the unit has none.
+pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -> Option<Signature> {
+    let (address, linkage_name) = (function.address, function.linkage_name);
+    let unit = types.unit();
+    let dwarf = types.dwarf();
+    let entry = function_at(dwarf, &unit, address)?;
+    let id = Types::first(entry.offset());
+    let is_rust = language(&unit) == Some(gimli::DW_LANG_Rust);
+    let chain = declarations(types, id);
+    let result = chain.iter().find_map(|entry| types.type_of(*entry));
+    let is_external = match function.is_local {
+        Some(is_local) => !is_local,
+        None => chain
+            .iter()
+            .filter_map(|id| types.entry(*id))
+            .any(|(_, entry)| entry.attr(gimli::DW_AT_external).is_some()),
+    };
+    let frame_base = entry.attr_value(gimli::DW_AT_frame_base);
+    // The parameters of the function itself; of its abstract description those that it hasn't.
+    let mut found: Vec<(TypeId, Vec<TypeId>)> = Vec::new();
+    let is_instance = entry.attr(gimli::DW_AT_abstract_origin).is_some();
+    for declared in chain.iter().take(1 + usize::from(is_instance)) {
+        for parameter in types.children(*declared, gimli::DW_TAG_formal_parameter) {
+            let is_known = found.iter().any(|(_, origins)| origins.contains(&parameter));
+            if !is_known && found.len() < PARAMETERS_MAX {
+                let origins = declarations(types, parameter);
+                found.push((parameter, origins));
+            }
+        }
+    }
+    let mut raw = Vec::new();
+    for (parameter, origins) in found {
+        let name = origins.iter().find_map(|entry| types.name_of(*entry)).unwrap_or_default();
+        let Some(ty) = origins.iter().find_map(|entry| types.type_of(*entry)) else { continue };
+        let Some((unit, parameter)) = types.entry(parameter) else { continue };
+        let located = if let Some(value) = parameter.attr_value(gimli::DW_AT_const_value) {
+            match value.udata_value().or_else(|| value.sdata_value().map(|value| value as u64)) {
+                Some(value) => Located::Exactly(Place::Constant(value)),
+                None => Located::Nowhere,
+            }
+        } else {
+            match parameter.attr_value(gimli::DW_AT_location) {
+                Some(value) => place::located(dwarf, &unit, value, address, frame_base),
+                None => Located::Nowhere,
+            }
+        };
+        raw.push((name, ty, located));
+    }
+    let is_clone =
+        [".constprop", ".isra", ".part", ".cold", ".llvm."].iter().any(|part| linkage_name.contains(part));
+    let is_gcc = is_by_gcc(dwarf, &unit);
+    let mut by_abi = Places::new(types, result, is_rust, is_gcc);
+    let parameters = places(types, raw, &mut by_abi, is_external, is_clone);
+    // Where all calls of a function are known, LLVM removes results that are constant or unused.
+    let is_result_kept = !is_clone && (is_external || is_gcc || !is_optimised(&unit));
+    let result_place = match result {
+        Some(result) if is_result_kept => abi::result(types, result, is_rust),
+        _ => Place::Unknown,
+    };
+    Some(Signature { parameters, result, result_place })
+}
+
+/// Joins what DWARF says with what the ABI says.
+fn places(
+    types: &mut Types<'_, '_>,
+    raw: Vec<(String, TypeId, Located)>,
+    assignment: &mut Places,
+    is_external: bool,
+    is_clone: bool,
+) -> Vec<Parameter> {
+    let by_abi: Vec<Place> = raw
+        .iter()
+        .map(|(_, ty, located)| match located {
+            // A compiler that says that a class is passed by its address knows it.
+            Located::Frame(true) | Located::Exactly(Place::Indirect { .. }) => assignment.next_reference(),
+            Located::Exactly(Place::Memory { register, .. }) if *register != abi::STACK_POINTER => {
+                assignment.next_reference()
+            }
+            _ => assignment.next(types, *ty),
+        })
+        .collect();
+    let is_complete = raw.iter().all(|(_, _, located)| *located != Located::Nowhere);
+    let agrees = raw.iter().zip(&by_abi).all(|((_, _, located), abi)| agrees(located, abi));
+    let is_trusted = !is_clone && agrees && (is_external || is_complete);
+    raw.into_iter()
+        .zip(by_abi)
+        .map(|((name, ty, located), abi)| {
+            let size = types.get(ty).size;
+            let place = match located {
+                Located::Nowhere => Place::Unknown,
+                Located::Exactly(place) => place,
+                Located::Frame(_) if is_trusted => abi,
+                Located::Frame(_) => Place::Unknown,
+                Located::Parts(parts) => joined(&parts, size, if is_trusted { Some(&abi) } else { None }),
+            };
+            let place = if matches!(types.get(ty).kind, Kind::Void) { Place::Unknown } else { place };
+            Parameter { name, ty, place }
+        })
+        .collect()
+}
+
+/// Whether a location can be that of a value which the ABI puts at a place.
+fn agrees(located: &Located, abi: &Place) -> bool {
+    match (located, abi) {
+        (Located::Exactly(Place::Constant(_)), _) => false,
+        (_, Place::Unknown) => true,
+        (Located::Exactly(place), abi) => place == abi,
+        (Located::Parts(parts), Place::Registers(pieces)) => parts.iter().all(|(offset, _, register)| {
+            register.is_none_or(|register| {
+                pieces.iter().any(|piece| piece.register == register && piece.offset / 8 == offset / 8)
+            })
+        }),
+        (Located::Parts(parts), _) => parts.iter().all(|(_, _, register)| register.is_none()),
+        _ => true,
+    }
+}
+
+/// The place of a value of which DWARF names parts.
+fn joined(parts: &[(u64, u64, Option<u32>)], size: u64, abi: Option<&Place>) -> Place {
+    let is_alive = |from: u64, to: u64| {
+        parts.iter().any(|&(offset, length, _)| {
+            let end = if length == 0 { size } else { offset + length };
+            offset < to && from < end
+        })
+    };
+    match abi {
+        // Of a value in several registers, the compiler may have dropped one.
+        Some(Place::Registers(pieces))
+            if pieces.iter().all(|piece| is_alive(piece.offset, piece.offset + piece.size)) =>
+        {
+            return Place::Registers(pieces.clone());
+        }
+        Some(place @ (Place::Memory { .. } | Place::Indirect { .. })) if is_alive(0, size) => {
+            return place.clone();
+        }
+        _ => {}
+    }
+    let mut pieces = Vec::new();
+    let mut covered = 0;
+    for (offset, length, register) in parts {
+        let length = if *length == 0 { size } else { *length };
+        let Some(register) = register else { return Place::Unknown };
+        if *offset != covered || length > 8 {
+            return Place::Unknown;
+        }
+        pieces.push(Piece { register: *register, offset: *offset, size: length });
+        covered += length;
+    }
+    if covered >= size && size > 0 { Place::Registers(pieces) } else { Place::Unknown }
+}
+
+/// Whether gcc has compiled a unit. It gives functions other names when it changes their results.
+fn is_by_gcc<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>) -> bool {
+    let mut entries = unit.entries();
+    let Ok(Some(root)) = entries.next_dfs() else { return false };
+    let Some(value) = root.attr_value(gimli::DW_AT_producer) else { return false };
+    dwarf.attr_string(unit, value).is_ok_and(|producer| producer.slice().starts_with(b"GNU "))
+}
+
+/// Whether a unit's code is optimised: parameters move, or calls are described.
+fn is_optimised(unit: &Unit<Slice<'_>>) -> bool {
+    let Ok(mut entries) = unit.entries_raw(None) else { return true };
+    while !entries.is_empty() {
+        let Ok(abbreviation) = entries.read_abbreviation() else { return true };
+        let Some(abbreviation) = abbreviation else { continue };
+        // The variable that becomes a result in memory moves without optimisation, too.
+        let is_moved = abbreviation.tag() == gimli::DW_TAG_formal_parameter
+            && abbreviation.attributes().iter().any(|it| {
+                it.name() == gimli::DW_AT_location
+                    && matches!(it.form(), gimli::DW_FORM_sec_offset | gimli::DW_FORM_loclistx)
+            });
+        let is_call = matches!(abbreviation.tag(), gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site);
+        if is_moved || is_call || entries.skip_attributes(abbreviation.attributes()).is_err() {
+            return true;
+        }
+    }
+    false
+}
+
+/// The unit's language.
+fn language(unit: &Unit<Slice<'_>>) -> Option<gimli::DwLang> {
+    let mut entries = unit.entries();
+    let root = entries.next_dfs().ok()??;
+    match root.attr_value(gimli::DW_AT_language) {
+        Some(AttributeValue::Language(language)) => Some(language),
+        _ => None,
+    }
+}
+
+/// The function whose code begins at an address.
+fn function_at<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Rc<Unit<Slice<'a>>>, address: u64) -> Option<Entry<'a>> {
+    let mut entries = unit.entries_raw(None).ok()?;
+    while !entries.is_empty() {
+        let offset = entries.next_offset();
+        let Some(abbreviation) = entries.read_abbreviation().ok()? else { continue };
+        entries.skip_attributes(abbreviation.attributes()).ok()?;
+        let has_code = abbreviation
+            .attributes()
+            .iter()
+            .any(|it| matches!(it.name(), gimli::DW_AT_low_pc | gimli::DW_AT_ranges));
+        if abbreviation.tag() != gimli::DW_TAG_subprogram || !has_code {
+            continue;
+        }
+        let entry = unit.entry(offset).ok()?;
+        let mut ranges = dwarf.die_ranges(unit, &entry).ok()?;
+        while let Ok(Some(range)) = ranges.next() {
+            if range.begin == address {
+                return Some(entry);
+            }
+        }
+    }
+    None
+}
+
+/// An entry, and those that it is an instance or a definition of.
+fn declarations(types: &mut Types<'_, '_>, id: TypeId) -> Vec<TypeId> {
+    let mut all = vec![id];
+    while let (Some(last), true) = (all.last(), all.len() < REFERENCES_MAX) {
+        match types.origin(*last) {
+            Some(next) => all.push(next),
+            None => break,
+        }
+    }
+    all
+}
