@@ -38,9 +38,10 @@ enum Passed {
 }
 
 /// Assigns places to the parameters of one function, in order. Rust's functions may have its own
-/// ABI or the system's, which nothing tells apart: only what is the same in both is a place.
+/// ABI or the system's. Where a parameter doesn't show which, only what is the same in both is a
+/// place.
 pub(crate) struct Places {
-    system: Assignment,
+    system: Option<Assignment>,
     rust: Option<Assignment>,
 }
 
@@ -54,28 +55,43 @@ impl Places {
     ) -> Self {
         let system = Assignment::new(types, result, false, is_gcc);
         let rust = is_rust.then(|| Assignment::new(types, result, true, false));
-        Self { system, rust }
+        Self { system: Some(system), rust }
+    }
+
+    /// A parameter of this type is passed by its address: C passes large ones on the stack.
+    pub(crate) fn is_by_address(&mut self, types: &mut Types<'_, '_>, ty: TypeId) {
+        if matches!(classify(types, ty), Some(Passed::Memory(_))) && self.rust.is_some() {
+            self.system = None;
+        }
+    }
+
+    /// A parameter of this type, in code without optimisation, isn't passed by its address.
+    pub(crate) fn is_in_frame(&mut self, types: &mut Types<'_, '_>, ty: TypeId) {
+        if rust(types, ty) == Some(Passed::Reference) && self.system.is_some() {
+            self.rust = None;
+        }
     }
 
     /// The next parameter's place.
     pub(crate) fn next(&mut self, types: &mut Types<'_, '_>, ty: TypeId) -> Place {
-        let system = self.system.next(types, ty);
+        let system = self.system.as_mut().map(|system| system.next(types, ty));
         let rust = self.rust.as_mut().map(|rust| rust.next(types, ty));
         both(system, rust)
     }
 
     /// The next parameter's place, if its address is passed.
     pub(crate) fn next_reference(&mut self) -> Place {
-        let system = self.system.next_reference();
+        let system = self.system.as_mut().map(Assignment::next_reference);
         let rust = self.rust.as_mut().map(Assignment::next_reference);
         both(system, rust)
     }
 }
 
-fn both(system: Place, rust: Option<Place>) -> Place {
-    match rust {
-        Some(rust) if rust != system => Place::Unknown,
-        _ => system,
+fn both(system: Option<Place>, rust: Option<Place>) -> Place {
+    match (system, rust) {
+        (Some(system), Some(rust)) if system == rust => system,
+        (Some(one), None) | (None, Some(one)) => one,
+        _ => Place::Unknown,
     }
 }
 
@@ -199,7 +215,7 @@ impl Assignment {
 
 /// Where a function's result is at its exit.
 pub(crate) fn result(types: &mut Types<'_, '_>, ty: TypeId, is_rust: bool) -> Place {
-    let system = result_by(types, ty, false);
+    let system = Some(result_by(types, ty, false));
     let rust = is_rust.then(|| result_by(types, ty, true));
     both(system, rust)
 }

@@ -38,6 +38,9 @@ pub(crate) enum Located {
     Nowhere,
     /// Exactly here.
     Exactly(Place),
+    /// Nowhere at the entry; where it first is, its address is in this register. Without
+    /// optimisation, rustc describes what is passed by address from the end of the prologue on.
+    Later(u32),
     /// In the function's frame, which doesn't exist yet. `true`: the address is there.
     Frame(bool),
     /// It can be computed, so it is alive. For each part: offset, size (0: the whole value), and
@@ -60,11 +63,21 @@ pub(crate) fn located<'a>(
         value => match dwarf.attr_locations(unit, value) {
             Ok(Some(mut locations)) => {
                 let mut found = None;
+                let mut first = None;
                 while let Ok(Some(location)) = locations.next() {
                     if location.range.begin <= entry && entry < location.range.end {
                         found = Some(location.data);
                         break;
                     }
+                    if location.range.begin > entry {
+                        first.get_or_insert(location.data);
+                    }
+                }
+                if let (None, Some(first)) = (&found, first) {
+                    return match evaluate(unit.encoding(), first, frame_base) {
+                        Located::Exactly(Place::Memory { register, offset: 0 }) => Located::Later(register),
+                        _ => Located::Nowhere,
+                    };
                 }
                 found
             }

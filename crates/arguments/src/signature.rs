@@ -93,6 +93,16 @@ pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -
         [".constprop", ".isra", ".part", ".cold", ".llvm."].iter().any(|part| linkage_name.contains(part));
     let is_gcc = is_by_gcc(dwarf, &unit);
     let mut by_abi = Places::new(types, result, is_rust, is_gcc);
+    if is_rust {
+        let is_plain = !is_optimised(&unit);
+        for (_, ty, located) in &raw {
+            match located {
+                Located::Later(_) => by_abi.is_by_address(types, *ty),
+                Located::Frame(false) if is_plain => by_abi.is_in_frame(types, *ty),
+                _ => {}
+            }
+        }
+    }
     let parameters = places(types, raw, &mut by_abi, is_external, is_clone);
     // Where all calls of a function are known, LLVM removes results that are constant or unused.
     let is_result_kept = !is_clone && (is_external || is_gcc || !is_optimised(&unit));
@@ -115,7 +125,9 @@ fn places(
         .iter()
         .map(|(_, ty, located)| match located {
             // A compiler that says that a class is passed by its address knows it.
-            Located::Frame(true) | Located::Exactly(Place::Indirect { .. }) => assignment.next_reference(),
+            Located::Frame(true) | Located::Later(_) | Located::Exactly(Place::Indirect { .. }) => {
+                assignment.next_reference()
+            }
             Located::Exactly(Place::Memory { register, .. }) if *register != abi::STACK_POINTER => {
                 assignment.next_reference()
             }
@@ -132,8 +144,8 @@ fn places(
             let place = match located {
                 Located::Nowhere => Place::Unknown,
                 Located::Exactly(place) => place,
-                Located::Frame(_) if is_trusted => abi,
-                Located::Frame(_) => Place::Unknown,
+                Located::Frame(_) | Located::Later(_) if is_trusted => abi,
+                Located::Frame(_) | Located::Later(_) => Place::Unknown,
                 Located::Parts(parts) => joined(&parts, size, if is_trusted { Some(&abi) } else { None }),
             };
             let place = if matches!(types.get(ty).kind, Kind::Void) { Place::Unknown } else { place };
@@ -148,6 +160,7 @@ fn agrees(located: &Located, abi: &Place) -> bool {
         (Located::Exactly(Place::Constant(_)), _) => false,
         (_, Place::Unknown) => true,
         (Located::Exactly(place), abi) => place == abi,
+        (Located::Later(register), abi) => *abi == Place::Memory { register: *register, offset: 0 },
         (Located::Parts(parts), Place::Registers(pieces)) => parts.iter().all(|(offset, _, register)| {
             register.is_none_or(|register| {
                 pieces.iter().any(|piece| piece.register == register && piece.offset / 8 == offset / 8)
