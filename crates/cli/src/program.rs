@@ -26,6 +26,8 @@ pub enum Prospect {
     Launcher,
     /// Only running it will show whether it is traced.
     Unknown,
+    /// It was built without everycall, so it can only be recorded as it is; otherwise: the message.
+    Plain(String),
     /// It exists, but can't be traced: the message.
     Untraceable(String),
     /// It isn't a program: the message.
@@ -169,10 +171,12 @@ fn judge(path: &Path, report: &SiteReport) -> Prospect {
     if is_launcher(&name) {
         return Prospect::Launcher;
     }
-    if report.link != LinkKind::Static && report.link != LinkKind::StaticPie && has_traced_libraries(path) {
+    let has_linker = report.link != LinkKind::Static && report.link != LinkKind::StaticPie;
+    if has_linker && has_traced_libraries(path) {
         return Prospect::TracedLibraries;
     }
-    Prospect::Untraceable(format!(
+    let kind = if has_linker { Prospect::Plain } else { Prospect::Untraceable };
+    kind(format!(
         "{shown} has no traced functions; build it through the prefix: {build} \
          (or CC='everycall cc -- gcc' for make). If it only starts a traced program, add --launcher; if it loads traced \
          plugins, add --preload"
@@ -379,7 +383,7 @@ mod tests {
         assert_eq!(look_at(&file("b", b"echo hello\n")), Prospect::Launcher);
         assert!(matches!(look_at(&file("c", b"\0\x01\x02")), Prospect::NoProgram(_)));
         assert!(matches!(look_at(&file("d", b"\x7fELF")), Prospect::NoProgram(_)));
-        assert!(matches!(look_at(OsStr::new("true")), Prospect::Untraceable(_)));
+        assert!(matches!(look_at(OsStr::new("true")), Prospect::Plain(_)));
         assert_eq!(look_at(OsStr::new("sh")), Prospect::Launcher);
         assert_eq!(look_at(OsStr::new("no-such-program-anywhere")), Prospect::Unknown);
     }

@@ -37,7 +37,8 @@ use crate::{embed, log_files, only, progress, triggers, written};
 const STREAM_MEMORY: u64 = 256 << 20;
 
 /// Runs the verb.
-pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
+pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
+    arguments.untouched |= arguments.all || !arguments.modules.is_empty() || Untouched::is_due(&arguments);
     let quiet = arguments.quiet;
     let begun = Instant::now();
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
@@ -206,6 +207,7 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
     }
     let mut preload = arguments.preload;
     if arguments.untouched {
+        Untouched::refuse_options(arguments)?;
         Untouched::refuse(program)?;
         preload = true;
     }
@@ -225,7 +227,7 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
             ));
         }
         Prospect::TracedLibraries => preload = true,
-        Prospect::Untraceable(sentence) if !preload && !arguments.launcher => {
+        Prospect::Plain(sentence) | Prospect::Untraceable(sentence) if !preload && !arguments.launcher => {
             return Err(Failure::new(exit_code::NOT_RECORDED, sentence));
         }
         Prospect::NoProgram(sentence) => return Err(Failure::new(exit_code::NOT_EXECUTABLE, sentence)),

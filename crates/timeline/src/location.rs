@@ -35,7 +35,9 @@ impl Location {
 /// From offsets in a region of trampolines to functions.
 #[derive(Debug)]
 struct Functions {
-    /// By the offset divided by [`Functions::STEP`]: the entry's index plus 1, or 0.
+    /// The lowest offset.
+    first: u32,
+    /// By the distance from there divided by [`Functions::STEP`]: the entry's index plus 1, or 0.
     places: Vec<u32>,
     /// Offset and image address.
     entries: Vec<(u32, u64)>,
@@ -49,18 +51,20 @@ impl Functions {
 
     fn new(table: &Trampolines) -> Functions {
         let entries = table.entries.clone();
-        let count = entries.last().map_or(0, |(last, _)| (last / Self::STEP) as usize + 1);
+        let first = entries.first().map_or(0, |(first, _)| *first);
+        let count = entries.last().map_or(0, |(last, _)| ((last - first) / Self::STEP) as usize + 1);
         let mut places = vec![0; count.min(entries.len().saturating_mul(Self::PLACES_MAX))];
         for (number, (offset, _)) in (1..).zip(&entries) {
-            if let Some(place) = places.get_mut((offset / Self::STEP) as usize) {
+            if let Some(place) = places.get_mut(((offset - first) / Self::STEP) as usize) {
                 *place = number;
             }
         }
-        Functions { places, entries }
+        Functions { first, places, entries }
     }
 
     fn at(&self, offset: u32) -> Option<u64> {
-        let number = *self.places.get((offset / Self::STEP) as usize)?;
+        let place = offset.checked_sub(self.first)? / Self::STEP;
+        let number = *self.places.get(place as usize)?;
         let (found, address) = self.entries.get(number.checked_sub(1)? as usize)?;
         (*found == offset).then_some(*address)
     }
@@ -294,18 +298,18 @@ mod tests {
 
     #[test]
     fn trampolines_lead_to_functions() {
-        let entries = vec![(0x105, 0x5000), (0x10a, 0x5000), (0x1ff0, 0x5040)];
+        let entries = vec![(0x1ffe0, 0x5000), (0x1ffe5, 0x5000), (0x1fff0, 0x5040)];
         let table = Trampolines { number: 9, entries };
-        let module = Module { trampolines: 9, ..module(0x3000, 2, 0x7f00_0000, 20, None) };
+        let module = Module { trampolines: 9, ..module(0x3000, 32, 0x7f00_0000, 20, None) };
         let map = ModuleMap::new(std::slice::from_ref(&module), &[table]);
         let at = |offset| {
             let location = map.locate(&mut 0, offset, 30);
             (location.module, location.image_address)
         };
-        assert_eq!([at(0x3105), at(0x310a), at(0x4ff0)], [(0, 0x5000), (0, 0x5000), (0, 0x5040)]);
-        assert_eq!([at(0x3106), at(0x3000)].map(|(module, _)| module), [Location::LOST_MODULE; 2]);
+        assert_eq!([at(0x22fe0), at(0x22fe5), at(0x22ff0)], [(0, 0x5000), (0, 0x5000), (0, 0x5040)]);
+        assert_eq!([at(0x22fe6), at(0x3000)].map(|(module, _)| module), [Location::LOST_MODULE; 2]);
         let lost = ModuleMap::new(&[module], &[]);
-        assert_eq!(lost.locate(&mut 0, 0x3105, 30).module, Location::LOST_MODULE);
+        assert_eq!(lost.locate(&mut 0, 0x22fe0, 30).module, Location::LOST_MODULE);
     }
 
     #[test]

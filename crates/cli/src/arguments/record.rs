@@ -57,12 +57,12 @@ pub struct RecordArguments {
     /// x86-64 programs with a dynamic linker, also stripped ones. docs/untouched.md says more.
     #[arg(long)]
     pub untouched: bool,
-    /// With --untouched: record the program and libraries that match, of those that are loaded at
+    /// As --untouched, and record the program and libraries that match, of those that are loaded at
     /// its start, such as 'libssl*,libcrypto*' [default: those in the program's folder]
-    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "untouched")]
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     pub modules: Vec<String>,
-    /// With --untouched: also small functions, which are left out otherwise
-    #[arg(long, requires = "untouched")]
+    /// As --untouched, and record also small functions, which are left out otherwise
+    #[arg(long)]
     pub all: bool,
     #[command(flatten)]
     pub functions: OnlyArguments,

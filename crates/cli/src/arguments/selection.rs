@@ -69,7 +69,7 @@ pub struct FunctionsArguments {
     /// Of programs and libraries as they are, built without everycall: count the functions that
     /// could get hooks at their entry and every exit, and why others couldn't
     ///
-    /// Such programs can't be recorded yet. docs/untouched.md describes the output.
+    /// docs/untouched.md describes the output.
     #[arg(long)]
     pub untouched: bool,
     /// Output format: text for people, JSON for programs

@@ -46,7 +46,7 @@ pub fn run<'a>(files: impl Iterator<Item = &'a Path>, format: TextFormat) -> Res
     }
     if count > 0 && matches!(format, TextFormat::Text) {
         say!(
-            "everycall: programs built without everycall can't be recorded yet, but `everycall count --untouched -- PROGRAM` counts their calls; see docs/untouched.md"
+            "everycall: `everycall record --untouched -- PROGRAM` records programs as they are, `everycall count --untouched -- PROGRAM` counts their calls; see docs/untouched.md"
         );
     }
     Ok(code)

@@ -733,6 +733,38 @@ pub const TABLE: &[(&str, Run)] = &[
     ("nsenter --target PID --net everycall enable PID ...", Not("needs a container")),
     // Counts.
     ("everycall count -- ./app", So("everycall count -- ./server 10")),
+    // Programs as they are.
+    (
+        "everycall record -- ./app",
+        So("cp /bin/ls plain && everycall record -- ./plain / 2>&1 | grep -q 'recorded as it is'"),
+    ),
+    (
+        "everycall record --untouched -- python3 app.py",
+        So(
+            "cp /bin/sh plain && everycall record --untouched -- ./plain -c 'echo 1' && everycall report plain.ect",
+        ),
+    ),
+    (
+        "everycall record --modules 'libssl*,libcrypto*' -- ./app",
+        So("cp /bin/ls plain && everycall record --modules 'libselinux*' -o modules.ect -- ./plain /"),
+    ),
+    (
+        "everycall record --all -- ./app",
+        So(
+            "cp /bin/ls plain && everycall record --all -o all-of-it.ect -- ./plain / && everycall info all-of-it.ect | grep -q 'complete    yes'",
+        ),
+    ),
+    (
+        "everycall record --untouched --only 'handle_*' -- ./app",
+        So("cp /bin/ls plain && everycall record --untouched --only 'size:>=20' -o only.ect -- ./plain /"),
+    ),
+    (
+        "everycall record --untouched -- perl -e 'print \"hello\\n\"'",
+        So("cp /bin/ls plain && everycall record --untouched -o perl.ect -- ./plain /"),
+    ),
+    ("everycall record --untouched -- PROGRAM", So("everycall record --untouched -o ls.ect -- /bin/ls /")),
+    ("--only 'size:>=15'", So("everycall record --untouched --only 'size:>=15' -o ls.ect -- /bin/ls /")),
+    ("everycall functions --untouched ./app", So("everycall functions --untouched ./server")),
     (
         "everycall count --untouched -- ./app",
         So("cp /bin/ls plain && everycall count --untouched -- ./plain / | grep -q plain"),
