@@ -92,8 +92,8 @@ pub mod operation {
     /// `target` = the `size` (1, 2, 4 or 8) bytes at `left` + `value`. `right`: 1 to extend the
     /// sign, else 0. Fails if they can't be read.
     pub const LOAD: u8 = 6;
-    /// `target` = `left` `size` `right`; `size` is one of [`calculation`](super::calculation). Fails
-    /// if the result is undefined.
+    /// `target` = `left` `size` `right`; `size` is one of [`calculation`](super::calculation).
+    /// Fails if the result is undefined.
     pub const CALCULATE: u8 = 7;
     /// `target` = 1 if `left` `size` `right`, else 0; `size` is one of
     /// [`comparison`](super::comparison).
