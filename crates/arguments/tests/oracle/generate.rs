@@ -292,7 +292,8 @@ pub fn c(seed: u64, is_cpp: bool) -> String {
             let uses = kinds[*kind].uses;
             // Of an object that is passed by its address, gcc's callers leave out what the function
             // doesn't read.
-            if is_cpp && uses.is_empty() && !kinds[*kind].parameter.starts_with("struct") {
+            let name = kinds[*kind].parameter;
+            if is_cpp && uses.is_empty() && (!name.starts_with("struct") || name.ends_with('&')) {
                 writeln!(text, "    escape(&a{at});").unwrap();
                 continue;
             }
