@@ -45,7 +45,6 @@
 //! **Open-call stack.** Entries follow the sentinel without a gap. The first entry whose word is
 //! zero ends the stack: a hook writes the word last, and clears it first when the call ends.
 
-use crate::all_calls;
 use crate::dropped;
 use crate::frame::{FRAMES_SIZE, FrameNames};
 use crate::sched::KEPT_SIZE;
@@ -191,8 +190,8 @@ wire_struct! {
         pub frames_size: u64,
         /// Which events have a time of their own: one of [`crate::stamp`].
         pub stamps: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Places of functions that are counted, a power of two; 0: [`dropped::FUNCTIONS`].
+        pub functions: u32,
     }
 }
 
@@ -584,11 +583,13 @@ impl ArenaHeader {
         extra_size: u64,
         trigger_sites: u32,
     ) -> ArenaHeader {
-        ArenaHeader::with_stacks(ring_size, thread_capacity, extra_size, trigger_sites, OPEN_CALL_CAPACITY)
+        let functions = dropped::FUNCTIONS;
+        let open_calls = OPEN_CALL_CAPACITY;
+        ArenaHeader::with_stacks(ring_size, thread_capacity, extra_size, trigger_sites, open_calls, functions)
     }
 
     /// As [`ArenaHeader::with_triggers`], with open-call stacks of `open_call_capacity` entries,
-    /// the sentinel included.
+    /// the sentinel included, and with `functions` places of functions that are counted.
     #[must_use]
     pub fn with_stacks(
         ring_size: u64,
@@ -596,6 +597,7 @@ impl ArenaHeader {
         extra_size: u64,
         trigger_sites: u32,
         open_call_capacity: u32,
+        functions: u32,
     ) -> ArenaHeader {
         let segment_size = (ring_size / SEGMENTS_PER_RING).min(SEGMENT_SIZE_MAX);
         let segments = |size: u64| size.checked_div(segment_size).unwrap_or(0);
@@ -612,11 +614,12 @@ impl ArenaHeader {
             .next_multiple_of(PAGE);
         let dropped_offset = (threads_offset + u64::from(thread_capacity) * size_of::<ThreadHeader>() as u64)
             .next_multiple_of(PAGE);
-        let open_calls_offset = dropped_offset + dropped::TABLE_SIZE;
+        let open_calls_offset = dropped_offset + dropped::table_size(functions);
         let open_call_stride = open_call_bytes(open_call_capacity);
         let counts_offset = open_calls_offset + u64::from(thread_capacity) * open_call_stride;
-        let all_calls_offset = counts_offset + u64::from(thread_capacity) * dropped::COUNTS_SIZE;
-        let segments_offset = all_calls_offset + u64::from(thread_capacity) * all_calls::COUNTS_SIZE;
+        let counts_size = dropped::counts_size(functions);
+        let all_calls_offset = counts_offset + u64::from(thread_capacity) * counts_size;
+        let segments_offset = all_calls_offset + u64::from(thread_capacity) * counts_size;
         let frames_offset =
             (segments_offset + u64::from(segment_capacity) * segment_size + LIVE_SIZE).next_multiple_of(PAGE);
         ArenaHeader {
@@ -646,6 +649,7 @@ impl ArenaHeader {
             all_calls_offset,
             frames_offset,
             frames_size: FRAMES_SIZE,
+            functions,
             ..ArenaHeader::default()
         }
     }
@@ -654,7 +658,7 @@ impl ArenaHeader {
     #[must_use]
     pub fn with_times(self) -> ArenaHeader {
         let times_offset = self.arena_size.next_multiple_of(PAGE);
-        let size = u64::from(self.thread_capacity) * times::SLOT_SIZE;
+        let size = u64::from(self.thread_capacity) * self.times_size();
         ArenaHeader { times_offset, arena_size: times_offset + size, ..self }
     }
 
@@ -671,7 +675,7 @@ impl ArenaHeader {
     pub const fn times_at(&self, slot: u32, place: u32) -> Option<u64> {
         match self.times_offset {
             0 => None,
-            first => Some(first + slot as u64 * times::SLOT_SIZE + place as u64 * times::TIME_SUMS_SIZE),
+            first => Some(first + slot as u64 * self.times_size() + place as u64 * times::TIME_SUMS_SIZE),
         }
     }
 
@@ -690,6 +694,24 @@ impl ArenaHeader {
         self.open_calls_offset + index as u64 * self.open_call_stride
     }
 
+    /// Number of places that functions may have, place 0 included.
+    #[must_use]
+    pub const fn functions(&self) -> u32 {
+        if self.functions == 0 { dropped::FUNCTIONS } else { self.functions }
+    }
+
+    /// Bytes of a thread slot's counts: those of dropped calls, or of all calls.
+    #[must_use]
+    pub const fn counts_size(&self) -> u64 {
+        dropped::counts_size(self.functions())
+    }
+
+    /// Bytes of the times of a thread slot's calls.
+    #[must_use]
+    pub const fn times_size(&self) -> u64 {
+        times::slot_size(self.functions())
+    }
+
     /// Where the [dropped] calls of the function at `place` are described.
     #[must_use]
     pub const fn dropped_function_at(&self, place: u32) -> u64 {
@@ -699,13 +721,13 @@ impl ArenaHeader {
     /// Where a thread slot's counts of dropped calls are.
     #[must_use]
     pub const fn dropped_counts_at(&self, slot: u32) -> u64 {
-        self.open_calls_at(self.thread_capacity) + slot as u64 * dropped::COUNTS_SIZE
+        self.open_calls_at(self.thread_capacity) + slot as u64 * self.counts_size()
     }
 
-    /// Where a thread slot's [counts of all calls](all_calls) are.
+    /// Where a thread slot's [counts of all calls](crate::all_calls) are.
     #[must_use]
     pub const fn all_calls_at(&self, slot: u32) -> u64 {
-        self.all_calls_offset + slot as u64 * all_calls::COUNTS_SIZE
+        self.all_calls_offset + slot as u64 * self.counts_size()
     }
 
     /// Where the entry of segment `index` of the pool is.
@@ -763,21 +785,23 @@ impl ArenaHeader {
             && within(self.threads_offset, self.thread_capacity.into(), size_of::<ThreadHeader>() as u64)
             && within(self.open_calls_offset, self.thread_capacity.into(), self.open_call_stride)
             && self.dropped_offset.is_multiple_of(PAGE)
-            && within(self.dropped_offset, 1, dropped::TABLE_SIZE)
+            && self.functions().is_power_of_two()
+            && (dropped::FUNCTIONS..=dropped::FUNCTIONS_MAX).contains(&self.functions())
+            && within(self.dropped_offset, 1, dropped::table_size(self.functions()))
             && within(
                 self.open_calls_at(self.thread_capacity),
                 self.thread_capacity.into(),
-                dropped::COUNTS_SIZE,
+                self.counts_size(),
             )
             && self.all_calls_offset.is_multiple_of(PAGE)
-            && within(self.all_calls_offset, self.thread_capacity.into(), all_calls::COUNTS_SIZE)
+            && within(self.all_calls_offset, self.thread_capacity.into(), self.counts_size())
             && within(self.segments_offset, self.segment_capacity.into(), self.segment_size)
             && self.frames_offset.is_multiple_of(PAGE)
             && self.frames_size >= size_of::<FrameNames>() as u64
             && within(self.frames_offset, 1, self.frames_size)
             && self.times_offset.is_multiple_of(PAGE)
             && (self.times_offset == 0
-                || within(self.times_offset, self.thread_capacity.into(), times::SLOT_SIZE))
+                || within(self.times_offset, self.thread_capacity.into(), self.times_size()))
             && self.states_offset.is_multiple_of(PAGE)
             && (self.states_offset == 0 || within(self.states_offset, 1, KEPT_SIZE))
     }
@@ -854,7 +878,7 @@ mod tests {
     #[test]
     fn lies_are_noticed() {
         let good = ArenaHeader::with_layout(1 << 20, 4, EXTRA_SIZE);
-        let spoil: [fn(&mut ArenaHeader); 18] = [
+        let spoil: [fn(&mut ArenaHeader); 21] = [
             |h| h.frames_size = 8,
             |h| h.frames_size = u64::MAX,
             |h| h.frames_offset = 8,
@@ -873,14 +897,18 @@ mod tests {
             |h| h.times_offset = !(PAGE - 1),
             |h| h.states_offset = 8,
             |h| h.states_offset = h.arena_size,
+            |h| h.functions = 2 * dropped::FUNCTIONS_MAX,
+            |h| h.functions += 1,
+            |h| h.functions = 1,
         ];
         let with_states = good.with_states();
         assert!(with_states.is_consistent(with_states.arena_size));
         assert!(!with_states.is_consistent(with_states.arena_size - 1));
         assert_eq!(with_states.states_offset + KEPT_SIZE, with_states.arena_size);
+        assert!(ArenaHeader { functions: 0, ..good }.is_consistent(good.arena_size));
         let timed = good.with_times();
         assert!(timed.is_consistent(timed.arena_size) && !timed.is_consistent(timed.arena_size - 1));
-        assert_eq!(timed.times_at(3, 0).map(|at| at + times::SLOT_SIZE), Some(timed.arena_size));
+        assert_eq!(timed.times_at(3, 0).map(|at| at + timed.times_size()), Some(timed.arena_size));
         for change in spoil {
             let mut bad = good;
             change(&mut bad);

@@ -4,9 +4,9 @@
 //! ```text
 //! dropped_offset of the arena's header
 //!   DroppedHeader, one page
-//!   DroppedFunction[FUNCTIONS]    place 0 belongs to no function
+//!   DroppedFunction[functions]    place 0 belongs to no function
 //! behind the open-call stacks
-//!   counts: for each thread slot u64[FUNCTIONS]; the one at place 0 is the sum of the others
+//!   counts: for each thread slot u64[functions]; the one at place 0 is the sum of the others
 //! ```
 //!
 //! A function gets a place when its first short call ends. That call is recorded; later short calls
@@ -15,7 +15,8 @@
 //! continues the same array. Only used parts of the arrays take memory.
 //!
 //! In a process that only counts ([`DroppedHeader::counting`]), a function gets its place with its
-//! first call. Functions that find no free place share the last one, [`OTHERS`]. Place 0 is unused.
+//! first call. Functions that find no free place share the one that no function has, [`OTHERS`].
+//! Place 0 is unused. How many places there are is in the arena's header.
 //!
 //! Code offsets may be given to another module, whose functions then get places of their own. The
 //! time of a place's first short call shows to which module its function belongs.
@@ -23,16 +24,29 @@
 use crate::memory;
 use crate::wire::{PAGE, wire_struct};
 
-/// Number of places, place 0 included. Short calls of functions without a place are recorded.
+/// The least number of places, place 0 included. Only functions with a place among these have
+/// short calls that are dropped.
 pub const FUNCTIONS: u32 = 1 << 14;
+/// The highest number of places, which arenas have unless address space or disk space is limited.
+pub const FUNCTIONS_MAX: u32 = 1 << 20;
+/// As [`FUNCTIONS_MAX`], where calls are [timed](crate::times): sums take more than counts, and some
+/// programs can't have mappings of terabytes.
+pub const TIMED_FUNCTIONS_MAX: u32 = 1 << 17;
 /// Where the functions begin, from the header.
 const FUNCTIONS_OFFSET: u64 = PAGE;
-/// In a process that only counts: the place that functions share if they found no free one.
+/// The place that functions share if they found no free one, whatever the number of places is.
 pub const OTHERS: u32 = FUNCTIONS - 1;
-/// Bytes of the header and the functions.
-pub(crate) const TABLE_SIZE: u64 = FUNCTIONS_OFFSET + FUNCTIONS as u64 * size_of::<DroppedFunction>() as u64;
-/// Bytes of a slot's counts.
-pub const COUNTS_SIZE: u64 = FUNCTIONS as u64 * size_of::<u64>() as u64;
+
+/// Bytes of the header and of `functions` functions.
+pub(crate) const fn table_size(functions: u32) -> u64 {
+    FUNCTIONS_OFFSET + functions as u64 * size_of::<DroppedFunction>() as u64
+}
+
+/// Bytes of a slot's counts, with that many places.
+pub(crate) const fn counts_size(functions: u32) -> u64 {
+    functions as u64 * size_of::<u64>() as u64
+}
+
 /// The longest threshold, in ticks: hooks compare 32 bits, and only check calls within one upper
 /// half of the clock.
 pub const TICKS_MAX: u64 = 1 << 31;
@@ -41,7 +55,8 @@ pub const NS_MAX: u64 = 100_000_000;
 /// The values that a threshold may have, for messages.
 pub const ALLOWED: &str = "a time up to 100ms, such as 500ns, or 0 to record every call";
 
-const _: () = assert!(TABLE_SIZE.is_multiple_of(PAGE) && COUNTS_SIZE.is_multiple_of(PAGE));
+const _: () =
+    assert!(table_size(FUNCTIONS).is_multiple_of(PAGE) && counts_size(FUNCTIONS).is_multiple_of(PAGE));
 
 wire_struct! {
     /// The part that concerns all functions.

@@ -3,30 +3,28 @@
 //!
 //! ```text
 //! times_offset of the arena's header
-//!   for each thread slot TimeSums[FUNCTIONS]
+//!   for each thread slot TimeSums[functions]
 //! ```
 //!
-//! Functions have the same places as in [`crate::dropped`]; those that find no free place share the
-//! last one, [`crate::dropped::OTHERS`]. Each thread adds to its own slot's sums, each by one
+//! Functions have the same places as in [`crate::dropped`]; those that find no free place share
+//! [`crate::dropped::OTHERS`]. Each thread adds to its own slot's sums, each by one
 //! instruction. A slot's next thread continues the same sums. Only used parts take memory.
 //!
 //! A call adds to `calls` when it begins, and to everything else when it ends. So calls that are
 //! open, or whose end wasn't seen, are counted and have no time.
 
-use crate::dropped::FUNCTIONS;
+use crate::dropped::FUNCTIONS_MAX;
 use crate::memory;
 use crate::wire::{PAGE, wire_struct};
 
 /// Number of a histogram's buckets.
 pub const BUCKETS: usize = 48;
-/// Bytes of a slot's sums.
-pub const SLOT_SIZE: u64 = FUNCTIONS as u64 * TIME_SUMS_SIZE;
 /// Bytes of the sums of one function in one slot.
 pub const TIME_SUMS_SIZE: u64 = size_of::<TimeSums>() as u64;
 
 /// Bits of an open call's stamp in such a process: where its function's sums are, from those of its
 /// slot on.
-pub const STAMP_PLACE: u32 = SLOT_SIZE as u32 - 1;
+pub const STAMP_PLACE: u32 = FUNCTIONS_MAX * TIME_SUMS_SIZE as u32 - 1;
 /// Bit of a stamp: memory was allocated or freed in the call.
 pub const STAMP_VISITED: u32 = 1 << 31;
 /// Bit of a stamp: and the call's end closes the totals of its function.
@@ -34,8 +32,13 @@ pub const STAMP_OPENED: u32 = 1 << STAMP_OPENED_BIT;
 /// The number of that bit.
 pub const STAMP_OPENED_BIT: u32 = 30;
 
-const _: () = assert!(SLOT_SIZE.is_power_of_two() && STAMP_PLACE < STAMP_OPENED);
-const _: () = assert!(SLOT_SIZE.is_multiple_of(PAGE) && TIME_SUMS_SIZE == 512);
+const _: () = assert!((STAMP_PLACE + 1).is_power_of_two() && STAMP_PLACE < STAMP_OPENED);
+const _: () = assert!(PAGE.is_multiple_of(TIME_SUMS_SIZE) && TIME_SUMS_SIZE == 512);
+
+/// Bytes of a slot's sums, with that many places.
+pub(crate) const fn slot_size(functions: u32) -> u64 {
+    functions as u64 * TIME_SUMS_SIZE
+}
 
 wire_struct! {
     /// The calls of a function by the threads of one slot. Times are in ticks.

@@ -59,17 +59,18 @@ pub mod slow {
     pub const FRAME: u32 = 16;
 }
 
-/// A hash map of the functions whose short calls are counted, in private memory of the process. (If
-/// all calls are counted, hooks find the counts by [`ModuleDescriptor::places`].) An entry has a
+/// A hash map of the functions whose short calls are counted, in private memory of the process:
+/// those with the first [`everycall_format::dropped::FUNCTIONS`] places. (If all calls are counted,
+/// hooks find the counts by [`ModuleDescriptor::places`].) An entry has a
 /// code offset in its lower half and a place among the counts in its upper half. A function has the
 /// first entry, from its hash on, that was free; entries are never emptied, so a search ends at the
 /// first empty one. All zero is an empty map.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ShortMap {
-    /// Not 0: no further function gets a place.
+    /// Not 0: no further function gets into the map.
     pub is_full: AtomicU32,
-    /// Places that were given, without place 0.
+    /// Places that were given, also those that aren't in the map, without place 0.
     pub places: AtomicU32,
     /// The entries.
     pub entries: [AtomicU64; short_map::SIZE as usize],
@@ -95,7 +96,7 @@ pub mod site {
     /// Entries may.
     pub const ENTRY: u32 = 1;
     /// The offset of the function's count in a thread's counts, in bytes. 0 if it has none.
-    pub const COUNT: u32 = (1 << 20) - 8;
+    pub const COUNT: u32 = everycall_format::dropped::FUNCTIONS_MAX * 8 - 8;
 }
 
 /// [`ModuleDescriptor::on`]: calls are counted, or timed, and not recorded. A process sets it in

@@ -30,13 +30,14 @@ impl AllCalls {
         mut read: impl FnMut(u64, &mut [u8]) -> bool,
     ) -> AllCalls {
         let mut all = AllCalls::default();
-        let mut counts = vec![0; places.len().min(OTHERS as usize - 1) * WORD_SIZE];
+        let mut counts = vec![0; places.len() * WORD_SIZE];
         for slot in 0..slots.min(layout.thread_capacity) {
             let at = |place: u32| layout.all_calls_at(slot) + u64::from(place) * WORD_SIZE as u64;
             if read(at(1), &mut counts) {
                 let counts = counts.as_chunks::<WORD_SIZE>().0.iter().map(|count| u64::from_le_bytes(*count));
-                let called = places.iter().zip(counts).filter(|(_, calls)| *calls > 0);
-                all.functions.extend(called.map(|(&DroppedFunction { code, ticks, .. }, calls)| {
+                let counts = (1..).zip(places.iter().zip(counts));
+                let called = counts.filter(|(place, (_, calls))| *place != OTHERS && *calls > 0);
+                all.functions.extend(called.map(|(_, (&DroppedFunction { code, ticks, .. }, calls))| {
                     CountedCalls { code, slot, ticks, calls }
                 }));
             }

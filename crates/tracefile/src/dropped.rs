@@ -43,7 +43,7 @@ impl Dropped {
             return Dropped::default();
         };
         let is_counting = header.counting != counting::OFF;
-        let places = header.places.clamp(1, FUNCTIONS);
+        let places = header.places.clamp(1, layout.functions());
         let mut bytes = vec![0; (places as usize - 1) * DroppedFunction::SIZE];
         if !read(layout.dropped_function_at(1), &mut bytes) {
             return Dropped { header, ..Dropped::default() };
@@ -89,7 +89,8 @@ impl Dropped {
                 sum = if read(at, &mut count) { u64::from_le_bytes(count) } else { 0 };
                 others = others.saturating_add(sum);
             }
-            for (function, calls) in functions.iter_mut().zip(counts) {
+            let counts = (1..).zip(functions.iter_mut().zip(counts));
+            for (_, (function, calls)) in counts.filter(|(place, _)| *place != OTHERS) {
                 function.calls = function.calls.saturating_add(calls);
                 if is_counting && calls > 0 {
                     sum = sum.saturating_add(calls);
@@ -182,7 +183,8 @@ impl Dropped {
         }
         let record = DroppedRecord {
             snapshot,
-            is_full: u32::from(self.header.is_full != 0),
+            // Short calls of functions with later places are recorded.
+            is_full: u32::from(self.header.is_full != 0 || self.header.places > FUNCTIONS),
             threshold_ns: self.header.threshold_ns,
             highest_ns: self.header.highest_ns,
             calls: self.calls(),
@@ -219,7 +221,7 @@ fn timed(
             }
             let sums = bytes.chunks_exact(TimeSums::SIZE).map(TimeSums::read);
             for (sums, place) in sums.zip(first..) {
-                let place = (place as usize).checked_sub(1);
+                let place = (place as usize).checked_sub(1).filter(|_| place != OTHERS);
                 let Some(sums) = sums.filter(|sums| sums.calls > 0) else { continue };
                 let Some(function) = place.and_then(|place| functions.get(place)) else { continue };
                 let DroppedCalls { code, ticks, .. } = *function;

@@ -42,6 +42,7 @@ impl Memory {
             for first in (0..=functions.len() as u32).step_by(SUMS_AT_ONCE as usize) {
                 slot.add(first, SUMS_AT_ONCE, |place| match place.checked_sub(1) {
                     None => Some((whose::THREAD, DroppedCalls::default())),
+                    _ if place == OTHERS => None,
                     Some(place) => functions.get(place as usize).map(|function| (whose::FUNCTION, *function)),
                 });
             }

@@ -1,5 +1,6 @@
 //! Messages of `report` about input that is cut, foreign, mixed or too much.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -243,10 +244,12 @@ fn what_counts_do_not_tell_is_said() {
     assert!(!place.file("one.html").exists());
 }
 
-/// More functions than a process has room for: the calls of the others are counted together, none is lost, and none is another's.
+/// A hundred thousand functions: each has its own count, alone and beside the ring. Where address space is limited, there are fewer counters:
+/// the calls of the others are counted together, none is lost, and none is another's.
 #[test]
-fn where_counters_are_full_the_others_are_counted_together() {
-    const FUNCTIONS: u64 = 17_000;
+fn each_of_a_hundred_thousand_functions_is_counted() {
+    const FUNCTIONS: u64 = 8_500;
+    const LIBRARIES: u64 = 12;
     let place = Place::new("input-full");
     let mut text = "static volatile unsigned sink;\n".to_owned();
     for function in 0..FUNCTIONS {
@@ -255,26 +258,78 @@ fn where_counters_are_full_the_others_are_counted_together() {
     text += "static void (*const all[])(void) = {";
     (0..FUNCTIONS).for_each(|function| text += &format!("f{function}, "));
     // Up to seven times each, in turn.
-    text += "};\nint main(void) {
+    text += "};\nvoid run(unsigned more) {
         for (unsigned f = 0; f < sizeof all / sizeof *all; f++)
-            for (unsigned i = 0; i <= f % 7; i++) all[f]();
-        return 0;
+            for (unsigned i = 0; i <= (f + more) % 7; i++) all[f]();
     }\n";
     place.write("many.c", &text);
-    let program = place.build(Mode::GCC_NOPS, &["-O1", "many.c"], "many");
-    let mut command = place.command(everycall());
-    let output = command.args(["count", "-f", "json", "--"]).arg(&program).output().expect("it starts");
-    let told = json(&output);
-    let all: u64 = 1 + (0..FUNCTIONS).map(|function| function % 7 + 1).sum::<u64>();
-    let rows = told["rows"].as_array().expect("rows");
-    let others = number(&told["not_in_the_numbers"], "counted_calls_of_unknown_functions");
-    assert_eq!(rows.iter().map(|row| number(row, "calls")).sum::<u64>() + others, all);
-    assert!(others > 0 && rows.len() < FUNCTIONS as usize, "{others} {}", rows.len());
-    for row in rows {
-        let name = row["name"].as_str().expect("a name");
-        let expected =
-            name.strip_prefix('f').map_or(1, |number| number.parse::<u64>().expect("a number") % 7 + 1);
-        assert_eq!(number(row, "calls"), expected, "{name}");
+    place.write(
+        "main.c",
+        "#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\nint main(int count, char **words) {
+            for (int i = 0; i < atoi(words[1]); i++) {
+                char name[32];
+                snprintf(name, sizeof name, \"./many%d.so\", i);
+                void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+                if (!library) return 1;
+                ((void (*)(unsigned))dlsym(library, \"run\"))(i);
+            }
+            return 0;
+        }\n",
+    );
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "main.c", "-ldl"], "main");
+    let library = place.build(Mode::GCC_NOPS, &["-O1", "-shared", "-fPIC", "many.c"], "many.so");
+    for number in 0..LIBRARIES {
+        std::fs::copy(&library, place.file(&format!("many{number}.so"))).expect("a copy");
     }
-    assert!(said(&output).contains("whose functions aren't known"), "{}", said(&output));
+    let calls_of = |function: u64, library: u64| (function + library) % 7 + 1;
+    // Functions by library and number, and how often each was called; the calls of all others.
+    let counted = |told: &Value, key: &str| {
+        let mut found = BTreeMap::new();
+        let mut others = number(&told["not_in_the_numbers"], "counted_calls_of_unknown_functions");
+        for row in told["rows"].as_array().expect("rows") {
+            let (name, module) = (row["name"].as_str().expect("a name"), row["module"].as_str());
+            let library = module.and_then(|module| module.strip_prefix("many")?.strip_suffix(".so"));
+            match name.strip_prefix('f').zip(library) {
+                Some((name, library)) => {
+                    let of = |text: &str| text.parse::<u64>().expect("a number");
+                    found.insert((of(library), of(name)), number(row, key));
+                }
+                None => others += number(row, key),
+            }
+        }
+        (found, others)
+    };
+    let expected = |libraries| {
+        let functions = (0..libraries).flat_map(|library| (0..FUNCTIONS).map(move |name| (library, name)));
+        functions
+            .map(|(library, name)| ((library, name), calls_of(name, library)))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let count = |shell: &str, libraries: u64| {
+        let mut command = place.command("sh");
+        let line = format!("{shell}exec \"$0\" count -f json -- \"$1\" {libraries}");
+        let output = command.args(["-c", &line]).arg(everycall()).arg(&program).output().expect("it starts");
+        (json(&output), said(&output))
+    };
+    let (told, _) = count("", LIBRARIES);
+    // `main`, and `run` of each library.
+    assert_eq!(counted(&told, "calls"), (expected(LIBRARIES), 1 + LIBRARIES));
+
+    // Beside the ring, which is too small for all of them.
+    let mut record = place.command(everycall());
+    let record = record.args(["record", "-q", "--ring-size", "64K", "-o", "many.ect", "--"]);
+    assert!(record.arg(&program).arg("2").status().expect("it starts").success());
+    let mut report = place.command(everycall());
+    let report = report.args(["report", "-f", "json", "many.ect"]).output().expect("it starts");
+    assert_eq!(counted(&json(&report), "all_calls"), (expected(2), 3));
+
+    let (told, said) = count("ulimit -v 8000000; ", 2);
+    let (found, others) = counted(&told, "calls");
+    let all: u64 = expected(2).values().sum();
+    assert_eq!(found.values().sum::<u64>() + others, all + 3);
+    assert!(found.len() < 2 * FUNCTIONS as usize && found.len() > 16_000, "{}", found.len());
+    for ((library, function), calls) in found {
+        assert_eq!(calls, calls_of(function, library), "{library} {function}");
+    }
+    assert!(said.contains("no counters left") && said.contains("1,048,574 functions"), "{said}");
 }

@@ -10,7 +10,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{
     ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, pinned_by,
 };
-use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
+use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS};
 use everycall_format::frame::FrameNames;
 use everycall_format::sched::KEPT_SIZE;
 use everycall_format::times::TimeSums;
@@ -67,6 +67,7 @@ fn script(program: &Path) -> String {
         states_offset,
         frames_offset,
         frames_size,
+        functions,
     );
     let dropped = fields!(DroppedHeader, places, highest_ns, counting);
     let frames = fields!(FrameNames, used, is_used);
@@ -82,6 +83,7 @@ fn script(program: &Path) -> String {
         ("@KEPT_STATES_SIZE@", KEPT_SIZE.to_string()),
         ("@DROPPED_FUNCTION_SIZE@", DroppedFunction::SIZE.to_string()),
         ("@DROPPED_FUNCTIONS@", FUNCTIONS.to_string()),
+        ("@DROPPED_OTHERS@", OTHERS.to_string()),
         ("@TIME_SUMS_SIZE@", TimeSums::SIZE.to_string()),
         ("@FRAMES@", dictionary(&frames)),
         ("@FRAMES_SIZE@", FrameNames::SIZE.to_string()),

@@ -23,6 +23,7 @@ FRAMES = @FRAMES@
 KEPT_STATES_SIZE = @KEPT_STATES_SIZE@
 DROPPED_FUNCTION_SIZE = @DROPPED_FUNCTION_SIZE@
 DROPPED_FUNCTIONS = @DROPPED_FUNCTIONS@
+DROPPED_OTHERS = @DROPPED_OTHERS@
 TIME_SUMS_SIZE = @TIME_SUMS_SIZE@
 FRAMES_SIZE = @FRAMES_SIZE@
 THREAD_SIZE = @THREAD_SIZE@
@@ -146,8 +147,9 @@ def counts(memory):
     """Offsets and sizes of what was counted: calls that aren't recorded, all calls beside the rings, times and memory of
     calls. A core has none of it where nothing was counted."""
     table = memory.header("dropped_offset")
+    functions = memory.header("functions") or DROPPED_FUNCTIONS
     try:
-        places = min(memory.field(DROPPED, table, "places"), DROPPED_FUNCTIONS)
+        places = min(memory.field(DROPPED, table, "places"), functions)
         is_counting = memory.field(DROPPED, table, "counting") != 0
         drops = memory.field(DROPPED, table, "highest_ns") != 0
     except gdb.MemoryError:
@@ -164,10 +166,10 @@ def counts(memory):
         arrays.append((memory.header("times_offset"), TIME_SUMS_SIZE))
     for first, size in arrays:
         for slot in range(min(memory.header("threads"), capacity)):
-            at = first + slot * DROPPED_FUNCTIONS * size
+            at = first + slot * functions * size
             yield at, places * size
-            # The last place is that of functions that found no other one.
-            yield at + (DROPPED_FUNCTIONS - 1) * size, size
+            # This place is that of functions that found no other one.
+            yield at + DROPPED_OTHERS * size, size
 
 
 def frames(memory):

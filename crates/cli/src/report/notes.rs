@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use everycall_analysis::{Grouping, Notes, Order, Profile};
+use everycall_format::dropped::{FUNCTIONS, FUNCTIONS_MAX, TIMED_FUNCTIONS_MAX};
 use everycall_io::say;
 use everycall_units::{Count, Several, Size};
 
@@ -122,9 +123,13 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
     }
     if notes.counted_others > 0 {
         say!(
-            "everycall: {} counted whose functions aren't known: their code is in no module, or there are more than {} functions",
+            "everycall: {} counted whose functions aren't known: their code is in no module, or the process had no \
+            counters left for them ({} functions have some, {} with --time, {} in crash files and where `ulimit -v` \
+            leaves little address space)",
             Several(notes.counted_others, "call was", "calls were"),
-            Count(u64::from(everycall_format::dropped::OTHERS - 1))
+            named(FUNCTIONS_MAX),
+            named(TIMED_FUNCTIONS_MAX),
+            named(FUNCTIONS)
         );
     }
     if notes.orphan_exits > 0 {
@@ -169,4 +174,10 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
 /// Reports that there are more rows.
 pub fn more_rows(count: usize) {
     say!("everycall: {} more; --limit 0 shows all", Several(count as u64, "row", "rows"));
+}
+
+/// How many functions have counters of their own where there are this many places: place 0 and that
+/// of others are no function's.
+fn named(places: u32) -> Count {
+    Count(u64::from(places.saturating_sub(2)))
 }

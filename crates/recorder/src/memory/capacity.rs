@@ -2,7 +2,8 @@
 
 use std::io;
 
-use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, THREAD_CAPACITY, stream};
+use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, OPEN_CALL_CAPACITY, THREAD_CAPACITY, stream};
+use everycall_format::dropped::{FUNCTIONS, FUNCTIONS_MAX, TIMED_FUNCTIONS_MAX};
 use everycall_format::trigger::SITES;
 use rustix::process::{Resource, getrlimit};
 
@@ -55,16 +56,18 @@ impl Capacity {
         let sites = trigger_memory.map_or(0, |_| SITES);
         let trigger_memory = trigger_memory.unwrap_or(0);
         let extra_min = stream.map_or(EXTRA_MIN, |stream| stream.memory.min(EXTRA_MIN));
-        let layout_for = |threads, extra: u64| {
+        let layout_for = |threads, functions, extra: u64| {
             let extra = extra.saturating_add(trigger_memory);
-            let layout = ArenaHeader::with_triggers(ring_size, threads, extra, sites);
+            let open_calls = OPEN_CALL_CAPACITY;
+            let layout = ArenaHeader::with_stacks(ring_size, threads, extra, sites, open_calls, functions);
             let layout = if unrecorded.has_times() { layout.with_times() } else { layout };
             let layout = if has_states { layout.with_states() } else { layout };
             ArenaHeader { stream: mode(stream), ..layout }
         };
-        let allowed = allowed_size(layout_for(THREAD_CAPACITY_MIN, extra_min).arena_size)?;
+        let allowed = allowed_size(layout_for(THREAD_CAPACITY_MIN, FUNCTIONS, extra_min).arena_size)?;
         let mut threads = THREAD_CAPACITY;
-        let mut layout = layout_for(threads, stream.map_or(EXTRA_SIZE, |stream| stream.memory));
+        let mut functions = if unrecorded.has_times() { TIMED_FUNCTIONS_MAX } else { FUNCTIONS_MAX };
+        let mut layout = layout_for(threads, functions, stream.map_or(EXTRA_SIZE, |stream| stream.memory));
         loop {
             let made =
                 (layout.arena_size <= allowed).then(|| Arena::create(layout, trigger_memory, unrecorded));
@@ -73,9 +76,10 @@ impl Capacity {
                 Some(Err(source)) if threads <= THREAD_CAPACITY_MIN => {
                     return Err(RecordError::Arena { ring_size, source });
                 }
-                _ => threads /= 2,
+                _ if functions == FUNCTIONS => threads /= 2,
+                _ => functions = FUNCTIONS,
             }
-            layout = layout_for(threads, extra_min);
+            layout = layout_for(threads, functions, extra_min);
         }
     }
 

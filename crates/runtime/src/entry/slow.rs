@@ -254,10 +254,10 @@ fn count(process: &'static Process, event: &Event<'_>) {
         Place::Unknown(_) => None,
     };
     let (place, is_new) = dropped::place_of(process, code);
-    dropped::count_call(control, place);
+    dropped::count_call(process.arena(), control, place);
     counted::note(event.module, event.address, place);
     if is_new {
-        short_calls::add_functions_to_dumps(process.arena());
+        short_calls::add_functions_to_dumps(process);
         // Most threads set their name soon after they start.
         thread.look_at_name();
     }

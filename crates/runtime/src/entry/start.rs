@@ -21,7 +21,7 @@ use everycall_format::arena::{
 };
 use everycall_format::budget;
 use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
-use everycall_format::dropped;
+use everycall_format::dropped::{self, FUNCTIONS, FUNCTIONS_MAX, TIMED_FUNCTIONS_MAX};
 use everycall_format::env::{self, KeepEnded};
 use everycall_format::hub::origin;
 use everycall_format::site_set::SiteSet;
@@ -275,20 +275,23 @@ struct Size {
 }
 
 impl Size {
-    /// The header of such an arena.
-    fn layout(self, threads: u32, open_calls: u32) -> ArenaHeader {
-        let header = ArenaHeader::with_stacks(self.ring_size, threads, EXTRA_SIZE, self.sites, open_calls);
+    /// The header of such an arena, with `functions` places of functions that are counted.
+    fn layout(self, threads: u32, open_calls: u32, functions: u32) -> ArenaHeader {
+        let (ring, sites) = (self.ring_size, self.sites);
+        let header = ArenaHeader::with_stacks(ring, threads, EXTRA_SIZE, sites, open_calls, functions);
         if self.has_times { header.with_times() } else { header }
     }
 }
 
-/// Makes an arena of the process's own, for fewer threads if memory is limited. It takes at most
+/// Makes an arena of the process's own, for fewer functions and threads if memory is limited. It
+/// takes at most
 /// half of what the limit allows, because the program's own threads need memory, too.
 fn private(size: Size) -> Option<Arena> {
     let allowed = system::address_space_limit() / 2;
     let mut threads = THREAD_CAPACITY;
+    let mut functions = if size.has_times { TIMED_FUNCTIONS_MAX } else { FUNCTIONS_MAX };
     while threads > 0 {
-        let header = size.layout(threads, OPEN_CALL_CAPACITY);
+        let header = size.layout(threads, OPEN_CALL_CAPACITY, functions);
         let fits = header.arena_size <= allowed;
         let mapped = if fits { own_memory::map(header.arena_size) } else { None };
         if let Some(base) = mapped {
@@ -298,7 +301,10 @@ fn private(size: Size) -> Option<Arena> {
             begin_own(&arena);
             return Some(arena);
         }
-        threads /= 2;
+        if functions == FUNCTIONS {
+            threads /= 2;
+        }
+        functions = FUNCTIONS;
     }
     None
 }
@@ -308,7 +314,7 @@ fn in_file(folder: &[u8], size: Size) -> Option<(Arena, Option<crash::Mapped>)> 
     let allowed = (system::address_space_limit() / 2).min(system::file_size_limit());
     let mut threads = THREAD_CAPACITY;
     let header = loop {
-        let header = size.layout(threads, CRASH_OPEN_CALLS);
+        let header = size.layout(threads, CRASH_OPEN_CALLS, FUNCTIONS);
         if header.arena_size <= allowed || threads == 1 {
             break header;
         }

@@ -270,8 +270,8 @@ fn take_over_in_file(process: &'static Process, inheritance: &Inheritance) -> Op
 fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     let layout = parent.layout();
     let (threads, open_calls) = (layout.thread_capacity, layout.open_call_capacity);
-    let (ring, sites) = (layout.ring_size, layout.trigger_sites);
-    let fresh = ArenaHeader::with_stacks(ring, threads, EXTRA_SIZE, sites, open_calls);
+    let (ring, sites, functions) = (layout.ring_size, layout.trigger_sites, layout.functions());
+    let fresh = ArenaHeader::with_stacks(ring, threads, EXTRA_SIZE, sites, open_calls, functions);
     let fresh = if layout.times_offset == 0 { fresh } else { fresh.with_times() };
     let fresh = if layout.states_offset == 0 { fresh } else { fresh.with_states() };
     (fresh.arena_size == layout.arena_size).then_some(fresh)

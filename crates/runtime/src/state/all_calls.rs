@@ -7,8 +7,6 @@ use crate::state::dropped;
 use crate::state::places::Place;
 use crate::state::process::Process;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-pub(crate) use everycall_format::all_calls::COUNTS_SIZE;
-use everycall_format::dropped::FUNCTIONS;
 use everycall_ring::Control;
 
 /// Address of a slot's counts.
@@ -19,7 +17,7 @@ pub(crate) fn counts_at(arena: &Arena, slot: u32) -> u64 {
 
 /// A slot's count at `place`. If the arena is a file, the counts must have disk space.
 pub(crate) fn count(arena: &Arena, slot: u32, place: u32) -> u64 {
-    word(counts_at(arena, slot), place).load(Relaxed)
+    word(counts_at(arena, slot), arena, place).load(Relaxed)
 }
 
 /// Lets a thread's hooks count at `counts`, or, if there are none, where it is never read.
@@ -40,15 +38,15 @@ pub(crate) fn add(process: &Process, control: &Control, place: Place) -> (u32, b
     let (place, is_new) = dropped::place_of(process, code);
     let counts = control.counts.load(Relaxed);
     if counts != 0 {
-        let count = word(counts, place);
+        let count = word(counts, process.arena(), place);
         // Only this thread writes it.
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
     }
     (place, is_new)
 }
 
-fn word(counts: u64, place: u32) -> &'static AtomicU64 {
-    let address = counts + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
+fn word(counts: u64, arena: &Arena, place: u32) -> &'static AtomicU64 {
+    let address = counts + dropped::offset_in_counts(arena, place);
     // SAFETY: within the arena by its layout, or within counts that are never read; aligned, never
     // unmapped.
     unsafe { &*(address as *const AtomicU64) }

@@ -6,13 +6,20 @@
 //! or in its module's table. If the function isn't there, the slow path adds it, after the entry or
 //! at the exit. So the map is changed with signals blocked, by several threads at a time, without a
 //! lock.
+//!
+//! The map that hooks read has the first [`FUNCTIONS`] places. Further places are in further maps,
+//! which only the slow path reads, each with as many as all before it. So the maps of a program
+//! with few functions take little memory.
 #![allow(unsafe_code)] // Shared memory: structures and counts in the arena, by their addresses.
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::times;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
-use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
+use crate::sys::system;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
+use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, FUNCTIONS_MAX, OTHERS, counting};
 use everycall_format::memory::NUMBERS;
 use everycall_hooks::short_map;
 use everycall_ring::Control;
@@ -99,7 +106,8 @@ pub(crate) fn inheritance(arena: &Arena) -> (u64, u64) {
 
 /// Number of places that functions have, with place 0, and whether one found none.
 pub(crate) fn places(arena: &Arena) -> (u32, bool) {
-    let places = field!(header(arena), DroppedHeader, places, AtomicU32).load(Acquire).min(FUNCTIONS);
+    let places = field!(header(arena), DroppedHeader, places, AtomicU32).load(Acquire);
+    let places = places.min(arena.layout().functions());
     (places, field!(header(arena), DroppedHeader, is_full, AtomicU32).load(Relaxed) != 0)
 }
 
@@ -113,7 +121,7 @@ pub(crate) fn function(arena: &Arena, place: u32) -> (u32, u64) {
 }
 
 fn function_at(arena: &Arena, place: u32) -> *mut u8 {
-    let place = place.min(FUNCTIONS - 1);
+    let place = place.min(arena.layout().functions() - 1);
     arena.base().wrapping_add(arena.layout().dropped_function_at(place) as usize)
 }
 
@@ -126,9 +134,14 @@ pub(crate) fn counts_at(arena: &Arena, slot: u32) -> u64 {
 /// A slot's count at `place`; at place 0, that of all functions. If the arena is a file, the counts
 /// must have disk space.
 pub(crate) fn count(arena: &Arena, slot: u32, place: u32) -> u64 {
-    let address = counts_at(arena, slot) + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
+    let address = counts_at(arena, slot) + offset_in_counts(arena, place);
     // SAFETY: within the arena by its layout, aligned, never unmapped.
     unsafe { &*(address as *const AtomicU64) }.load(Relaxed)
+}
+
+/// Where the count at `place` is in a slot's counts.
+pub(crate) fn offset_in_counts(arena: &Arena, place: u32) -> u64 {
+    u64::from(place.min(arena.layout().functions() - 1)) * size_of::<u64>() as u64
 }
 
 /// Number of calls that were dropped so far in a context's slot. The slot must have counts.
@@ -136,46 +149,136 @@ pub(crate) fn count_of(arena: &Arena, control: &Control) -> u64 {
     count(arena, control.slot.load(Relaxed), 0)
 }
 
-/// Gives the function at `code` a place, so that its calls are counted from now on. Returns the
-/// place if it is a new one.
-#[cold]
-pub(crate) fn learn(process: &Process, code: u32, ticks: u64) -> Option<u32> {
-    let (arena, map) = (process.arena(), &process.short_map);
-    if map.is_full.load(Relaxed) != 0 || find(process, code).is_some() {
-        return None;
+/// Number of maps beside that of hooks.
+const MORE_MAPS: usize = (FUNCTIONS_MAX / FUNCTIONS).ilog2() as usize;
+/// More entries than hashes, because a search doesn't wrap around.
+const BEHIND: usize = (short_map::SIZE - (1 << (u32::BITS - short_map::SHIFT))) as usize;
+
+/// The maps beside that of hooks, each with as many places as all before it together.
+#[derive(Debug)]
+pub(crate) struct MorePlaces([AtomicPtr<AtomicU64>; MORE_MAPS]);
+
+/// A map of functions with places: see [`everycall_hooks::ShortMap`].
+#[derive(Clone, Copy)]
+struct Map<'a> {
+    entries: &'a [AtomicU64],
+    shift: u32,
+}
+
+/// What became of a function that was to be added to a map.
+enum Added {
+    Now,
+    Before,
+    NoRoom,
+}
+
+impl<'a> Map<'a> {
+    /// Map number `level`, if it is there; 0 is that of hooks.
+    fn of(process: &'a Process, level: usize) -> Option<Map<'a>> {
+        let Some(further) = level.checked_sub(1) else {
+            return Some(Map { entries: &process.short_map.entries, shift: short_map::SHIFT });
+        };
+        let entries = process.more_places.0.get(further)?.load(Acquire);
+        if entries.is_null() {
+            return None;
+        }
+        // SAFETY: mapped with this length, aligned, never unmapped; all zero are empty entries.
+        let entries = unsafe { core::slice::from_raw_parts(entries, entries_of(level)) };
+        Some(Map { entries, shift: short_map::SHIFT - level as u32 })
     }
-    let place = map.places.fetch_add(1, Relaxed).wrapping_add(1);
-    let hash = code.wrapping_mul(short_map::FACTOR) >> short_map::SHIFT;
-    if place < OTHERS {
-        let function = function_at(arena, place);
-        field!(function, DroppedFunction, code, AtomicU32).store(code, Relaxed);
-        field!(function, DroppedFunction, ticks, AtomicU64).store(ticks, Relaxed);
-        field!(header(arena), DroppedHeader, places, AtomicU32).fetch_max(place + 1, AcqRel);
-        for entry in map.entries.get(hash as usize..).unwrap_or(&[]) {
+
+    /// Map number `level`, which is mapped if it isn't there.
+    fn made(process: &'a Process, level: usize) -> Option<Map<'a>> {
+        if let Some(map) = Map::of(process, level) {
+            return Some(map);
+        }
+        let place = process.more_places.0.get(level.checked_sub(1)?)?;
+        let size = entries_of(level) as u64 * size_of::<u64>() as u64;
+        let memory = system::map_table(size)?;
+        if place.compare_exchange(core::ptr::null_mut(), memory.cast(), AcqRel, Acquire).is_err() {
+            // Another thread has mapped it meanwhile.
+            system::unmap(memory, size);
+        }
+        Map::of(process, level)
+    }
+
+    /// The entries where the search for a function begins.
+    fn from(self, code: u32) -> &'a [AtomicU64] {
+        let hash = code.wrapping_mul(short_map::FACTOR) >> self.shift;
+        self.entries.get(hash as usize..).unwrap_or(&[])
+    }
+
+    fn place(self, code: u32) -> Option<u32> {
+        let entries = self.from(code).iter().map(|entry| entry.load(Acquire));
+        let mut entries = entries.take_while(|entry| *entry as u32 != 0);
+        entries.find(|entry| *entry as u32 == code).map(|entry| (entry >> 32) as u32)
+    }
+
+    fn add(self, code: u32, place: u32) -> Added {
+        let wanted = u64::from(place) << 32 | u64::from(code);
+        for entry in self.from(code) {
             let mut now = entry.load(Relaxed);
             while matches!(now as u32, 0 | GONE) {
-                match entry.compare_exchange(now, u64::from(place) << 32 | u64::from(code), AcqRel, Relaxed) {
-                    Ok(_) => return Some(place),
+                match entry.compare_exchange(now, wanted, AcqRel, Relaxed) {
+                    Ok(_) => return Added::Now,
                     Err(other) => now = other,
                 }
             }
             if now as u32 == code {
+                return Added::Before;
+            }
+        }
+        Added::NoRoom
+    }
+}
+
+/// Number of entries of a map.
+const fn entries_of(level: usize) -> usize {
+    ((short_map::SIZE as usize - BEHIND) << level) + BEHIND
+}
+
+/// The map in which the function at `place` is.
+fn level_of(place: u32) -> usize {
+    (place / FUNCTIONS).checked_ilog2().map_or(0, |level| level as usize + 1)
+}
+
+/// Gives the function at `code` a place, so that its calls are counted from now on. Returns the
+/// place if it is a new one.
+#[cold]
+pub(crate) fn learn(process: &Process, code: u32, ticks: u64) -> Option<u32> {
+    let arena = process.arena();
+    if places(arena).1 || find(process, code).is_some() {
+        return None;
+    }
+    let next = || process.short_map.places.fetch_add(1, Relaxed).wrapping_add(1);
+    let place = Some(next()).filter(|place| *place != OTHERS).unwrap_or_else(next);
+    if place >= FUNCTIONS {
+        process.short_map.is_full.store(1, Relaxed);
+    }
+    if place < arena.layout().functions() {
+        let function = function_at(arena, place);
+        field!(function, DroppedFunction, code, AtomicU32).store(code, Relaxed);
+        field!(function, DroppedFunction, ticks, AtomicU64).store(ticks, Relaxed);
+        field!(header(arena), DroppedHeader, places, AtomicU32).fetch_max(place + 1, AcqRel);
+        for level in level_of(place)..=MORE_MAPS {
+            match Map::made(process, level).map(|map| map.add(code, place)) {
+                Some(Added::Now) => return Some(place),
                 // Another thread has added the function meanwhile. This place stays unused.
-                return None;
+                Some(Added::Before) => return None,
+                Some(Added::NoRoom) if level == 0 => process.short_map.is_full.store(1, Relaxed),
+                Some(Added::NoRoom) => {}
+                None => break,
             }
         }
     }
-    map.is_full.store(1, Relaxed);
+    process.short_map.is_full.store(1, Relaxed);
     field!(header(arena), DroppedHeader, is_full, AtomicU32).store(1, Relaxed);
     None
 }
 
 /// The place of the function at `code`, if it has one.
 fn find(process: &Process, code: u32) -> Option<u32> {
-    let hash = code.wrapping_mul(short_map::FACTOR) >> short_map::SHIFT;
-    let entries = process.short_map.entries.get(hash as usize..)?;
-    let entries = entries.iter().map(|entry| entry.load(Acquire)).take_while(|entry| *entry as u32 != 0);
-    entries.filter(|entry| *entry as u32 == code).map(|entry| (entry >> 32) as u32).next()
+    (0..=MORE_MAPS).filter_map(|level| Map::of(process, level)).find_map(|map| map.place(code))
 }
 
 /// The place of the function at `code`. It gets one if it has none yet, or that of all others if
@@ -193,22 +296,25 @@ pub(crate) fn place_of(process: &Process, code: Option<u32>) -> (u32, bool) {
 
 /// Counts a call of the calling thread at `place`. The thread has counts, and its signals are
 /// blocked.
-pub(crate) fn count_call(control: &Control, place: u32) {
-    let address =
-        control.short_counts.load(Relaxed) + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
+pub(crate) fn count_call(arena: &Arena, control: &Control, place: u32) {
+    let address = control.short_counts.load(Relaxed) + offset_in_counts(arena, place);
     // SAFETY: within the arena by its layout, aligned, never unmapped. Only this thread writes it.
     let count = unsafe { &*(address as *const AtomicU64) };
     count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
-/// Address of counts that are never read.
+/// Address of counts that are never read: those of threads that the program has excluded, or whose
+/// counts have no place.
 pub(crate) fn nobodys() -> u64 {
-    NOBODYS.as_ptr() as u64
+    NOBODYS.load(Relaxed)
 }
 
-/// Counts of threads that the program has excluded, or whose counts have no place. They are never
-/// read.
-static NOBODYS: [AtomicU64; FUNCTIONS as usize] = [const { AtomicU64::new(0) }; FUNCTIONS as usize];
+/// Sets that address, where there is memory for the counts of a slot; before the first event.
+pub(crate) fn set_nobodys(counts: u64) {
+    NOBODYS.store(counts, Relaxed);
+}
+
+static NOBODYS: AtomicU64 = AtomicU64::new(0);
 
 /// In a process that counts, discards the counts of a thread from now on.
 pub(crate) fn leave_out(control: &Control) {
@@ -223,7 +329,7 @@ pub(crate) fn forget(process: &Process, first: u32, end: u32) {
     if process.short_map.places.load(Relaxed) == 0 {
         return;
     }
-    for entry in &process.short_map.entries {
+    for entry in (0..=MORE_MAPS).filter_map(|level| Map::of(process, level)).flat_map(|map| map.entries) {
         let now = entry.load(Relaxed);
         if (first..end).contains(&(now as u32)) {
             entry.store(u64::from(GONE), Relaxed);

@@ -134,6 +134,7 @@ pub(crate) fn begin_thread(arena: &Arena, slot: u32) {
     if dropped::counts_memory() && meter.total_memory().iter().any(|number| number.load(Relaxed) != 0) {
         let others = core::iter::once(everycall_format::dropped::OTHERS);
         (1..dropped::places(arena).0)
+            .filter(|place| *place != everycall_format::dropped::OTHERS)
             .chain(others)
             .for_each(|place| close_all(Sums::at(arena, slot, place), meter));
     }

@@ -11,6 +11,7 @@
 use crate::state::arena::Arena;
 use crate::state::cancelled::Cancelled;
 use crate::state::crash_file::CrashFile;
+use crate::state::dropped::{self, MorePlaces};
 use crate::state::kept_calls::KeptCalls;
 use crate::state::ranges::Ranges;
 use crate::state::retired::Retired;
@@ -78,6 +79,8 @@ pub(crate) struct Process {
     pub(crate) segments_beyond: AtomicU32,
     /// Places of functions whose calls are counted.
     pub(crate) short_map: ShortMap,
+    /// The places that aren't in that map: see [`crate::state::dropped`].
+    pub(crate) more_places: MorePlaces,
     /// Control block of threads that run untraced. In a forked child it is blank, too, so the
     /// child's first event takes the slow path, which begins to trace the child.
     pub(crate) left_out: Control,
@@ -101,7 +104,7 @@ static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let layout = arena.layout();
     let wiped = wiped_bytes(layout);
-    let size = wiped + slow_stacks::SIZE;
+    let size = wiped + slow_stacks::SIZE + layout.counts_size();
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
     if system::advise(base, wiped, system::MADV_WIPEONFORK).is_err() {
@@ -117,6 +120,7 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     fresh.pid.store(system::process_id(), Relaxed);
     FIRST.store(system::process_id(), Relaxed);
     slow_stacks::begin(base as u64 + wiped);
+    dropped::set_nobodys(base as u64 + wiped + slow_stacks::SIZE);
     fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
     THREAD_SLOT.store(thread_slot, Relaxed);
     ARENA.store(arena.base(), Relaxed);
@@ -154,15 +158,15 @@ pub(crate) fn inherited_arena() -> Option<Arena> {
     header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
 }
 
-/// The memory that the runtime has mapped: the arena, `Process` with the control blocks and the
-/// stacks of the slow path, and the times of open calls' callees, or nothing. Also valid in a
+/// The memory that the runtime has mapped: the arena, `Process` with the control blocks, the
+/// stacks of the slow path and counts that are never read, and the times of open calls' callees, or nothing. Also valid in a
 /// forked child.
 pub(crate) fn own_memory() -> Option<[Range<u64>; 3]> {
     let process = core::ptr::from_ref(process()?) as u64;
     let arena = inherited_arena()?;
     let layout = arena.layout();
     let base = arena.base() as u64;
-    let process = process..process + wiped_bytes(layout) + slow_stacks::SIZE;
+    let process = process..process + wiped_bytes(layout) + slow_stacks::SIZE + layout.counts_size();
     Some([base..base + layout.arena_size, process, times::memory(&arena)])
 }
 

@@ -108,8 +108,7 @@ mod seen {
     pub const LONG_MAX: u32 = (1 << 5) - 1;
 }
 
-const _: () =
-    assert!(everycall_format::dropped::FUNCTIONS as usize * size_of::<u64>() <= site::COUNT as usize);
+const _: () = assert!(site::COUNT < EXIT_WITHOUT_STAMP && site::COUNT & site::ENTRY == 0);
 
 /// Begins, when the process does. Without a guard, every event gets a stamp.
 pub(crate) fn begin(arena: &Arena, wanted: u32) {

@@ -12,7 +12,6 @@ use crate::sys::system::{
 use core::mem::offset_of;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use everycall_format::dropped::FUNCTIONS;
 use everycall_format::ect::TimedCalls;
 use everycall_format::memory::NUMBERS;
 use everycall_format::times::{BUCKETS, STAMP_PLACE, TIME_SUMS_SIZE, TimeSums, bucket};
@@ -86,7 +85,7 @@ impl Sums {
 
     /// Those at a place of a slot.
     pub(crate) fn at(arena: &Arena, slot: u32, place: u32) -> Sums {
-        Sums(sums_at(arena, slot) + u64::from(offset_of_place(place.min(FUNCTIONS - 1))))
+        Sums(sums_at(arena, slot) + u64::from(offset_of_place(place.min(arena.layout().functions() - 1))))
     }
 
     fn word(self, offset: usize) -> &'static AtomicU64 {

@@ -155,7 +155,7 @@ fn begin_in(
     short_calls::begin_to_count(process, control);
     if short_calls::look_at_thresholds(process, control) {
         short_calls::tell(process, control, &arena.ring(control, &slot), ticks);
-        short_calls::add_to_dumps(arena, index);
+        short_calls::add_to_dumps(process, index);
     }
     add_segment_to_dumps(arena, control.current.load(Relaxed));
     if index.is_multiple_of(HEADERS_PER_PAGE) {

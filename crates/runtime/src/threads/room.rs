@@ -13,8 +13,6 @@ use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderi
 use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, counter};
 use everycall_format::crash::{CRASH_OFFSET, CrashRecord};
-use everycall_format::dropped::COUNTS_SIZE;
-use everycall_format::times::SLOT_SIZE;
 
 /// Space is allocated in steps of this many bytes of segments.
 const STEP: u64 = 256 << 10;
@@ -82,10 +80,10 @@ pub(crate) fn make_room_for_calls(
 pub(crate) fn make_room_for_counts(process: &Process, arena: &Arena, slot: u32) -> bool {
     let part = if dropped::is_timing() {
         let first = times::sums_at(arena, slot);
-        first..first + SLOT_SIZE
+        first..first + arena.layout().times_size()
     } else {
         let first = dropped::counts_at(arena, slot);
-        first..first + COUNTS_SIZE
+        first..first + arena.layout().counts_size()
     };
     !IS_FILE.load(Relaxed) || make_room_once(process, arena, &process.crash.counts, slot, part)
 }
@@ -94,7 +92,7 @@ pub(crate) fn make_room_for_counts(process: &Process, arena: &Arena, slot: u32) 
 /// they have space.
 pub(crate) fn make_room_for_all_calls(process: &Process, arena: &Arena, slot: u32) -> bool {
     let first = all_calls::counts_at(arena, slot);
-    let part = first..first + all_calls::COUNTS_SIZE;
+    let part = first..first + arena.layout().counts_size();
     !IS_FILE.load(Relaxed) || make_room_once(process, arena, &process.crash.all_calls, slot, part)
 }
 

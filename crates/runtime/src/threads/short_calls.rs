@@ -8,8 +8,8 @@ use crate::state::{all_calls, dropped, memory, times, trigger_table};
 use crate::threads::room;
 use crate::threads::thread::Thread;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use everycall_format::arena::counter;
-use everycall_format::dropped::{COUNTS_SIZE, FUNCTIONS, OTHERS};
+use everycall_format::arena::{PAGE, counter};
+use everycall_format::dropped::{DroppedFunction, FUNCTIONS, OTHERS};
 use everycall_format::event::{kind, payload_word, record_word};
 use everycall_format::times::TIME_SUMS_SIZE;
 use everycall_ring::{Control, Ring};
@@ -59,8 +59,23 @@ pub(crate) fn begin_to_count(process: &Process, control: &Control) {
         control.short_map.store(core::ptr::from_ref(&process.short_map) as u64, Relaxed);
         control.short_counts.store(dropped::counts_at(arena, slot), Relaxed);
         let first = arena.offset_of(dropped::counts_at(arena, slot));
-        arena.add_to_dumps(first, COUNTS_SIZE);
+        arena.add_to_dumps(first, dumped_counts(arena));
     }
+}
+
+/// Functions whose counts are added to core dumps at a time.
+const DUMPED_COUNTS: u32 = FUNCTIONS;
+/// Functions that are added to core dumps at a time.
+const DUMPED_FUNCTIONS: u32 = (PAGE / size_of::<DroppedFunction>() as u64) as u32;
+/// Number of places whose functions core dumps contain.
+static PLACES_DUMPED: AtomicU32 = AtomicU32::new(0);
+/// Number of places whose counts core dumps contain, in all slots in use; 0 for [`DUMPED_COUNTS`].
+static COUNTS_DUMPED: AtomicU32 = AtomicU32::new(0);
+
+/// Bytes of a slot's counts that core dumps contain.
+fn dumped_counts(arena: &Arena) -> u64 {
+    let places = dropped::places(arena).0.max(1).next_multiple_of(DUMPED_COUNTS);
+    u64::from(places.min(arena.layout().functions())) * size_of::<u64>() as u64
 }
 
 /// Slots whose counts of all calls are added to core dumps at a time.
@@ -71,6 +86,8 @@ static SLOTS_DUMPED: AtomicU32 = AtomicU32::new(0);
 /// A forked child's arena is new, so core dumps contain nothing of it yet.
 pub(crate) fn begin_child() {
     SLOTS_DUMPED.store(0, Relaxed);
+    PLACES_DUMPED.store(0, Relaxed);
+    COUNTS_DUMPED.store(0, Relaxed);
 }
 
 /// Adds a slot's counts of all calls to core dumps, and those of the slots after it.
@@ -78,8 +95,9 @@ fn add_all_calls_to_dumps(arena: &Arena, slot: u32) {
     if slot >= SLOTS_DUMPED.load(Relaxed) {
         let end = (slot + DUMPED_SLOTS).min(arena.layout().thread_capacity);
         let first = SLOTS_DUMPED.fetch_max(end, Relaxed);
-        let size = u64::from(end.saturating_sub(first)) * all_calls::COUNTS_SIZE;
-        arena.add_to_dumps(arena.layout().all_calls_at(first), size);
+        for slot in first..end {
+            arena.add_to_dumps(arena.layout().all_calls_at(slot), dumped_counts(arena));
+        }
     }
 }
 
@@ -91,7 +109,7 @@ const DUMPED_SUMS: u32 = 128;
 fn add_times_to_dumps(arena: &Arena, slot: u32, first: u32, end: u32) {
     let sums = arena.offset_of(times::sums_at(arena, slot));
     let first = first - first % DUMPED_SUMS;
-    let end = (end + 1).next_multiple_of(DUMPED_SUMS).min(FUNCTIONS);
+    let end = (end + 1).next_multiple_of(DUMPED_SUMS).min(arena.layout().functions());
     let size = u64::from(end.saturating_sub(first)) * TIME_SUMS_SIZE;
     arena.add_to_dumps(sums + u64::from(times::offset_of_place(first)), size);
 }
@@ -99,7 +117,7 @@ fn add_times_to_dumps(arena: &Arena, slot: u32, first: u32, end: u32) {
 /// A function has a new place: adds it, and its times in all slots, to core dumps.
 pub(crate) fn add_place_to_dumps(process: &'static Process, place: u32) {
     let arena = process.arena();
-    add_functions_to_dumps(arena);
+    add_functions_to_dumps(process);
     if place.is_multiple_of(DUMPED_SUMS) {
         for control in process.controls().filter(|control| control.short_counts.load(Relaxed) != 0) {
             add_times_to_dumps(arena, control.slot.load(Relaxed), place, place);
@@ -107,16 +125,35 @@ pub(crate) fn add_place_to_dumps(process: &'static Process, place: u32) {
     }
 }
 
-/// Adds the functions that have places to core dumps.
-pub(crate) fn add_functions_to_dumps(arena: &Arena) {
-    let (places, _) = dropped::places(arena);
-    let first = arena.layout().dropped_offset;
-    arena.add_to_dumps(first, arena.layout().dropped_function_at(places.max(1)).saturating_sub(first));
+/// Adds the functions that have places to core dumps, and their counts in all slots.
+pub(crate) fn add_functions_to_dumps(process: &'static Process) {
+    let arena = process.arena();
+    let places = dropped::places(arena).0.max(1);
+    if places > PLACES_DUMPED.load(Relaxed) {
+        let places = places.next_multiple_of(DUMPED_FUNCTIONS);
+        let first = arena.layout().dropped_offset;
+        arena.add_to_dumps(first, arena.layout().dropped_function_at(places).saturating_sub(first));
+        PLACES_DUMPED.fetch_max(places, Relaxed);
+    }
+    if places > COUNTS_DUMPED.load(Relaxed).max(DUMPED_COUNTS) && !dropped::is_timing() {
+        COUNTS_DUMPED.fetch_max(places.next_multiple_of(DUMPED_COUNTS), Relaxed);
+        if dropped::is_counting() {
+            for control in process.controls().filter(|control| control.short_counts.load(Relaxed) != 0) {
+                let counts = dropped::counts_at(arena, control.slot.load(Relaxed));
+                arena.add_to_dumps(arena.offset_of(counts), dumped_counts(arena));
+            }
+            return;
+        }
+        for slot in 0..SLOTS_DUMPED.load(Relaxed) {
+            arena.add_to_dumps(arena.layout().all_calls_at(slot), dumped_counts(arena));
+        }
+    }
 }
 
 /// Adds the counts of a slot, and their functions, to core dumps.
-pub(crate) fn add_to_dumps(arena: &Arena, slot: u32) {
-    add_functions_to_dumps(arena);
+pub(crate) fn add_to_dumps(process: &'static Process, slot: u32) {
+    let arena = process.arena();
+    add_functions_to_dumps(process);
     let places = dropped::places(arena).0.max(1);
     let counts = arena.offset_of(dropped::counts_at(arena, slot));
     arena.add_to_dumps(counts, u64::from(places) * size_of::<u64>() as u64);
@@ -138,7 +175,7 @@ impl Thread<'_> {
     pub(crate) fn count_recorded(&self, place: Place) -> u32 {
         let (place, is_new) = all_calls::add(self.process, self.control, place);
         if is_new {
-            add_functions_to_dumps(self.process.arena());
+            add_functions_to_dumps(self.process);
         }
         place
     }
@@ -148,7 +185,7 @@ impl Thread<'_> {
     pub(crate) fn look_at_thresholds(&self, ticks: u64) {
         if look_at_thresholds(self.process, self.control) {
             tell(self.process, self.control, &self.ring, ticks);
-            add_to_dumps(self.process.arena(), self.control.slot.load(Relaxed));
+            add_to_dumps(self.process, self.control.slot.load(Relaxed));
         }
     }
 

@@ -18,7 +18,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{
     ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, counter, thread_state,
 };
-use everycall_format::dropped::{OTHERS, counting};
+use everycall_format::dropped::{FUNCTIONS, OTHERS, counting};
 use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CodeFileRecord, CountedCalls, CountsRecord,
     DroppedCalls, DroppedRecord, EndRecord, EventsRecord, FileHeader, FrameNamesRecord, KeptCall, MetaField,
@@ -408,6 +408,8 @@ impl Output<'_> {
             let (mut sum, mut written) = (0_u64, 0);
             // Functions that were called for the first time since are left for the next snapshot.
             for (place, entry) in list.chunks_exact_mut(T::SIZE).zip(entries()) {
+                // Each has this length, which the compiler doesn't see.
+                let Some(place) = place.get_mut(..T::SIZE) else { break };
                 sum = sum.saturating_add(number_of(&entry));
                 entry.write(place);
                 written += 1;
@@ -432,7 +434,8 @@ impl Output<'_> {
             let calls = add_dropped(process, arena, list);
             let record = DroppedRecord {
                 snapshot: 0,
-                is_full: is_full.into(),
+                // Short calls of functions with later places are recorded.
+                is_full: (is_full || places > FUNCTIONS).into(),
                 threshold_ns,
                 highest_ns,
                 calls,
@@ -533,9 +536,9 @@ fn counted<'a>(
 ) -> impl Iterator<Item = CountedCalls> + 'a {
     let (places, _) = dropped::places(arena);
     slots(process, arena, is_there).flat_map(move |slot| {
-        (1..places.min(OTHERS)).filter_map(move |place| {
+        (1..places).filter_map(move |place| {
             let (code, ticks) = dropped::function(arena, place);
-            let calls = count(arena, slot, place);
+            let calls = if place == OTHERS { 0 } else { count(arena, slot, place) };
             (calls > 0).then_some(CountedCalls { code, slot, ticks, calls })
         })
     })
@@ -545,10 +548,10 @@ fn counted<'a>(
 fn timed<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item = TimedCalls> + 'a {
     let (places, _) = dropped::places(arena);
     slots(process, arena, counts).flat_map(move |slot| {
-        (1..places.min(OTHERS)).filter_map(move |place| {
+        (1..places).filter_map(move |place| {
             let (code, ticks) = dropped::function(arena, place);
             let calls = TimedCalls { code, slot, ticks, ..times::read(arena, slot, place) };
-            (calls.calls > 0).then_some(calls)
+            (calls.calls > 0 && place != OTHERS).then_some(calls)
         })
     })
 }
@@ -557,7 +560,7 @@ fn timed<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item 
 fn allocated<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item = MemoryCalls> + 'a {
     let (places, _) = dropped::places(arena);
     slots(process, arena, counts).flat_map(move |slot| {
-        let places = (0..places.min(OTHERS)).chain(core::iter::once(OTHERS));
+        let places = core::iter::once(OTHERS).chain((0..places).filter(|place| *place != OTHERS));
         places.filter_map(move |place| {
             let (whose, (code, ticks)) = match place {
                 0 => (whose::THREAD, (0, 0)),
