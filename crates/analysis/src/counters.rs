@@ -75,8 +75,8 @@ pub fn doubts(trace: &Trace<'_>) -> Vec<String> {
     add(summary.lost(), lost[0], lost[1]);
     let unread = trace.warnings().len() as u64;
     add(unread, "part that can't be read", "parts that can't be read");
-    let changed = Some(counter::SELECTIONS).filter(|_| is_run);
-    doubts.extend(counted(&counters, counter::MISSING.into_iter().chain(changed)));
+    doubts.extend(counted_doubts(trace));
+    doubts.extend(changed_selections(trace));
     doubts
 }
 
@@ -84,6 +84,21 @@ pub fn doubts(trace: &Trace<'_>) -> Vec<String> {
 #[must_use]
 pub fn counted_doubts(trace: &Trace<'_>) -> Vec<String> {
     counted(&runtime_counts(trace), counter::MISSING.into_iter()).collect()
+}
+
+/// The one among a trace's [`doubts`] that a selection makes which was changed during a run: it
+/// leaves a time without calls.
+#[must_use]
+pub fn changed_selections(trace: &Trace<'_>) -> Option<String> {
+    let changed = Some(counter::SELECTIONS).filter(|_| trace.session().is_none());
+    counted(&runtime_counts(trace), changed.into_iter()).next()
+}
+
+/// How often recording was off for threads, as the program or somebody else wanted: what a complete
+/// trace is complete but for. `None` if it never was.
+#[must_use]
+pub fn gaps(gaps: u64) -> Option<String> {
+    (gaps > 0).then(|| format!("{} that recording was off", Several(gaps, "time", "times")))
 }
 
 /// Those of the counters with these numbers that aren't 0, with their meanings.

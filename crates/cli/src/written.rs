@@ -285,7 +285,10 @@ fn stream(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         writeln!(out, "  {} came before it", Several(earlier, "file", "files"))?;
     }
     if summary.is_complete(moment == Moment::Run) {
-        return writeln!(out, "  complete: no event was lost");
+        return match counters::gaps(summary.gaps()) {
+            Some(gaps) => writeln!(out, "  complete but for {gaps}"),
+            None => writeln!(out, "  complete: no event was lost"),
+        };
     }
     if summary.lost() == 0 {
         return writeln!(out, "{NOT_COMPLETE}");
@@ -395,11 +398,12 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         return stream(out, summary, moment);
     }
     if cut.is_empty() && summary.is_complete(moment == Moment::Run) {
-        return match moment.requested_ns() {
-            Some(last_ns) => {
+        return match (counters::gaps(summary.gaps()), moment.requested_ns()) {
+            (Some(gaps), _) => writeln!(out, "  complete but for {gaps}"),
+            (None, Some(last_ns)) => {
                 writeln!(out, "  complete: every thread for the last {}", Duration { ns: last_ns })
             }
-            None => writeln!(out, "  complete: every thread from its first call to its last"),
+            (None, None) => writeln!(out, "  complete: every thread from its first call to its last"),
         };
     }
     if cut.is_empty() && summary.counters[counter::THREADS_RECYCLED] > 0 {
@@ -554,6 +558,10 @@ mod tests {
         assert!(shown.contains("next: everycall view app.ect"), "{shown}");
         summary.threads.remove(0);
         assert!(text(&summary, Path::new("app.ect"), Moment::Run).contains("complete: every thread"));
+        summary.threads[0].gaps = 2;
+        let paused = text(&summary, Path::new("app.ect"), Moment::Run);
+        assert!(paused.contains("complete but for 2 times that recording was off"), "{paused}");
+        summary.threads[0].gaps = 0;
     }
 
     #[test]

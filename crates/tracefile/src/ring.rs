@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use everycall_format::arena::ThreadHeader;
 use everycall_format::ect::ThreadRecord;
-use everycall_format::event::{WORD_SIZE, Word, kind};
+use everycall_format::event::{WORD_SIZE, Word, gap, kind};
 
 use crate::chunk_writer::ChunkWriter;
 use crate::runs::{Place, Runs};
@@ -40,13 +40,22 @@ pub struct Ring<'a> {
     first_ticks: Option<u64>,
     events: u64,
     holes: u64,
+    gaps: u64,
 }
 
 impl<'a> Ring<'a> {
     /// Scans the ring of `thread`, with segments of `segment_size` bytes.
     pub fn survey(source: &'a dyn Segments, thread: ThreadHeader, segment_size: u64) -> Ring<'a> {
-        let mut ring =
-            Ring { source, thread, segment_size, segments: vec![], first_ticks: None, events: 0, holes: 0 };
+        let mut ring = Ring {
+            source,
+            thread,
+            segment_size,
+            segments: vec![],
+            first_ticks: None,
+            events: 0,
+            holes: 0,
+            gaps: 0,
+        };
         let newest = thread.segment;
         let looked = source.each(&mut |number, bytes| {
             if let Some(start_ticks) = segment_start(bytes, number) {
@@ -70,6 +79,7 @@ impl<'a> Ring<'a> {
         let tally = tally(written);
         self.events += tally.events;
         self.holes += tally.holes;
+        self.gaps += tally.gaps;
         self.segments.push(Segment { number, words: (written.len() / WORD_SIZE) as u64 });
     }
 
@@ -125,6 +135,7 @@ impl<'a> Ring<'a> {
             name: text_of(&record.name),
             events: self.events,
             lost: self.holes.saturating_add(record.lost_busy),
+            gaps: self.gaps,
             written: self.written(),
             overwritten: record.first_segment > 0,
             reach_ns: nanoseconds(now.saturating_sub(self.first_ticks.unwrap_or(now))),
@@ -168,6 +179,8 @@ pub struct Tally {
     pub events: u64,
     /// Lost events: words that were reserved and never written.
     pub holes: u64,
+    /// Times that recording was off, at the program's request or another's.
+    pub gaps: u64,
 }
 
 /// Counts the contents of a segment's `written` words.
@@ -178,6 +191,7 @@ pub fn tally(written: &[u8]) -> Tally {
         match Word::decode(word) {
             word if word.is_event() => tally.events += 1,
             Word::Empty => tally.holes += 1,
+            Word::Record { kind: kind::GAP, detail, .. } if detail != gap::SUSPENDED => tally.gaps += 1,
             _ => {}
         }
     }

@@ -74,6 +74,8 @@ pub struct ThreadSummary {
     pub events: u64,
     /// Events known to be missing, except overwritten ones.
     pub lost: u64,
+    /// Times in the file that recording was off for the thread.
+    pub gaps: u64,
     /// Bytes that the thread wrote in all.
     pub written: u64,
     /// Whether older events were overwritten.
@@ -131,10 +133,17 @@ impl Summary {
         self.threads.iter().map(|thread| thread.lost).fold(0, u64::saturating_add)
     }
 
+    /// Times that recording was off for a thread, as the program or somebody else wanted.
+    #[must_use]
+    pub fn gaps(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.gaps).fold(0, u64::saturating_add)
+    }
+
     /// Whether every call that should be in the file is there and lies where it was made: nothing
     /// was lost, and everything could be switched on and read. `is_run`: the file is of the
     /// program's whole life, so a selection that was changed meanwhile leaves a time without calls.
-    /// Calls that an option leaves out aren't missing. This is the only rule for the word
+    /// Calls that an option leaves out aren't missing, nor are those made while recording was off at
+    /// somebody's request: whoever says "complete" says how often that was ([`Summary::gaps`]). This is the only rule for the word
     /// "complete"; whether rings reach far enough is for the caller to say, by
     /// [`Summary::cut_threads`].
     #[must_use]

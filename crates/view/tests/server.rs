@@ -403,6 +403,27 @@ fn waits_have_the_name_of_their_system_call() {
     assert!(found > 0, "{rows}");
 }
 
+/// The page says what `info` says: nothing is missing, or but for what.
+#[test]
+fn times_without_recording_are_noted() {
+    let notes = |gaps: u64| {
+        let mut ring = Ring::new(512, 16, START);
+        for number in 0..=gaps {
+            let from = START + 100 * number;
+            if number > 0 {
+                ring.gap(from - 80, from, 1, 0);
+            }
+            ring.enter(from + 1, 0x1000);
+            ring.exit(from + 9, 0x1010);
+        }
+        let threads = vec![Thread { tid: 1, name: "main".to_owned(), start_ticks: START, ring }];
+        let file = File::of(&Process { threads, ..Process::default() });
+        json(&get(&serve(&[file]), "trace"))["notes"].clone()
+    };
+    assert_eq!(notes(0), serde_json::json!([]));
+    assert_eq!(notes(2), serde_json::json!(["complete but for 2 times that recording was off"]));
+}
+
 /// Whoever holds connections without knowing the secret doesn't keep the page from its answers.
 #[test]
 fn strangers_take_no_place_of_the_page() {

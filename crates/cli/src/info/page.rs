@@ -106,9 +106,9 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if !is_imported {
         let doubts = counters::doubts(report.trace);
         let gaps: u64 = report.trace.threads().iter().map(|thread| thread.gaps).sum();
-        let complete = match (&doubts[..], gaps) {
-            ([], 0) => "yes: every thread from its first call to its last".to_owned(),
-            ([], gaps) => format!("but for {} that recording was off", Several(gaps, "time", "times")),
+        let complete = match (&doubts[..], counters::gaps(gaps)) {
+            ([], None) => "yes: every thread from its first call to its last".to_owned(),
+            ([], Some(gaps)) => format!("but for {gaps}"),
             _ => format!("no: {}", doubts.join("; ")),
         };
         field(out, "complete", &complete)?;

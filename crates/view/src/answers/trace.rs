@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use everycall_analysis::{KeptCall, kept_calls};
+use everycall_analysis::{KeptCall, counters, kept_calls};
 use everycall_export::Source as _;
 use everycall_timeline::ThreadInfo;
 use serde_json::{Map, Value, json};
@@ -310,7 +310,8 @@ fn modules(file: &File) -> Vec<Value> {
     file.trace.modules().iter().filter(|module| !module.path.is_empty()).map(module).collect()
 }
 
-/// Damage and losses, as sentences.
+/// Damage and losses, as sentences; none exactly if `info` calls the file complete, without an
+/// exception.
 fn notes(file: &File) -> Vec<String> {
     let mut notes: Vec<String> = file.trace.warnings().iter().map(ToString::to_string).collect();
     let sum = |of: fn(&ThreadInfo) -> u64| file.trace.threads().iter().map(of).sum::<u64>();
@@ -334,7 +335,11 @@ fn notes(file: &File) -> Vec<String> {
     let too_deep =
         (0..file.threads.len()).filter_map(|index| file.track(index)).map(|track| track.levels.too_deep);
     add(too_deep.sum(), "calls are deeper than the viewer draws");
-    notes.extend(everycall_analysis::counters::counted_doubts(&file.trace));
+    notes.extend(counters::counted_doubts(&file.trace));
+    notes.extend(counters::changed_selections(&file.trace));
+    let is_complete = notes.is_empty();
+    let gaps = counters::gaps(sum(|thread| thread.gaps));
+    notes.extend(gaps.map(|gaps| if is_complete { format!("complete but for {gaps}") } else { gaps }));
     notes
 }
 

@@ -23,6 +23,7 @@ pub struct Thread {
     reached: u64,
     events: u64,
     holes: u64,
+    gaps: u64,
     lost: u64,
     /// Whether this file has a chunk of it.
     pub is_announced: bool,
@@ -42,6 +43,7 @@ impl Thread {
             reached: 0,
             events: 0,
             holes: 0,
+            gaps: 0,
             lost: 0,
             is_announced: false,
             is_done: false,
@@ -82,6 +84,7 @@ impl Thread {
         self.reached = before.saturating_add(tally.events).saturating_add(tally.holes);
         self.events += tally.events;
         self.holes += tally.holes;
+        self.gaps += tally.gaps;
     }
 
     /// Its record for the file.
@@ -114,6 +117,7 @@ impl Thread {
             name: text_of(&self.header.name),
             events: self.events,
             lost: self.lost.saturating_add(self.holes).saturating_add(self.header.lost_busy),
+            gaps: self.gaps,
             written: 0,
             overwritten: false,
             reach_ns: 0,
