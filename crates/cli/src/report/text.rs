@@ -47,10 +47,11 @@ pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
     }
     let width = style.room.width.map(|width| width.saturating_sub(taken(&cells)));
     let room = Room { width, ..style.room };
+    // Found once: there may be a hundred thousand rows.
+    let widths: Vec<usize> = cells.iter().map(|(_, column)| column_width(column)).collect();
     let mut text = String::new();
     for row in 0..=rows.len() {
-        for (_, column) in &cells {
-            let width = column_width(column);
+        for ((_, column), width) in cells.iter().zip(&widths) {
             text.push_str(&format!("{:>width$}  ", column[row]));
         }
         match row.checked_sub(1).and_then(|row| rows.get(row).zip(names.get(row))) {

@@ -169,11 +169,12 @@ pub fn edges(
 /// A table whose last column is a name that may be shortened.
 pub fn fitted<const N: usize>(lines: &[[String; N]], room: Room) -> String {
     let column = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-    let taken: usize = (0..N - 1).map(|at| column(at) + 2).sum();
+    let widths: Vec<usize> = (0..N - 1).map(column).collect();
+    let taken: usize = widths.iter().map(|width| width + 2).sum();
     let mut text = String::new();
     for (row, line) in lines.iter().enumerate() {
-        for (at, cell) in line.iter().enumerate().take(N - 1) {
-            text.push_str(&format!("{cell:>width$}  ", width = column(at)));
+        for (cell, width) in line.iter().zip(&widths) {
+            text.push_str(&format!("{cell:>width$}  "));
         }
         let name = &line[N - 1];
         let width = room.width.map(|width| width.saturating_sub(taken).max(10));
