@@ -219,6 +219,8 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             unstamped_exit_hook: zero(),
             called_exit_hook: zero(),
             sled_hooks: [zero(), zero()],
+            region: [zero(), zero()],
+            trampolines: zero(),
         }))
     });
     (process::process().unwrap(), module)
