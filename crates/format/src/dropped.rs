@@ -29,8 +29,8 @@ use crate::wire::{PAGE, wire_struct};
 pub const FUNCTIONS: u32 = 1 << 14;
 /// The highest number of places, which arenas have unless address space or disk space is limited.
 pub const FUNCTIONS_MAX: u32 = 1 << 20;
-/// As [`FUNCTIONS_MAX`], where calls are [timed](crate::times): sums take more than counts, and some
-/// programs can't have mappings of terabytes.
+/// As [`FUNCTIONS_MAX`], where calls are [timed](crate::times): sums take more than counts, and
+/// some programs can't have mappings of terabytes.
 pub const TIMED_FUNCTIONS_MAX: u32 = 1 << 17;
 /// Where the functions begin, from the header.
 const FUNCTIONS_OFFSET: u64 = PAGE;

@@ -142,10 +142,10 @@ impl Summary {
     /// Whether every call that should be in the file is there and lies where it was made: nothing
     /// was lost, and everything could be switched on and read. `is_run`: the file is of the
     /// program's whole life, so a selection that was changed meanwhile leaves a time without calls.
-    /// Calls that an option leaves out aren't missing, nor are those made while recording was off at
-    /// somebody's request: whoever says "complete" says how often that was ([`Summary::gaps`]). This is the only rule for the word
-    /// "complete"; whether rings reach far enough is for the caller to say, by
-    /// [`Summary::cut_threads`].
+    /// Calls that an option leaves out aren't missing, nor are those made while recording was off
+    /// at somebody's request: whoever says "complete" says how often that was
+    /// ([`Summary::gaps`]). This is the only rule for the word "complete"; whether rings reach far
+    /// enough is for the caller to say, by [`Summary::cut_threads`].
     #[must_use]
     pub fn is_complete(&self, is_run: bool) -> bool {
         let is_counted = |counter: &usize| self.counters.get(*counter).is_some_and(|count| *count > 0);

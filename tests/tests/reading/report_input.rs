@@ -244,8 +244,9 @@ fn what_counts_do_not_tell_is_said() {
     assert!(!place.file("one.html").exists());
 }
 
-/// A hundred thousand functions: each has its own count, alone and beside the ring. Where address space is limited, there are fewer counters:
-/// the calls of the others are counted together, none is lost, and none is another's.
+/// A hundred thousand functions: each has its own count, alone and beside the ring. Where address
+/// space is limited, there are fewer counters: the calls of the others are counted together, none
+/// is lost, and none is another's.
 #[test]
 fn each_of_a_hundred_thousand_functions_is_counted() {
     const FUNCTIONS: u64 = 8_500;

@@ -158,9 +158,9 @@ pub(crate) fn inherited_arena() -> Option<Arena> {
     header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
 }
 
-/// The memory that the runtime has mapped: the arena, `Process` with the control blocks, the
-/// stacks of the slow path and counts that are never read, and the times of open calls' callees, or nothing. Also valid in a
-/// forked child.
+/// The memory that the runtime has mapped: the arena, `Process` with the control blocks, the stacks
+/// of the slow path and counts that are never read, and the times of open calls' callees, or
+/// nothing. Also valid in a forked child.
 pub(crate) fn own_memory() -> Option<[Range<u64>; 3]> {
     let process = core::ptr::from_ref(process()?) as u64;
     let arena = inherited_arena()?;
