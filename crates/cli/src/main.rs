@@ -158,6 +158,8 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Trigger(arguments) => trigger::run(&arguments),
         Verb::Sessions(arguments) => control::sessions(&arguments),
         Verb::Ps(arguments) => ps::run(&arguments),
+        Verb::Attach(arguments) => untouched::attach::run(&arguments),
+        Verb::Detach(arguments) => untouched::attach::detach(&arguments),
         Verb::Import(arguments) => import::run(&arguments),
         Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),

@@ -23,4 +23,4 @@ mod recording;
 
 pub use changes::{island_pages, patch_sets};
 pub use modules::{first_page, libraries};
-pub use recording::{Functions, Planned, Runtime};
+pub use recording::{Functions, Lead, Planned, Runtime};

@@ -16,7 +16,7 @@ use std::time::Duration;
 use everycall_format::Wire as _;
 use everycall_format::site::{Site, site_kind};
 use everycall_format::trampoline::{ADOPT_OFFSET, Adopted, RUNTIME_SYMBOL, Trampoline, hook};
-use everycall_inject::{Access, InjectError, Mapping, Outcome, Process, gap_near, mappings};
+use everycall_inject::{Access, InjectError, Mapping, Outcome, PatchSet, Process, gap_near, mappings};
 use everycall_kit::{DESCRIPTOR_BEFORE, HOOK_PLACES, HOOKS};
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_rewrite::{FileKind, HookCall, HookKind, HookLayout, Plan};
@@ -30,6 +30,9 @@ const PAGE: u64 = 4096;
 const ALIGN: usize = 64;
 /// Bytes of a call.
 const CALL: u32 = 5;
+/// Attempts to change functions that threads are in, and the time between two of them.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(2);
 /// Where the runtime's argument is on the descriptor's page.
 const ADOPTED_AT: u64 = 2048;
 
@@ -174,9 +177,35 @@ impl Planned {
             }
             thread.call_function(runtime.adopt, [descriptor + ADOPTED_AT, 0, 0, 0, 0, 0]).map(|_| ())
         })?;
-        let sets = patch_sets(&plan, base);
-        let outcomes = process.with_all_stopped(patience, |stopped| stopped.apply(&sets))?;
-        Ok(outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count() as u64)
+        lead(process, patch_sets(&plan, base), Lead::ToTrampolines, patience)
+    }
+
+    /// Leads a module's code to its trampolines again, or away from them, in a process in which it
+    /// was installed. `region` is where its region begins. Returns how many functions are changed.
+    ///
+    /// # Errors
+    ///
+    /// The file isn't mapped, another plan was installed, or the process can't be changed.
+    pub fn lead_again(
+        &self,
+        process: &mut Process,
+        region: u64,
+        to: Lead,
+        patience: Duration,
+    ) -> Result<u64, InjectError> {
+        let maps = mappings(process.pid())?;
+        let Some(range) = range_of(&maps, &self.path) else {
+            return Err(InjectError::Refused(format!("{} isn't loaded", self.path.display())));
+        };
+        let base = self.plan.base(range.start);
+        let mut plan = self.plan.clone();
+        plan.move_region(region.wrapping_sub(base).cast_signed()).map_err(|_| {
+            InjectError::Refused(format!(
+                "the hooks in {} were written by another version of everycall",
+                self.path.display()
+            ))
+        })?;
+        lead(process, patch_sets(&plan, base), to, patience)
     }
 
     /// The plan with its region where there is room for it: near the module, but not behind a
@@ -254,6 +283,42 @@ fn number_of(plan: &Plan) -> u32 {
     hasher.finalize().max(1)
 }
 
+/// Where the code of a module leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lead {
+    /// Its functions call hooks.
+    ToTrampolines,
+    /// They are as they were.
+    Back,
+}
+
+/// Changes functions. Those in which a thread can't be moved are tried again, and left alone at
+/// last.
+fn lead(
+    process: &mut Process,
+    mut sets: Vec<PatchSet>,
+    to: Lead,
+    patience: Duration,
+) -> Result<u64, InjectError> {
+    let mut done = 0;
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        let outcomes = process.with_all_stopped(patience, |stopped| match to {
+            Lead::ToTrampolines => stopped.apply(&sets),
+            Lead::Back => stopped.undo(&sets),
+        })?;
+        done += outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count() as u64;
+        let mut outcomes = outcomes.into_iter();
+        sets.retain(|_| outcomes.next() == Some(Outcome::InUse));
+        if sets.is_empty() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
 /// The instruction that a call of a hook stands before.
 fn origin_of(plan: &Plan, call: &HookCall) -> u64 {
     match (call.kind, plan.functions.get(call.function as usize)) {
@@ -280,8 +345,18 @@ impl Runtime {
     ///
     /// The process can't be read.
     pub fn find(process: &Process, library: &Path) -> Result<Option<Runtime>, InjectError> {
-        let maps = mappings(process.pid())?;
-        let Some(start) = first_page(&maps, library) else { return Ok(None) };
+        match first_page(&mappings(process.pid())?, library) {
+            Some(start) => Runtime::at(process, start),
+            None => Ok(None),
+        }
+    }
+
+    /// The runtime in a library whose first page is at `start`; `None` if it is none.
+    ///
+    /// # Errors
+    ///
+    /// The process can't be read.
+    pub fn at(process: &Process, start: u64) -> Result<Option<Runtime>, InjectError> {
         let Some(table) = process.symbol(start, RUNTIME_SYMBOL) else { return Ok(None) };
         let pointer = process.read(table + ADOPT_OFFSET, size_of::<u64>())?;
         let adopt = pointer.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));

@@ -28,7 +28,7 @@ pub use follow::{FollowArguments, LevelRule};
 pub use import::ImportArguments;
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
-pub use processes::{CoreArguments, PsArguments, SnapshotArguments};
+pub use processes::{AttachArguments, CoreArguments, DetachArguments, PsArguments, SnapshotArguments};
 pub use record::{EventTimes, LogChoice, RecordArguments};
 pub use selection::{
     EnableArguments, FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice,
@@ -137,6 +137,13 @@ pub enum Verb {
     Sessions(SessionsArguments),
     /// List running traced programs, and crash files of programs that have died
     Ps(PsArguments),
+    /// Write hooks into a process that runs, built without everycall: from then on it records
+    ///
+    /// The newest calls of each thread stay in its memory; `everycall snapshot PID` takes them.
+    /// `everycall detach PID` makes its code what it was. docs/untouched.md says more.
+    Attach(AttachArguments),
+    /// Take the hooks of `everycall attach` out of a process
+    Detach(DetachArguments),
     /// Extract the trace from a core dump
     ///
     /// The program does not need to have been started with `record`. Reads plain cores, cores

@@ -6,6 +6,8 @@ use clap::Args;
 use everycall_units::parse_time;
 
 use super::common::{Force, TextFormat, process_id};
+use super::record::ring_size;
+use super::selection::OnlyArguments;
 
 /// `snapshot`.
 #[derive(Debug, Args)]
@@ -30,6 +32,35 @@ pub struct SnapshotArguments {
     /// Process ids, as `everycall ps` lists them
     #[arg(required = true, value_name = "PID", value_parser = process_id)]
     pub pids: Vec<u32>,
+}
+
+/// `attach`.
+#[derive(Debug, Args)]
+pub struct AttachArguments {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = process_id)]
+    pub pid: u32,
+    /// Hooks in the program and libraries that match, such as 'libssl*,libcrypto*' [default: those
+    /// in the program's folder]
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    pub modules: Vec<String>,
+    /// Also small functions, which are left out otherwise
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub functions: OnlyArguments,
+    /// Memory for each thread's newest events: a power of two from 64K to 1G; an event takes 8
+    /// bytes [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = ring_size)]
+    pub ring_size: Option<u64>,
+}
+
+/// `detach`.
+#[derive(Debug, Args)]
+pub struct DetachArguments {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = process_id)]
+    pub pid: u32,
 }
 
 /// `ps`.

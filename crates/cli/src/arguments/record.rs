@@ -241,7 +241,7 @@ impl From<StateSource> for everycall_recorder::StatesFrom {
 /// Nanoseconds: files of less time are as many as the recorder's looks.
 const FILE_AGE_MIN: u64 = 100_000_000;
 
-fn ring_size(text: &str) -> Result<u64, String> {
+pub(super) fn ring_size(text: &str) -> Result<u64, String> {
     parse_ring_size(text.as_bytes()).ok_or_else(|| format!("write {RING_SIZE_ALLOWED}"))
 }
 

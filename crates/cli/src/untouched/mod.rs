@@ -1,5 +1,6 @@
 //! `everycall functions --untouched`: how many functions of files as they are could get hooks.
 
+pub mod attach;
 pub mod record;
 
 use std::path::Path;

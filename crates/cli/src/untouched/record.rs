@@ -30,7 +30,7 @@ use crate::program::{self, Prospect};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Functions of fewer bytes are left out by default, so that programs take less than twice their time:
 /// measured with Python and SQLite (docs/untouched.md).
-const LEAST_SIZE: u64 = 512;
+pub const LEAST_SIZE: u64 = 512;
 
 /// A program that is to be recorded as it is.
 pub struct Untouched {

@@ -1,0 +1,162 @@
+//! `everycall attach PID` and `detach PID`: hooks in a process that runs, built without everycall.
+//!
+//! Plans are made before anything is touched. Then the runtime is loaded by a thread that holds no
+//! lock, modules are registered, and all threads are stopped while the code is changed. The process
+//! is its own recorder: its newest calls stay in its memory.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use everycall_format::arena::{ModuleEntry, module_flags, module_state};
+use everycall_inject::{InjectError, Mapping, Process, check, mappings, on_tracer};
+use everycall_io::say;
+use everycall_patterns::Selection;
+use everycall_units::{Count, Several};
+use everycall_untouched::{Functions, Lead, Planned, Runtime, libraries};
+
+use super::record::LEAST_SIZE;
+use crate::arguments::{AttachArguments, DetachArguments};
+use crate::exit_code;
+use crate::failure::Failure;
+
+/// For a thread that may load the runtime, and for each stop of all threads.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn failed(why: impl ToString) -> Failure {
+    Failure::new(exit_code::FAILED, why.to_string())
+}
+
+/// Runs `attach`.
+pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
+    let pid = arguments.pid.cast_signed();
+    check(pid).map_err(failed)?;
+    let given = &arguments.functions;
+    let is_chosen = !given.only.is_empty() || !given.not.is_empty();
+    let selection = is_chosen.then(|| Selection::of_options(&given.only, &given.not)).transpose();
+    let selection = selection.map_err(|error| Failure::new(exit_code::USAGE, error.to_string()))?;
+    let least_size = if arguments.all || !given.only.is_empty() { 0 } else { LEAST_SIZE };
+    let functions = Functions { least_size, selection: selection.as_ref() };
+    let maps = mappings(pid).map_err(failed)?;
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
+    let mut files = vec![program.clone()];
+    files.extend(libraries(&maps, &program, &arguments.modules));
+    let mut planned = Vec::new();
+    for path in files {
+        match plan(&path, &functions, &maps) {
+            Ok(file) => planned.push(file),
+            Err(why) if path == program => return Err(failed(format!("{}: {why}", path.display()))),
+            Err(why) => say!("everycall: {}: not recorded: {why}", path.display()),
+        }
+    }
+    if planned.iter().all(|file| file.planned() == 0) {
+        return Err(failed(format!(
+            "no function of process {pid} gets hooks; --all takes small ones, --modules names libraries"
+        )));
+    }
+    let there = modules_of(arguments.pid);
+    let is_traced = everycall_live::attach(arguments.pid).is_ok();
+    if is_traced && there.is_empty() {
+        return Err(failed(format!(
+            "process {pid} is traced already, by hooks of its own; `everycall snapshot {pid}` takes its newest calls"
+        )));
+    }
+    let hooked = on_tracer(|| {
+        let mut process = Process::open(pid)?;
+        if !there.is_empty() {
+            return again(&mut process, &planned, &there, Lead::ToTrampolines);
+        }
+        let ring_size = arguments.ring_size.unwrap_or(everycall_format::env::RING_SIZE_DEFAULT).to_string();
+        let settings = [("EVERYCALL_START", "on"), ("EVERYCALL_RING_SIZE", ring_size.as_str())];
+        let library = everycall_kit::library_with_settings(&settings)
+            .ok_or_else(|| InjectError::Refused("the runtime has no room for its settings".to_owned()))?;
+        let start = process.with_calm_thread(PATIENCE, |thread| thread.load_library(&library))?;
+        let runtime = Runtime::at(&process, start)?
+            .ok_or_else(|| InjectError::Refused(format!("process {pid} has not loaded the runtime")))?;
+        planned
+            .iter()
+            .map(|file| match file.install(&mut process, &runtime, PATIENCE) {
+                Err(error) if error.is_taken() => {
+                    say!("everycall: {}: not recorded: memory near it is taken", file.path.display());
+                    Ok(0)
+                }
+                hooked => hooked,
+            })
+            .collect()
+    })
+    .map_err(failed)?;
+    for (file, hooked) in planned.iter().zip(hooked) {
+        say!(
+            "everycall: {}: recording {} of {}",
+            file.path.display(),
+            Count(hooked),
+            Several(file.functions, "function", "functions")
+        );
+    }
+    say!("  next: everycall snapshot {pid}\n        everycall detach {pid}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `detach`.
+pub fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
+    let pid = arguments.pid.cast_signed();
+    check(pid).map_err(failed)?;
+    let there = modules_of(arguments.pid);
+    if there.is_empty() {
+        return Err(failed(format!("process {pid} has no hooks that `everycall attach` wrote")));
+    }
+    let all = Functions { least_size: 0, selection: None };
+    let maps = mappings(pid).map_err(failed)?;
+    let planned: Result<Vec<Planned>, Failure> = there
+        .iter()
+        .map(|(_, path)| plan(path, &all, &maps).map_err(|why| failed(format!("{}: {why}", path.display()))))
+        .collect();
+    let planned = planned?;
+    let changed =
+        on_tracer(|| again(&mut Process::open(pid)?, &planned, &there, Lead::Back)).map_err(failed)?;
+    say!(
+        "everycall: the code of process {pid} is what it was: hooks of {} are gone",
+        Several(changed.iter().sum::<u64>(), "function", "functions")
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plans a file that the process has mapped, if it is still the one at its path.
+fn plan(path: &Path, functions: &Functions<'_>, maps: &[Mapping]) -> Result<Planned, String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mapped = maps.iter().find(|mapping| Path::new(&mapping.name) == path);
+    let is_same = std::fs::metadata(path).is_ok_and(|now| mapped.is_some_and(|it| it.inode == now.ino()));
+    if !is_same {
+        return Err("was deleted or replaced since it was loaded".to_owned());
+    }
+    Planned::of(path, functions)
+}
+
+/// The modules of a process that have trampolines, with their paths.
+fn modules_of(pid: u32) -> Vec<(ModuleEntry, PathBuf)> {
+    let Ok(arena) = everycall_live::attach(pid) else { return Vec::new() };
+    let is_one = |entry: &ModuleEntry| {
+        entry.state == module_state::COMPLETE
+            && entry.unloaded_ticks == 0
+            && entry.flags & module_flags::TRAMPOLINES != 0
+    };
+    let modules = arena.modules().into_iter().filter(|(entry, _)| is_one(entry));
+    modules.map(|(entry, path)| (entry, PathBuf::from(OsStr::from_bytes(&path)))).collect()
+}
+
+/// Leads files of which a process has trampolines there again, or back.
+fn again(
+    process: &mut Process,
+    planned: &[Planned],
+    there: &[(ModuleEntry, PathBuf)],
+    to: Lead,
+) -> Result<Vec<u64>, InjectError> {
+    let region =
+        |file: &Planned| there.iter().find(|(_, path)| *path == file.path).map(|(entry, _)| entry.start);
+    planned
+        .iter()
+        .map(|file| region(file).map_or(Ok(0), |region| file.lead_again(process, region, to, PATIENCE)))
+        .collect()
+}
