@@ -114,11 +114,9 @@ pub fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
         .map(|(_, path)| plan(path, &all, &maps).map_err(|why| failed(format!("{}: {why}", path.display()))))
         .collect();
     let planned = planned?;
-    let changed =
-        on_tracer(|| again(&mut Process::open(pid)?, &planned, &there, Lead::Back)).map_err(failed)?;
+    on_tracer(|| again(&mut Process::open(pid)?, &planned, &there, Lead::Back)).map_err(failed)?;
     say!(
-        "everycall: the code of process {pid} is what it was: hooks of {} are gone",
-        Several(changed.iter().sum::<u64>(), "function", "functions")
+        "everycall: the code of process {pid} is what it was; `everycall snapshot {pid}` still has its last calls"
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -212,3 +212,53 @@ fn a_runtime_is_loaded_into_a_process() {
     assert!(info.stdout.contains("sleep 600"), "{info:?}");
     assert!(sleeps);
 }
+
+/// Threads that check what they compute, while hooks come and go.
+#[test]
+fn hooks_come_into_a_process_that_runs_and_go() {
+    let here = Workplace::new();
+    here.write(
+        "busy.c",
+        "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+         static int wrong;\n\
+         __attribute__((noinline)) int leaf(int x) { return x ^ 5; }\n\
+         __attribute__((noinline)) int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) + leaf(5); }\n\
+         void *work(void *data) { for (;;) { if (fib(12) != 144) wrong = 1; usleep(100); } return data; }\n\
+         int main(void) { pthread_t t[3]; for (int i = 0; i < 3; i++) pthread_create(t + i, 0, work, 0);\n\
+         char c; puts(\"ready\"); fflush(stdout); while (read(0, &c, 1) > 0) {} return wrong; }\n",
+    );
+    assert_eq!(here.shell("gcc -O1 -pthread busy.c -o busy").code, Some(0));
+    let mut child = std::process::Command::new(here.path("busy"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    let pid = child.id();
+    for round in 0..3 {
+        let attached = here.run(&format!("attach --all {pid}"));
+        assert!(attached.code == Some(0) && attached.stderr.contains("recording"), "{attached:?}");
+        // It is busy: soon each of its functions was called.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        loop {
+            here.succeed(&format!("snapshot {pid} --force -o taken.ect"));
+            let table = here.succeed("report -f csv taken.ect").stdout;
+            if ["fib", "leaf"].iter().all(|name| table.lines().any(|row| row.contains(name))) {
+                break;
+            }
+            assert!(std::time::Instant::now() < end, "{round}: {table}");
+        }
+        let detached = here.run(&format!("detach {pid}"));
+        assert_eq!(detached.code, Some(0), "{detached:?}");
+    }
+    let rows = |run: &str| {
+        here.succeed(&format!("snapshot {pid} --force -o {run}"));
+        here.succeed(&format!("replay -f json {run}")).stdout.lines().count()
+    };
+    assert_eq!(rows("one.ect"), rows("two.ect"), "nothing is recorded any more");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    here.fail(&format!("attach {pid}"), 1, &[]);
+}

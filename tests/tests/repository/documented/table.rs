@@ -735,6 +735,13 @@ pub const TABLE: &[(&str, Run)] = &[
     ("everycall count -- ./app", So("everycall count -- ./server 10")),
     // Programs as they are.
     (
+        "everycall attach PID",
+        So(
+            "sleep 600 & pid=$!; sleep 1; everycall attach --all --modules 'libc.*' $pid; code=$?; everycall detach $pid; kill $pid; exit $code",
+        ),
+    ),
+    ("everycall detach PID", Not("runs with `everycall attach PID`")),
+    (
         "everycall record -- ./app",
         So("cp /bin/ls plain && everycall record -- ./plain / 2>&1 | grep -q 'recorded as it is'"),
     ),
