@@ -241,9 +241,10 @@ pub(crate) fn sites_in<'a>(
     let reported = move |start: u64, end: u64| {
         let (start, end) = (start.wrapping_add(entry.base), end.wrapping_add(entry.base));
         match apart {
-            // SAFETY: a registered module stays loaded while the module lock is held.
             Some(module) => {
-                unsafe { Sites::of(module, &[]) }.trampolines_of(start).map(|(first, end)| (first, end - 1))
+                // SAFETY: a registered module stays loaded while the module lock is held.
+                let sites = unsafe { Sites::of(module, &[]) };
+                sites.trampolines_of(start).map(|(first, end)| (first, end - 1))
             }
             None => Some((start, end - 1)),
         }
