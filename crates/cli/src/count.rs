@@ -93,9 +93,7 @@ fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Ru
 /// The options of `record` for this.
 fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
     RecordArguments {
-        untouched: false,
-        modules: Vec::new(),
-        all: false,
+        as_is: Default::default(),
         output: Some(path.to_owned()),
         force: if arguments.output.is_some() { arguments.force } else { Force::default() },
         only_counts: Some(match arguments {

@@ -146,7 +146,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Cc { arguments } => Ok(everycall_compiler::cc_main(arguments, &kit)),
         Verb::Cargo(arguments) => cargo::run(*arguments),
-        Verb::Record(arguments) => record::run(arguments),
+        Verb::Record(arguments) => record::run(arguments.arguments()),
         Verb::Resolve(arguments) => resolve::run(&arguments),
         Verb::Core(arguments) => core::run(&arguments),
         Verb::Snapshot(arguments) => snapshot::run(&arguments),

@@ -183,6 +183,17 @@ fn judge(path: &Path, report: &SiteReport) -> Prospect {
     ))
 }
 
+/// How many functions of a process of this program can have counts: more for a program of more
+/// sites than most have functions.
+pub fn counted_functions(program: &OsStr) -> u32 {
+    const USUAL: u32 = 1 << 18;
+    let objects = traced_objects(program).map_or_else(Vec::new, |objects| objects.traced);
+    let sites =
+        |path: &PathBuf| site_report(path).map_or(0, |report| report.site_count + report.xray_sled_count);
+    let all: u64 = objects.iter().map(sites).sum();
+    if all > u64::from(USUAL) { everycall_format::dropped::FUNCTIONS_MAX } else { USUAL }
+}
+
 /// The traced objects that a program is linked from, before it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {

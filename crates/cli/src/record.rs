@@ -38,7 +38,8 @@ const STREAM_MEMORY: u64 = 256 << 20;
 
 /// Runs the verb.
 pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
-    arguments.untouched |= arguments.all || !arguments.modules.is_empty() || Untouched::is_due(&arguments);
+    arguments.as_is.untouched |=
+        arguments.as_is.all || !arguments.as_is.modules.is_empty() || Untouched::is_due(&arguments);
     let quiet = arguments.quiet;
     let begun = Instant::now();
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
@@ -48,11 +49,11 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
     .keeping_old();
     let (mut launch, carries_runtime) = prepare(&arguments)?;
     // Stays open as long as processes of the program may start.
-    let only = if arguments.untouched { None } else { only::prepare(&arguments)? };
+    let only = if arguments.as_is.untouched { None } else { only::prepare(&arguments)? };
     launch.environment.extend(only.as_ref().map(|(only, _)| (env::ONLY, only.path())));
     launch.environment.extend(arguments.clock.map(|clock| (env::CLOCK, clock.name().into())));
     launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
-    let untouched = arguments.untouched.then(|| Untouched::prepare(&arguments)).transpose()?;
+    let untouched = arguments.as_is.untouched.then(|| Untouched::prepare(&arguments)).transpose()?;
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts, so that an unwritable output is reported at once rather than after
     // an hour.
@@ -64,6 +65,7 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let memory = arguments.stream_memory.unwrap_or(STREAM_MEMORY);
     let stream = arguments.stream.then_some(Stream { stall: arguments.stall, memory });
     let options = Options {
+        functions: program::counted_functions(&launch.program),
         ring_size: ring_size(arguments.ring_size),
         follow: !arguments.no_follow,
         stream,
@@ -206,7 +208,7 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         ));
     }
     let mut preload = arguments.preload;
-    if arguments.untouched {
+    if arguments.as_is.untouched {
         Untouched::refuse_options(arguments)?;
         Untouched::refuse(program)?;
         preload = true;
@@ -214,7 +216,7 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
     let prospect = program::look_at(program);
     let carries_runtime = prospect == Prospect::Traced;
     match prospect {
-        Prospect::Traced if arguments.untouched => {
+        Prospect::Traced if arguments.as_is.untouched => {
             return Err(Failure::new(
                 exit_code::NOT_RECORDED,
                 format!("{} was built with everycall; leave out --untouched", program.display()),

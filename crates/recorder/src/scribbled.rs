@@ -175,7 +175,7 @@ fn look(arena: &Arc<Arena>, out: &mut Vec<u8>) {
 fn an_arena_that_is_written_over() {
     let stream = Stream { stall: true, memory: 1 << 20 };
     let capacity =
-        Capacity::find(RING_SIZE_MIN, Some(stream), Some(1 << 20), Unrecorded::Nothing, false).unwrap();
+        Capacity::find(RING_SIZE_MIN, Some(stream), Some(1 << 20), Unrecorded::Nothing, false, 0).unwrap();
     for seed in 1..=60 {
         let begin = Instant::now();
         let arena = Arc::new(capacity.arena().unwrap());

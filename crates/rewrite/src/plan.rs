@@ -91,7 +91,7 @@ pub struct HookCall {
     /// Which hook.
     pub kind: HookKind,
     /// The instruction that it stands before, from the module's address 0: the function's first
-    /// one, or the one by which it leaves.
+    /// one, or the one by which it leaves, if that isn't in another part of the function.
     pub from: u64,
 }
 

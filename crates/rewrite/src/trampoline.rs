@@ -28,7 +28,7 @@ pub(crate) struct LocalHook {
     pub(crate) at: u32,
     pub(crate) unit: u32,
     pub(crate) kind: HookKind,
-    /// The instruction that it stands before.
+    /// The instruction that it stands before; the function's first one if it is in another part.
     pub(crate) from: u64,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Emitter<'a> {
     /// The trampolines and patches of one function.
     pub(crate) fn function(&mut self, index: u32, unit: &Unit<'_>, choice: &Choice) {
         let entry = entry_of(self.image, unit.start);
-        let first = self.out.patches.len();
+        let (first, first_hook) = (self.out.patches.len(), self.out.hooks.len());
         for detour in &choice.detours {
             let block = Block {
                 index,
@@ -129,6 +129,11 @@ impl<'a> Emitter<'a> {
                 .moves
                 .extend(new.into_iter().filter(|&(at, _)| !is_retarget && is_moved(at) || is_return(at)));
             self.patch(index, detour, to, choice.is_copied);
+        }
+        // No symbol may tell to which function another part belongs.
+        let is_apart = |at: u64| unit.parts.first().is_none_or(|&(start, end)| at < start || at >= end);
+        for hook in self.out.hooks.iter_mut().skip(first_hook).filter(|hook| is_apart(hook.from)) {
+            hook.from = unit.start;
         }
         self.combine(first);
     }

@@ -178,11 +178,11 @@ impl Exits {
                 Some(named.map_or(Leaving::JumpsAnywhere, |(_, name)| Leaving::JumpsToName(name.clone())))
             }
             // Conditional tail calls.
-            [0x70..=0x7f, distance, after @ ..] => {
+            [0x70..=0x7f, distance, after @ ..] if self.is_untouched => {
                 let distance = i64::from(distance.cast_signed());
                 Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
             }
-            [0x0f, 0x80..=0x8f, a, b, c, d, after @ ..] => {
+            [0x0f, 0x80..=0x8f, a, b, c, d, after @ ..] if self.is_untouched => {
                 let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
                 Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
             }

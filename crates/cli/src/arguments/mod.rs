@@ -29,7 +29,7 @@ pub use import::ImportArguments;
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{AttachArguments, CoreArguments, DetachArguments, PsArguments, SnapshotArguments};
-pub use record::{EventTimes, LogChoice, RecordArguments};
+pub use record::{EventTimes, LogChoice, RecordArguments, RecordVerb};
 pub use selection::{
     EnableArguments, FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice,
     TraceArguments,
@@ -88,7 +88,7 @@ pub enum Verb {
     /// The program's input, output and environment are unchanged. This command ends with its exit
     /// status or signal.
     #[command(override_usage = "everycall record [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
-    Record(RecordArguments),
+    Record(RecordVerb),
     /// Find the functions of triggers, for programs that run without `record`
     ///
     /// Writes a trigger file; set EVERYCALL_TRIGGERS to its path in the program's environment. Each

@@ -14,6 +14,40 @@ use super::embed::EmbedChoice;
 use super::selection::OnlyArguments;
 use super::triggers::TriggerArguments;
 
+/// Programs as they are.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AsIsArguments {
+    /// Record a program as it is, built without everycall: hooks are written into its code when it
+    /// starts
+    ///
+    /// x86-64 programs with a dynamic linker, also stripped ones. docs/untouched.md says more.
+    #[arg(long)]
+    pub untouched: bool,
+    /// As --untouched, and record the program and libraries that match, of those that are loaded at
+    /// its start, such as 'libssl*,libcrypto*' [default: those in the program's folder]
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    pub modules: Vec<String>,
+    /// As --untouched, and record also small functions, which are left out otherwise
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// The verb `record`.
+#[derive(Debug, Args)]
+pub struct RecordVerb {
+    #[command(flatten)]
+    as_is: AsIsArguments,
+    #[command(flatten)]
+    record: RecordArguments,
+}
+
+impl RecordVerb {
+    /// All options.
+    pub fn arguments(self) -> RecordArguments {
+        RecordArguments { as_is: self.as_is, ..self.record }
+    }
+}
+
 /// `record`.
 #[derive(Debug, Args)]
 pub struct RecordArguments {
@@ -51,19 +85,9 @@ pub struct RecordArguments {
     /// Keep only this many newest files, including those of earlier runs with this name
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
     pub keep_files: Option<u32>,
-    /// Record a program as it is, built without everycall: hooks are written into its code when it
-    /// starts
-    ///
-    /// x86-64 programs with a dynamic linker, also stripped ones. docs/untouched.md says more.
-    #[arg(long)]
-    pub untouched: bool,
-    /// As --untouched, and record the program and libraries that match, of those that are loaded at
-    /// its start, such as 'libssl*,libcrypto*' [default: those in the program's folder]
-    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
-    pub modules: Vec<String>,
-    /// As --untouched, and record also small functions, which are left out otherwise
-    #[arg(long)]
-    pub all: bool,
+    /// How a program is recorded that was built without everycall: of the verb alone.
+    #[arg(skip)]
+    pub as_is: AsIsArguments,
     #[command(flatten)]
     pub functions: OnlyArguments,
     #[command(flatten)]

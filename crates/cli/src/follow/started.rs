@@ -60,6 +60,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         environment: vec![(env::ONLY, only.path())],
     };
     let options = Options {
+        functions: program::counted_functions(&launch.program),
         ring_size: ring_size(None),
         follow: false,
         stream: None,

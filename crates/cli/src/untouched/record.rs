@@ -110,13 +110,13 @@ impl Untouched {
         let selection = is_chosen.then(|| Selection::of_options(&given.only, &given.not)).transpose();
         let selection = selection.map_err(|error| Failure::new(exit_code::USAGE, error.to_string()))?;
         // Who names functions means those.
-        let least_size = if arguments.all || !given.only.is_empty() { 0 } else { LEAST_SIZE };
+        let least_size = if arguments.as_is.all || !given.only.is_empty() { 0 } else { LEAST_SIZE };
         let functions = Functions { least_size, selection: selection.as_ref() };
         let executable = Planned::of(&path, &functions)
             .map_err(|error| refused(format!("{}: {error}", path.display())))?;
         Ok(Untouched {
             executable,
-            modules: arguments.modules.clone(),
+            modules: arguments.as_is.modules.clone(),
             selection,
             least_size,
             library: kit_library(PRELOAD_LIBRARY)?,

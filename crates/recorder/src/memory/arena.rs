@@ -341,8 +341,10 @@ mod tests {
 
     #[test]
     fn a_new_arena_is_empty_and_consistent() {
-        let arena =
-            Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing, false).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing, false, 0)
+            .unwrap()
+            .arena()
+            .unwrap();
         let header = arena.header();
         assert!(header.is_consistent(rustix::fs::fstat(&arena.file).unwrap().st_size as u64));
         assert_eq!(header.thread_capacity, everycall_format::arena::THREAD_CAPACITY);
@@ -354,8 +356,10 @@ mod tests {
     /// The traced program may write anything anywhere.
     #[test]
     fn overwritten_memory_is_read_without_panic() {
-        let arena =
-            Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing, false).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing, false, 0)
+            .unwrap()
+            .arena()
+            .unwrap();
         let layout = *arena.layout();
         let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)
             .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)

@@ -41,7 +41,7 @@ impl Capacity {
     /// process allow, which the program inherits. With `stream`, finished segments wait in them to
     /// be written. With `trigger_memory`, there is room for triggers, and threads with their calls
     /// may use that many bytes beyond their rings. With `has_states`, there is room for scheduling
-    /// events.
+    /// events. `most_functions` can have counts, if limits allow it.
     ///
     /// # Errors
     ///
@@ -52,6 +52,7 @@ impl Capacity {
         trigger_memory: Option<u64>,
         unrecorded: Unrecorded,
         has_states: bool,
+        most_functions: u32,
     ) -> Result<Capacity, RecordError> {
         let sites = trigger_memory.map_or(0, |_| SITES);
         let trigger_memory = trigger_memory.unwrap_or(0);
@@ -66,7 +67,8 @@ impl Capacity {
         };
         let allowed = allowed_size(layout_for(THREAD_CAPACITY_MIN, FUNCTIONS, extra_min).arena_size)?;
         let mut threads = THREAD_CAPACITY;
-        let mut functions = if unrecorded.has_times() { TIMED_FUNCTIONS_MAX } else { FUNCTIONS_MAX };
+        let most = if unrecorded.has_times() { TIMED_FUNCTIONS_MAX } else { FUNCTIONS_MAX };
+        let mut functions = most_functions.clamp(FUNCTIONS, most);
         let mut layout = layout_for(threads, functions, stream.map_or(EXTRA_SIZE, |stream| stream.memory));
         loop {
             let made =

@@ -260,7 +260,7 @@ mod tests {
     /// all were received.
     #[test]
     fn a_keeper_that_never_catches_up_counts_as_alive() {
-        let arena = Capacity::find(RING_SIZE_MIN, None, Some(1 << 20), Unrecorded::Nothing, false)
+        let arena = Capacity::find(RING_SIZE_MIN, None, Some(1 << 20), Unrecorded::Nothing, false, 0)
             .unwrap()
             .arena()
             .unwrap();

@@ -26,6 +26,9 @@ pub struct Options {
     pub unrecorded: Unrecorded,
     /// Whether it is recorded when the kernel ran the threads, and from which source.
     pub states: Option<Choice>,
+    /// How many functions of a process can have counts, a power of two. Each takes 64 KiB of
+    /// address space, of which some programs have little: valgrind's, for example.
+    pub functions: u32,
     /// The time between two samples of the processes' counters, if these are recorded.
     pub counters: Option<Duration>,
 }
@@ -68,8 +71,14 @@ impl Recorder {
     pub fn with_triggers(options: Options, triggers: Option<Triggers>) -> Result<Recorder, RecordError> {
         let memory = triggers.as_ref().map(|triggers| triggers.memory);
         let has_states = options.states.is_some();
-        let capacity =
-            Capacity::find(options.ring_size, options.stream, memory, options.unrecorded, has_states)?;
+        let capacity = Capacity::find(
+            options.ring_size,
+            options.stream,
+            memory,
+            options.unrecorded,
+            has_states,
+            options.functions,
+        )?;
         let signals = triggers.as_ref().map(|triggers| triggers.signals.clone()).unwrap_or_default();
         let (sites, keep) = triggers.map(|triggers| (triggers.sites, KeepBox(triggers.keep))).unzip();
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };

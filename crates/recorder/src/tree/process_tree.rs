@@ -377,7 +377,7 @@ mod tests {
         for (pid, what) in
             [(std::process::id(), "the recorder"), (1, "the first process"), (thread, "a thread")]
         {
-            let capacity = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing, false).unwrap();
+            let capacity = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing, false, 0).unwrap();
             let mut tree = ProcessTree::new(Hub::create(true).unwrap(), capacity, true, None).unwrap();
             let arena = tree.arenas.first_spare().unwrap();
             let at = offset_of!(ArenaHeader, target_pid) as u64;

@@ -18,6 +18,7 @@ fn main() {
         environment: Vec::new(),
     };
     let options = Options {
+        functions: 0,
         ring_size,
         follow: std::env::var_os("NO_FOLLOW").is_none(),
         stream: None,

@@ -415,7 +415,6 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("record --wait", So("everycall record --wait -o app.ect -- ./app args")),
     ("record --no-follow", So("everycall record --no-follow -o app.ect -- ./app args")),
-    ("record --ring-size 64K", So("everycall record --ring-size 64K -o app.ect -- ./app args")),
     (
         "--keep-size 256M",
         So("everycall record --trigger 'handle_request > 5ms' --keep-size 256M -- ./server 100"),
@@ -734,6 +733,8 @@ pub const TABLE: &[(&str, Run)] = &[
     // Counts.
     ("everycall count -- ./app", So("everycall count -- ./server 10")),
     // Programs as they are.
+    ("cargo run --release -p everycall-rewrite --example plan -- FILE", Not(LONG)),
+    ("cargo run --release -p everycall-plans --example kept -- FILE", Not(LONG)),
     (
         "everycall attach PID",
         So(
@@ -769,15 +770,10 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall record --untouched -- perl -e 'print \"hello\\n\"'",
         So("cp /bin/ls plain && everycall record --untouched -o perl.ect -- ./plain /"),
     ),
-    ("everycall record --untouched -- PROGRAM", So("everycall record --untouched -o ls.ect -- /bin/ls /")),
     ("--only 'size:>=15'", So("everycall record --untouched --only 'size:>=15' -o ls.ect -- /bin/ls /")),
     ("everycall functions --untouched ./app", So("everycall functions --untouched ./server")),
     (
         "everycall count --untouched -- ./app",
-        So("cp /bin/ls plain && everycall count --untouched -- ./plain / | grep -q plain"),
-    ),
-    (
-        "everycall count --untouched -- PROGRAM",
         So("cp /bin/ls plain && everycall count --untouched -- ./plain / | grep -q plain"),
     ),
     (
