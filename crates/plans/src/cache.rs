@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime};
 use everycall_io::cache;
 use everycall_rewrite::{HookLayout, Plan};
 
-use crate::PlanError;
 use crate::binary::{Binary, build_id, debug_file, read};
+use crate::error::PlanError;
 
 const MAGIC: &[u8; 8] = b"ecplan\0\x01";
 /// The folder's name in a cache folder.

@@ -1,5 +1,8 @@
 //! Numbers in bytes that may be damaged.
 
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
 /// Reads numbers one after the other.
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],

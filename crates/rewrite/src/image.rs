@@ -7,9 +7,8 @@ use object::elf::{
 use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _};
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSegment as _};
 
-use crate::bytes::words;
+use crate::bytes::{PAGE, words};
 use crate::error::RewriteError;
-use crate::layout::PAGE;
 
 /// As `object` reads it.
 pub(crate) type Elf<'a> = ElfFile64<'a, Endianness>;

@@ -1,8 +1,8 @@
 //! Where a plan's trampolines are mapped.
 
+pub(crate) use crate::bytes::PAGE;
 use crate::image::{FileKind, Image};
 
-pub(crate) const PAGE: u64 = 4096;
 /// Between a module and its trampolines below it.
 const BELOW: i64 = 0x1000_0000;
 /// Between a program at a fixed address and its trampolines above it, for its heap.

@@ -4,6 +4,7 @@
 
 use crate::state::arena::Arena;
 use crate::state::dropped;
+use crate::state::more_places;
 use crate::state::places::Place;
 use crate::state::process::Process;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,13 +23,13 @@ pub(crate) fn count(arena: &Arena, slot: u32, place: u32) -> u64 {
 
 /// Lets a thread's hooks count at `counts`, or, if there are none, where it is never read.
 pub(crate) fn begin(control: &Control, counts: Option<u64>) {
-    control.counts.store(counts.unwrap_or(dropped::nobodys()), Relaxed);
+    control.counts.store(counts.unwrap_or(more_places::nobodys()), Relaxed);
 }
 
 /// Whether all of a thread's calls are counted, or were: counts of ended threads stay.
 pub(crate) fn is_counted(control: &Control) -> bool {
     let counts = control.counts.load(Relaxed);
-    counts != 0 && counts != dropped::nobodys()
+    counts != 0 && counts != more_places::nobodys()
 }
 
 /// Counts a call of the calling thread, whose signals are blocked, in a process that records.

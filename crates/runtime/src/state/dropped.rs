@@ -13,13 +13,12 @@
 #![allow(unsafe_code)] // Shared memory: structures and counts in the arena, by their addresses.
 
 use crate::state::arena::Arena;
+use crate::state::more_places::{MORE_MAPS, nobodys};
 use crate::state::process::Process;
 use crate::state::times;
 use crate::sys::system;
-use core::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
-};
-use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, FUNCTIONS_MAX, OTHERS, counting};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
 use everycall_format::memory::NUMBERS;
 use everycall_hooks::short_map;
 use everycall_ring::Control;
@@ -149,14 +148,8 @@ pub(crate) fn count_of(arena: &Arena, control: &Control) -> u64 {
     count(arena, control.slot.load(Relaxed), 0)
 }
 
-/// Number of maps beside that of hooks.
-const MORE_MAPS: usize = (FUNCTIONS_MAX / FUNCTIONS).ilog2() as usize;
 /// More entries than hashes, because a search doesn't wrap around.
 const BEHIND: usize = (short_map::SIZE - (1 << (u32::BITS - short_map::SHIFT))) as usize;
-
-/// The maps beside that of hooks, each with as many places as all before it together.
-#[derive(Debug)]
-pub(crate) struct MorePlaces([AtomicPtr<AtomicU64>; MORE_MAPS]);
 
 /// A map of functions with places: see [`everycall_hooks::ShortMap`].
 #[derive(Clone, Copy)]
@@ -302,19 +295,6 @@ pub(crate) fn count_call(arena: &Arena, control: &Control, place: u32) {
     let count = unsafe { &*(address as *const AtomicU64) };
     count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
 }
-
-/// Address of counts that are never read: those of threads that the program has excluded, or whose
-/// counts have no place.
-pub(crate) fn nobodys() -> u64 {
-    NOBODYS.load(Relaxed)
-}
-
-/// Sets that address, where there is memory for the counts of a slot; before the first event.
-pub(crate) fn set_nobodys(counts: u64) {
-    NOBODYS.store(counts, Relaxed);
-}
-
-static NOBODYS: AtomicU64 = AtomicU64::new(0);
 
 /// In a process that counts, discards the counts of a thread from now on.
 pub(crate) fn leave_out(control: &Control) {

@@ -53,6 +53,7 @@ pub(crate) mod live_areas;
 pub(crate) mod local;
 pub(crate) mod memory;
 pub(crate) mod module_table;
+pub(crate) mod more_places;
 pub(crate) mod named_frames;
 pub(crate) mod off_ranges;
 pub(crate) mod own_triggers;

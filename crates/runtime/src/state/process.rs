@@ -11,8 +11,8 @@
 use crate::state::arena::Arena;
 use crate::state::cancelled::Cancelled;
 use crate::state::crash_file::CrashFile;
-use crate::state::dropped::{self, MorePlaces};
 use crate::state::kept_calls::KeptCalls;
+use crate::state::more_places::{MorePlaces, set_nobodys};
 use crate::state::ranges::Ranges;
 use crate::state::retired::Retired;
 use crate::state::snapshots::Snapshots;
@@ -120,7 +120,7 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     fresh.pid.store(system::process_id(), Relaxed);
     FIRST.store(system::process_id(), Relaxed);
     slow_stacks::begin(base as u64 + wiped);
-    dropped::set_nobodys(base as u64 + wiped + slow_stacks::SIZE);
+    set_nobodys(base as u64 + wiped + slow_stacks::SIZE);
     fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
     THREAD_SLOT.store(thread_slot, Relaxed);
     ARENA.store(arena.base(), Relaxed);
