@@ -274,6 +274,18 @@ impl Program {
         Ok(tables)
     }
 
+    /// The functions with hooks of a module that was built without them.
+    fn as_it_is(&self, module: &ModuleEntry, path: &Path) -> Result<FunctionTable, String> {
+        let plan = everycall_plans::of_file(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if module.build_id.get(..module.build_id_length as usize) != Some(&plan.build_id[..]) {
+            return Err(format!("{} has changed since the process loaded it", path.display()));
+        }
+        let hooked = self.arena.origins(module.trampolines);
+        let functions = plan.functions.iter().filter(|function| hooked.contains(&function.start));
+        let sizes = functions.map(|function| (function.start, function.size));
+        FunctionTable::of_functions(path, sizes).map_err(|error| error.to_string())
+    }
+
     /// The functions of one module, if its file is still the loaded one.
     fn table(&self, module: &ModuleEntry, path: &[u8]) -> Result<FunctionTable, String> {
         use std::os::unix::ffi::OsStrExt;
@@ -281,6 +293,9 @@ impl Program {
         // In a container, these paths name other files than here.
         let mut inside = PathBuf::from(format!("/proc/{}/root", self.pid));
         inside.push(path.strip_prefix("/").unwrap_or(path));
+        if module.flags & module_flags::TRAMPOLINES != 0 {
+            return self.as_it_is(module, if inside.exists() { &inside } else { path });
+        }
         let table = FunctionTable::open(&inside)
             .or_else(|error| match error {
                 TableError::Unreadable(..) => FunctionTable::open(path),

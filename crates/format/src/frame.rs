@@ -141,6 +141,27 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
+/// Reads parts of tables of trampolines among records of names: the table's number, the address
+/// that is added to its entries' origins, and the entries.
+pub fn tables(records: &[u8]) -> impl Iterator<Item = (u32, u64, &[u8])> {
+    let mut rest = records;
+    core::iter::from_fn(move || {
+        loop {
+            let record = FrameName::read(rest).filter(|record| record.is_complete != 0)?;
+            let (whole, behind) = rest.split_at_checked(record.size as usize)?;
+            let texts = whole.get(FrameName::SIZE..)?;
+            rest = behind;
+            let Some((entries, first)) = texts.split_at_checked(record.name_length as usize) else {
+                continue;
+            };
+            let first = first.get(..record.file_length as usize).and_then(|first| first.try_into().ok());
+            if let (TRAMPOLINES, Some(first)) = (record.id, first) {
+                return Some((record.line, u64::from_le_bytes(first), entries));
+            }
+        }
+    })
+}
+
 /// Whether a code offset is one of a frame by id.
 #[must_use]
 pub const fn is_frame(offset: u32) -> bool {

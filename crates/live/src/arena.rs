@@ -1,7 +1,7 @@
 //! The contents of a live arena. Sizes and offsets are those of its header when it was opened,
 //! checked against the mapping; the traced program can change everything else at any time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -19,6 +19,7 @@ use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::{DroppedHeader, TICKS_MAX, counting};
 use everycall_format::event::WORD_SIZE;
 use everycall_format::frame;
+use everycall_format::trampoline::Trampoline;
 use everycall_recorder::clock;
 use everycall_ring::Pool;
 use everycall_tracefile::{AllCalls, ChunkWriter, Dropped, FrameNames, KeptStates, write_calibration};
@@ -340,6 +341,19 @@ impl LiveArena {
         let is_read = self.read_bytes(self.layout.frames_offset, &mut header);
         let header = frame::FrameNames::read(&header).filter(|_| is_read);
         header.map_or(0, |header| header.used.min(self.layout.frames_size))
+    }
+
+    /// Image addresses at which hooks stand that the table with this number of
+    /// [trampolines](everycall_format::trampoline) leads to.
+    #[must_use]
+    pub fn origins(&self, number: u32) -> HashSet<u64> {
+        let records = self.frame_names_since(0);
+        let parts = frame::tables(&records).filter(|(table, ..)| *table == number);
+        let entries = parts.flat_map(|(_, first, entries)| {
+            let entries = entries.chunks_exact(Trampoline::SIZE).filter_map(Trampoline::read);
+            entries.map(move |entry| first.wrapping_add(entry.origin.into()))
+        });
+        entries.collect()
     }
 
     /// The records of such names without their first `from` bytes.

@@ -211,6 +211,7 @@ impl FunctionTable {
             table.functions.push(Instrumented { start, size, linkage_name, sites: 0, id });
         }
         table.functions.sort_by_key(|function| function.start);
+        table.is_plain = true;
         Ok(table)
     }
 

@@ -250,6 +250,12 @@ fn hooks_come_into_a_process_that_runs_and_go() {
             }
             assert!(std::time::Instant::now() < end, "{round}: {table}");
         }
+        // Clients know its functions.
+        let listed = here.succeed(&format!("functions {pid} fib leaf")).stdout;
+        assert!(listed.contains("fib") && listed.contains("leaf"), "{listed}");
+        here.succeed(&format!("trace {pid} leaf --for 100ms --force -o leaf.ect"));
+        let table = here.succeed("report -f csv leaf.ect").stdout;
+        assert!(table.contains("leaf") && !table.contains("fib"), "{table}");
         let detached = here.run(&format!("detach {pid}"));
         assert_eq!(detached.code, Some(0), "{detached:?}");
     }
