@@ -22,5 +22,5 @@ mod modules;
 mod recording;
 
 pub use changes::{island_pages, patch_sets};
-pub use modules::{first_page, libraries};
+pub use modules::{first_page, has_own_hooks, libraries};
 pub use recording::{Functions, Lead, Planned, Runtime};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use everycall_inject::Mapping;
 use everycall_patterns::path_matches;
+use everycall_symbols::site_report;
 
 /// Where a file's first page is mapped.
 pub fn first_page(maps: &[Mapping], path: &Path) -> Option<u64> {
@@ -49,4 +50,13 @@ pub fn libraries(maps: &[Mapping], program: &Path, modules: &[String]) -> Vec<Pa
         }
     }
     found
+}
+
+/// Whether a file was built with everycall, so that it has hooks of its own.
+pub fn has_own_hooks(path: &Path) -> bool {
+    // The C library defines plain hooks, too.
+    site_report(path).is_ok_and(|report| {
+        let has_sites = report.site_count + report.xray_sled_count > 0;
+        has_sites || report.hooks_undefined || report.note.is_some()
+    })
 }

@@ -9,6 +9,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,10 +21,9 @@ use everycall_inject::{Access, InjectError, Mapping, Outcome, PatchSet, Process,
 use everycall_kit::{DESCRIPTOR_BEFORE, HOOK_PLACES, HOOKS};
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_rewrite::{FileKind, HookCall, HookKind, HookLayout, Plan};
-use everycall_symbols::site_report;
 
 use crate::changes::{island_pages, patch_sets};
-use crate::modules::{first_page, range_of};
+use crate::modules::{first_page, has_own_hooks, range_of};
 
 const PAGE: u64 = 4096;
 /// Lists begin at multiples of this.
@@ -54,8 +54,6 @@ pub struct Planned {
     pub functions: u64,
     /// Those that are left out because they are small.
     pub small: u64,
-    /// How many of its functions each rule of the selection has matched.
-    pub matched: Vec<u64>,
     plan: Plan,
     /// Of the table of its trampolines.
     number: u32,
@@ -78,23 +76,17 @@ impl Planned {
     pub fn of(path: &Path, functions: &Functions<'_>) -> Result<Planned, String> {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let metadata = fs::metadata(path).map_err(|error| said(&error))?;
-        // The C library defines plain hooks, too.
-        if site_report(path).is_ok_and(|report| {
-            let has_sites = report.site_count + report.xray_sled_count > 0;
-            has_sites || report.hooks_undefined || report.note.is_some()
-        }) {
+        if has_own_hooks(path) {
             return Err("was built with everycall".to_owned());
         }
         let mut plan = everycall_plans::of_file(path).map_err(|error| said(&error))?;
         let all = (plan.functions.len() + plan.left_out.len()) as u64;
-        let mut matched = Vec::new();
         let selected: Option<HashSet<u64>> = match functions.selection {
             None => None,
             Some(selection) => {
                 let sizes = plan.functions.iter().map(|function| (function.start, function.size));
                 let mut table = FunctionTable::of_functions(path, sizes).map_err(|error| said(&error))?;
                 let resolved = selection.resolve(&mut table);
-                matched = resolved.matched.iter().map(|matched| matched.functions).collect();
                 let on = table.functions().iter().zip(&resolved.is_on);
                 Some(on.filter(|(_, is_on)| **is_on).map(|(function, _)| function.start).collect())
             }
@@ -112,7 +104,6 @@ impl Planned {
             place: (metadata.dev(), metadata.ino()),
             functions: all,
             small: small as u64,
-            matched,
             number,
             first,
             plan,
@@ -142,10 +133,7 @@ impl Planned {
         runtime: &Runtime,
         patience: Duration,
     ) -> Result<u64, InjectError> {
-        let maps = mappings(process.pid())?;
-        let Some(range) = range_of(&maps, &self.path) else {
-            return Err(InjectError::Refused(format!("{} isn't loaded", self.path.display())));
-        };
+        let (maps, range) = self.loaded_in(process)?;
         let base = self.plan.base(range.start);
         let plan = self.placed(&maps, range.clone(), base);
         let at = |place: i64| base.wrapping_add_signed(place);
@@ -180,6 +168,15 @@ impl Planned {
         lead(process, patch_sets(&plan, base), Lead::ToTrampolines, patience)
     }
 
+    /// The mappings of a process, and from the file's first page to its last one among them.
+    fn loaded_in(&self, process: &Process) -> Result<(Vec<Mapping>, Range<u64>), InjectError> {
+        let maps = mappings(process.pid())?;
+        match range_of(&maps, &self.path) {
+            Some(range) => Ok((maps, range)),
+            None => Err(InjectError::Refused(format!("{} isn't loaded", self.path.display()))),
+        }
+    }
+
     /// Leads a module's code to its trampolines again, or away from them, in a process in which it
     /// was installed. `region` is where its region begins. Returns how many functions are changed.
     ///
@@ -193,10 +190,7 @@ impl Planned {
         to: Lead,
         patience: Duration,
     ) -> Result<u64, InjectError> {
-        let maps = mappings(process.pid())?;
-        let Some(range) = range_of(&maps, &self.path) else {
-            return Err(InjectError::Refused(format!("{} isn't loaded", self.path.display())));
-        };
+        let (_, range) = self.loaded_in(process)?;
         let base = self.plan.base(range.start);
         let mut plan = self.plan.clone();
         plan.move_region(region.wrapping_sub(base).cast_signed()).map_err(|_| {
@@ -210,7 +204,7 @@ impl Planned {
 
     /// The plan with its region where there is room for it: near the module, but not behind a
     /// program, where its heap grows.
-    fn placed(&self, maps: &[Mapping], module: std::ops::Range<u64>, base: u64) -> Plan {
+    fn placed(&self, maps: &[Mapping], module: Range<u64>, base: u64) -> Plan {
         let mut plan = self.plan.clone();
         let size = DESCRIPTOR_BEFORE + plan.region_size() + lists_size(&plan).next_multiple_of(PAGE);
         let mut taken = maps.to_vec();

@@ -4,21 +4,19 @@
 //! and trampolines is mapped and the hooks are written; then it runs untraced.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
-use std::time::Duration;
+use std::process::ExitCode;
 
 use everycall_analysis::{Function, FunctionIdentity, Grouping, Profile};
-use everycall_inject::{Access, InjectError, Outcome, Process, mappings, on_tracer};
+use everycall_inject::{Access, InjectError, Outcome, Process, mappings};
 use everycall_io::say;
-use everycall_plans::Binary;
 use everycall_recorder::{Launch, RecordError, find_program, run_alone};
-use everycall_rewrite::{CountingPlan, FileKind};
-use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, short_name, site_report};
+use everycall_rewrite::CountingPlan;
+use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, short_name};
 use everycall_units::{Count, Several};
-use everycall_untouched::{first_page, island_pages, libraries, patch_sets};
+use everycall_untouched::{first_page, has_own_hooks, island_pages, libraries, patch_sets};
 use rustix::process::{Resource, getrlimit};
 
 use crate::arguments::{CountArguments, SymbolArguments};
@@ -27,10 +25,8 @@ use crate::failure::Failure;
 use crate::program;
 use crate::record;
 use crate::report::{Run, print_table};
+use crate::untouched::{PATIENCE, is_script, start};
 
-/// For a program to get to its entry point, and for each step there. Libraries initialise
-/// themselves meanwhile.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// More than the counters of any program take.
 const COUNTERS_MAX: u64 = 64 << 20;
 
@@ -67,7 +63,7 @@ pub fn run(arguments: &CountArguments) -> Result<ExitCode, Failure> {
         Launch { program, arguments: words, preload: Vec::new(), first: None, environment: Vec::new() };
     let mut outcome = Err(InjectError::Refused("it wasn't started".to_owned()));
     let status = run_alone(&launch, |command| {
-        let (child, found) = start(command, &executable, &arguments.modules)?;
+        let (child, found) = start(command, |process| hook_all(process, &executable, &arguments.modules))?;
         outcome = found;
         Ok(child)
     })?;
@@ -128,10 +124,6 @@ struct Planned {
     path: PathBuf,
     /// Of the file system, and in it.
     place: (u64, u64),
-    build_id: Vec<u8>,
-    is_fixed: bool,
-    /// The difference between addresses in memory and in the file if its first page is at 0.
-    base: u64,
     functions: u64,
     plan: CountingPlan,
 }
@@ -142,30 +134,21 @@ impl Planned {
             Failure::new(exit_code::NOT_RECORDED, format!("{}: {error}", path.display()))
         };
         let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
-        let binary = Binary::read(path).map_err(|error| failed(&error))?;
-        let analysis = binary.analysis().map_err(|error| failed(&error))?;
-        // The C library defines plain hooks, too.
-        if site_report(path).is_ok_and(|report| {
-            let has_sites = report.site_count + report.xray_sled_count > 0;
-            has_sites || report.hooks_undefined || report.note.is_some()
-        }) {
+        if has_own_hooks(path) {
             return Err(failed(&"was built with everycall; count its calls without --untouched"));
         }
-        let plan = analysis.counting(&|_, _| true).map_err(|error| failed(&error))?;
+        let plan = everycall_plans::of_file(path).map_err(|error| failed(&error))?;
+        let plan = CountingPlan::of(plan).map_err(|error| failed(&error))?;
         Ok(Planned {
             path: path.to_owned(),
             place: (metadata.dev(), metadata.ino()),
-            build_id: analysis.build_id().to_vec(),
-            is_fixed: analysis.kind() == FileKind::Fixed,
-            base: analysis.base(0),
-            functions: analysis.coverage().functions,
+            functions: (plan.plan.functions.len() + plan.plan.left_out.len()) as u64,
             plan,
         })
     }
 
     fn of_program(path: &Path) -> Result<Planned, Failure> {
-        let mut begin = [0; 2];
-        if File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *b"#!" {
+        if is_script(path) {
             return Err(Failure::new(
                 exit_code::NOT_RECORDED,
                 format!(
@@ -190,7 +173,7 @@ impl Planned {
     /// Maps counters and trampolines, and writes the hooks.
     fn hook(&self, process: &mut Process, mapped: u64) -> Result<Hooked, InjectError> {
         let CountingPlan { plan, region, counters } = &self.plan;
-        let base = if self.is_fixed { 0 } else { mapped.wrapping_add(self.base) };
+        let base = plan.base(mapped);
         let at = |place: i64| base.wrapping_add_signed(place);
         let pages = island_pages(plan, base);
         let counters = process.with_thread(PATIENCE, |thread| {
@@ -201,34 +184,17 @@ impl Planned {
             }
             Ok(file)
         })?;
-        let sets = patch_sets(&self.plan.plan, base);
+        let sets = patch_sets(plan, base);
         let outcomes = process.with_all_stopped(PATIENCE, |stopped| stopped.apply(&sets))?;
         Ok(Hooked {
             path: self.path.clone(),
-            build_id: self.build_id.clone(),
+            build_id: plan.build_id.clone(),
             functions: self.functions,
             starts: plan.functions.iter().map(|function| function.start).collect(),
             hooked: outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count() as u64,
             counters,
         })
     }
-}
-
-/// Starts the program with hooks. The second result is an error if it runs without.
-fn start(
-    command: Command,
-    executable: &Planned,
-    modules: &[String],
-) -> io::Result<(Child, Result<Vec<Hooked>, InjectError>)> {
-    let result = on_tracer(|| {
-        let started = everycall_inject::start(command, PATIENCE)?;
-        let hooked = started.process.and_then(|mut process| hook_all(&mut process, executable, modules));
-        Ok((started.child, hooked))
-    });
-    result.map_err(|error| match error {
-        InjectError::System { error, .. } => error,
-        error => io::Error::other(error.to_string()),
-    })
 }
 
 fn hook_all(

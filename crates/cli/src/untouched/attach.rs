@@ -13,11 +13,10 @@ use std::time::Duration;
 use everycall_format::arena::{ModuleEntry, module_flags, module_state};
 use everycall_inject::{InjectError, Mapping, Process, check, mappings, on_tracer};
 use everycall_io::say;
-use everycall_patterns::Selection;
 use everycall_units::{Count, Several};
 use everycall_untouched::{Functions, Lead, Planned, Runtime, libraries};
 
-use super::record::LEAST_SIZE;
+use super::Choice;
 use crate::arguments::{AttachArguments, DetachArguments};
 use crate::exit_code;
 use crate::failure::Failure;
@@ -33,12 +32,8 @@ fn failed(why: impl ToString) -> Failure {
 pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
     let pid = arguments.pid.cast_signed();
     check(pid).map_err(failed)?;
-    let given = &arguments.functions;
-    let is_chosen = !given.only.is_empty() || !given.not.is_empty();
-    let selection = is_chosen.then(|| Selection::of_options(&given.only, &given.not)).transpose();
-    let selection = selection.map_err(|error| Failure::new(exit_code::USAGE, error.to_string()))?;
-    let least_size = if arguments.all || !given.only.is_empty() { 0 } else { LEAST_SIZE };
-    let functions = Functions { least_size, selection: selection.as_ref() };
+    let choice = Choice::of(&arguments.functions, arguments.all)?;
+    let functions = choice.functions();
     let maps = mappings(pid).map_err(failed)?;
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
     let mut files = vec![program.clone()];

@@ -1,19 +1,26 @@
-//! `everycall functions --untouched`: how many functions of files as they are could get hooks.
+//! Programs as they are. `everycall functions --untouched`: how many functions of files could get
+//! hooks; and pieces that the verbs share.
 
 pub mod attach;
 pub mod record;
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Child, Command, ExitCode};
+use std::time::Duration;
 
+use everycall_inject::{InjectError, Process, on_tracer};
 use everycall_io::say;
 use everycall_io::terminal::Escapes;
+use everycall_patterns::Selection;
 use everycall_plans::Binary;
 use everycall_rewrite::{Coverage, FileKind, HookLayout, Refusal, Tactic};
 use everycall_units::{Count, Several};
+use everycall_untouched::Functions;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::TextFormat;
+use crate::arguments::{OnlyArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{clean, lines, print, print_as};
@@ -132,4 +139,59 @@ fn share(part: u64, whole: u64) -> String {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// For a program to get to its entry point, and for each step there. Libraries initialise
+/// themselves meanwhile.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts a program under ptrace, and lets `change` change it at its entry point. The second result
+/// is an error if it runs without.
+pub fn start<T: Send>(
+    command: Command,
+    change: impl FnOnce(&mut Process) -> Result<T, InjectError> + Send,
+) -> io::Result<(Child, Result<T, InjectError>)> {
+    let result = on_tracer(|| {
+        let started = everycall_inject::start(command, PATIENCE)?;
+        let changed = started.process.and_then(|mut process| change(&mut process));
+        Ok((started.child, changed))
+    });
+    result.map_err(|error| match error {
+        InjectError::System { error, .. } => error,
+        error => io::Error::other(error.to_string()),
+    })
+}
+
+/// Whether a file is a script.
+pub fn is_script(path: &Path) -> bool {
+    let mut begin = [0; 2];
+    File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *b"#!"
+}
+
+/// Functions of fewer bytes are left out by default, so that programs take less than twice their
+/// time: measured with Python and SQLite (docs/untouched.md).
+const LEAST_SIZE: u64 = 512;
+
+/// Functions that get hooks, as options say.
+pub struct Choice {
+    selection: Option<Selection>,
+    /// Bytes.
+    pub least_size: u64,
+}
+
+impl Choice {
+    /// `is_all`: small ones, too.
+    pub fn of(given: &OnlyArguments, is_all: bool) -> Result<Choice, Failure> {
+        let is_chosen = !given.only.is_empty() || !given.not.is_empty();
+        let selection = is_chosen.then(|| Selection::of_options(&given.only, &given.not)).transpose();
+        let selection = selection.map_err(|error| Failure::new(exit_code::USAGE, error.to_string()))?;
+        // Who names functions means those.
+        let least_size = if is_all || !given.only.is_empty() { 0 } else { LEAST_SIZE };
+        Ok(Choice { selection, least_size })
+    }
+
+    /// For plans.
+    pub fn functions(&self) -> Functions<'_> {
+        Functions { least_size: self.least_size, selection: self.selection.as_ref() }
+    }
 }

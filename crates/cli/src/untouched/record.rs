@@ -5,39 +5,29 @@
 //! them; then it runs untraced.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
 
-use everycall_inject::{InjectError, Process, mappings, on_tracer};
+use everycall_inject::{InjectError, Process, mappings};
 use everycall_io::say;
 use everycall_kit::PRELOAD_LIBRARY;
-use everycall_patterns::Selection;
 use everycall_recorder::find_program;
 use everycall_units::{Count, Several};
-use everycall_untouched::{Functions, Planned, Runtime, libraries};
+use everycall_untouched::{Planned, Runtime, libraries};
 
+use super::{Choice, PATIENCE, is_script};
 use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::preload::kit_library;
 use crate::program::{self, Prospect};
 
-/// For a program to get to its entry point, and for each step there. Libraries initialise
-/// themselves meanwhile.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Functions of fewer bytes are left out by default, so that programs take less than twice their time:
-/// measured with Python and SQLite (docs/untouched.md).
-pub const LEAST_SIZE: u64 = 512;
-
 /// A program that is to be recorded as it is.
 pub struct Untouched {
     executable: Planned,
     modules: Vec<String>,
-    selection: Option<Selection>,
-    least_size: u64,
+    choice: Choice,
     /// The runtime's library.
     library: PathBuf,
     quiet: bool,
@@ -49,8 +39,7 @@ impl Untouched {
         let refused = |why: String| Failure::new(exit_code::NOT_RECORDED, why);
         let Some(path) = find_program(program) else { return Ok(()) };
         let shown = path.display();
-        let mut begin = [0; 2];
-        if File::open(&path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *b"#!" {
+        if is_script(&path) {
             return Err(refused(format!(
                 "{shown} is a script; name the program that runs it, as in: everycall record --untouched -- python3 {shown}"
             )));
@@ -105,20 +94,13 @@ impl Untouched {
         let refused = |why: String| Failure::new(exit_code::NOT_RECORDED, why);
         let program = arguments.command.first().and_then(|program| find_program(program)).unwrap_or_default();
         let path = program.canonicalize().unwrap_or(program);
-        let given = &arguments.functions;
-        let is_chosen = !given.only.is_empty() || !given.not.is_empty();
-        let selection = is_chosen.then(|| Selection::of_options(&given.only, &given.not)).transpose();
-        let selection = selection.map_err(|error| Failure::new(exit_code::USAGE, error.to_string()))?;
-        // Who names functions means those.
-        let least_size = if arguments.as_is.all || !given.only.is_empty() { 0 } else { LEAST_SIZE };
-        let functions = Functions { least_size, selection: selection.as_ref() };
-        let executable = Planned::of(&path, &functions)
+        let choice = Choice::of(&arguments.functions, arguments.as_is.all)?;
+        let executable = Planned::of(&path, &choice.functions())
             .map_err(|error| refused(format!("{}: {error}", path.display())))?;
         Ok(Untouched {
             executable,
             modules: arguments.as_is.modules.clone(),
-            selection,
-            least_size,
+            choice,
             library: kit_library(PRELOAD_LIBRARY)?,
             quiet: arguments.quiet,
         })
@@ -126,15 +108,7 @@ impl Untouched {
 
     /// Starts the program, with hooks if that is possible.
     pub fn start(&self, command: Command) -> io::Result<Child> {
-        let result = on_tracer(|| {
-            let started = everycall_inject::start(command, PATIENCE)?;
-            let hooked = started.process.and_then(|mut process| self.hook(&mut process));
-            Ok((started.child, hooked))
-        });
-        let (child, hooked) = result.map_err(|error| match error {
-            InjectError::System { error, .. } => error,
-            error => io::Error::other(error.to_string()),
-        })?;
+        let (child, hooked) = super::start(command, |process| self.hook(process))?;
         if let Err(error) = hooked {
             say!("everycall: the program runs without hooks: {error}");
         }
@@ -156,7 +130,7 @@ impl Untouched {
         };
         self.install(process, &self.executable, &runtime)?;
         let maps = mappings(process.pid())?;
-        let functions = Functions { least_size: self.least_size, selection: self.selection.as_ref() };
+        let functions = self.choice.functions();
         for path in libraries(&maps, &self.executable.path, &self.modules) {
             if path == self.library {
                 continue;
@@ -188,7 +162,7 @@ impl Untouched {
                 small => format!(
                     "; {} of less than {} bytes are left out (--all records them)",
                     Count(small),
-                    self.least_size
+                    self.choice.least_size
                 ),
             };
             say!(
