@@ -287,8 +287,8 @@ impl Machine {
                 return Err(Stop::Fault);
             }
             rip = next;
-            // The memory below the stack pointer is nobody's, but code may read it: it keeps what is
-            // there in the original.
+            // The memory below the stack pointer is nobody's, but code may read it: it keeps what
+            // is there in the original.
             let log = self.unicorn.get_data_mut();
             if !is_hook && log.is_called {
                 log.is_called = false;

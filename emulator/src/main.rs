@@ -148,7 +148,7 @@ fn compare(file: &[u8], plan: &Plan, rounds: u32) -> Result<Counts, String> {
     let places = Places::new(plan, base);
     let mut counts = Counts::default();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    // What it reads differs from run to run.
+    // Its result differs from run to run.
     let reads_clock = |patch: &&Patch| patch.old.windows(RDTSC.len()).any(|bytes| bytes == RDTSC);
     let patches = plan.patches.iter().filter(|patch| patch.kind != PatchKind::Slot);
     for patch in patches.filter(|patch| !reads_clock(patch)) {

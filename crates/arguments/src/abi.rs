@@ -189,7 +189,7 @@ impl Assignment {
         }
     }
 
-    /// What would be in registers, if there were enough.
+    /// Parts that would be in registers, if there were enough.
     fn stacked_words(&mut self, size: u64, is_wide: bool) -> Place {
         if !is_wide {
             return self.stacked(size, 8);

@@ -104,7 +104,7 @@ pub(crate) enum Number {
     Pointer,
 }
 
-/// What can be referred to.
+/// Names that can be referred to.
 pub(crate) struct Compiler<'t, 'd, 'a> {
     pub types: Option<&'t mut Types<'d, 'a>>,
     pub signature: Option<Signature>,

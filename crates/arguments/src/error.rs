@@ -6,13 +6,13 @@ use std::ops::Range;
 /// Why an expression can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgumentError {
-    /// What was written.
+    /// The text as it was written.
     pub text: String,
     /// The part that is wrong.
     pub span: Range<usize>,
-    /// What is wrong, in one sentence without a full stop.
+    /// The mistake, in one sentence without a full stop.
     pub message: String,
-    /// What to write instead, or what there is.
+    /// Advice: the right spelling, or the names that there are.
     pub help: Option<String>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum Known {
     Duration { seconds: u64, nanoseconds: u64 },
 }
 
-/// What a type is in a standard library.
+/// A type's role in a standard library.
 pub(crate) fn known(types: &mut Types<'_, '_>, ty: &Type) -> Option<Known> {
     let Kind::Aggregate(it) = &ty.kind else { return None };
     let argument = it.arguments.first().copied();

@@ -14,11 +14,11 @@ pub struct Layout {
 pub struct Item {
     /// A parameter's or member's name, or an expression.
     pub name: String,
-    /// What was copied.
+    /// The copied bytes.
     pub content: Content,
 }
 
-/// What an item consists of.
+/// The content of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// A status and the bytes of the shape.

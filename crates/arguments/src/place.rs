@@ -31,7 +31,7 @@ pub(crate) enum Place {
     Unknown,
 }
 
-/// What a location at the entry says.
+/// The meaning of a location at the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
     /// There is none.

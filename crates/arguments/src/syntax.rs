@@ -1,4 +1,4 @@
-//! What users write: functions with values, and conditions.
+//! Functions with values, and conditions, as users write them.
 //!
 //! ```text
 //! request    = function [ "(" value { "," value } ")" ] [ "if" condition ]

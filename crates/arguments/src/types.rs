@@ -145,7 +145,7 @@ impl<'d, 'a> Types<'d, 'a> {
         Some((unit, entry))
     }
 
-    /// What an entry is an instance or a definition of.
+    /// The entry of which another one is an instance or a definition.
     pub(crate) fn origin(&mut self, id: TypeId) -> Option<TypeId> {
         let (_, entry) = self.entry(id)?;
         let value = entry

@@ -1,4 +1,4 @@
-//! What a program must be before it may run.
+//! Checks that a program has to pass before it may run.
 
 use everycall_format::Wire;
 use everycall_format::capture::{

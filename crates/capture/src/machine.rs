@@ -1,4 +1,4 @@
-//! What a program runs on.
+//! The machine on which a program runs.
 
 /// The traced call: its registers, and memory that may not be readable.
 pub trait Machine {

@@ -2,7 +2,7 @@
 
 use everycall_format::capture::status;
 
-/// What was written, and where the current item began.
+/// The output so far, and where the current item began.
 pub(crate) struct Output<'a> {
     bytes: &'a mut [u8],
     length: usize,

@@ -23,7 +23,7 @@ pub enum Outcome {
 enum Step {
     Next,
     Jump(u32),
-    /// What it needs can't be read, or has no result.
+    /// Memory that it needs can't be read, or an operation has no result.
     Fail,
     Stop(Outcome),
 }

@@ -52,8 +52,8 @@ pub const ONLY: &str = "EVERYCALL_ONLY";
 
 /// Settings of a runtime that is loaded into a process that runs already, whose environment nobody
 /// can change. Whoever loads it writes them into a copy of its library's file, behind this mark: in
-/// [`SETTINGS_SIZE`] bytes, as `NAME=VALUE` texts that end in zero. If there is one, the environment
-/// doesn't count.
+/// [`SETTINGS_SIZE`] bytes, as `NAME=VALUE` texts that end in zero. If there is one, the
+/// environment doesn't count.
 pub const SETTINGS_MARK: [u8; 16] = *b"everycall\xffgiven\xff";
 /// [`SETTINGS_MARK`].
 pub const SETTINGS_SIZE: usize = 1008;

@@ -38,9 +38,9 @@ pub const TEXT_MAX: usize = 1024;
 /// place of a path it has the ticks at which the name was given, 8 bytes.
 pub const THREAD: u32 = u32::MAX;
 
-/// In place of an id: a part of a table of [trampolines](crate::trampoline). Its line is the table's
-/// number, in place of a name it has entries, and in place of a path the image address that is added
-/// to their origins, 8 bytes. Since version 2.15.
+/// In place of an id: a part of a table of [trampolines](crate::trampoline). Its line is the
+/// table's number, in place of a name it has entries, and in place of a path the image address that
+/// is added to their origins, 8 bytes. Since version 2.15.
 pub const TRAMPOLINES: u32 = u32::MAX - 1;
 
 /// [`FrameNames::is_used`].

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! So the code offsets of such an object's events are places in its region, and the module's range
-//! is that of the region. A table leads from the calls of hooks to instructions of the object. The runtime puts it
-//! among the [names of frames](crate::frame), which everything that reads an arena copies; the
-//! module's entry says which table is its own.
+//! is that of the region. A table leads from the calls of hooks to instructions of the object. The
+//! runtime puts it among the [names of frames](crate::frame), which everything that reads an arena
+//! copies; the module's entry says which table is its own.
 //!
 //! `everycall` maps all of that into a process and has a thread of it call the runtime's `adopt`.
 

@@ -2,8 +2,8 @@
 //! are in it.
 //!
 //! The kernel writes within a page at once: a tracer that is killed has written all of it or
-//! nothing. So patches of one page need no order. Where a patch on one page jumps to one on another,
-//! that one is written first ([`Phase`]).
+//! nothing. So patches of one page need no order. Where a patch on one page jumps to one on
+//! another, that one is written first ([`Phase`]).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +14,7 @@ use crate::patches::{Patch, PatchSet};
 
 const PAGE: u64 = 4096;
 
-/// What is written together.
+/// Bytes that are written together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Others,
@@ -49,7 +49,7 @@ impl<'a> Pages<'a> {
         Self { memory, pages: BTreeMap::new() }
     }
 
-    /// What is at a patch's place. Bytes that can't be read are foreign.
+    /// The bytes at a patch's place. Those that can't be read are foreign.
     pub(crate) fn find(&mut self, patch: &Patch) -> Found {
         let (size, offset) = (patch.old.len(), (patch.at % PAGE) as usize);
         let across;

@@ -82,8 +82,9 @@ impl Process {
         result
     }
 
-    /// Lends a thread that holds no lock of the C library, as [`Remote::load_library`] needs it. One
-    /// that waits for something; else the first one that makes a system call at which it holds none.
+    /// Lends a thread that holds no lock of the C library, as [`Remote::load_library`] needs it.
+    /// One that waits for something; else the first one that makes a system call at which it holds
+    /// none.
     ///
     /// # Errors
     ///

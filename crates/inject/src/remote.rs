@@ -48,7 +48,8 @@ enum State {
 /// Signals by which the kernel says that an instruction failed. If they were blocked, such a
 /// failure would reset the program's handler.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
-/// By which `setuid` of glibc reaches all threads. It waits for each, with a lock that `dlopen` needs.
+/// By which `setuid` of glibc reaches all threads. It waits for each, with a lock that `dlopen`
+/// needs.
 const SETXID: i32 = 33;
 /// How long threads run to their next system calls before all are looked at again.
 const FOLLOWED: Duration = Duration::from_millis(200);

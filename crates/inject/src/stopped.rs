@@ -94,8 +94,8 @@ impl<'a> Stopped<'a> {
             }
             outcomes.push(outcome);
         }
-        // After an error, threads that were moved are outside: where they are works with and without
-        // the patches.
+        // After an error, threads that were moved are outside: where they are works with and
+        // without the patches.
         pages.apply(&done).map_err(failed("writing to the process's code"))?;
         Ok(outcomes)
     }

@@ -84,7 +84,7 @@ impl Thread {
         Ok(false)
     }
 
-    /// What has happened since the last look.
+    /// Events since the last look.
     pub(crate) fn poll(&mut self) -> Result<Option<Event>, InjectError> {
         let event = sys::poll(self.tid, self.tid == self.pid).map_err(failed("waiting for a thread"))?;
         match event {

@@ -145,8 +145,8 @@ pub fn holds(path: &Path, bytes: &[u8]) -> bool {
     is_plain && fs::read(path).is_ok_and(|content| content == bytes)
 }
 
-/// The bytes of a file of at most `most` bytes that is the user's and that nobody else may write to.
-/// A link isn't followed. Also returns the file.
+/// The bytes of a file of at most `most` bytes that is the user's and that nobody else may write
+/// to. A link isn't followed. Also returns the file.
 ///
 /// # Errors
 ///

@@ -43,7 +43,7 @@ pub struct Cache {
     most: u64,
 }
 
-/// What a kept plan must have been made for.
+/// The file and planner that a kept plan must have been made for.
 struct Key {
     name: String,
     /// The begin of its file.

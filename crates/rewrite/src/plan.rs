@@ -295,7 +295,8 @@ impl Plan {
         self.kind.base(mapped, self.module.start)
     }
 
-    /// Leaves the functions out that aren't wanted. Their trampolines stay, and nothing leads there.
+    /// Leaves the functions out that aren't wanted. Their trampolines stay, and nothing leads
+    /// there.
     pub fn keep(&mut self, is_wanted: impl Fn(&PlannedFunction) -> bool) {
         let mut kept = 0;
         let numbers: Vec<Option<u32>> = self

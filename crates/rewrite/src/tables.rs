@@ -49,8 +49,8 @@ pub(crate) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Whether a table may lead there. Clang lets entries that are never used lead to the function's
-    /// end, between others.
+    /// Whether a table may lead there. Clang lets entries that are never used lead to the
+    /// function's end, between others.
     fn is_inside(&self, at: u64) -> bool {
         self.ranges.iter().any(|&(start, end)| at >= start && at <= end)
     }

@@ -86,7 +86,8 @@ impl Text<'_> {
         window
     }
 
-    /// Of `need` bytes, or of fewer if there aren't more, that continue at `end`, which isn't in it.
+    /// Of `need` bytes, or of fewer if there aren't more, that continue at `end`, which isn't in
+    /// it.
     pub(crate) fn up_to(&self, unit: &Unit<'_>, end: u64, need: u64) -> Window {
         let part_start = unit.part_of(end).map_or(end, |(start, _)| start);
         let mut window = Window { start: end, code_end: end, end };

@@ -144,8 +144,8 @@ fn the_calls_of_generated_programs_are_seen_without_a_rebuild() {
             differing += usize::from(wanted != got);
             made.extend(sorted(&all).into_iter().map(str::to_owned));
         }
-        // A catch whose function has changed its stack meanwhile: nothing tells that the call before
-        // it is over.
+        // A catch whose function has changed its stack meanwhile: nothing tells that the call
+        // before it is over.
         assert!(differing * 3 <= programs.len() * 2, "{compiler}: {differing}");
         made.retain(|name| name.contains("::"));
         let hooked = made.iter().filter(|name| seen.contains(format!("{name}()").as_str())).count();

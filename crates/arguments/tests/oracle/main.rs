@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::stopped::{Stop, Stopped};
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 struct Tally {
     values: usize,

@@ -168,8 +168,8 @@ fn what_cant_be_counted_isnt_started() {
     }
 }
 
-/// A process without anything of everycall gets the runtime: it listens as after a start with tracing
-/// off.
+/// A process without anything of everycall gets the runtime: it listens as after a start with
+/// tracing off.
 #[test]
 fn a_runtime_is_loaded_into_a_process() {
     use everycall_inject::{Process, on_tracer};

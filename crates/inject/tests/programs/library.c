@@ -1,4 +1,5 @@
-// What the tests load into programs that run. Its initialiser allocates, and has thread-local memory.
+// What the tests load into programs that run. Its initialiser allocates, and has thread-local
+// memory.
 #include <stdlib.h>
 #include <string.h>
 

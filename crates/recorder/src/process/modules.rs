@@ -149,8 +149,8 @@ impl Modules {
     }
 
     /// Calls `keep` for each file that is no longer at its path, with a function that takes it for
-    /// the trace: it returns the payload for its module's position in [`Modules::table`], or a sentence
-    /// that says why there is none.
+    /// the trace: it returns the payload for its module's position in [`Modules::table`], or a
+    /// sentence that says why there is none.
     ///
     /// # Errors
     ///

@@ -319,7 +319,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// What leads from trampolines to the module is known: it changes if the region is moved.
+    /// All displacements from trampolines to the module are known: they change if the region moves.
     fn displacements(&self) -> Result<(), Violation> {
         let plan = self.plan;
         let mut fields = plan.to_module.iter().copied().peekable();

@@ -160,8 +160,8 @@ impl<'a> Replay<'a> {
         Ok(straight)
     }
 
-    /// A tail call whose displacement leads to its trampoline: a hook, then the jump. Or a jump to a
-    /// return: a hook, then the return.
+    /// A tail call whose displacement leads to its trampoline: a hook, then the jump. Or a jump to
+    /// a return: a hook, then the return.
     pub(super) fn tail_call(
         &self,
         found: &mut Found,

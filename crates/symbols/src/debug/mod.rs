@@ -225,7 +225,8 @@ impl DebugInfo {
         result
     }
 
-    /// Calls `read` with the unit that contains an address, split or not. `Ok(false)`: there is none.
+    /// Calls `read` with the unit that contains an address, split or not. `Ok(false)`: there is
+    /// none.
     ///
     /// # Errors
     ///

@@ -74,8 +74,8 @@ impl std::fmt::Debug for Signals {
 
 impl Signals {
     /// Starts `command` by `spawn`. The program finds all signals as this process found them, and
-    /// from then on holds this process's own, and those in `wanted`. `environment` is added to what the program finds.
-    /// The calling process has one thread.
+    /// from then on holds this process's own, and those in `wanted`. `environment` is added to what
+    /// the program finds. The calling process has one thread.
     ///
     /// # Errors
     ///
