@@ -50,6 +50,9 @@ pub const TRIGGERS: &str = "EVERYCALL_TRIGGERS";
 /// start.
 pub const ONLY: &str = "EVERYCALL_ONLY";
 
+/// A [capture set](crate::capture_set): functions whose arguments and results are recorded.
+pub const ARGS: &str = "EVERYCALL_ARGS";
+
 /// Settings of a runtime that is loaded into a process that runs already, whose environment nobody
 /// can change. Whoever loads it writes them into a copy of its library's file, behind this mark: in
 /// [`SETTINGS_SIZE`] bytes, as `NAME=VALUE` texts that end in zero. If there is one, the

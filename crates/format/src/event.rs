@@ -82,8 +82,10 @@ pub mod kind {
     /// A label, instant, span or counter of the program: `[value low, value high, name...]`; see
     /// [`crate::label`]. Detail is its class, with flags.
     pub const LABEL: u8 = 10;
-    /// Reserved: an argument or result value.
-    pub const ARGUMENT: u8 = 11;
+    /// Arguments or results of a call: `[capture id, bytes, the capture...]`; see
+    /// [`crate::capture`]. It comes directly before the word of the call's entry or exit, in the
+    /// same segment, and has the same ticks. Detail is one of [`super::values`].
+    pub const VALUES: u8 = 11;
     /// Recording was off and is on again: `[ticks low, ticks high, open calls afterwards, frames
     /// ended, thread, flags]`. It is written before the first event after the gap. Detail is one of
     /// [`super::gap`].
@@ -124,6 +126,14 @@ pub mod unwound {
     /// As [`INLINED`], for a frame that cleans up and makes the next call. A
     /// [`super::kind::CALLER`] before it has the place of that call.
     pub const INLINED_IN_CLEANUP: u8 = 3;
+}
+
+/// Which values a [`kind::VALUES`] has (its detail).
+pub mod values {
+    /// Arguments: those of the entry that follows.
+    pub const ARGUMENTS: u8 = 0;
+    /// The result: that of the exit that follows.
+    pub const RESULT: u8 = 1;
 }
 
 /// Whose code a [`kind::CALLER`] names (its detail).

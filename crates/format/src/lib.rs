@@ -24,7 +24,8 @@
 //! - [`site_set`]: sets of functions, for triggers and selections.
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
 //! - [`calibration`]: what the hooks cost.
-//! - [`capture`]: programs that copy values of calls, and what they write.
+//! - [`capture`]: programs that copy values of calls, and what they write; [`capture_set`]: of which
+//!   functions.
 //! - [`dropped`]: counts of calls that are not recorded.
 //! - [`all_calls`]: counts of all calls, beside the rings.
 //! - [`times`]: times of calls that are counted; [`memory`]: what they allocate and free.
@@ -41,6 +42,7 @@ pub mod arena;
 pub mod budget;
 pub mod calibration;
 pub mod capture;
+pub mod capture_set;
 pub mod control;
 pub mod crash;
 pub mod dropped;
