@@ -127,19 +127,29 @@ struct AtEnd {
 }
 
 /// The state of pairing between two steps, without the tables that it can rebuild.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PairingState {
+    /// Where the call that ended last jumped away, until the next event.
     jumped: Option<Location>,
+    /// When.
     jumped_ns: u64,
     stack: Vec<Frame>,
+    /// Frames of the stack that are calls.
     depth: u32,
+    /// Open calls that are too deep for the stack.
     too_deep: u64,
+    /// How many of the stack's frames, the outermost ones, were there when recording was last off.
     before_gap: usize,
     spans: Spans,
+    /// The thread ends: calls that are open after its last event were unwound.
     is_ending: bool,
+    /// The stack is run again, and the next call may be that of another one in its memory.
     maybe_another: bool,
+    /// Where the next call was made, or a handler began, if that is recorded.
     caller: Option<Caller>,
+    /// Time of the last event.
     now_ns: u64,
+    /// When the events begin.
     rim_ticks: u64,
     stats: PairingStats,
 }
@@ -157,28 +167,9 @@ pub(crate) struct Pairing<'a> {
     modules: &'a ModuleMap,
     cursor: usize,
     code: Answers<'a>,
-    /// Where the call that ended last jumped away, until the next event.
-    jumped: Option<Location>,
-    /// When.
-    jumped_ns: u64,
+    state: PairingState,
     /// [`JUMP_NS`] in the clock's unit.
     jump_max: u64,
-    stack: Vec<Frame>,
-    /// Frames of the stack that are calls.
-    depth: u32,
-    /// Open calls that are too deep for the stack.
-    too_deep: u64,
-    /// How many of the stack's frames, the outermost ones, were there when recording was last off.
-    before_gap: usize,
-    spans: Spans,
-    /// The thread ends: calls that are open after its last event were unwound.
-    is_ending: bool,
-    /// The stack is run again, and the next call may be that of another one in its memory.
-    maybe_another: bool,
-    /// Where the next call was made, or a handler began, if that is recorded.
-    caller: Option<Caller>,
-    /// Time of the last event.
-    now_ns: u64,
     /// [`STEP_NS`] in the clock's unit.
     step_max: u64,
     /// Whether events may have no stamp.
@@ -186,12 +177,9 @@ pub(crate) struct Pairing<'a> {
     closing: Option<Closing>,
     /// Calls and spans truncated at the beginning and still to be opened, innermost first.
     opening: Cuts,
-    /// When the events begin.
-    rim_ticks: u64,
     at_end: AtEnd,
     /// Collects those truncated at the beginning; `None` if they are known.
     collected: Option<Cuts>,
-    pub stats: PairingStats,
 }
 
 impl<'a> Pairing<'a> {
@@ -204,24 +192,17 @@ impl<'a> Pairing<'a> {
             modules,
             cursor: 0,
             code: Answers::new(code),
-            jumped: None,
-            jumped_ns: 0,
-            stack: Vec::new(),
-            depth: 0,
-            too_deep: 0,
-            before_gap: 0,
-            spans: Spans::default(),
-            is_ending: false,
-            maybe_another: false,
-            caller: None,
-            now_ns: 0,
+            state: PairingState::default(),
             closing: None,
             opening: Cuts::default(),
-            rim_ticks: 0,
             at_end: AtEnd::default(),
             collected: None,
-            stats: PairingStats::default(),
         }
+    }
+
+    /// Counts so far.
+    pub fn stats(&self) -> PairingStats {
+        self.state.stats
     }
 
     /// Events may have no stamp.
@@ -231,54 +212,31 @@ impl<'a> Pairing<'a> {
 
     /// The state between two steps; `None` if calls are still to be opened or closed.
     pub fn state(&self) -> Option<PairingState> {
-        if self.is_busy() || self.collected.is_some() {
-            return None;
-        }
-        Some(PairingState {
-            jumped: self.jumped,
-            jumped_ns: self.jumped_ns,
-            stack: self.stack.clone(),
-            depth: self.depth,
-            too_deep: self.too_deep,
-            before_gap: self.before_gap,
-            spans: self.spans.clone(),
-            is_ending: self.is_ending,
-            maybe_another: self.maybe_another,
-            caller: self.caller,
-            now_ns: self.now_ns,
-            rim_ticks: self.rim_ticks,
-            stats: self.stats,
-        })
+        (!self.is_busy() && self.collected.is_none()).then(|| self.state.clone())
     }
 
     /// Continues with such a state.
     pub fn resume(&mut self, state: &PairingState) {
-        let PairingState { stack, spans, .. } = state;
-        (self.stack, self.spans) = (stack.clone(), spans.clone());
-        (self.jumped, self.jumped_ns) = (state.jumped, state.jumped_ns);
-        (self.depth, self.too_deep, self.before_gap) = (state.depth, state.too_deep, state.before_gap);
-        (self.is_ending, self.maybe_another) = (state.is_ending, state.maybe_another);
-        (self.caller, self.now_ns, self.rim_ticks) = (state.caller, state.now_ns, state.rim_ticks);
-        self.stats = state.stats;
+        self.state = state.clone();
     }
 
     /// The calls that are open, outermost first, with the ticks of their entries.
     pub fn open_now(&self) -> Vec<(u64, Location)> {
-        let known = self.stack.iter().filter(|frame| frame.unnamed == 0);
+        let known = self.state.stack.iter().filter(|frame| frame.unnamed == 0);
         known.map(|frame| (frame.start_ticks, frame.location)).collect()
     }
 
     /// Forgets all calls and spans. From now on, exits without an entry and ends of spans without a
     /// begin are collected as those of calls and spans that began before, if there can be such.
     pub fn collect(&mut self, can_be: bool) {
-        self.stack.clear();
-        self.before_gap = 0;
-        self.spans = Spans::default();
-        self.depth = 0;
-        self.too_deep = 0;
-        self.jumped = None;
-        self.maybe_another = false;
-        self.caller = None;
+        self.state.stack.clear();
+        self.state.before_gap = 0;
+        self.state.spans = Spans::default();
+        self.state.depth = 0;
+        self.state.too_deep = 0;
+        self.state.jumped = None;
+        self.state.maybe_another = false;
+        self.state.caller = None;
         self.collected = can_be.then(Cuts::default);
     }
 
@@ -295,7 +253,7 @@ impl<'a> Pairing<'a> {
             What::Gap(from, ..) | What::Resumed(from, ..) => from.min(step.ticks),
             _ => step.ticks,
         };
-        self.now_ns = self.clock.ns(ticks).max(self.now_ns);
+        self.state.now_ns = self.clock.ns(ticks).max(self.state.now_ns);
         self.act(step, ticks, out);
     }
 
@@ -311,9 +269,9 @@ impl<'a> Pairing<'a> {
             step => self.clock.ns(ticks.saturating_add(step)).saturating_sub(from_ns).min(self.step_max),
         };
         let at_ns = from_ns + part * (length / parts.max(1)).min(step_max);
-        self.now_ns = at_ns.max(self.now_ns);
+        self.state.now_ns = at_ns.max(self.state.now_ns);
         if let What::Entry(_) | What::Exit(_) | What::UnknownEntry(_) | What::UnknownExit(_) = step.what {
-            let at_ns = self.now_ns;
+            let at_ns = self.state.now_ns;
             let (from_ns, until_ns) = (from_ns.min(at_ns), until_ns.max(at_ns));
             out.push(TimelineEvent::Unstamped(Unstamped { at_ns, from_ns, until_ns }));
         }
@@ -322,11 +280,11 @@ impl<'a> Pairing<'a> {
 
     #[inline]
     fn act(&mut self, step: &Step, ticks: u64, out: &mut Vec<TimelineEvent>) {
-        let ns = self.now_ns;
+        let ns = self.state.now_ns;
         match step.what {
             What::Entry(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
-                let tail_call = match self.jumped.take() {
+                let tail_call = match self.state.jumped.take() {
                     None => TailCall::No,
                     Some(exit) => self.tail_call(exit, location, out),
                 };
@@ -345,9 +303,9 @@ impl<'a> Pairing<'a> {
     #[cold]
     fn tail_call(&mut self, exit: Location, location: Location, out: &mut Vec<TimelineEvent>) -> TailCall {
         let tail_call = self.code.tail_call(exit, location);
-        let is_far = self.now_ns.saturating_sub(self.jumped_ns) >= self.jump_max;
+        let is_far = self.state.now_ns.saturating_sub(self.state.jumped_ns) >= self.jump_max;
         if tail_call == TailCall::No || tail_call == TailCall::Perhaps && is_far {
-            self.untraced(exit, self.now_ns, out);
+            self.untraced(exit, self.state.now_ns, out);
         }
         tail_call
     }
@@ -355,13 +313,13 @@ impl<'a> Pairing<'a> {
     /// The code to which the jump at `exit` led isn't traced, and had ended then.
     #[cold]
     fn untraced(&self, exit: Location, until_ns: u64, out: &mut Vec<TimelineEvent>) {
-        out.push(TimelineEvent::Untraced(Untraced { at_ns: self.jumped_ns, until_ns, exit }));
+        out.push(TimelineEvent::Untraced(Untraced { at_ns: self.state.jumped_ns, until_ns, exit }));
     }
 
     #[cold]
     fn rare(&mut self, ticks: u64, until: u64, what: What, out: &mut Vec<TimelineEvent>) {
-        let at_ns = self.now_ns;
-        if let Some(exit) = self.jumped.take() {
+        let at_ns = self.state.now_ns;
+        if let Some(exit) = self.state.jumped.take() {
             self.untraced(exit, at_ns, out);
         }
         let unknown = |address| self.modules.locate_outside(address, ticks);
@@ -388,10 +346,10 @@ impl<'a> Pairing<'a> {
                     return self.leave(location, false, out);
                 }
                 if self.code.is_bare_thunks(location) {
-                    self.stats.thunk_exits += 1;
+                    self.state.stats.thunk_exits += 1;
                     return;
                 }
-                self.stats.orphan_exits += 1;
+                self.state.stats.orphan_exits += 1;
                 out.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }));
             }
             What::Loss(count, why) => {
@@ -419,28 +377,28 @@ impl<'a> Pairing<'a> {
                 self.unwind(left, How::InGap(until, why, None));
             }
             What::Resumed(_, thread, maybe_another) => {
-                self.maybe_another = maybe_another;
-                self.caller = None;
+                self.state.maybe_another = maybe_another;
+                self.state.caller = None;
                 self.unwind(0, How::InGap(until, GapKind::Suspended, NonZeroU32::new(thread)));
             }
             What::Caller(offset, is_callees) => {
                 let code = offset.map(|offset| self.modules.locate(&mut self.cursor, offset, ticks));
-                self.caller = Some(Caller { code, is_callees });
+                self.state.caller = Some(Caller { code, is_callees });
             }
         }
     }
 
     /// The program said something.
     fn mark(&mut self, class: u8, key: spans::Key, out: &mut Vec<TimelineEvent>) {
-        let at_ns = self.now_ns;
+        let at_ns = self.state.now_ns;
         let (name, value) = key;
         let simple = |kind| Some(Mark { at_ns, name, value, kind });
         let mark = match class {
             label::LABEL => simple(MarkKind::Label),
             label::INSTANT | label::MODULE_LOADED | label::MODULE_UNLOADED => simple(MarkKind::Instant),
             label::SPAN_BEGIN => {
-                let mark = self.spans.begin(key, at_ns, false);
-                self.stats.spans_too_many = self.spans.too_many;
+                let mark = self.state.spans.begin(key, at_ns, false);
+                self.state.stats.spans_too_many = self.state.spans.too_many;
                 mark
             }
             label::COUNTER => simple(MarkKind::Counter),
@@ -461,20 +419,20 @@ impl<'a> Pairing<'a> {
             }
             label::THREAD_END => {
                 // Said once more of each frame that is entered again.
-                let is_entered = value.is_some() || self.is_ending;
-                if let Some(frame) = self.stack.last_mut() {
+                let is_entered = value.is_some() || self.state.is_ending;
+                if let Some(frame) = self.state.stack.last_mut() {
                     frame.runs_at_end |= is_entered;
                 }
-                self.is_ending = true;
+                self.state.is_ending = true;
                 None
             }
-            label::SPAN_END => self.spans.end(key, at_ns).or_else(|| {
+            label::SPAN_END => self.state.spans.end(key, at_ns).or_else(|| {
                 if let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.spans.len() < spans::OPEN_MAX)
                 {
                     cuts.spans.push(key);
                     return None;
                 }
-                self.stats.orphan_span_ends += 1;
+                self.state.stats.orphan_span_ends += 1;
                 simple(MarkKind::OrphanSpanEnd)
             }),
             _ => None,
@@ -485,21 +443,21 @@ impl<'a> Pairing<'a> {
     #[inline]
     fn open(&mut self, frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
         // Its caller may be an unnamed call.
-        let is_inside_unnamed = self.stack.last().is_some_and(|caller| caller.unnamed > 0);
-        let is_unsure = self.maybe_another || self.is_ending || self.caller.is_some();
+        let is_inside_unnamed = self.state.stack.last().is_some_and(|caller| caller.unnamed > 0);
+        let is_unsure = self.state.maybe_another || self.state.is_ending || self.state.caller.is_some();
         let caller_unsure = is_unsure && self.is_caller_unsure() || is_inside_unnamed;
-        if self.stack.len() >= DEPTH_MAX {
-            self.too_deep += 1;
-            self.stats.too_deep += 1;
+        if self.state.stack.len() >= DEPTH_MAX {
+            self.state.too_deep += 1;
+            self.state.stats.too_deep += 1;
             return;
         }
         let Frame { location, start_ns, start_cut, .. } = frame;
-        let depth = self.depth;
+        let depth = self.state.depth;
         let begin = Begin { depth, location, start_ns, cut: start_cut, tail_call, caller_unsure };
         out.push(TimelineEvent::Begin(begin));
-        self.stack.push(Frame { runs_at_end: self.is_ending, ..frame });
-        self.depth += 1;
-        self.stats.calls += 1;
+        self.state.stack.push(Frame { runs_at_end: self.state.is_ending, ..frame });
+        self.state.depth += 1;
+        self.state.stats.calls += 1;
     }
 
     /// Whether the innermost call is not known to be the caller. At the end of a thread,
@@ -507,37 +465,38 @@ impl<'a> Pairing<'a> {
     /// in a frame that is being unwound are called from that frame.
     #[cold]
     fn is_caller_unsure(&mut self) -> bool {
-        let maybe_another = std::mem::take(&mut self.maybe_another);
-        let is_callers = self.caller.take().map(|caller| caller.code.is_some_and(|code| self.is_open(code)));
-        let is_destructors = |caller: &Frame| self.is_ending && !caller.runs_at_end;
+        let maybe_another = std::mem::take(&mut self.state.maybe_another);
+        let is_callers =
+            self.state.caller.take().map(|caller| caller.code.is_some_and(|code| self.is_open(code)));
+        let is_destructors = |caller: &Frame| self.state.is_ending && !caller.runs_at_end;
         let is_unsure = |caller| match is_callers {
             Some(is_callers) => !is_callers,
             None => maybe_another || is_destructors(caller),
         };
-        self.stack.last().is_some_and(is_unsure)
+        self.state.stack.last().is_some_and(is_unsure)
     }
 
     /// Whether a call of the function that contains this code is open. Then the code runs on that
     /// call's stack: another stack's first call is made by code without hooks. All open calls are
     /// checked, because the innermost function may have been inlined into an outer call's code.
     fn is_open(&mut self, code: Location) -> bool {
-        let open = self.stack.iter().rev().filter(|frame| frame.unnamed == 0).take(SEARCH_DEPTH);
+        let open = self.state.stack.iter().rev().filter(|frame| frame.unnamed == 0).take(SEARCH_DEPTH);
         open.map(|frame| frame.location).any(|entry| self.code.is_same_function(entry, code))
     }
 
     /// Closes the innermost frame; unnamed calls produce no event.
     #[inline]
     fn close(&mut self, how: EndKind, end_ns: u64, out: &mut Vec<TimelineEvent>) {
-        let Some(frame) = self.stack.pop() else { return };
+        let Some(frame) = self.state.stack.pop() else { return };
         let how = if frame.left > 0 && how == EndKind::Returned { EndKind::Unwound } else { how };
-        let how = if self.stack.len() < self.before_gap { self.ends_after_gap(how) } else { how };
+        let how = if self.state.stack.len() < self.state.before_gap { self.ends_after_gap(how) } else { how };
         if frame.unnamed > 0 {
             return;
         }
-        self.depth -= 1;
+        self.state.depth -= 1;
         match how {
-            EndKind::Unwound | EndKind::UnwoundLate => self.stats.unwound += 1,
-            EndKind::ExitLost => self.stats.exits_lost += 1,
+            EndKind::Unwound | EndKind::UnwoundLate => self.state.stats.unwound += 1,
+            EndKind::ExitLost => self.state.stats.exits_lost += 1,
             EndKind::Returned
             | EndKind::Jumped
             | EndKind::ReturnedAfterGap
@@ -546,15 +505,22 @@ impl<'a> Pairing<'a> {
             | EndKind::TruncatedAtGap => {}
         }
         let Frame { location, start_ns, start_cut, .. } = frame;
-        out.push(TimelineEvent::End(End { depth: self.depth, location, start_ns, end_ns, how, start_cut }));
+        out.push(TimelineEvent::End(End {
+            depth: self.state.depth,
+            location,
+            start_ns,
+            end_ns,
+            how,
+            start_cut,
+        }));
     }
 
     /// How a call ended that was open when recording went off: its events in between are unknown.
     #[cold]
     fn ends_after_gap(&mut self, how: EndKind) -> EndKind {
-        self.before_gap = self.stack.len();
+        self.state.before_gap = self.state.stack.len();
         // The next call isn't linked to a call that isn't shown to jump.
-        self.jumped = None;
+        self.state.jumped = None;
         match how {
             EndKind::Returned | EndKind::Jumped => EndKind::ReturnedAfterGap,
             EndKind::Unwound | EndKind::UnwoundLate => EndKind::ExitLost,
@@ -564,16 +530,16 @@ impl<'a> Pairing<'a> {
 
     #[inline]
     fn exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
-        if let Some(exit) = self.jumped.take() {
-            self.untraced(exit, self.now_ns, out);
+        if let Some(exit) = self.state.jumped.take() {
+            self.untraced(exit, self.state.now_ns, out);
         }
-        self.maybe_another = false;
-        self.caller = None;
-        if self.too_deep > 0 {
-            self.too_deep -= 1;
+        self.state.maybe_another = false;
+        self.state.caller = None;
+        if self.state.too_deep > 0 {
+            self.state.too_deep -= 1;
             return;
         }
-        if let Some(top) = self.stack.last().filter(|top| top.unnamed == 0 && !top.uncounted) {
+        if let Some(top) = self.state.stack.last().filter(|top| top.unnamed == 0 && !top.uncounted) {
             let answer = self.code.exit(top.location, location);
             if answer.same != Some(false) {
                 return self.leave(location, answer.jumps, out);
@@ -585,16 +551,16 @@ impl<'a> Pairing<'a> {
     /// The innermost call ends by its exit.
     #[inline]
     fn leave(&mut self, exit: Location, jumps: bool, out: &mut Vec<TimelineEvent>) {
-        self.jumped = jumps.then_some(exit);
-        self.jumped_ns = self.now_ns;
-        self.close(if jumps { EndKind::Jumped } else { EndKind::Returned }, self.now_ns, out);
+        self.state.jumped = jumps.then_some(exit);
+        self.state.jumped_ns = self.state.now_ns;
+        self.close(if jumps { EndKind::Jumped } else { EndKind::Returned }, self.state.now_ns, out);
     }
 
     /// An exit that is not the innermost call's.
     #[cold]
     fn strange_exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
-        let now_ns = self.now_ns;
-        if self.stack.is_empty()
+        let now_ns = self.state.now_ns;
+        if self.state.stack.is_empty()
             && let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.calls.len() < DEPTH_MAX)
         {
             return cuts.calls.push(CutCall::Exit(location));
@@ -603,7 +569,7 @@ impl<'a> Pairing<'a> {
         // Unnamed calls on top have ended without an exit, and those that the runtime doesn't count
         // may have, so that the exit may belong to the next one.
         let mut is_next = true;
-        for (distance, frame) in self.stack.iter().rev().take(SEARCH_DEPTH).enumerate() {
+        for (distance, frame) in self.state.stack.iter().rev().take(SEARCH_DEPTH).enumerate() {
             if frame.unnamed > 0 {
                 continue;
             }
@@ -615,16 +581,16 @@ impl<'a> Pairing<'a> {
             is_next &= frame.uncounted;
         }
         let Some(distance) = found else {
-            self.stats.inferred_orphan_exits += 1;
+            self.state.stats.inferred_orphan_exits += 1;
             let kind = InstantKind::InferredOrphanExit(location);
             return out.push(TimelineEvent::Instant(Instant { at_ns: now_ns, kind }));
         };
         for _ in 0..distance {
             // One that the runtime doesn't count was left by an exception.
-            let is_left = self.stack.last().is_some_and(|frame| frame.uncounted);
+            let is_left = self.state.stack.last().is_some_and(|frame| frame.uncounted);
             self.close(if is_left { EndKind::UnwoundLate } else { EndKind::ExitLost }, now_ns, out);
         }
-        if self.stack.last().is_some_and(|frame| frame.uncounted) {
+        if self.state.stack.last().is_some_and(|frame| frame.uncounted) {
             self.count_less(location);
         }
         self.leave(location, jumps, out);
@@ -632,19 +598,19 @@ impl<'a> Pairing<'a> {
 
     /// The innermost `count` calls ended without an exit.
     fn unwind(&mut self, count: u32, how: How) {
-        let hidden = self.too_deep.min(count.into());
-        self.too_deep -= hidden;
+        let hidden = self.state.too_deep.min(count.into());
+        self.state.too_deep -= hidden;
         let mut left = count - hidden as u32;
-        let mut until = self.stack.len();
+        let mut until = self.state.stack.len();
         while left > 0 && until > 0 {
-            let top = &mut self.stack[until - 1];
+            let top = &mut self.state.stack[until - 1];
             if top.unnamed > left {
                 top.unnamed -= left;
-                self.stats.unnamed += u64::from(left);
+                self.state.stats.unnamed += u64::from(left);
                 left = 0;
                 break;
             }
-            self.stats.unnamed += u64::from(top.unnamed);
+            self.state.stats.unnamed += u64::from(top.unnamed);
             left -= if top.uncounted { 0 } else { top.unnamed.max(1) };
             until -= 1;
         }
@@ -667,11 +633,11 @@ impl<'a> Pairing<'a> {
         for _ in 0..CALLS_AT_ONCE {
             if let Some(Closing { until, how }) = self.closing {
                 if matches!(how, How::AtEnd)
-                    && let Some(exit) = self.jumped.take()
+                    && let Some(exit) = self.state.jumped.take()
                 {
                     self.untraced(exit, self.at_end.until_ns, out);
                 }
-                if self.stack.len() <= until {
+                if self.state.stack.len() <= until {
                     self.closed(how, out);
                     continue;
                 }
@@ -680,11 +646,11 @@ impl<'a> Pairing<'a> {
                     How::InGap(..) => EndKind::TruncatedAtGap,
                     How::AtEnd => self.end_of_innermost(),
                 };
-                self.close(how, self.now_ns, out);
+                self.close(how, self.state.now_ns, out);
             } else if let Some(cut) = self.opening.calls.pop() {
                 self.open_cut(cut, out);
             } else if let Some(key) = self.opening.spans.pop() {
-                out.extend(self.spans.begin(key, self.now_ns, true).map(TimelineEvent::Mark));
+                out.extend(self.state.spans.begin(key, self.state.now_ns, true).map(TimelineEvent::Mark));
             } else {
                 return;
             }
@@ -698,18 +664,18 @@ impl<'a> Pairing<'a> {
             How::AtEnd => Some(SpanEndKind::TruncatedAtEnd),
             How::Is(_) | How::InGap(..) => None,
         };
-        if let Some(mark) = cut.and_then(|how| self.spans.cut(self.now_ns, how)) {
+        if let Some(mark) = cut.and_then(|how| self.state.spans.cut(self.state.now_ns, how)) {
             return out.push(TimelineEvent::Mark(mark));
         }
         if let How::InGap(until, why, thread) = how {
-            let at_ns = self.now_ns;
-            self.now_ns = self.clock.ns(until).max(at_ns);
+            let at_ns = self.state.now_ns;
+            self.state.now_ns = self.clock.ns(until).max(at_ns);
             if why != GapKind::Suspended {
-                self.before_gap = self.stack.len();
+                self.state.before_gap = self.state.stack.len();
             }
             out.push(TimelineEvent::Gap(Gap {
                 at_ns,
-                until_ns: self.now_ns,
+                until_ns: self.state.now_ns,
                 why,
                 resumed_by: thread.map(NonZeroU32::get),
             }));
@@ -719,28 +685,29 @@ impl<'a> Pairing<'a> {
 
     /// How the innermost call ended that was open behind the last event.
     fn end_of_innermost(&mut self) -> EndKind {
-        let Some(frame) = self.stack.last().filter(|frame| frame.unnamed == 0) else {
+        let Some(frame) = self.state.stack.last().filter(|frame| frame.unnamed == 0) else {
             return EndKind::TruncatedAtEnd;
         };
         if frame.uncounted {
             // Nor is it listed.
-            self.now_ns = if self.is_ending { self.now_ns } else { self.at_end.until_ns };
-            return if self.is_ending { EndKind::Unwound } else { EndKind::TruncatedAtEnd };
+            self.state.now_ns = if self.state.is_ending { self.state.now_ns } else { self.at_end.until_ns };
+            return if self.state.is_ending { EndKind::Unwound } else { EndKind::TruncatedAtEnd };
         }
         let at_end = &self.at_end;
         let first = at_end.listed.partition_point(|call| call.ticks < frame.start_ticks);
         let mut same_time = at_end.listed[first..].iter().take_while(|call| call.ticks == frame.start_ticks);
         if same_time.any(|call| frame.is(call)) {
             if frame.start_ticks >= at_end.first_ticks {
-                self.stats.open_call_disagreements = self.stats.open_call_disagreements.saturating_sub(1);
+                self.state.stats.open_call_disagreements =
+                    self.state.stats.open_call_disagreements.saturating_sub(1);
             }
-            if self.is_ending {
+            if self.state.is_ending {
                 return EndKind::Unwound;
             }
-            self.now_ns = at_end.until_ns;
+            self.state.now_ns = at_end.until_ns;
             return EndKind::TruncatedAtEnd;
         }
-        self.stats.open_call_disagreements += 1;
+        self.state.stats.open_call_disagreements += 1;
         if frame.start_ticks < at_end.ended_before { EndKind::ExitLost } else { EndKind::TruncatedAtEnd }
     }
 
@@ -753,26 +720,26 @@ impl<'a> Pairing<'a> {
         cuts: Cuts,
         out: &mut Vec<TimelineEvent>,
     ) {
-        for call in listed.iter().skip(self.stack.len()).take_while(|call| call.ticks < first_ticks) {
+        for call in listed.iter().skip(self.state.stack.len()).take_while(|call| call.ticks < first_ticks) {
             let true_ns = self.clock.ns(call.ticks);
-            self.now_ns = self.now_ns.max(true_ns);
+            self.state.now_ns = self.state.now_ns.max(true_ns);
             let location =
                 call.location.unwrap_or(Location { module: Location::NO_MODULE, image_address: 0 });
-            let start_cut = true_ns < self.now_ns;
-            let frame = Frame { start_cut, ..Frame::new(location, call.ticks, self.now_ns) };
+            let start_cut = true_ns < self.state.now_ns;
+            let frame = Frame { start_cut, ..Frame::new(location, call.ticks, self.state.now_ns) };
             if self.is_unstamped && !start_cut {
                 // Its entry isn't there, and may have had the stamp of one before it.
                 let later = listed.iter().map(|call| call.ticks).find(|ticks| *ticks > call.ticks);
                 let until = later.unwrap_or(first_ticks).min(first_ticks);
                 let until = if until == u64::MAX { call.ticks } else { until };
-                let (at_ns, until_ns) = (self.now_ns, self.clock.ns(until).max(self.now_ns));
+                let (at_ns, until_ns) = (self.state.now_ns, self.clock.ns(until).max(self.state.now_ns));
                 out.push(TimelineEvent::Unstamped(Unstamped { at_ns, from_ns: at_ns, until_ns }));
             }
             self.open(frame, TailCall::No, out);
         }
         if !cuts.calls.is_empty() || !cuts.spans.is_empty() {
-            self.now_ns = self.now_ns.max(self.clock.ns(first_ticks));
-            self.rim_ticks = first_ticks;
+            self.state.now_ns = self.state.now_ns.max(self.clock.ns(first_ticks));
+            self.state.rim_ticks = first_ticks;
             self.opening = cuts;
         }
     }
@@ -783,23 +750,27 @@ impl<'a> Pairing<'a> {
             CutCall::Exit(location) => (location, 0),
             CutCall::Unnamed(count) => (Location { module: Location::NO_MODULE, image_address: 0 }, count),
         };
-        let frame = Frame { start_cut: true, unnamed, ..Frame::new(location, self.rim_ticks, self.now_ns) };
+        let frame = Frame {
+            start_cut: true,
+            unnamed,
+            ..Frame::new(location, self.state.rim_ticks, self.state.now_ns)
+        };
         if unnamed == 0 {
             self.open(frame, TailCall::No, out);
-        } else if self.stack.len() < DEPTH_MAX {
-            self.stack.push(frame);
+        } else if self.state.stack.len() < DEPTH_MAX {
+            self.state.stack.push(frame);
         }
     }
 
     /// Segments are missing, with `count` events if that is known: only calls that are still open
     /// at the end are known to continue.
     pub fn gap(&mut self, listed: &[ListedCall], count: Option<u64>, out: &mut Vec<TimelineEvent>) {
-        let keep = self.stack.iter().zip(listed).take_while(|(frame, call)| frame.is(call)).count();
-        self.too_deep = 0;
-        self.jumped = None;
-        self.maybe_another = false;
-        self.caller = None;
-        out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count, why: LossKind::Segments }));
+        let keep = self.state.stack.iter().zip(listed).take_while(|(frame, call)| frame.is(call)).count();
+        self.state.too_deep = 0;
+        self.state.jumped = None;
+        self.state.maybe_another = false;
+        self.state.caller = None;
+        out.push(TimelineEvent::Loss(Loss { at_ns: self.state.now_ns, count, why: LossKind::Segments }));
         self.closing = Some(Closing { until: keep, how: How::Is(EndKind::TruncatedAtLoss) });
     }
 
@@ -814,14 +785,15 @@ impl<'a> Pairing<'a> {
         end_ticks: Option<u64>,
         is_exact: bool,
     ) {
-        let until_ns = end_ticks.map_or(self.now_ns, |ticks| self.clock.ns(ticks)).max(self.now_ns);
+        let until_ns =
+            end_ticks.map_or(self.state.now_ns, |ticks| self.clock.ns(ticks)).max(self.state.now_ns);
         // The list may be too short if a hook was interrupted; but a call that is missing before a
         // listed one has ended.
         let ended_before = listed.last().filter(|_| is_exact).map_or(0, |call| call.ticks);
         listed.sort_by_key(|call| call.ticks);
         // Each that is found among the open ones agrees after all.
         let expected = listed.iter().filter(|call| call.ticks >= first_ticks).count();
-        self.stats.open_call_disagreements += expected as u64;
+        self.state.stats.open_call_disagreements += expected as u64;
         self.at_end = AtEnd { listed, until_ns, ended_before, first_ticks };
         self.closing = Some(Closing { until: 0, how: How::AtEnd });
     }

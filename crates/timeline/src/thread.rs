@@ -402,7 +402,7 @@ impl<'t> Maker<'t> {
         PairingStats {
             clamped: self.ordered.clamped(),
             depth_disagreements: self.ordered.depth_disagreements(),
-            ..self.pairing.stats
+            ..self.pairing.stats()
         }
     }
 }

@@ -14,7 +14,7 @@ impl Pairing<'_> {
     /// doesn't count.
     pub(super) fn begin_leaving(&mut self, count: u64) {
         let before = self.innermost_left(count).map(|frame| frame.left).max().unwrap_or(0);
-        let left = match self.stack.last() {
+        let left = match self.state.stack.last() {
             Some(innermost) if innermost.left > 0 => innermost.left,
             _ => before.saturating_add(1),
         };
@@ -24,20 +24,20 @@ impl Pairing<'_> {
     /// The exception that was unwinding them is handled; exceptions that unwind the calls around
     /// them are not.
     pub(super) fn end_leaving(&mut self, count: u64) {
-        let ended = self.stack.last().map_or(0, |innermost| innermost.left);
+        let ended = self.state.stack.last().map_or(0, |innermost| innermost.left);
         self.innermost_left(count).filter(|frame| frame.left == ended).for_each(|frame| frame.left = 0);
     }
 
     /// Nothing was heard for a time: whether exceptions that were on their way still are isn't
     /// known.
     pub(super) fn forget_leaving(&mut self) {
-        self.stack.iter_mut().rev().take(SHARING_MAX).for_each(|frame| frame.left = 0);
+        self.state.stack.iter_mut().rev().take(SHARING_MAX).for_each(|frame| frame.left = 0);
     }
 
     /// The innermost `count` calls, and those that the runtime doesn't count, innermost first.
     fn innermost_left(&mut self, count: u64) -> impl Iterator<Item = &mut Frame> {
         let mut counted = 0;
-        self.stack.iter_mut().rev().take(SHARING_MAX).take_while(move |frame| {
+        self.state.stack.iter_mut().rev().take(SHARING_MAX).take_while(move |frame| {
             counted += u64::from(!frame.uncounted);
             counted <= count
         })
@@ -47,20 +47,20 @@ impl Pairing<'_> {
     /// call. Of the innermost `count` calls, which were inlined into that frame's function, those
     /// that don't enclose that code were unwound. The runtime counts none of them any more.
     pub(super) fn end_inlined(&mut self, count: u32, cleans_up: bool) {
-        let caller = self.caller.take().unwrap_or_default();
+        let caller = self.state.caller.take().unwrap_or_default();
         let (mut sharing, mut known) = (0, 0);
         for frame in self.innermost_left(count.into()) {
             sharing += 1;
             known += usize::from(frame.unnamed == 0 && !frame.uncounted);
         }
-        if self.too_deep > 0 || known < count as usize {
+        if self.state.too_deep > 0 || known < count as usize {
             // The entries of some have been overwritten.
             return self.unwind(count, How::Is(EndKind::Unwound));
         }
-        let first = self.stack.len() - sharing;
-        let around = first.checked_sub(1).map(|place| self.stack[place].location);
+        let first = self.state.stack.len() - sharing;
+        let around = first.checked_sub(1).map(|place| self.state.stack[place].location);
         let (mut until, mut is_sure) = (first, true);
-        for frame in &mut self.stack[first..] {
+        for frame in &mut self.state.stack[first..] {
             let goes_on = match self.code.is_around(caller, frame.location, around) {
                 Around::Unknown => {
                     is_sure = false;
@@ -77,7 +77,7 @@ impl Pairing<'_> {
         }
         if !is_sure {
             // Nor is it known whose the next call is.
-            self.caller = Some(Caller::default());
+            self.state.caller = Some(Caller::default());
         }
         self.closing = Some(Closing { until, how: How::Is(EndKind::Unwound) });
     }
@@ -86,7 +86,7 @@ impl Pairing<'_> {
     /// the same function, as where one was inlined into itself. Now it doesn't count that one.
     #[cold]
     pub(super) fn count_less(&mut self, exit: Location) {
-        let frames = self.stack.iter_mut().rev().take(SHARING_MAX);
+        let frames = self.state.stack.iter_mut().rev().take(SHARING_MAX);
         let mut counted = frames.filter(|frame| !frame.uncounted && frame.unnamed == 0);
         if let Some(frame) = counted.next().filter(|frame| self.code.is_same_function(frame.location, exit)) {
             frame.uncounted = true;
@@ -96,7 +96,7 @@ impl Pairing<'_> {
     /// Which of the innermost calls that the runtime doesn't count an exit belongs to: how many are
     /// inside it.
     pub(super) fn find_uncounted(&mut self, exit: Location) -> Option<usize> {
-        let uncounted = self.stack.iter().rev().take(SHARING_MAX).take_while(|frame| frame.uncounted);
+        let uncounted = self.state.stack.iter().rev().take(SHARING_MAX).take_while(|frame| frame.uncounted);
         let mut entries = uncounted.map(|frame| frame.location);
         entries.position(|entry| self.code.is_same_function(entry, exit))
     }
