@@ -112,6 +112,8 @@ const HEADERS: [&str; 4] = [
 /// Behind the names of wrappers for executables.
 const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
+/// Where functions lead by which calls are left, in programs that were built without everycall.
+const LEAVING: &str = "everycall_leaving";
 /// The C library's pointer to the environment.
 const VARIABLES: &str = "environ";
 /// The entry that the dynamic linker keeps for debuggers.
@@ -174,7 +176,8 @@ fn main() {
     }
 
     let script = out.join("exports.map");
-    fs::write(&script, format!("{{ global: {TABLE}; local: *; }};\n")).expect("write the version script");
+    fs::write(&script, format!("{{ global: {TABLE}; {LEAVING}; local: *; }};\n"))
+        .expect("write the version script");
     run(Command::new("cc")
         .args([
             "-shared",
@@ -190,7 +193,8 @@ fn main() {
         .arg(format!("-Wl,--version-script={}", script.display()))
         .arg("-o")
         .arg(out.join(library))
-        .arg(shared));
+        .arg(shared)
+        .arg(wrapper(&out, &manifest.join("wrappers"), "leaving", "")));
     for (library, source, is_traced) in PRELOADED {
         let module_object = is_traced.then(|| out.join(module_object));
         preloaded(&out, &manifest, module_object, library, source);

@@ -2,14 +2,8 @@
 //
 // Functions that every C++ library has are not weak here: otherwise, with --as-needed, an object
 // that only cleans up would lose the library.
+#include "exceptions.h"
 #include "landing_pads.h"
-
-// A field of std::type_info, after its virtual table pointer. A name that begins with `*` is
-// compared by address alone.
-static const char* name_of_type(const void* type) {
-    const char* name = type ? ((const char* const*)type)[1] : 0;
-    return name && *name == '*' ? name + 1 : name;
-}
 
 extern void __real___cxa_throw(void*, void*, void (*)(void*)) __attribute__((noreturn));
 EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap___cxa_throw(
@@ -24,26 +18,6 @@ EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap___cxa_rethrow(void) {
     everycall_tell(EVERYCALL_THROW, EVERYCALL_HERE,
                    name_of_type(__cxa_current_exception_type ? __cxa_current_exception_type() : 0));
     __real___cxa_rethrow();
-}
-
-// A header precedes each thrown object, with the same layout in libstdc++ and libc++abi: first the
-// type, at the end the unwinder's part.
-enum { UNWINDER_PART = 80, HEADER = 112 };
-static const uint64_t LANGUAGE = 0x432b2b; // "C++", after the vendor's four letters
-static const uint64_t GNU = 0x474e5543, LLVM = 0x434c4e47; // "GNUC", "CLNG"
-
-static const char* name_of_exception(uint64_t class, const char* unwinder_part) {
-    const char* header = unwinder_part - UNWINDER_PART;
-    if ((class >> 8 & 0xffffff) != LANGUAGE) return 0;
-    switch (class & 0xff) {
-    case 0: return name_of_type(*(void* const*)header);
-    // A dependent exception, as std::rethrow_exception makes: libstdc++ has the primary exception's
-    // object in place of the type.
-    case 1:
-        if (class >> 32 == GNU) return name_of_type(*(void* const*)(*(const char* const*)header - HEADER));
-        return class >> 32 == LLVM ? name_of_type(*(void* const*)header) : 0;
-    default: return 0;
-    }
 }
 
 // std::rethrow_exception(std::exception_ptr), of libstdc++ and of libc++. It takes a pointer to the

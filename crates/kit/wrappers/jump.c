@@ -1,19 +1,6 @@
 // longjmp and functions like it: the runtime is notified before frames are left.
 #include "jumps.h"
 
-// Sets the mask as glibc does before it jumps: all signals except those reserved for glibc. Leaves
-// errno unchanged.
-static inline void set_signal_mask(uint64_t mask) {
-    enum { RT_SIGPROCMASK = 14, SIG_SETMASK_ = 2, FIRST_OWN = 32, OWN = 2 };
-    mask &= ~((((uint64_t)1 << OWN) - 1) << (FIRST_OWN - 1));
-    register uint64_t size __asm__("r10") = sizeof mask;
-    uint64_t result = RT_SIGPROCMASK;
-    __asm__ volatile("syscall"
-                     : "+a"(result)
-                     : "D"((uint64_t)SIG_SETMASK_), "S"(&mask), "d"((uint64_t)0), "r"(size)
-                     : "rcx", "r11", "memory");
-}
-
 // Returns the buffer to jump with. If the jump restores a signal mask, this function restores it,
 // and `copy` becomes a buffer without one: handlers of signals that this unblocks run, and may jump
 // themselves, while the frames that this jump leaves still exist.

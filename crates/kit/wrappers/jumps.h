@@ -39,4 +39,17 @@ static inline int is_address(uint64_t value) { return value >= 4096 && value < (
 static inline int are_registers(uint64_t stack_pointer, uint64_t code) {
     return is_address(stack_pointer) && stack_pointer % 8 == 0 && is_address(code);
 }
+
+// Sets the mask as glibc does before it jumps: all signals except those reserved for glibc. Leaves
+// errno unchanged.
+static inline void set_signal_mask(uint64_t mask) {
+    enum { RT_SIGPROCMASK = 14, SIG_SETMASK_ = 2, FIRST_OWN = 32, OWN = 2 };
+    mask &= ~((((uint64_t)1 << OWN) - 1) << (FIRST_OWN - 1));
+    register uint64_t size __asm__("r10") = sizeof mask;
+    uint64_t result = RT_SIGPROCMASK;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"((uint64_t)SIG_SETMASK_), "S"(&mask), "d"((uint64_t)0), "r"(size)
+                     : "rcx", "r11", "memory");
+}
 #endif

@@ -13,7 +13,6 @@ use std::ops::Range;
 
 use crate::analysis::Analysis;
 use crate::error::RewriteError;
-use crate::kinds::HookKind;
 use crate::layout::PAGE;
 use crate::plan::{HookLayout, Plan};
 
@@ -23,8 +22,6 @@ const STUB: u32 = 16;
 const ADD: u32 = 8;
 /// Bytes of each counter.
 const COUNTER: u64 = 8;
-/// As long as a call.
-const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0, 0];
 const INT3: u8 = 0xcc;
 
 /// A plan whose hooks count. All places are relative to where the file is loaded.
@@ -109,16 +106,6 @@ fn region_of(counting: &CountingPlan) -> Vec<u8> {
         // lock incq displacement(%rip); ret
         stub[..9].copy_from_slice(&[0xf0, 0x48, 0xff, 0x05, a, b, c, d, 0xc3]);
     }
-    region.extend(&plan.code);
-    for call in &plan.calls {
-        let at = call.at as usize;
-        let Some(bytes) = region.get_mut(at..at + NOP.len()) else { continue };
-        if call.kind == HookKind::Entry {
-            let displacement = i64::from(call.function * STUB) - (i64::from(call.at) + NOP.len() as i64);
-            bytes[1..].copy_from_slice(&(displacement as i32).to_le_bytes());
-        } else {
-            bytes.copy_from_slice(&NOP);
-        }
-    }
+    region.extend(plan.code_with_stubs(|function| function * STUB));
     region
 }

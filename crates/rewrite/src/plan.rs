@@ -14,6 +14,9 @@ use crate::tactic::Tactic;
 use crate::trampoline::{Emitter, Output};
 use crate::unwind::{Unwind, UnwindState};
 
+/// As long as a call.
+const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0, 0];
+
 /// Where the hooks are, from the region's start on.
 ///
 /// Whoever applies the plan puts them there. Hooks preserve all registers, vector registers
@@ -332,6 +335,24 @@ impl Plan {
     /// The bytes that the region takes, hooks included.
     pub fn region_size(&self) -> u64 {
         (u64::from(self.hooks.reserved) + self.code.len() as u64).next_multiple_of(PAGE)
+    }
+
+    /// The trampolines with a hook at entries only: `stub` says where that of a function is, from
+    /// the region's start on. At exits, the calls become a `nop` of the same length.
+    pub fn code_with_stubs(&self, stub: impl Fn(u32) -> u32) -> Vec<u8> {
+        let mut code = self.code.clone();
+        for call in &self.calls {
+            let at = call.at.wrapping_sub(self.hooks.reserved) as usize;
+            let Some(bytes) = code.get_mut(at..at + NOP.len()) else { continue };
+            if call.kind == HookKind::Entry {
+                let end = i64::from(call.at) + NOP.len() as i64;
+                let displacement = i64::from(stub(call.function)) - end;
+                bytes[1..].copy_from_slice(&(displacement as i32).to_le_bytes());
+            } else {
+                bytes.copy_from_slice(&NOP);
+            }
+        }
+        code
     }
 
     /// The call whose hook sees this code offset.

@@ -4,6 +4,7 @@
 //! ```text
 //! modules     which files of a process
 //! changes     a plan's changes, for a process that has loaded the file somewhere
+//! leaving     functions by which calls are left
 //! recording   plans whose hooks record, and the runtime that they need
 //! ```
 //!
@@ -18,9 +19,11 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod changes;
+mod leaving;
 mod modules;
 mod recording;
 
-pub use changes::{island_pages, patch_sets};
+pub use changes::{Lead, island_pages, patch_sets};
+pub use leaving::{lead_leaving, watch_leaving};
 pub use modules::{first_page, has_own_hooks, libraries};
-pub use recording::{Functions, Lead, Planned, Runtime};
+pub use recording::{Functions, Planned, Runtime};

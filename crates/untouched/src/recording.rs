@@ -17,12 +17,12 @@ use std::time::Duration;
 use everycall_format::Wire as _;
 use everycall_format::site::{Site, site_kind};
 use everycall_format::trampoline::{ADOPT_OFFSET, Adopted, RUNTIME_SYMBOL, Trampoline, hook};
-use everycall_inject::{Access, InjectError, Mapping, Outcome, PatchSet, Process, gap_near, mappings};
+use everycall_inject::{Access, InjectError, Mapping, Process, mappings};
 use everycall_kit::{DESCRIPTOR_BEFORE, HOOK_PLACES, HOOKS};
 use everycall_patterns::{FunctionTable, Selection};
-use everycall_rewrite::{FileKind, HookCall, HookKind, HookLayout, Plan};
+use everycall_rewrite::{HookCall, HookKind, HookLayout, Plan};
 
-use crate::changes::{island_pages, patch_sets};
+use crate::changes::{Lead, island_pages, lead, patch_sets, placed};
 use crate::modules::{first_page, has_own_hooks, range_of};
 
 const PAGE: u64 = 4096;
@@ -30,9 +30,8 @@ const PAGE: u64 = 4096;
 const ALIGN: usize = 64;
 /// Bytes of a call.
 const CALL: u32 = 5;
-/// Attempts to change functions that threads are in, and the time between two of them.
-const ATTEMPTS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(2);
+/// Of the runtime's library (`kit/wrappers/leaving.c`).
+const LEAVING_SYMBOL: &str = "everycall_leaving";
 /// Where the runtime's argument is on the descriptor's page.
 const ADOPTED_AT: u64 = 2048;
 
@@ -134,8 +133,10 @@ impl Planned {
         patience: Duration,
     ) -> Result<u64, InjectError> {
         let (maps, range) = self.loaded_in(process)?;
-        let base = self.plan.base(range.start);
-        let plan = self.placed(&maps, range.clone(), base);
+        let size =
+            DESCRIPTOR_BEFORE + self.plan.region_size() + lists_size(&self.plan).next_multiple_of(PAGE);
+        let plan = placed(self.plan.clone(), &maps, range.clone(), DESCRIPTOR_BEFORE, size);
+        let base = plan.base(range.start);
         let at = |place: i64| base.wrapping_add_signed(place);
         let start = at(plan.region);
         let descriptor = start - DESCRIPTOR_BEFORE;
@@ -202,31 +203,6 @@ impl Planned {
         lead(process, patch_sets(&plan, base), to, patience)
     }
 
-    /// The plan with its region where there is room for it: near the module, but not behind a
-    /// program, where its heap grows.
-    fn placed(&self, maps: &[Mapping], module: Range<u64>, base: u64) -> Plan {
-        let mut plan = self.plan.clone();
-        let size = DESCRIPTOR_BEFORE + plan.region_size() + lists_size(&plan).next_multiple_of(PAGE);
-        let mut taken = maps.to_vec();
-        taken.extend(island_pages(&plan, base).into_keys().map(|page| Mapping {
-            range: page..page + PAGE,
-            is_readable: true,
-            is_writable: false,
-            is_executable: true,
-            name: String::new(),
-            inode: 0,
-        }));
-        taken.sort_by_key(|mapping| mapping.range.start);
-        let gap = gap_near(&taken, module.clone(), size);
-        let gap = gap.filter(|gap| *gap < module.start || self.plan.kind == FileKind::Library);
-        if let Some(gap) = gap {
-            let region = (gap + DESCRIPTOR_BEFORE).wrapping_sub(base).cast_signed();
-            // If displacements don't allow it, its own place may be free.
-            let _ = plan.move_region(region);
-        }
-        plan
-    }
-
     /// The region's bytes, and where in it the sites and the table begin.
     fn region(&self, plan: &Plan, base: u64) -> (Vec<u8>, u64, u64) {
         let mut bytes = HOOKS.to_vec();
@@ -277,42 +253,6 @@ fn number_of(plan: &Plan) -> u32 {
     hasher.finalize().max(1)
 }
 
-/// Where the code of a module leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lead {
-    /// Its functions call hooks.
-    ToTrampolines,
-    /// They are as they were.
-    Back,
-}
-
-/// Changes functions. Those in which a thread can't be moved are tried again, and left alone at
-/// last.
-fn lead(
-    process: &mut Process,
-    mut sets: Vec<PatchSet>,
-    to: Lead,
-    patience: Duration,
-) -> Result<u64, InjectError> {
-    let mut done = 0;
-    for attempt in 0..ATTEMPTS {
-        if attempt > 0 {
-            std::thread::sleep(PAUSE);
-        }
-        let outcomes = process.with_all_stopped(patience, |stopped| match to {
-            Lead::ToTrampolines => stopped.apply(&sets),
-            Lead::Back => stopped.undo(&sets),
-        })?;
-        done += outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count() as u64;
-        let mut outcomes = outcomes.into_iter();
-        sets.retain(|_| outcomes.next() == Some(Outcome::InUse));
-        if sets.is_empty() {
-            break;
-        }
-    }
-    Ok(done)
-}
-
 /// The instruction that a call of a hook stands before.
 fn origin_of(plan: &Plan, call: &HookCall) -> u64 {
     match (call.kind, plan.functions.get(call.function as usize)) {
@@ -330,6 +270,8 @@ fn lists_size(plan: &Plan) -> u64 {
 pub struct Runtime {
     /// Its function that takes an [`Adopted`].
     adopt: u64,
+    /// Where functions lead by which calls are left.
+    pub(crate) leaving: Option<u64>,
 }
 
 impl Runtime {
@@ -354,6 +296,7 @@ impl Runtime {
         let Some(table) = process.symbol(start, RUNTIME_SYMBOL) else { return Ok(None) };
         let pointer = process.read(table + ADOPT_OFFSET, size_of::<u64>())?;
         let adopt = pointer.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        Ok(adopt.map(|adopt| Runtime { adopt }))
+        let leaving = process.symbol(start, LEAVING_SYMBOL);
+        Ok(adopt.map(|adopt| Runtime { adopt, leaving }))
     }
 }

@@ -106,8 +106,7 @@ fn without(calls: &str, seen: &HashSet<&str>) -> String {
     kept.join(" ")
 }
 
-/// Built without everycall, and recorded as they are. Only what the compilers leave in the code is
-/// known of exceptions, so the calls that they leave end late.
+/// Built without everycall, and recorded as they are.
 #[test]
 fn the_calls_of_generated_programs_are_seen_without_a_rebuild() {
     let place = Place::new("untouched");
@@ -125,7 +124,7 @@ fn the_calls_of_generated_programs_are_seen_without_a_rebuild() {
                 Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", debug.display())).arg(&program),
             );
         }
-        let (mut made, mut differing) = (HashSet::new(), 0);
+        let (mut made, mut differences) = (HashSet::new(), Vec::new());
         let recording = place.record(&["--untouched", "--all"], &program, &[]);
         let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
         assert!(recording.output.status.success() && said.contains("complete"), "{said}");
@@ -137,16 +136,12 @@ fn the_calls_of_generated_programs_are_seen_without_a_rebuild() {
             let (all, got) = (program.calls(false), call.text());
             // Functions that can't get hooks are missing, and nothing else is.
             let wanted = without(&all, &seen);
-            assert_eq!(entered(&wanted), entered(&got), "{compiler}");
             if wanted != got {
-                println!("{compiler}: {}", difference(&wanted, &got));
+                differences.push(format!("{compiler}: {}", difference(&wanted, &got)));
             }
-            differing += usize::from(wanted != got);
             made.extend(sorted(&all).into_iter().map(str::to_owned));
         }
-        // A catch whose function has changed its stack meanwhile: nothing tells that the call
-        // before it is over.
-        assert!(differing * 3 <= programs.len() * 2, "{compiler}: {differing}");
+        assert!(differences.is_empty(), "{}", differences.join("\n\n"));
         made.retain(|name| name.contains("::"));
         let hooked = made.iter().filter(|name| seen.contains(format!("{name}()").as_str())).count();
         assert!(hooked * 100 >= made.len() * 70, "{compiler}: {hooked} of {}", made.len());

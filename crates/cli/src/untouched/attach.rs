@@ -14,7 +14,7 @@ use everycall_format::arena::{ModuleEntry, module_flags, module_state};
 use everycall_inject::{InjectError, Mapping, Process, check, mappings, on_tracer};
 use everycall_io::say;
 use everycall_units::{Count, Several};
-use everycall_untouched::{Functions, Lead, Planned, Runtime, libraries};
+use everycall_untouched::{Functions, Lead, Planned, Runtime, lead_leaving, libraries};
 
 use super::Choice;
 use crate::arguments::{AttachArguments, DetachArguments};
@@ -61,6 +61,7 @@ pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
     let hooked = on_tracer(|| {
         let mut process = Process::open(pid)?;
         if !there.is_empty() {
+            lead_leaving(&mut process, Lead::ToTrampolines, PATIENCE)?;
             return again(&mut process, &planned, &there, Lead::ToTrampolines);
         }
         let ring_size = arguments.ring_size.unwrap_or(everycall_format::env::RING_SIZE_DEFAULT).to_string();
@@ -70,6 +71,7 @@ pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
         let start = process.with_calm_thread(PATIENCE, |thread| thread.load_library(&library))?;
         let runtime = Runtime::at(&process, start)?
             .ok_or_else(|| InjectError::Refused(format!("process {pid} has not loaded the runtime")))?;
+        super::watch(&mut process, &runtime)?;
         planned
             .iter()
             .map(|file| match file.install(&mut process, &runtime, PATIENCE) {
@@ -109,7 +111,12 @@ pub fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
         .map(|(_, path)| plan(path, &all, &maps).map_err(|why| failed(format!("{}: {why}", path.display()))))
         .collect();
     let planned = planned?;
-    on_tracer(|| again(&mut Process::open(pid)?, &planned, &there, Lead::Back)).map_err(failed)?;
+    on_tracer(|| {
+        let mut process = Process::open(pid)?;
+        again(&mut process, &planned, &there, Lead::Back)?;
+        lead_leaving(&mut process, Lead::Back, PATIENCE)
+    })
+    .map_err(failed)?;
     say!(
         "everycall: the code of process {pid} is what it was; `everycall snapshot {pid}` still has its last calls"
     );

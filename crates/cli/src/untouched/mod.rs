@@ -17,7 +17,7 @@ use everycall_patterns::Selection;
 use everycall_plans::Binary;
 use everycall_rewrite::{Coverage, FileKind, HookLayout, Refusal, Tactic};
 use everycall_units::{Count, Several};
-use everycall_untouched::Functions;
+use everycall_untouched::{Functions, Runtime, watch_leaving};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{OnlyArguments, TextFormat};
@@ -160,6 +160,15 @@ pub fn start<T: Send>(
         InjectError::System { error, .. } => error,
         error => io::Error::other(error.to_string()),
     })
+}
+
+/// Has functions by which calls are left tell the runtime of it: before calls are recorded, which
+/// may be left. Says where they can't.
+pub fn watch(process: &mut Process, runtime: &Runtime) -> Result<(), InjectError> {
+    for (path, why) in watch_leaving(process, runtime, PATIENCE)? {
+        say!("everycall: {}: calls that exceptions or longjmp leave may end late: {why}", path.display());
+    }
+    Ok(())
 }
 
 /// Whether a file is a script.

@@ -128,6 +128,7 @@ impl Untouched {
         let Some(runtime) = Runtime::find(process, &self.library)? else {
             return Err(InjectError::Refused(format!("{} wasn't loaded into it", self.library.display())));
         };
+        super::watch(process, &runtime)?;
         self.install(process, &self.executable, &runtime)?;
         let maps = mappings(process.pid())?;
         let functions = self.choice.functions();

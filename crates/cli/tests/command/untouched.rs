@@ -213,17 +213,43 @@ fn a_runtime_is_loaded_into_a_process() {
     assert!(sleeps);
 }
 
+/// Files whose code in a process isn't what is in the file.
+fn changed_files(pid: u32) -> Vec<String> {
+    use std::os::unix::fs::FileExt as _;
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let mut changed = Vec::new();
+    for line in maps.lines().filter(|line| line.contains(" r-xp ") && line.contains(" /")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |digits: &str| u64::from_str_radix(digits, 16).unwrap();
+        let (start, end) = words[0].split_once('-').unwrap();
+        let mut now = vec![0; (number(end) - number(start)) as usize];
+        memory.read_exact_at(&mut now, number(start)).unwrap();
+        let Ok(file) = std::fs::File::open(words[5]) else { continue };
+        let mut then = vec![0; now.len()];
+        let size = file.read_at(&mut then, number(words[2])).unwrap();
+        if now[..size] != then[..size] {
+            changed.push(words[5].to_owned());
+        }
+    }
+    changed
+}
+
 /// Threads that check what they compute, while hooks come and go.
 #[test]
 fn hooks_come_into_a_process_that_runs_and_go() {
     let here = Workplace::new();
     here.write(
         "busy.c",
-        "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        "#include <alloca.h>\n#include <pthread.h>\n#include <setjmp.h>\n#include <stdio.h>\n#include <unistd.h>\n\
          static int wrong;\n\
+         static __thread jmp_buf here;\n\
          __attribute__((noinline)) int leaf(int x) { return x ^ 5; }\n\
          __attribute__((noinline)) int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) + leaf(5); }\n\
-         void *work(void *data) { for (;;) { if (fib(12) != 144) wrong = 1; usleep(100); } return data; }\n\
+         __attribute__((noinline)) int jumps(int n) { if (!n) longjmp(here, 1); return jumps(n - 1) + leaf(n); }\n\
+         __attribute__((noinline)) int after(volatile char *p) { return p[0] = 1; }\n\
+         __attribute__((noinline)) int lands(int n) { return setjmp(here) ? after(alloca(n)) : jumps(3); }\n\
+         void *work(void *data) { for (;;) { if (fib(12) != 144 || lands(500) != 1) wrong = 1; usleep(100); } return data; }\n\
          int main(void) { pthread_t t[3]; for (int i = 0; i < 3; i++) pthread_create(t + i, 0, work, 0);\n\
          char c; puts(\"ready\"); fflush(stdout); while (read(0, &c, 1) > 0) {} return wrong; }\n",
     );
@@ -245,11 +271,16 @@ fn hooks_come_into_a_process_that_runs_and_go() {
         loop {
             here.succeed(&format!("snapshot {pid} --force -o taken.ect"));
             let table = here.succeed("report -f csv taken.ect").stdout;
-            if ["fib", "leaf"].iter().all(|name| table.lines().any(|row| row.contains(name))) {
+            if ["fib", "leaf", "after"].iter().all(|name| table.lines().any(|row| row.contains(name))) {
                 break;
             }
             assert!(std::time::Instant::now() < end, "{round}: {table}");
         }
+        // Calls that a jump leaves end with it, though the stack has grown where it leads.
+        let calls = here.succeed("replay -f json taken.ect").stdout;
+        let after: Vec<&str> = calls.lines().filter(|call| call.contains("\"after\"")).collect();
+        let depth = "\"depth\":1,";
+        assert_eq!(after.iter().find(|call| !call.contains(depth)), None);
         // Clients know its functions.
         let listed = here.succeed(&format!("functions {pid} fib leaf")).stdout;
         assert!(listed.contains("fib") && listed.contains("leaf"), "{listed}");
@@ -258,6 +289,7 @@ fn hooks_come_into_a_process_that_runs_and_go() {
         assert!(table.contains("leaf") && !table.contains("fib"), "{table}");
         let detached = here.run(&format!("detach {pid}"));
         assert_eq!(detached.code, Some(0), "{detached:?}");
+        assert_eq!(changed_files(pid), Vec::<String>::new());
     }
     let rows = |run: &str| {
         here.succeed(&format!("snapshot {pid} --force -o {run}"));

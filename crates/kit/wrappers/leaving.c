@@ -1,0 +1,125 @@
+// Functions by which calls are left, in programs that were built without everycall: the entries of
+// these functions lead here (crates/untouched/src/leaving.rs), where a link would have wrapped
+// calls of them. Part of libeverycall.so.
+#include "exceptions.h"
+#include "jumps.h"
+
+// The functions, as leaving.rs numbers them.
+enum function {
+    SET_REGISTER = 1, // _Unwind_SetGR(context, register, value)
+    JUMP = 2,         // longjmp(buffer, value)
+    THREAD_EXIT = 3,  // pthread_exit(result)
+    CANCEL = 4,       // pthread_cancel(thread)
+    THROW = 5,        // __cxa_throw(object, type, destroy)
+    RETHROW = 6,      // std::rethrow_exception(pointer)
+};
+
+// What leaving.rs writes before the code that leads here.
+struct area {
+    uint64_t mark[2];
+    const void* leaving;
+    // Of the unwinder whose function is entered; 0 if it has none.
+    uint64_t (*stack_pointer)(void* context);
+    uint64_t (*function)(void* context);
+};
+
+enum { RESULT_REGISTER = 0 };
+
+// All personality routines call _Unwind_SetGR with the exception right before a frame is entered,
+// to clean up or to catch. Some runtimes pass a number instead of an exception: they catch.
+static inline void landing(void* context, uint64_t value, const struct area* area) {
+    if (!area->stack_pointer) return;
+    const uint64_t stack_pointer = area->stack_pointer(context);
+    const uint64_t function = area->function ? area->function(context) : 0;
+    if (!is_address(value) || value % 8 != 0)
+        return everycall_tell_landing(EVERYCALL_CATCH, stack_pointer, 0, function);
+    const struct exception* exception = (const struct exception*)value;
+    if (exception->first) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
+    if (exception->first || !catches(exception, stack_pointer))
+        return everycall_tell_landing(EVERYCALL_CLEANUP, stack_pointer, 0, function);
+    const char* name = is_panic(exception) ? "panic" : name_of_exception(exception->class, (const char*)exception);
+    everycall_tell_landing(EVERYCALL_CATCH, stack_pointer, name, function);
+}
+
+// The signal mask that the jump is going to set is set before: handlers that this unblocks run, and
+// may jump themselves, while the frames that this jump leaves still exist.
+static inline void jump(const uint64_t* registers) {
+    uint64_t stack_pointer = registers[RSP], code = registers[RIP];
+    if (!are_registers(stack_pointer, code)) {
+        stack_pointer = unscrambled(stack_pointer), code = unscrambled(code);
+        if (are_registers(stack_pointer, code) && (uint32_t)registers[MASK_WAS_SAVED] == 1) {
+            set_signal_mask(registers[MASK]);
+            // A handler may have changed the buffer.
+            stack_pointer = unscrambled(registers[RSP]), code = unscrambled(registers[RIP]);
+        }
+    }
+    if (are_registers(stack_pointer, code)) everycall_tell(EVERYCALL_JUMP, stack_pointer, 0);
+}
+
+// `stack_pointer`: the caller's, before it called the function.
+__attribute__((visibility("hidden"), used)) void everycall_leaves(
+    uint32_t function, const uint64_t arguments[3], uint64_t stack_pointer, const struct area* area) {
+    switch (function) {
+    case SET_REGISTER:
+        if ((uint32_t)arguments[1] == RESULT_REGISTER) landing((void*)arguments[0], arguments[2], area);
+        break;
+    case JUMP: jump((const uint64_t*)arguments[0]); break;
+    case THREAD_EXIT: everycall_tell(EVERYCALL_THREAD_END, stack_pointer, 0); break;
+    case CANCEL: everycall_tell(EVERYCALL_CANCEL, arguments[0], 0); break;
+    case THROW: everycall_tell(EVERYCALL_THROW, stack_pointer, name_of_type((const void*)arguments[1])); break;
+    case RETHROW: {
+        const char* object = *(const char* const*)arguments[0];
+        everycall_tell(EVERYCALL_THROW, stack_pointer, object ? name_of_type(*(void* const*)(object - HEADER)) : 0);
+        break;
+    }
+    }
+}
+
+// Entered by a jump, with the function's number pushed and the area in r11, above what a trampoline
+// called: that returns behind the call, and the function begins. These functions are called as the
+// ABI says, so their arguments, callee-saved registers and the stack are all that has to stay.
+__asm__(".pushsection .text.everycall_leaving,\"ax\",@progbits\n"
+        ".p2align 4\n"
+        ".globl everycall_leaving\n"
+        ".type everycall_leaving, @function\n"
+        "everycall_leaving:\n"
+        ".cfi_startproc\n"
+        ".cfi_def_cfa_offset 16\n"
+        "    endbr64\n"
+        "    pushq %rbp\n"
+        ".cfi_def_cfa_offset 24\n"
+        ".cfi_offset %rbp, -24\n"
+        "    movq %rsp, %rbp\n"
+        ".cfi_def_cfa_register %rbp\n"
+        "    pushq %rax\n"
+        "    pushq %r10\n"
+        "    pushq %r9\n"
+        "    pushq %r8\n"
+        "    pushq %rcx\n"
+        "    pushq %rdx\n"
+        "    pushq %rsi\n"
+        "    pushq %rdi\n"
+        "    movl 8(%rbp), %edi\n"
+        "    movq %rsp, %rsi\n"
+        "    leaq 32(%rbp), %rdx\n"
+        "    movq %r11, %rcx\n"
+        "    cld\n"
+        "    andq $-16, %rsp\n"
+        "    call everycall_leaves\n"
+        "    leaq -64(%rbp), %rsp\n"
+        "    popq %rdi\n"
+        "    popq %rsi\n"
+        "    popq %rdx\n"
+        "    popq %rcx\n"
+        "    popq %r8\n"
+        "    popq %r9\n"
+        "    popq %r10\n"
+        "    popq %rax\n"
+        "    popq %rbp\n"
+        ".cfi_def_cfa %rsp, 16\n"
+        "    addq $8, %rsp\n"
+        ".cfi_def_cfa_offset 8\n"
+        "    ret\n"
+        ".cfi_endproc\n"
+        ".size everycall_leaving, . - everycall_leaving\n"
+        ".popsection\n");

@@ -1,0 +1,190 @@
+//! Functions by which calls are left without an exit: by exceptions, jumps and the end of threads.
+//!
+//! ```text
+//! area     | stubs            | trampolines
+//! pointers | push its number  | ... call stub; first instructions; jmp back
+//!          | jump to runtime  |
+//! ```
+//!
+//! Objects that are built with everycall have such calls wrapped at the link. Here, the entries of
+//! the functions themselves lead to the runtime, in whichever library they are.
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everycall_inject::{Access, InjectError, Mapping, Process, mappings};
+use everycall_rewrite::Plan;
+
+use crate::changes::{Lead, island_pages, lead, patch_sets, placed};
+use crate::modules::{first_page, has_own_hooks, range_of};
+use crate::recording::Runtime;
+
+/// The functions, with the numbers that `kit/wrappers/leaving.c` gives them.
+const FUNCTIONS: [(&str, u8); 8] = [
+    ("_Unwind_SetGR", 1),
+    ("longjmp", 2),
+    ("__longjmp_chk", 2),
+    ("pthread_exit", 3),
+    ("pthread_cancel", 4),
+    ("__cxa_throw", 5),
+    ("_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE", 6),
+    ("_ZSt17rethrow_exceptionSt13exception_ptr", 6),
+];
+/// Functions of the unwinder that the runtime calls; the area has their addresses.
+const UNWINDER: [&str; 2] = ["_Unwind_GetCFA", "_Unwind_GetRegionStart"];
+/// An area begins with it.
+const MARK: [u8; 16] = *b"everycall leaves";
+const AREA: usize = 64;
+/// Where the runtime's address is in it, and that of the module.
+const RUNTIME_AT: usize = 16;
+const MODULE_AT: usize = 40;
+const STUB: usize = 16;
+const INT3: u8 = 0xcc;
+
+/// A library with such functions.
+struct Library {
+    path: PathBuf,
+    plan: Plan,
+    /// Where its first page is.
+    start: u64,
+    /// Of `plan.functions`.
+    numbers: Vec<u8>,
+    unwinder: [u64; UNWINDER.len()],
+}
+
+impl Library {
+    /// Plans a file's functions of this kind; `None` if it has none. Or why they can't be planned.
+    fn of(process: &Process, maps: &[Mapping], path: &Path) -> Option<Result<Library, String>> {
+        let start = first_page(maps, path)?;
+        let found =
+            FUNCTIONS.iter().filter_map(|(name, number)| Some((process.symbol(start, name)?, *number)));
+        let found: Vec<(u64, u8)> = found.collect();
+        // Those that are built with everycall call wrappers.
+        if found.is_empty() || has_own_hooks(path) {
+            return None;
+        }
+        let inode = maps.iter().find(|mapping| mapping.range.start == start).map(|mapping| mapping.inode);
+        if std::fs::metadata(path).map(|now| now.ino()).ok() != inode {
+            return Some(Err("was deleted or replaced since it was loaded".to_owned()));
+        }
+        let mut plan = match everycall_plans::of_file(path) {
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        let base = plan.base(start);
+        let numbers: BTreeMap<u64, u8> =
+            found.into_iter().map(|(address, number)| (address.wrapping_sub(base), number)).collect();
+        plan.keep(|function| numbers.contains_key(&function.start));
+        let numbers: Vec<u8> =
+            plan.functions.iter().filter_map(|function| numbers.get(&function.start).copied()).collect();
+        if numbers.is_empty() {
+            return Some(Err("its functions for that can't get hooks".to_owned()));
+        }
+        let unwinder = UNWINDER.map(|name| process.symbol(start, name).unwrap_or(0));
+        Some(Ok(Library { path: path.to_owned(), plan, start, numbers, unwinder }))
+    }
+
+    fn install(
+        mut self,
+        process: &mut Process,
+        maps: &[Mapping],
+        leaving: u64,
+        patience: Duration,
+    ) -> Result<(), InjectError> {
+        let module = range_of(maps, &self.path).unwrap_or(self.start..self.start);
+        let size = self.plan.region_size();
+        self.plan = placed(self.plan, maps, module, 0, size);
+        let base = self.plan.base(self.start);
+        let (start, region) = (base.wrapping_add_signed(self.plan.region), self.region(leaving));
+        process.with_thread(patience, |thread| {
+            thread.map_at(start, &region, Access::Execute)?;
+            for (page, bytes) in island_pages(&self.plan, base) {
+                thread.map_at(page, &bytes, Access::Execute)?;
+            }
+            Ok(())
+        })?;
+        lead(process, patch_sets(&self.plan, base), Lead::ToTrampolines, patience).map(|_| ())
+    }
+
+    /// The bytes of area, stubs and trampolines.
+    fn region(&self, leaving: u64) -> Vec<u8> {
+        let mut region = MARK.to_vec();
+        for pointer in [leaving].into_iter().chain(self.unwinder).chain([self.start]) {
+            region.extend(pointer.to_le_bytes());
+        }
+        region.resize(AREA, 0);
+        for number in &self.numbers {
+            let at = region.len();
+            // push number; lea area(%rip), %r11; jmp *runtime(%rip)
+            let [a, b, c, d] = (-(at as i32 + 9)).to_le_bytes();
+            let [e, f, g, h] = (RUNTIME_AT as i32 - (at as i32 + 15)).to_le_bytes();
+            region.extend([0x6a, *number, 0x4c, 0x8d, 0x1d, a, b, c, d, 0xff, 0x25, e, f, g, h, INT3]);
+        }
+        region.resize(self.plan.hooks.reserved as usize, INT3);
+        region.extend(self.plan.code_with_stubs(|function| (AREA + STUB * function as usize) as u32));
+        region
+    }
+}
+
+/// Leads the functions by which calls are left to the runtime, in all libraries of a process that
+/// have some. Returns libraries where that isn't possible, with the reason: there, calls end late.
+///
+/// # Errors
+///
+/// The process can't be read.
+pub fn watch_leaving(
+    process: &mut Process,
+    runtime: &Runtime,
+    patience: Duration,
+) -> Result<Vec<(PathBuf, String)>, InjectError> {
+    let Some(leaving) = runtime.leaving else { return Ok(Vec::new()) };
+    let maps = mappings(process.pid())?;
+    let paths = maps.iter().filter(|mapping| mapping.is_executable).map(|mapping| Path::new(&mapping.name));
+    let (mut seen, mut failed) = (HashSet::new(), Vec::new());
+    for path in paths.filter(|path| path.is_absolute()) {
+        if !seen.insert(path) {
+            continue;
+        }
+        let done = match Library::of(process, &maps, path) {
+            None => continue,
+            Some(Ok(library)) => {
+                // With the regions of those before.
+                let maps = mappings(process.pid())?;
+                library.install(process, &maps, leaving, patience).map_err(|error| error.to_string())
+            }
+            Some(Err(why)) => Err(why),
+        };
+        if let Err(why) = done {
+            failed.push((path.to_owned(), why));
+        }
+    }
+    Ok(failed)
+}
+
+/// Leads those functions of a process in which they led to the runtime there again, or back.
+///
+/// # Errors
+///
+/// The process can't be read or changed.
+pub fn lead_leaving(process: &mut Process, to: Lead, patience: Duration) -> Result<(), InjectError> {
+    let maps = mappings(process.pid())?;
+    for region in maps.iter().filter(|mapping| mapping.is_executable).map(|mapping| mapping.range.start) {
+        let Ok(area) = process.read(region, AREA) else { continue };
+        let module = area.get(MODULE_AT..).and_then(|bytes| bytes.first_chunk());
+        let Some(module) = module.filter(|_| area.starts_with(&MARK)) else { continue };
+        let module = u64::from_le_bytes(*module);
+        let name = maps.iter().find(|mapping| mapping.range.start == module).map(|mapping| &mapping.name);
+        let Some(Some(Ok(mut library))) = name.map(|name| Library::of(process, &maps, Path::new(name)))
+        else {
+            continue;
+        };
+        let base = library.plan.base(module);
+        // Another version of everycall may have made another plan.
+        if library.plan.move_region(region.wrapping_sub(base).cast_signed()).is_ok() {
+            lead(process, patch_sets(&library.plan, base), to, patience)?;
+        }
+    }
+    Ok(())
+}
