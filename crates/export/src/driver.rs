@@ -20,10 +20,10 @@ use crate::filtered::{Event, Filtered, Point, PointKind};
 use crate::names::{Functions, Names};
 use crate::off_cpu::Walk;
 use crate::portions::Portions;
+use crate::selection::Window;
 use crate::source::{Source, Thread, process_titles};
 use crate::summary::{MANY_SLICES, Note, Summary};
 use crate::switches::{Switch, switches};
-use crate::window::Window;
 
 /// The state of an export.
 pub(crate) struct Export<'a, S> {

@@ -23,14 +23,14 @@
 
 use std::str::FromStr;
 
-use everycall_timeline::{Mark, MarkKind, TimelineEvent};
+use everycall_timeline::TimelineEvent;
 use regex::Regex;
 
 use crate::calendar::WallTime;
 use crate::filtered::Filtered;
 use crate::parse::ParseError;
+use crate::selection::{Selection, Window};
 use crate::source::{Source, Thread};
-use crate::window::Window;
 
 /// Which calls are shown; the default shows all. See the module's head for what each condition means.
 #[derive(Clone, Debug, Default)]
@@ -153,18 +153,6 @@ impl Filter {
         (since, until.map_or(u64::MAX, |ns| source.moment(ns)))
     }
 
-    /// The window in the times of `source`.
-    pub(crate) fn window(&self, source: &impl Source) -> Window {
-        let (since_ns, until_ns) = self.bounds(source);
-        Window {
-            since_ns,
-            until_ns,
-            min_duration_ns: source.duration(self.min_duration_ns),
-            depth: self.depth.map_or(usize::MAX, |depth| depth as usize),
-            selects: self.function.is_some() || self.label.is_some() || self.call.is_some(),
-        }
-    }
-
     /// The events that are shown of the thread at `index` in `source`.
     pub(crate) fn apply<'s, S: Source>(
         &self,
@@ -172,42 +160,9 @@ impl Filter {
         index: usize,
         window: Window,
     ) -> Filtered<'s, impl Iterator<Item = TimelineEvent> + use<'s, S>> {
-        let labelled = match self.call {
-            Some(call) => Some(call.position(source.events(index)).into_iter().collect()),
-            None => self.label.as_ref().map(|label| labelled_calls(source, index, label)),
-        };
-        Filtered::new(source.events(index), window, labelled, source.correcting())
+        let selection = Selection::new(window, self.chosen(source, || source.events(index)));
+        Filtered::new(source.events(index), selection, source.correcting())
     }
-}
-
-/// The calls of a thread that carry a label, by their position among its begins. A label is set
-/// after its call has begun, so this needs a pass of its own.
-fn labelled_calls(source: &impl Source, index: usize, label: &LabelPattern) -> Vec<u64> {
-    let mut found = Vec::new();
-    // Position, and whether it was found.
-    let mut open: Vec<(u64, bool)> = Vec::new();
-    let mut begins = 0;
-    for event in source.events(index) {
-        match event {
-            TimelineEvent::Begin(_) => {
-                open.push((begins, false));
-                begins += 1;
-            }
-            TimelineEvent::End(_) => _ = open.pop(),
-            TimelineEvent::Mark(Mark { kind: MarkKind::Label, name, value, .. }) => {
-                if let Some((place, known @ false)) = open.last_mut()
-                    && label.value.is_none_or(|wanted| value == Some(wanted))
-                    && source.mark_name(name) == label.name
-                {
-                    *known = true;
-                    found.push(*place);
-                }
-            }
-            _ => {}
-        }
-    }
-    found.sort_unstable();
-    found
 }
 
 #[cfg(test)]

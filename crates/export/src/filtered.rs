@@ -4,7 +4,6 @@
 //! nesting depth, whatever the length of the trace. Other events wait behind them, up to a limit.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::iter::Peekable;
 
 use everycall_timeline::{
     Bars, Begin, End, EndKind, Gap, GapKind, InstantKind, Intervals, LossKind, Mark, MarkKind, TailCall,
@@ -14,8 +13,8 @@ use rustc_hash::FxHashSet;
 
 use crate::names::{FunctionId, Functions};
 use crate::off_cpu::OffCpu;
+use crate::selection::Selection;
 use crate::source::Correcting;
-use crate::window::Window;
 
 /// Above this number of points behind a pending call, equal ones are merged.
 const PENDING_POINTS_MAX: usize = 1024;
@@ -158,20 +157,12 @@ fn put(shown: Option<Event>, out: &mut Event) -> bool {
 /// Applies a filter to one thread's events.
 pub(crate) struct Filtered<'s, I> {
     events: I,
-    window: Window,
+    selection: Selection,
     stack: Vec<Open>,
     /// The function of the call that ended last.
     ended: Option<FunctionId>,
-    /// Whether that one was in a shown tree, as far as its function, its labels and its depth go.
+    /// Whether that one was in a tree of selected calls.
     ended_in_tree: bool,
-    /// Index of the outermost open call that matches the pattern.
-    outermost_match: Option<usize>,
-    /// Positions of the calls that carry the label; `None` if no label is required.
-    labelled: Option<Peekable<std::vec::IntoIter<u64>>>,
-    /// Number of begins so far.
-    begins: u64,
-    /// Index of the outermost open call that carries the label.
-    outermost_label: Option<usize>,
     /// Open spans that began before the window.
     early: BTreeMap<u32, Mark>,
     /// Open spans whose begin was passed on.
@@ -190,22 +181,13 @@ pub(crate) struct Filtered<'s, I> {
 }
 
 impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
-    pub(crate) fn new(
-        events: I,
-        window: Window,
-        labelled: Option<Vec<u64>>,
-        correcting: Option<Box<dyn Correcting + 's>>,
-    ) -> Self {
+    pub(crate) fn new(events: I, selection: Selection, correcting: Option<Box<dyn Correcting + 's>>) -> Self {
         Filtered {
             events,
-            window,
+            selection,
             stack: Vec::new(),
             ended: None,
             ended_in_tree: false,
-            outermost_match: None,
-            labelled: labelled.map(|places| places.into_iter().peekable()),
-            begins: 0,
-            outermost_label: None,
             early: BTreeMap::new(),
             spans: FxHashSet::default(),
             pending: VecDeque::new(),
@@ -245,7 +227,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
                 TimelineEvent::Untraced(untraced) => untraced.until_ns,
                 _ => event.at_ns(),
             };
-            if !self.early.is_empty() && reached_ns >= self.window.since_ns {
+            if !self.early.is_empty() && reached_ns >= self.selection.window().since_ns {
                 self.admit_early();
             }
             if !self.pending.is_empty()
@@ -257,7 +239,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
             let shown = match event {
                 TimelineEvent::Begin(begin) => {
                     let Begin { location, start_ns, .. } = begin;
-                    if start_ns > self.window.until_ns
+                    if start_ns > self.selection.window().until_ns
                         && self.shown + self.held_calls == 0
                         && self.spans.is_empty()
                         && self.early.is_empty()
@@ -308,23 +290,13 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
         let tail = self.ended.filter(|_| tail_call != TailCall::No).map(|of| Tail { of, is_sure });
         let start = Start { cut, caller_unsure, tail };
         let index = self.stack.len();
-        if matches && self.outermost_match.is_none() {
-            self.outermost_match = Some(index);
-        }
-        let place = self.begins;
-        self.begins += 1;
-        if self.labelled.as_mut().is_none_or(|places| places.next_if_eq(&place).is_some())
-            && self.outermost_label.is_none()
-        {
-            self.outermost_label = Some(index);
-        }
-        let window = &self.window;
-        let state = match self.outermost() {
-            Some(outermost) if index - outermost < window.depth && start_ns <= window.until_ns => {
-                let lasted = window.min_duration_ns == 0 && window.since_ns <= start_ns;
-                if lasted { State::Shown } else { State::Pending }
-            }
-            _ => State::Hidden,
+        let is_selected = self.selection.begin(matches, start_ns);
+        let window = self.selection.window();
+        let has_lasted = window.min_duration_ns == 0 && window.since_ns <= start_ns;
+        let state = match (is_selected, has_lasted) {
+            (false, _) => State::Hidden,
+            (true, false) => State::Pending,
+            (true, true) => State::Shown,
         };
         self.stack.push(Open { function, start_ns, start, state, labelled: false });
         match state {
@@ -347,14 +319,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
         let Some(open) = self.stack.pop() else { return false };
         let Open { function, start_ns, start, state, labelled } = open;
         self.ended = Some(function);
-        let depth = self.window.depth;
-        self.ended_in_tree = self.outermost().is_some_and(|outermost| self.stack.len() - outermost < depth);
-        if self.outermost_label == Some(self.stack.len()) {
-            self.outermost_label = None;
-        }
-        if self.outermost_match == Some(self.stack.len()) {
-            self.outermost_match = None;
-        }
+        self.ended_in_tree = self.selection.end();
         match state {
             State::Hidden => false,
             State::Pending => {
@@ -375,12 +340,6 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
         }
     }
 
-    /// Index of the outermost call with which a shown tree begins.
-    #[inline]
-    fn outermost(&self) -> Option<usize> {
-        self.outermost_match.zip(self.outermost_label).map(|(by_name, by_label)| by_name.max(by_label))
-    }
-
     /// Removes the labels of the innermost call, which was just dropped.
     #[cold]
     fn drop_labels(&mut self) {
@@ -390,13 +349,9 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
         self.held_marks -= before - self.pending.len();
     }
 
-    fn is_within(&self, at_ns: u64) -> bool {
-        (self.window.since_ns..=self.window.until_ns).contains(&at_ns)
-    }
-
     fn mark(&mut self, mark: Mark) -> Option<Event> {
         match mark.kind {
-            MarkKind::Throw | MarkKind::Catch if !self.is_within(mark.at_ns) => None,
+            MarkKind::Throw | MarkKind::Catch if !self.selection.window().has(mark.at_ns) => None,
             MarkKind::Label | MarkKind::Throw | MarkKind::Catch if !self.stack.is_empty() => {
                 let index = self.stack.len() - 1;
                 let call = &mut self.stack[index];
@@ -410,9 +365,9 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
                 }
             }
             MarkKind::SpanBegin { span, .. } => {
-                if mark.at_ns > self.window.until_ns || !self.is_selected() {
+                if mark.at_ns > self.selection.window().until_ns || !self.selection.is_selected() {
                     None
-                } else if mark.at_ns < self.window.since_ns {
+                } else if mark.at_ns < self.selection.window().since_ns {
                     self.early.insert(span, mark);
                     None
                 } else if self.held_marks < PENDING_MARKS_MAX {
@@ -446,7 +401,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
             | MarkKind::Log
             | MarkKind::Output(_)
             | MarkKind::OrphanSpanEnd => {
-                if self.is_within(mark.at_ns) && self.is_selected() {
+                if self.selection.window().has(mark.at_ns) && self.selection.is_selected() {
                     self.in_order(Pending::Mark(mark))
                 } else {
                     None
@@ -455,24 +410,19 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
         }
     }
 
-    /// Whether events outside of calls are shown here.
-    fn is_selected(&self) -> bool {
-        !self.window.selects || self.outermost().is_some()
-    }
-
     fn gap(&mut self, gap: Gap) -> Option<Event> {
-        if gap.until_ns < self.window.since_ns || gap.at_ns > self.window.until_ns {
+        if !self.selection.window().overlaps(gap.at_ns, gap.until_ns) {
             return None;
         }
         // No loss: it is shown like calls.
-        if gap.why == GapKind::Suspended && !self.is_selected() {
+        if gap.why == GapKind::Suspended && !self.selection.is_selected() {
             return None;
         }
         self.in_order(Pending::Gap(gap))
     }
 
     fn gap_event(&self, gap: Gap) -> Event {
-        let is_short = gap.until_ns.saturating_sub(gap.at_ns) < self.window.min_duration_ns;
+        let is_short = gap.until_ns.saturating_sub(gap.at_ns) < self.selection.window().min_duration_ns;
         if is_short && gap.why == GapKind::Suspended { Event::ShortSuspension(gap) } else { Event::Gap(gap) }
     }
 
@@ -480,12 +430,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
     /// the minimum duration.
     #[cold]
     fn untraced(&mut self, at_ns: u64, until_ns: u64, id: impl FnOnce() -> FunctionId) -> Option<Event> {
-        let window = &self.window;
-        let is_shown = self.ended_in_tree
-            && until_ns >= window.since_ns
-            && at_ns <= window.until_ns
-            && until_ns.saturating_sub(at_ns) >= window.min_duration_ns;
-        if !is_shown {
+        if !self.ended_in_tree || !self.selection.window().shows(at_ns, until_ns) {
             return None;
         }
         self.in_order(Pending::Untraced(UntracedSlice { function: id(), at_ns, until_ns }))
@@ -543,7 +488,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
     }
 
     fn point(&mut self, point: Point) -> Option<Event> {
-        if self.is_within(point.at_ns) { self.postpone_point(point) } else { None }
+        if self.selection.window().has(point.at_ns) { self.postpone_point(point) } else { None }
     }
 
     fn postpone_point(&mut self, point: Point) -> Option<Event> {
@@ -587,8 +532,10 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
             }
             Pending::Call(index) => {
                 let open = &mut self.stack[index];
-                let lasted = now_ns >= self.window.since_ns
-                    && now_ns.saturating_sub(open.start_ns) >= self.window.min_duration_ns;
+                // It has begun within the window, and lasts until now.
+                let window = self.selection.window();
+                let lasted = now_ns >= window.since_ns
+                    && now_ns.saturating_sub(open.start_ns) >= window.min_duration_ns;
                 if !lasted {
                     return None;
                 }

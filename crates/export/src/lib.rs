@@ -44,6 +44,7 @@ mod portions;
 mod replay;
 mod replay_json;
 mod rows;
+mod selection;
 mod shorten;
 mod source;
 mod spool;
@@ -54,7 +55,6 @@ mod tails;
 mod testing;
 mod text;
 mod times;
-mod window;
 
 use std::io::{self, Write};
 
@@ -72,6 +72,7 @@ pub use passing::{Beginning, Receiver, pass};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use rows::{CALL, Row, RowFunction, Rows, What};
+pub use selection::{Selection, Window, labelled_calls};
 pub use shorten::{NameLength, shortened_name};
 pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};

@@ -8,9 +8,9 @@ use crate::filter::Filter;
 use crate::filtered::{Event, Point, PointKind};
 use crate::names::{FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
+use crate::selection::Window;
 use crate::source::{Source, Times};
 use crate::text;
-use crate::window::Window;
 
 /// The kind of rows of calls.
 pub const CALL: &str = "call";

@@ -7,11 +7,10 @@
 use std::collections::VecDeque;
 use std::iter::Peekable;
 
-use everycall_export::{Filter, Source as _, Thread};
+use everycall_export::{Filter, Selection, Source as _, Thread, Window, labelled_calls};
 use everycall_symbols::Thunk;
 use everycall_timeline::{
-    Bars, Begin, End, EndKind, Gap, GapKind, Mark, MarkKind, StateTimes, TailCall, ThreadStates,
-    TimelineEvent, Untraced,
+    Bars, Begin, End, EndKind, Gap, GapKind, StateTimes, TailCall, ThreadStates, TimelineEvent, Untraced,
 };
 
 use super::bounds::{Bounding, CallBounds};
@@ -153,41 +152,6 @@ pub(crate) trait Visitor {
     }
 }
 
-/// The filter's conditions on single calls.
-struct Window {
-    since_ns: u64,
-    until_ns: u64,
-    min_duration_ns: u64,
-    depth: usize,
-}
-
-impl Window {
-    fn new(filter: &Filter, (since_ns, until_ns): (u64, u64)) -> Window {
-        Window {
-            since_ns,
-            until_ns,
-            min_duration_ns: filter.min_duration_ns,
-            depth: filter.depth.map_or(usize::MAX, |depth| depth as usize),
-        }
-    }
-
-    #[inline]
-    fn shows(&self, start_ns: u64, end_ns: u64) -> bool {
-        start_ns <= self.until_ns
-            && end_ns >= self.since_ns
-            && end_ns.saturating_sub(start_ns) >= self.min_duration_ns
-    }
-
-    /// Whether it lets everything through that has a time.
-    fn is_unbounded(&self) -> bool {
-        (self.since_ns, self.until_ns) == (0, u64::MAX)
-    }
-
-    fn has(&self, at_ns: u64) -> bool {
-        (self.since_ns..=self.until_ns).contains(&at_ns)
-    }
-}
-
 /// An open call.
 struct Open {
     place: Place,
@@ -269,7 +233,7 @@ pub(crate) fn walk(
     visitor: &mut impl Visitor,
 ) {
     let mut places = Places::new(view, filter.function.as_ref(), visitor.is_by_symbol());
-    let window = Window::new(filter, filter.bounds(view));
+    let window = filter.window(view);
     notes.thunk_exits.resize(view.trace().threads().len(), 0);
     let is_whole = by_label.is_some() || filter.label.is_some();
     let is_whole = is_whole || visitor.follows_tails() || visitor.needs_all_callees();
@@ -281,28 +245,21 @@ pub(crate) fn walk(
         let stretch = if is_whole { None } else { stretch(view, index, filter, &window) };
         let whole = || view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
         let events = || stretch.as_ref().and_then(|stretch| view.timeline_of(index, stretch));
-        let wanted = |name: &str, value: Option<u64>| {
-            filter
-                .label
-                .as_ref()
-                .is_some_and(|label| label.name == name && label.value.is_none_or(|it| value == Some(it)))
+        let before = stretch.as_ref().map_or(0, |stretch| stretch.before.len() as u64);
+        let chosen = match filter.call {
+            Some(_) => filter.chosen(view, || events().unwrap_or_else(whole)),
+            // Of a label that the trace adds, too.
+            None => filter.chosen(view, || view.events_with_labels(index)),
         };
-        let labelled = match filter.call {
-            Some(call) => {
-                let before = stretch.as_ref().map_or(0, |stretch| stretch.before.len() as u64);
-                let position = call.position(events().unwrap_or_else(whole));
-                Some(position.map(|position| (position + before, None)).into_iter().collect())
-            }
-            None => filter.label.is_some().then(|| labelled_calls(view, index, wanted)),
-        };
-        let values = by_label.map(|label| labelled_calls(view, index, |name, _| name == label));
+        let chosen = chosen.map(|calls| calls.into_iter().map(|position| position + before).collect());
+        let values = by_label
+            .map(|label| labelled_calls(view, view.events_with_labels(index), |name, _| name == label));
         if view.trace().counts().is_empty() {
             notes.thread(thread, view.thread_info(index));
         }
         visitor.thread(thread);
-        let mut walker = Walker::new(&window, functions, &mut places, visitor);
-        walker.by_name = filter.function.is_some();
-        walker.labelled = labelled.map(|calls: Vec<_>| calls.into_iter().peekable());
+        let selection = Selection::new(window, chosen);
+        let mut walker = Walker::new(selection, functions, &mut places, visitor);
         walker.states = view.states(index);
         walker.bounding = view.trace().has_bounds().then(|| Bounding::new(index));
         walker.values = values.map(|calls| calls.into_iter().peekable());
@@ -365,17 +322,11 @@ fn stretch(view: &TraceView<'_>, thread: usize, filter: &Filter, window: &Window
 type Labelled = Peekable<std::vec::IntoIter<(u64, Option<u64>)>>;
 
 struct Walker<'w, P, V> {
-    window: &'w Window,
-    /// Whether the filter has a pattern.
-    by_name: bool,
-    /// Positions of the calls with the filter's label; `None` if no label is required.
-    labelled: Option<Labelled>,
+    selection: Selection,
     /// Positions of the calls with the label that the visitor requested.
     values: Option<Labelled>,
     /// Number of begins so far.
     begins: u64,
-    outermost_match: Option<usize>,
-    outermost_label: Option<usize>,
     stack: Vec<Open>,
     states: Option<&'w ThreadStates>,
     /// With thread states, by open call: those of its callees. Beside the calls, because few traces have
@@ -401,7 +352,7 @@ struct Walker<'w, P, V> {
 
 impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
     fn new(
-        window: &'w Window,
+        selection: Selection,
         functions: &'w mut Functions,
         places: &'w mut P,
         visitor: &'w mut V,
@@ -409,13 +360,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         let follows_tails = visitor.follows_tails();
         let has_prices = visitor.prices().is_some();
         Walker {
-            window,
-            by_name: false,
-            labelled: None,
+            selection,
             values: None,
             begins: 0,
-            outermost_match: None,
-            outermost_label: None,
             stack: Vec::new(),
             states: None,
             inner_states: Vec::new(),
@@ -447,10 +394,12 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                     self.gap(gap);
                     notes.gap(gap);
                 }
-                TimelineEvent::Loss(loss) if self.window.has(loss.at_ns) => {
+                TimelineEvent::Loss(loss) if self.selection.window().has(loss.at_ns) => {
                     notes.loss(loss);
                 }
-                TimelineEvent::Instant(instant) if self.window.has(instant.at_ns) => notes.orphan_exits += 1,
+                TimelineEvent::Instant(instant) if self.selection.window().has(instant.at_ns) => {
+                    notes.orphan_exits += 1
+                }
                 TimelineEvent::Loss(_)
                 | TimelineEvent::Instant(_)
                 | TimelineEvent::Mark(_)
@@ -521,13 +470,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 before.place.function == place.function && before.location != begin.location
             });
         }
-        let index = self.stack.len();
-        let is_within = if self.by_name || self.labelled.is_some() {
-            self.is_selected(place, index)
-        } else {
-            index < self.window.depth
-        };
-        let is_within = is_within && begin.start_ns <= self.window.until_ns;
+        let is_within = self.selection.begin(place.matches, begin.start_ns);
         if self.values.is_some() {
             self.tell_label(&mut rare);
         }
@@ -566,24 +509,6 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         self.tails_end(None, false);
     }
 
-    /// Whether a call that begins passes the filter's pattern and label, or is within a call that
-    /// does.
-    fn is_selected(&mut self, place: Place, index: usize) -> bool {
-        if place.matches && self.outermost_match.is_none() {
-            self.outermost_match = Some(index);
-        }
-        let begins = self.begins;
-        let has_label = self
-            .labelled
-            .as_mut()
-            .is_none_or(|places| places.next_if(|(place, _)| *place == begins).is_some());
-        if has_label && self.outermost_label.is_none() {
-            self.outermost_label = Some(index);
-        }
-        let outermost = self.outermost_match.zip(self.outermost_label);
-        outermost.is_some_and(|(name, label)| index - name.max(label) < self.window.depth)
-    }
-
     #[cold]
     fn tell_label(&mut self, rare: &mut Option<Box<Rare>>) {
         let begins = self.begins;
@@ -610,10 +535,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         if let Some(around) = self.stack.last_mut() {
             around.inner_ns = around.inner_ns.saturating_add(duration);
         }
-        if self.by_name || self.labelled.is_some() {
-            self.outermost_match = self.outermost_match.filter(|outermost| *outermost < index);
-            self.outermost_label = self.outermost_label.filter(|outermost| *outermost < index);
-        }
+        self.selection.end();
         let Open { place, location, is_within, .. } = open;
         // Only what follows a jump needs it.
         self.before = (end.how == EndKind::Jumped).then_some(Before { place, location, is_within });
@@ -642,7 +564,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             hooks,
             how: end.how,
             start_cut: end.start_cut,
-            is_shown: self.window.shows(end.start_ns, end.end_ns),
+            is_shown: self.selection.window().shows(end.start_ns, end.end_ns),
             counts: !open.is_led_to,
             goes_on: false,
         };
@@ -810,44 +732,11 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             self.tails_end(Some(untraced.until_ns), false);
         }
         let Some(before) = self.before.as_ref().filter(|before| before.is_within) else { return };
-        if self.window.shows(untraced.at_ns, untraced.until_ns) {
+        if self.selection.window().shows(untraced.at_ns, untraced.until_ns) {
             let at_most = untraced.until_ns.saturating_sub(untraced.at_ns);
             self.visitor.untraced(before.place.function, at_most);
         }
     }
-}
-
-/// The calls of a thread that carry a label, by their position among its begins, with the label's
-/// first value. A label is set after its call has begun, so this needs a pass of its own.
-fn labelled_calls(
-    view: &TraceView<'_>,
-    index: usize,
-    wanted: impl Fn(&str, Option<u64>) -> bool,
-) -> Vec<(u64, Option<u64>)> {
-    let mut found = Vec::new();
-    // Position, and whether it was found.
-    let mut open: Vec<(u64, bool)> = Vec::new();
-    let mut begins = 0;
-    for event in view.events(index) {
-        match event {
-            TimelineEvent::Begin(_) => {
-                open.push((begins, false));
-                begins += 1;
-            }
-            TimelineEvent::End(_) => _ = open.pop(),
-            TimelineEvent::Mark(Mark { kind: MarkKind::Label, name, value, .. }) => {
-                if let Some((place, known @ false)) = open.last_mut()
-                    && wanted(view.mark_name(name), value)
-                {
-                    *known = true;
-                    found.push((*place, value));
-                }
-            }
-            _ => {}
-        }
-    }
-    found.sort_unstable();
-    found
 }
 
 #[cfg(test)]
@@ -923,7 +812,7 @@ mod tests {
             ByTens(thunk),
             Window::new(filter, (filter.since_ns.unwrap_or(0), filter.until_ns.unwrap_or(u64::MAX))),
         );
-        let mut walker = Walker::new(&window, &mut functions, &mut places, &mut table);
+        let mut walker = Walker::new(Selection::new(window, None), &mut functions, &mut places, &mut table);
         walker.walk(events, &mut Notes::default());
         walker.untie();
         assert!(walker.stack.is_empty());
@@ -1131,7 +1020,7 @@ mod tests {
         let name = String::new();
         slowest.thread(&Thread { process: 0, pid: 1, tid: 1, name, dropped: 0, is_sampled: false });
         let mut places = ByTens(&|_| None);
-        let mut walker = Walker::new(&window, &mut functions, &mut places, &mut slowest);
+        let mut walker = Walker::new(Selection::new(window, None), &mut functions, &mut places, &mut slowest);
         walker.walk(&events, &mut Notes::default());
         walker.untie();
         let calls = slowest.calls();
@@ -1146,7 +1035,8 @@ mod tests {
                 explanation.begin_second();
             }
             let mut places = ByTens(&|_| None);
-            let mut walker = Walker::new(&window, &mut functions, &mut places, &mut explanation);
+            let mut walker =
+                Walker::new(Selection::new(window, None), &mut functions, &mut places, &mut explanation);
             walker.walk(&events, &mut Notes::default());
             walker.untie();
         }

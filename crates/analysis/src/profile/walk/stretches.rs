@@ -132,6 +132,8 @@ type Found = (BTreeMap<String, Sums>, BTreeMap<String, Sums>, Notes);
 
 fn found(part: &Part<'_>, filter: &Filter, states: Option<&ThreadStates>) -> Found {
     let window = Window::new(filter, (filter.since_ns.unwrap_or(0), filter.until_ns.unwrap_or(u64::MAX)));
+    // As with a pattern, which `ByTens` applies.
+    let window = Window { selects: window.depth == 7, ..window };
     let mut notes = Notes::default();
     let mut functions = Functions::default();
     let mut cells = Cells::default();
@@ -171,8 +173,7 @@ fn walked(
     visitor: &mut impl Visitor,
 ) {
     let mut places = ByTens;
-    let mut walker = Walker::new(window, functions, &mut places, visitor);
-    walker.by_name = window.depth == 7;
+    let mut walker = Walker::new(Selection::new(*window, None), functions, &mut places, visitor);
     walker.states = states;
     walker.enter(before);
     walker.walk(events, notes);
