@@ -194,6 +194,7 @@ impl Gathering<'_> {
             }
             TimelineEvent::End(_)
             | TimelineEvent::Unstamped(_)
+            | TimelineEvent::Returned(_)
             | TimelineEvent::Loss(_)
             | TimelineEvent::Mark(_)
             | TimelineEvent::Gap(_) => Ok(()),

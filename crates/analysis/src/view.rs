@@ -333,6 +333,14 @@ impl export::Source for TraceView<'_> {
         }
     }
 
+    fn has_values(&self) -> bool {
+        self.source.has_values()
+    }
+
+    fn values(&self, number: export::ValuesNumber) -> Vec<(String, export::Value)> {
+        self.source.values(number)
+    }
+
     fn log_line(&self, line: export::MarkName) -> String {
         self.trace.log_lines().text(line, |location| self.names.constant_text(location))
     }

@@ -7,12 +7,12 @@ use crate::abi::INTEGERS;
 use crate::builder::Builder;
 use crate::error::ArgumentError;
 use crate::known::{Known, known};
-use crate::layout::{Content, Item, Layout, Missing, Shape};
 use crate::place::{Piece, Place};
 use crate::secrets::Secrets;
 use crate::signature::Signature;
 use crate::syntax::{Expression, Node};
 use crate::types::{Kind, Member, Type, TypeId, Types};
+use everycall_values::layout::{Content, Item, Layout, Missing, Shape};
 
 /// Names that are offered in an error.
 const OFFERED_MAX: usize = 8;
@@ -46,8 +46,12 @@ pub enum Moment {
 pub struct Compiled {
     /// The program's bytes, which pass the check of the traced side.
     pub program: Vec<u8>,
-    /// Its items.
-    pub layout: Layout,
+    /// The program's id, which is that of the layout.
+    pub id: u32,
+    /// The [`Layout`] of what it writes, as bytes.
+    pub layout: Vec<u8>,
+    /// Whether there is no item, and no condition: all parameters of a function that has none.
+    pub is_empty: bool,
 }
 
 /// Where an expression's value is while the program runs.
@@ -130,7 +134,6 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
     /// Makes the program of values and a condition. `values`: `None` for all.
     pub(crate) fn compile(
         mut self,
-        id: u32,
         values: Option<&[Expression]>,
         condition: Option<&Expression>,
     ) -> Result<Compiled> {
@@ -139,11 +142,11 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             self.builder.jump(operation::GUARD, 0, reject);
             self.jump_if(condition, false, reject)?;
             self.builder.release(0);
-            if Program::check(&self.builder.finish(id)).is_err() || !self.builder.has_room() {
+            if Program::check(&self.builder.finish(0)).is_err() || !self.builder.has_room() {
                 return Err(self.error(condition, "the condition is too large"));
             }
         }
-        let mut layout = Layout { id, items: Vec::new() };
+        let mut layout = Layout::default();
         match values {
             Some(values) => {
                 for value in values {
@@ -162,9 +165,12 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             self.builder.place(reject);
             self.builder.emit(operation::REJECT, 0, 0, 0, 0, 0);
         }
+        let is_empty = layout.items.is_empty() && condition.is_none();
+        let layout = layout.to_bytes();
+        let id = Layout::id_of(&layout);
         let program = self.builder.finish(id);
         match Program::check(&program) {
-            Ok(_) => Ok(Compiled { program, layout }),
+            Ok(_) => Ok(Compiled { program, id, layout, is_empty }),
             Err(refusal) => Err(ArgumentError::new(
                 &self.text,
                 0..self.text.len(),

@@ -5,9 +5,9 @@ use everycall_format::capture::{COPY_MAX, UNTIL_ZERO, calculation, comparison, l
 use crate::builder::Label;
 use crate::compile::{Compiler, Number, Plain, Result, Typed, Value};
 use crate::known::Known;
-use crate::layout::{Missing, Shape};
 use crate::syntax::{Expression, Node, Operator};
 use crate::types::Kind;
+use everycall_values::layout::{Missing, Shape};
 
 /// A text's address and length, in registers.
 pub(crate) struct TextPlace {

@@ -4,10 +4,10 @@ use everycall_format::capture::{COPY_MAX, operation};
 
 use crate::compile::{Compiler, Plain, Typed, Value};
 use crate::known::Known;
-use crate::layout::{Content, Field, Item, Missing, Shape};
 use crate::place::Piece;
 use crate::syntax::{Expression, Node};
 use crate::types::{Aggregate, Kind, Member, Type, TypeId, Variants};
+use everycall_values::layout::{Content, Field, Item, Missing, Shape};
 
 /// Members of one object that are copied.
 const MEMBERS_MAX: usize = 24;

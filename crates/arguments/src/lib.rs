@@ -1,16 +1,13 @@
 //! Which values calls had: from what users write and DWARF to programs that copy them
-//! ([`everycall_format::capture`]), and from the copied bytes to text.
+//! ([`everycall_format::capture`]). `everycall-values` has the way from the copied bytes to text.
 //!
 //! ```text
 //! "handle(path, len) if len > 4096" --Request::parse--> Request --+
 //! ModuleDwarf, a function's address -----------------------------+--compile--> program, Layout
-//!
-//! capture, Layout --decode--> values --text::arguments, text::json--> text
 //! ```
 //!
 //! `docs/design/arguments.md` says where a parameter is at a function's first instruction. What
-//! isn't certain there is shown as missing. This crate opens no file and touches no process; files
-//! are found and read by `everycall-symbols`.
+//! isn't certain there is shown as missing. This crate touches no process.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs, clippy::missing_errors_doc)]
@@ -24,21 +21,19 @@ mod builder;
 mod compile;
 mod condition;
 mod content;
-mod decode;
 mod error;
 mod known;
-pub mod layout;
 mod module;
 mod place;
 mod secrets;
+mod set;
 mod signature;
 pub mod syntax;
-pub mod text;
 mod types;
 
 pub use compile::{CaptureOptions, Compiled, Moment};
-pub use decode::{Value, decode};
 pub use error::ArgumentError;
 pub use module::compile;
 pub use secrets::Secrets;
+pub use set::{CaptureSetTooLarge, CapturedFile, Met, RequestError, Wanted, capture_file, set_of};
 pub use signature::FunctionPlace;

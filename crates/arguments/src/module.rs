@@ -22,7 +22,6 @@ pub fn compile(
     moment: Moment,
     dwarf: Option<&mut ModuleDwarf>,
     function: FunctionPlace<'_>,
-    id: u32,
     options: &CaptureOptions,
 ) -> Result<Compiled, ArgumentError> {
     let values: Option<&[Expression]> = request.values.as_deref();
@@ -33,13 +32,12 @@ pub fn compile(
             let mut types = Types::new(dwarf, unit.clone());
             if let Some(signature) = signature::read(&mut types, function) {
                 let compiler = Compiler::new(Some(&mut types), Some(signature), moment, options, text);
-                compiled = Some(compiler.compile(id, values, condition));
+                compiled = Some(compiler.compile(values, condition));
             }
         });
         if let Err(reason) = read {
             return Err(ArgumentError::new(text, 0..text.len(), reason));
         }
     }
-    compiled
-        .unwrap_or_else(|| Compiler::new(None, None, moment, options, text).compile(id, values, condition))
+    compiled.unwrap_or_else(|| Compiler::new(None, None, moment, options, text).compile(values, condition))
 }

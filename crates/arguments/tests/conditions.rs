@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use everycall_arguments::syntax::Request;
-use everycall_arguments::{CaptureOptions, FunctionPlace, Moment, compile, decode, text};
+use everycall_arguments::{CaptureOptions, FunctionPlace, Moment, compile};
 use everycall_capture::{Machine, Outcome, Program};
 use everycall_format::capture::OUTPUT_MAX;
+use everycall_values::layout::Layout;
+use everycall_values::{decode, text};
 
 const PLACE: FunctionPlace<'_> = FunctionPlace { address: 0, linkage_name: "f", is_local: None };
 const TEXT_AT: u64 = 0x5000;
@@ -173,7 +175,7 @@ fn conditions_keep_the_calls_that_a_model_keeps() {
         let all = format!("f() if {written}");
         let request = Request::parse(&all).unwrap_or_else(|error| panic!("{error}"));
         let options = CaptureOptions::default();
-        let compiled = match compile(&request, &all, Moment::Entry, None, PLACE, 1, &options) {
+        let compiled = match compile(&request, &all, Moment::Entry, None, PLACE, &options) {
             Ok(compiled) => compiled,
             // It says so, and that is rare.
             Err(error) if error.message == "the condition is too large" => {
@@ -208,19 +210,19 @@ fn arguments_by_number_need_no_debugging_information() {
     let all = "f(arg1:int, arg2:str, fparg1:f64, arg3:hex, arg1:int * 2) if arg1:int < 0";
     let request = Request::parse(all).unwrap();
     let options = CaptureOptions::default();
-    let compiled = compile(&request, all, Moment::Entry, None, PLACE, 7, &options).unwrap();
+    let compiled = compile(&request, all, Moment::Entry, None, PLACE, &options).unwrap();
     let registers = [(5, -3_i32 as u32 as u64), (4, TEXT_AT), (1, 0xabc), (17, 1.5_f64.to_bits())];
     let machine = Fake { registers: registers.into_iter().collect(), text: b"hello\0".to_vec() };
     let program = Program::check(&compiled.program).unwrap();
     let mut output = [0; OUTPUT_MAX];
     let Outcome::Captured(length) = program.run(&machine, &mut output) else { panic!("it is kept") };
     assert_eq!(
-        text::arguments(&decode(&compiled.layout, &output[..length])),
+        text::arguments(&decode(&Layout::of_bytes(&compiled.layout).unwrap(), &output[..length])),
         "arg1:int=-3, arg2:str=\"hello\", fparg1:f64=1.5, arg3:hex=0x0000000000000abc, arg1:int * 2=-6"
     );
     // A capture that was cut or damaged says so from there on.
     for end in 0..length {
-        let values = decode(&compiled.layout, &output[..end]);
+        let values = decode(&Layout::of_bytes(&compiled.layout).unwrap(), &output[..end]);
         assert_eq!(values.len(), 5);
         assert!(text::arguments(&values).ends_with("<damaged>"), "{end}");
     }
@@ -231,7 +233,7 @@ fn errors_say_what_to_write() {
     let said = |all: &str| {
         let request = Request::parse(all).unwrap();
         let options = CaptureOptions::default();
-        compile(&request, all, Moment::Entry, None, PLACE, 1, &options).unwrap_err().to_string()
+        compile(&request, all, Moment::Entry, None, PLACE, &options).unwrap_err().to_string()
     };
     for (all, part) in [
         ("f(path)", "write the argument's number and type"),

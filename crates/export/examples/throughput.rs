@@ -75,6 +75,7 @@ impl Source for MadeUp {
                     cut: false,
                     tail_call: TailCall::No,
                     caller_unsure: false,
+                    arguments: None,
                 };
                 open.push(begin);
                 return Some(TimelineEvent::Begin(begin));

@@ -11,7 +11,7 @@
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
-use crate::filtered::{Event, Point, Start, UntracedSlice};
+use crate::filtered::{CallValues, Event, Point, Start, UntracedSlice};
 use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
 use crate::tails::{Jumps, Tails};
@@ -73,6 +73,8 @@ pub(crate) struct Slice {
     pub(crate) has_labels: bool,
     /// Whether a tail call made or ended it: [`Pen::jumps`].
     pub(crate) has_jumps: bool,
+    /// Arguments and result.
+    pub(crate) values: CallValues,
     /// Number of calls that it represents: 1 except for calls beyond the drawn levels.
     pub(crate) calls: u64,
 }
@@ -88,6 +90,7 @@ impl Slice {
             || self.what.is_none()
             || self.has_labels
             || self.has_jumps
+            || self.values.are_any()
     }
 }
 
@@ -160,7 +163,8 @@ impl Pen {
                 let moved = (drawn_start_ns != start_ns || drawn_end_ns != end_ns)
                     .then(|| (start_ns, end_ns.saturating_sub(start_ns)));
                 let (start_ns, end_ns) = (drawn_start_ns, drawn_end_ns);
-                let Start { cut: start_cut, caller_unsure, .. } = start;
+                let Start { cut: start_cut, caller_unsure, values, .. } = start;
+                let values = if what.is_some() { values } else { CallValues::default() };
                 let slice = Slice {
                     what,
                     start_ns,
@@ -171,6 +175,7 @@ impl Pen {
                     how,
                     has_labels,
                     has_jumps,
+                    values,
                     calls,
                 };
                 Some(Drawn::End(slice))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use everycall_timeline::{
     Bars, Begin, End, EndKind, Gap, GapKind, InstantKind, Intervals, LossKind, Mark, MarkKind, TailCall,
-    TimelineEvent, Untraced,
+    TimelineEvent, Untraced, ValuesNumber,
 };
 use rustc_hash::FxHashSet;
 
@@ -84,6 +84,21 @@ pub(crate) struct Start {
     /// Whether it is uncertain that the enclosing call made it.
     pub(crate) caller_unsure: bool,
     pub(crate) tail: Option<Tail>,
+    pub(crate) values: CallValues,
+}
+
+/// Values of a call that were recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CallValues {
+    pub(crate) arguments: Option<ValuesNumber>,
+    /// Known at the call's end.
+    pub(crate) result: Option<ValuesNumber>,
+}
+
+impl CallValues {
+    pub(crate) fn are_any(self) -> bool {
+        self.arguments.is_some() || self.result.is_some()
+    }
 }
 
 /// The tail call that made a call.
@@ -172,6 +187,8 @@ pub(crate) struct Filtered<'s, I> {
     held_calls: usize,
     held_marks: usize,
     shown: usize,
+    /// What the call returns that ends next.
+    returned: Option<ValuesNumber>,
     /// An event that waits until pending ones have been passed on.
     waiting: Option<TimelineEvent>,
     intervals: Intervals,
@@ -194,6 +211,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
             held_calls: 0,
             held_marks: 0,
             shown: 0,
+            returned: None,
             waiting: None,
             intervals: Intervals::default(),
             correcting,
@@ -260,6 +278,10 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
                     continue;
                 }
                 TimelineEvent::Unstamped(_) => continue,
+                TimelineEvent::Returned(returned) => {
+                    self.returned = Some(returned.result);
+                    continue;
+                }
                 TimelineEvent::Loss(loss) => self.point(Point {
                     at_ns: loss.at_ns,
                     count: loss.count,
@@ -285,10 +307,11 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
 
     #[inline]
     fn begin(&mut self, function: FunctionId, matches: bool, begin: &Begin, out: &mut Event) -> bool {
-        let Begin { start_ns, cut, tail_call, caller_unsure, .. } = *begin;
+        let Begin { start_ns, cut, tail_call, caller_unsure, arguments, .. } = *begin;
         let is_sure = tail_call == TailCall::Yes;
         let tail = self.ended.filter(|_| tail_call != TailCall::No).map(|of| Tail { of, is_sure });
-        let start = Start { cut, caller_unsure, tail };
+        let values = CallValues { arguments, result: None };
+        let start = Start { cut, caller_unsure, tail, values };
         let index = self.stack.len();
         let is_selected = self.selection.begin(matches, start_ns);
         let window = self.selection.window();
@@ -317,7 +340,8 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
     #[inline]
     fn end(&mut self, end_ns: u64, how: EndKind, out: &mut Event) -> bool {
         let Some(open) = self.stack.pop() else { return false };
-        let Open { function, start_ns, start, state, labelled } = open;
+        let Open { function, start_ns, mut start, state, labelled } = open;
+        start.values.result = self.returned.take();
         self.ended = Some(function);
         self.ended_in_tree = self.selection.end();
         match state {

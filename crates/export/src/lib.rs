@@ -55,6 +55,7 @@ mod tails;
 mod testing;
 mod text;
 mod times;
+mod values;
 
 use std::io::{self, Write};
 
@@ -62,8 +63,9 @@ pub use calendar::{Calendar, WallTime};
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
     MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
-    Trace, Wait,
+    Trace, ValuesNumber, Wait,
 };
+pub use everycall_values::{Value, text as value_text};
 pub use filter::{CallAt, Filter, LabelPattern, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionId, FunctionName, Inlined, Names};
@@ -78,6 +80,7 @@ pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;
+pub use values::{Layouts, arguments_json, result_json};
 
 /// Writes what passes `filter` to `out`, which doesn't need to be buffered. Calls `notify` with
 /// each note as soon as it is known.

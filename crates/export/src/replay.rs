@@ -25,6 +25,7 @@
 //!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
 //! - `-- => name (not traced, at most) 30.1 ms --` behind a call that ended in a tail call: where it jumped to isn't traced, and took at most that
 //!   long: until the thread's next event.
+//! - `handle(path="/index", len=42) = 0`: the call's arguments and its result, if they were recorded.
 //! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
 //!   came by there or not.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
@@ -47,7 +48,7 @@ use everycall_timeline::{Bars, EndKind, Gap, Mark, MarkKind, Stream};
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
-use crate::filtered::{Event, Point, Start, Tail, UntracedSlice};
+use crate::filtered::{CallValues, Event, Point, Start, Tail, UntracedSlice};
 use crate::names::{Details, FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
@@ -56,6 +57,7 @@ use crate::source::{Process, Source, Thread, Times};
 use crate::summary::Summary;
 use crate::text;
 use crate::times::{Moments, wall_accuracy};
+use crate::values;
 use everycall_units::Count;
 
 /// Largest number of levels that are indented.
@@ -64,6 +66,8 @@ const LEVELS_INDENTED: usize = 16;
 const LINES_NEAR: u64 = 20;
 /// Smallest number of columns for a name.
 const NAME_MIN: usize = 16;
+/// Largest number of columns for arguments where lines may have any length.
+const VALUES_MAX: usize = 400;
 
 /// The style of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,6 +139,13 @@ struct Begun {
     start: Start,
     /// 0 if calls aren't numbered.
     number: u64,
+}
+
+/// Values of a call as they are shown.
+#[derive(Default)]
+struct Shown {
+    arguments: Option<String>,
+    result: Option<String>,
 }
 
 /// A function as it is shown.
@@ -230,16 +241,18 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
             let bars = export.bars;
             if let Some(begun) = self.begun.take() {
                 let times = (begun.start_ns, end_ns);
-                self.leaf(functions, self.stack.len(), &begun, (times, bars), how);
+                let values = self.values(export.source, start.values);
+                self.leaf(functions, self.stack.len(), &begun, ((times, bars), how), &values);
                 return;
             }
             self.lines += 1;
             let Some(open) = self.stack.pop() else { return };
             let far = (self.lines - open.line > LINES_NEAR).then_some(open.function);
             let times = ((start_ns, end_ns), bars);
-            return self.closing(self.stack.len(), far, times, start.cut, how);
+            let result = values::result(export.source, start.values);
+            return self.closing(self.stack.len(), far, times, result, (start.cut, how));
         }
-        self.open(functions);
+        self.open(functions, export.source);
         self.lines += 1;
         match *event {
             Event::Begin { function, start_ns, start } => {
@@ -259,15 +272,16 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
     }
 
     fn thread_end(&mut self, export: &mut Export<'_, S>) {
-        self.open(&export.functions);
+        self.open(&export.functions, export.source);
     }
 }
 
 impl Page<'_> {
     /// Writes the delayed line of the call that began last.
-    fn open(&mut self, functions: &Functions<'_>) {
+    fn open(&mut self, functions: &Functions<'_>, source: &impl Source) {
         if let Some(begun) = self.begun.take() {
-            self.opening(functions, self.stack.len(), &begun);
+            let values = self.values(source, begun.start.values);
+            self.opening(functions, self.stack.len(), &begun, &values);
             self.stack.push(Open { function: begun.function, line: self.lines });
         }
     }
@@ -344,6 +358,7 @@ impl Page<'_> {
         functions: &Functions<'_>,
         level: usize,
         &Begun { function, start_ns, start, number }: &Begun,
+        values: &Shown,
     ) {
         let number = shown_number(number);
         let indent = self.line_start(level, start_ns) + self.arrow(start.tail);
@@ -353,7 +368,7 @@ impl Page<'_> {
             _ => "",
         };
         let rest = number.len() + if remark.is_empty() { 2 } else { remark.len() + 4 };
-        let used = self.name(functions, function, indent, rest);
+        let used = self.call_name(functions, function, (indent, rest), values);
         self.call_number(&number);
         self.sink.put(b" {");
         if !remark.is_empty() {
@@ -378,15 +393,16 @@ impl Page<'_> {
         functions: &Functions<'_>,
         level: usize,
         &Begun { function, start, number, .. }: &Begun,
-        (times, bars): ((u64, u64), Option<Bars>),
-        how: EndKind,
+        ((times, bars), how): (((u64, u64), Option<Bars>), EndKind),
+        values: &Shown,
     ) {
         let number = shown_number(number);
         let indent = self.line_start(level, times.0) + self.arrow(start.tail);
         let ending = Ending::new((times, bars), &self.moments, start, how);
         let rest = number.len() + 2 + ending.width();
-        let used = self.name(functions, function, indent, rest);
+        let used = self.call_name(functions, function, (indent, rest), values);
         self.call_number(&number);
+        self.result(values.result.as_deref());
         self.sink.put(b"  ");
         self.ending(&ending);
         self.place(function, used + rest);
@@ -399,13 +415,16 @@ impl Page<'_> {
         level: usize,
         far: Option<FunctionId>,
         (times, bars): ((u64, u64), Option<Bars>),
-        cut: bool,
-        how: EndKind,
+        result: Option<String>,
+        (cut, how): (bool, EndKind),
     ) {
         let indent = self.line_start(level, times.1);
         // Where the call began, it is said who may have made it.
         let ending = Ending::new((times, bars), &self.moments, Start { cut, ..Start::default() }, how);
-        self.sink.put(b"} ");
+        self.sink.put(b"}");
+        let result = result.map(|result| self.shortened(&result, 2));
+        self.result(result.as_deref());
+        self.sink.put(b" ");
         self.ending(&ending);
         if let Some(function) = far {
             let room = self.room(indent + 4 + ending.width());
@@ -502,6 +521,60 @@ impl Page<'_> {
             self.ink(Ink::Faint, format_args!("{number}"));
         }
         used
+    }
+
+    /// What is shown of a call's values.
+    fn values(&self, source: &impl Source, values: CallValues) -> Shown {
+        if !values.are_any() {
+            return Shown::default();
+        }
+        let arguments = values::arguments(source, values).map(|text| self.shortened(&text, 1));
+        let result = values::result(source, values).map(|text| self.shortened(&text, 2));
+        Shown { arguments, result }
+    }
+
+    /// A text of the program, which takes at most one in `parts` of a line's columns.
+    fn shortened(&self, text: &str, parts: usize) -> String {
+        let room = match self.style.names {
+            NameLength::Whole => usize::MAX,
+            NameLength::Fitting => self.style.width.unwrap_or(VALUES_MAX).max(NAME_MIN) / parts,
+        };
+        Shortable::plain(visible(text).into_owned()).fitting(room)
+    }
+
+    /// Writes the function's name with the call's arguments, if there are any.
+    fn call_name(
+        &mut self,
+        functions: &Functions<'_>,
+        id: FunctionId,
+        (indent, rest): (usize, usize),
+        values: &Shown,
+    ) -> usize {
+        let result = values.result.as_ref().map_or(0, |result| columns(result) + 3);
+        let Some(arguments) = &values.arguments else {
+            return self.name(functions, id, indent, rest + result);
+        };
+        let function = functions.get(id);
+        let name = visible(if function.name.is_empty() { "(no name)" } else { &function.name });
+        // The rest of what is known of the function is kept with its name.
+        let place = self.sink.bytes.len();
+        self.name(functions, id, indent, rest);
+        self.sink.bytes.truncate(place);
+        let name = Shortable::new(values::without_parameters(&name).to_owned());
+        let taken = columns(arguments) + 2 + result;
+        let room = self.style.names.columns(self.room(indent + rest + taken));
+        let used = indent + name.put(&mut self.sink.bytes, room);
+        self.sink.put(b"(");
+        self.ink(Ink::Mark, format_args!("{arguments}"));
+        self.sink.put(b")");
+        used + taken
+    }
+
+    fn result(&mut self, result: Option<&str>) {
+        if let Some(result) = result {
+            self.sink.put(b" = ");
+            self.ink(Ink::Mark, format_args!("{result}"));
+        }
     }
 
     /// Writes the function's name, shortened to leave `tail` columns. Returns the number of columns

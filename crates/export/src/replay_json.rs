@@ -45,7 +45,7 @@ use everycall_timeline::{Bars, EndKind, Gap, GapKind, Location, Mark, MarkKind, 
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
-use crate::filtered::{Event, Point, PointKind, Tail};
+use crate::filtered::{CallValues, Event, Point, PointKind, Tail};
 use crate::json::{put_number, put_string};
 use crate::labels::{Labels, OpenLabels, put_mark_value};
 use crate::names::{Details, Function, FunctionId, Functions, Names};
@@ -56,6 +56,7 @@ use crate::summary::Summary;
 use crate::tails::Tails as Jumping;
 use crate::text;
 use crate::times::JsonMoments;
+use crate::values;
 
 /// Writes what passes `filter` as JSON lines, thread by thread.
 ///
@@ -148,6 +149,9 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 if let Some(tail) = tail {
                     put_tail(bytes, tail, functions);
                 }
+                if start.values.are_any() {
+                    put_values(bytes, start.values, export.source);
+                }
                 if has_labels {
                     put_labels(bytes, labels.ended(), export.source);
                 }
@@ -214,6 +218,20 @@ fn put_off_cpu(
         put_number(bytes, thread.into());
     }
     bytes.extend_from_slice(b"}\n");
+}
+
+/// The values of a call.
+#[cold]
+fn put_values(bytes: &mut Vec<u8>, values: CallValues, source: &impl Source) {
+    let (arguments, result) = values::json(source, values);
+    if let Some(arguments) = arguments {
+        bytes.extend_from_slice(b",\"arguments\":");
+        bytes.extend_from_slice(arguments.as_bytes());
+    }
+    if let Some(result) = result {
+        bytes.extend_from_slice(b",\"result\":");
+        bytes.extend_from_slice(result.as_bytes());
+    }
 }
 
 /// The bounds of a duration; if requested, those without the cost of tracing.

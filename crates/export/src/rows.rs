@@ -1,11 +1,11 @@
 //! Traces as one table: a row for each call, made when it ends, and rows for everything else that
 //! the trace has. Parquet files and SQL have it; `docs/parquet.md` says what the columns mean.
 
-use everycall_timeline::{Bars, EndKind, Gap, GapKind, Mark, MarkKind};
+use everycall_timeline::{Bars, EndKind, Gap, GapKind, Mark, MarkKind, ValuesNumber};
 
 use crate::driver::ThreadEvents;
 use crate::filter::Filter;
-use crate::filtered::{Event, Point, PointKind};
+use crate::filtered::{CallValues, Event, Point, PointKind};
 use crate::names::{FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
 use crate::selection::Window;
@@ -52,6 +52,10 @@ pub struct Row {
     pub runnable_ns: Option<i64>,
     /// The thread that woke it, or resumed its stack.
     pub other_tid: Option<i64>,
+    /// Of calls: their arguments.
+    pub arguments: Option<ValuesNumber>,
+    /// Of calls: their result.
+    pub result: Option<ValuesNumber>,
     /// Its remarks, separated by `; `.
     pub remarks: Option<String>,
 }
@@ -107,6 +111,7 @@ pub(crate) struct Call {
     pub(crate) own_ns: i64,
     /// Where events may have no times of their own: least and largest duration.
     pub(crate) bounds_ns: Option<(i64, i64)>,
+    pub(crate) values: CallValues,
     pub(crate) remarks: Option<String>,
 }
 
@@ -131,6 +136,8 @@ impl From<Call> for Row {
             blocked_ns: None,
             runnable_ns: None,
             other_tid: None,
+            arguments: call.values.arguments,
+            result: call.values.result,
             remarks: call.remarks,
         }
     }
@@ -233,6 +240,7 @@ impl RowMaker {
             start_realtime_ns: start_realtime_ns(start_ns, source),
             duration_ns: duration_ns.cast_signed(),
             own_ns: duration_ns.saturating_sub(inner_ns).cast_signed(),
+            values: start.values,
             bounds_ns: bars.map(|bars| (bars.low.cast_signed(), bars.high.cast_signed())),
             remarks: if is_whole { None } else { remarks() },
         })
@@ -264,6 +272,8 @@ impl RowMaker {
             blocked_ns: None,
             runnable_ns: None,
             other_tid: None,
+            arguments: None,
+            result: None,
             remarks: None,
         }
     }

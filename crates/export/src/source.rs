@@ -3,11 +3,13 @@
 use everycall_format::ect::LOG_FILE_TID;
 use everycall_timeline::{
     Bars, Clock, Code, FIBERS_FROM, MarkName, Origin, TASKS_FROM, ThreadStates, TimelineEvent, Trace,
-    WallClock,
+    ValuesNumber, WallClock,
 };
+use everycall_values::Value;
 use rustc_hash::FxHashMap;
 
 use crate::calendar::Calendar;
+use crate::values::Layouts;
 
 /// The kind of time that is shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -129,6 +131,17 @@ pub trait Source {
         String::new()
     }
 
+    /// Whether calls have arguments or results.
+    fn has_values(&self) -> bool {
+        false
+    }
+
+    /// Arguments or a result of a call, with their names; none if they can't be read.
+    fn values(&self, number: ValuesNumber) -> Vec<(String, Value)> {
+        let _ = number;
+        Vec::new()
+    }
+
     /// Whether events may have no times of their own, so that durations have bounds.
     fn has_bounds(&self) -> bool {
         false
@@ -171,6 +184,7 @@ pub struct TraceSource<'t> {
     threads: Vec<Thread>,
     /// By index of a thread here: its index in the trace.
     indices: Vec<usize>,
+    layouts: Layouts,
     end_ns: u64,
 }
 
@@ -200,7 +214,8 @@ impl<'t> TraceSource<'t> {
             })
             .collect();
         let indices = infos.iter().map(|info| info.index).collect();
-        TraceSource { trace, code, processes: processes(trace), threads, indices, end_ns: end_ns(trace) }
+        let (processes, layouts) = (processes(trace), Layouts::of(trace));
+        TraceSource { trace, code, processes, threads, indices, layouts, end_ns: end_ns(trace) }
     }
 
     /// The index in the trace of the thread with index `thread` here.
@@ -255,6 +270,14 @@ impl Source for TraceSource<'_> {
         }
         let clock = self.trace.clock_in_ns();
         clock.ticks(ns) - clock.origin_ticks()
+    }
+
+    fn has_values(&self) -> bool {
+        self.trace.values().count() > 0
+    }
+
+    fn values(&self, number: ValuesNumber) -> Vec<(String, Value)> {
+        self.layouts.values(self.trace, number)
     }
 
     fn has_bounds(&self) -> bool {

@@ -39,6 +39,7 @@ impl Calls {
             cut: false,
             tail_call,
             caller_unsure: false,
+            arguments: None,
         };
         self.stack.push(begin);
         self.events.push(TimelineEvent::Begin(begin));

@@ -500,6 +500,16 @@ unsafe impl VTabCursor for EventsCursor {
             22 => out.set_result(row.remarks.as_deref()),
             24 => out.set_result(row.duration_low_ns.or(duration_of_call())),
             25 => out.set_result(row.duration_high_ns.or(duration_of_call())),
+            26 => out.set_result(
+                row.arguments
+                    .zip(trace())
+                    .map(|(arguments, trace)| everycall_export::arguments_json(trace.view, arguments)),
+            ),
+            27 => out.set_result(
+                row.result
+                    .zip(trace())
+                    .map(|(result, trace)| everycall_export::result_json(trace.view, result)),
+            ),
             _ => out.set_result(trace().map(|trace| trace.name)),
         }
     }

@@ -1,15 +1,15 @@
 //! Calls as records of one size, for temporary files.
 
-use everycall_export::{CALL, FunctionId, Row, What};
+use everycall_export::{CALL, FunctionId, Row, ValuesNumber, What};
 use rustc_hash::FxHashMap;
 
 /// Numbers of a record.
-const WORDS: usize = 11;
+const WORDS: usize = 12;
 /// Bytes of a record.
 pub(crate) const RECORD: usize = WORDS * 8;
 
-/// A call: its caller, lane and function, depth and recursion, times and their bounds, remarks, the
-/// last call below it, its number.
+/// A call: its caller, lane and function, depth and recursion, times and their bounds, remarks, its
+/// values, the last call below it, its number.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Record([i64; WORDS]);
 
@@ -37,6 +37,16 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Record {
         *word = i64::from_le_bytes(bytes.try_into().unwrap_or_default());
     }
     record
+}
+
+/// Arguments and result in a word: 0 where there are none.
+fn numbers_of_values(arguments: Option<ValuesNumber>, result: Option<ValuesNumber>) -> i64 {
+    let number = |values: Option<ValuesNumber>| values.map_or(0, |values| values.index() as i64 + 1);
+    number(arguments) << 32 | number(result)
+}
+
+fn values_of(number: u32) -> Option<ValuesNumber> {
+    number.checked_sub(1).and_then(ValuesNumber::of_index)
 }
 
 /// The remarks of records, each once.
@@ -67,6 +77,7 @@ impl Remarks {
             row.duration_low_ns.or(row.duration_ns).unwrap_or(0),
             row.duration_high_ns.or(row.duration_ns).unwrap_or(0),
             remark as i64,
+            numbers_of_values(row.arguments, row.result),
             last,
             row.id.unwrap_or(0),
         ])
@@ -74,7 +85,8 @@ impl Remarks {
 
     /// The lane and the row of a record.
     pub(crate) fn row(&self, record: &Record) -> (usize, Row) {
-        let [parent, whose, levels, start_ns, duration_ns, own_ns, low_ns, high_ns, remark, _, id] = record.0;
+        let [parent, whose, levels, start_ns, duration_ns, own_ns, low_ns, high_ns, remark, values, _, id] =
+            record.0;
         let remark = usize::try_from(remark).ok().and_then(|number| self.texts.get(number.checked_sub(1)?));
         let row = Row {
             kind: CALL,
@@ -94,6 +106,8 @@ impl Remarks {
             blocked_ns: None,
             runnable_ns: None,
             other_tid: None,
+            arguments: values_of((values >> 32) as u32),
+            result: values_of(values as u32),
             remarks: remark.cloned(),
         };
         ((whose >> 32) as usize, row)

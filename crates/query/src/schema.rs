@@ -35,6 +35,8 @@ const DURATION_LOW: Column =
     ("duration_low_ns", "integer", "of calls: what it took at least, where events had no times of their own");
 const DURATION_HIGH: Column = ("duration_high_ns", "integer", "of calls: what it took at most");
 const PARENT: Column = ("parent", "integer", "id of the call around it");
+const ARGUMENTS: Column = ("arguments", "text", "the call's arguments, a JSON object, if they were recorded");
+const RESULT: Column = ("result", "text", "what the call returned, as JSON, if that was recorded");
 const REMARKS: Column = ("remarks", "text", "what is special about it, separated by `; `");
 const FUNCTION: Column = ("function", "text", "its name");
 const MODULE: Column = ("module", "text", "file name of its program or library");
@@ -75,6 +77,8 @@ pub(crate) const EVENTS: TableFacts = TableFacts {
         TRACE,
         DURATION_LOW,
         DURATION_HIGH,
+        ARGUMENTS,
+        RESULT,
     ],
 };
 
@@ -85,7 +89,8 @@ pub(crate) const TABLES: &[TableFacts] = &[
         about: "calls",
         rows: From::Events(
             "id, parent, pid, process, tid, thread, depth, recursion, start_ns, start_realtime_ns, duration_ns, own_ns, \
-             function, module, file, line, remarks, trace, duration_low_ns, duration_high_ns",
+             function, module, file, line, remarks, trace, duration_low_ns, duration_high_ns, \
+             arguments, result",
             "kind = 'call'",
         ),
         columns: &[
@@ -113,6 +118,8 @@ pub(crate) const TABLES: &[TableFacts] = &[
             TRACE,
             DURATION_LOW,
             DURATION_HIGH,
+            ARGUMENTS,
+            RESULT,
         ],
     },
     TableFacts {

@@ -79,6 +79,12 @@ pub enum EventKind {
     },
     /// The program wrote a log line. [`crate::log_line`] shows it.
     Log,
+    /// Arguments of the entry that follows, or the result of the exit that follows, at the same
+    /// time. [`crate::values`] has the capture.
+    Values {
+        /// One of [`everycall_format::event::values`].
+        what: u8,
+    },
     /// The program emitted an event by XRay's interface. [`crate::xray_event::xray_event_text`]
     /// shows it.
     XrayEvent,
@@ -264,10 +270,12 @@ impl<'a> Events<'a> {
             (kind::UNKNOWN_CODE, [low, high, ..]) => EventKind::UnknownExit { address: wide(*low, *high) },
             (kind::XRAY_CUSTOM_EVENT, [_, ..]) | (kind::XRAY_TYPED_EVENT, [_, _, ..]) => EventKind::XrayEvent,
             (kind::LOG, [_, _, ..]) => EventKind::Log,
+            (kind::VALUES, [_, _, ..]) => EventKind::Values { what: detail },
             (
                 kind::SEGMENT..=kind::TAIL_EXIT
                 | kind::LABEL
                 | kind::LOG
+                | kind::VALUES
                 | kind::GAP
                 | kind::DROPPED
                 | kind::XRAY_CUSTOM_EVENT

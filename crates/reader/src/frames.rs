@@ -6,12 +6,14 @@ use std::io::Cursor;
 use everycall_format::Wire;
 use everycall_format::arena::module_flags;
 use everycall_format::ect::{CodeFileRecord, CodeName, CodeNamesRecord, FrameNamesRecord, code_file};
-use everycall_format::frame::{FIRST, FRAMES_SIZE, FrameName, IDS, RECORD_ALIGN, STEP, THREAD, TRAMPOLINES};
+use everycall_format::frame::{
+    CAPTURES, FIRST, FRAMES_SIZE, FrameName, IDS, RECORD_ALIGN, STEP, THREAD, TRAMPOLINES,
+};
 use everycall_jit::{Code, Table, jitdump, perf_map, ticks_of_monotonic};
 
 use crate::model::{CodeRange, Frame, Frames, Module, Recording, Snapshot, Thread, ThreadName};
 use crate::payload::TABLE_MAX;
-use crate::trampolines;
+use crate::{trampolines, values};
 
 /// Most files with names of code in a trace. A snapshot has three at most.
 const CODE_FILES_MAX: usize = 64;
@@ -34,8 +36,9 @@ pub(crate) fn read_names(
 /// Adds the names in these records; they replace earlier ones of the process.
 pub(crate) fn add(records: &[u8], lost: u64, process: usize, recording: &mut Recording) {
     trampolines::add(complete(records), recording);
+    values::add(complete(records), recording);
     let mut all = complete(records).peekable();
-    if all.peek().is_some() && all.all(|(record, ..)| record.id == TRAMPOLINES) {
+    if all.peek().is_some() && all.all(|(record, ..)| matches!(record.id, TRAMPOLINES | CAPTURES)) {
         return;
     }
     let Some(frames) = of_process(process, recording) else { return };

@@ -48,6 +48,8 @@ pub struct Recording {
     pub calibrations: Vec<ProcessCalibration>,
     /// Where trampolines belong to, by the number that modules have.
     pub trampolines: Vec<Trampolines>,
+    /// What captures of calls' values contain, by the id that these have.
+    pub layouts: Vec<CaptureLayout>,
     /// One session's request, if the file was written by `everycall trace`: all other calls of its
     /// process are left out.
     pub session: Option<Session>,
@@ -297,6 +299,15 @@ pub enum Ending {
     Running,
     /// For a reason that this version doesn't know.
     Other(u32),
+}
+
+/// What captures contain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureLayout {
+    /// The id in captures.
+    pub id: u32,
+    /// The layout, as `docs/format.md` describes it.
+    pub bytes: Vec<u8>,
 }
 
 /// From the hook calls of an object's trampolines to its instructions.

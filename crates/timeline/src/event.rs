@@ -1,6 +1,7 @@
 //! The events of a thread's timeline.
 
 use crate::location::Location;
+use crate::values::ValuesNumber;
 
 /// One step of a thread's timeline, in the order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum TimelineEvent {
     Untraced(Untraced),
     /// When the calls that begin or end next, at the same time, may have done so.
     Unstamped(Unstamped),
+    /// What the call returns that ends next, at the same time.
+    Returned(Returned),
 }
 
 const _: () = assert!(size_of::<TimelineEvent>() <= 48, "there are many");
@@ -40,6 +43,7 @@ impl TimelineEvent {
             TimelineEvent::Gap(gap) => gap.at_ns,
             TimelineEvent::Untraced(untraced) => untraced.at_ns,
             TimelineEvent::Unstamped(unstamped) => unstamped.at_ns,
+            TimelineEvent::Returned(returned) => returned.at_ns,
         }
     }
 }
@@ -61,6 +65,8 @@ pub struct Begin {
     /// memory, or have been made at the end of the thread, after the enclosing call had been
     /// unwound.
     pub caller_unsure: bool,
+    /// Its arguments, if they were recorded.
+    pub arguments: Option<ValuesNumber>,
 }
 
 /// Whether a call was made by a tail call of another, and takes its place.
@@ -114,6 +120,15 @@ pub struct End {
     pub how: EndKind,
     /// It began earlier than `start_ns`.
     pub start_cut: bool,
+}
+
+/// What the call returns that ends next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// When, in nanoseconds since the origin.
+    pub at_ns: u64,
+    /// The result.
+    pub result: ValuesNumber,
 }
 
 /// How a call ended.

@@ -50,6 +50,7 @@ mod thread;
 mod thread_info;
 mod thread_states;
 mod trace;
+mod values;
 mod wall;
 
 pub use bars::{Bars, Interval, Intervals};
@@ -57,7 +58,7 @@ pub use clock::{Clock, ClockQuality};
 pub use code::Code;
 pub use event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
-    SpanEndKind, Stream, TailCall, TimelineEvent, Unstamped, Untraced,
+    Returned, SpanEndKind, Stream, TailCall, TimelineEvent, Unstamped, Untraced,
 };
 pub use everycall_reader::{EventClock, HookPrices, Origin, Price, Process, ProcessCalibration, SchedSource};
 pub use live::{LiveCarry, LiveThread, settled_words};
@@ -74,4 +75,5 @@ pub use thread::{Checkpoint, ThreadEvents};
 pub use thread_info::{FIBERS_FROM, TASKS_FROM, ThreadInfo};
 pub use thread_states::{StateSpan, StateTimes, ThreadState, ThreadStates, Wait};
 pub use trace::Trace;
+pub use values::{CapturedValues, ValuesNumber};
 pub use wall::WallClock;

@@ -107,12 +107,17 @@ impl<'t> LiveThread<'t> {
             names.logs.add(words, slot, process, ticks);
             names.logs.step(words, slot, process, ticks)
         };
+        let values = |slot| {
+            let mut names = names.borrow_mut();
+            names.values.add(words, slot);
+            names.values.number(words, slot)
+        };
         let mut steps = std::mem::take(&mut self.steps);
         for event in Events::new(words) {
             if (event.slot as usize) < done {
                 continue;
             }
-            if let Some(mut step) = self.depth.step(event, name, line) {
+            if let Some(mut step) = self.depth.step(event, name, line, values) {
                 step.ticks = step.ticks.max(self.latest);
                 steps.push(step);
             }

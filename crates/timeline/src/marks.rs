@@ -9,6 +9,7 @@ use everycall_reader::xray_event::xray_event_text;
 
 use crate::event::MarkName;
 use crate::log_lines::LogLines;
+use crate::values::CapturedValues;
 
 /// Limit on stored names, because a program that generates names could fill memory.
 const NAMES_MAX: usize = 1 << 16;
@@ -38,6 +39,7 @@ pub struct MarkNames {
     /// Marks of tasks that are named by their code.
     coded: Vec<Coded>,
     pub(crate) logs: LogLines,
+    pub(crate) values: CapturedValues,
 }
 
 /// A name in which a task's has to be put, once it is known.

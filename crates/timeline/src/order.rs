@@ -401,6 +401,7 @@ impl<'a> Ordered<'a> {
         let mut stale = unstamped.as_mut().map(|unstamped| &mut unstamped.stale);
         let name = |slot, detail| with_name(words, slot, |name| names.number(process, name, detail));
         let line = |slot, ticks| names.logs.step(words, slot, process, ticks);
+        let values = |slot| names.values.number(words, slot);
         let mut latest_now = *latest;
         let mut place = steps.len();
         let steps = steps.next(window);
@@ -427,7 +428,7 @@ impl<'a> Ordered<'a> {
             let plain = events.plain_run().events();
             steps.extend(plain.map(|event| in_order(depth.plain(event))));
             let Some(event) = events.next() else { break };
-            steps.extend(depth.step(event, name, line).map(&mut in_order));
+            steps.extend(depth.step(event, name, line, values).map(&mut in_order));
         }
         *latest = latest_now;
         self.is_in_order &= self.late.is_empty() && self.clamped == clamped_before;

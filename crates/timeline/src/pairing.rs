@@ -4,20 +4,21 @@ mod inlined;
 
 use std::num::NonZeroU32;
 
-use everycall_format::event::{gap, unwound};
+use everycall_format::event::{gap, unwound, values};
 use everycall_format::label;
 
 use crate::clock::ClockWalk;
 use crate::code::{Answers, Caller, Code};
 use crate::event::{
-    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, SpanEndKind,
-    TailCall, TimelineEvent, Unstamped, Untraced,
+    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, Returned,
+    SpanEndKind, TailCall, TimelineEvent, Unstamped, Untraced,
 };
 use crate::location::{Location, ModuleMap};
 use crate::pairing_stats::PairingStats;
 use crate::placing::{self, Run, STEP_NS};
 use crate::slots::{Step, What};
 use crate::spans::{self, Spans};
+use crate::values::ValuesNumber;
 
 /// Calls that may be open at once; deeper ones are counted only.
 const DEPTH_MAX: usize = 1 << 19;
@@ -147,6 +148,8 @@ pub(crate) struct PairingState {
     maybe_another: bool,
     /// Where the next call was made, or a handler began, if that is recorded.
     caller: Option<Caller>,
+    /// Values of the call that the next step enters or leaves: which, at which ticks.
+    values: Option<(u8, ValuesNumber, u64)>,
     /// Time of the last event.
     now_ns: u64,
     /// When the events begin.
@@ -281,6 +284,7 @@ impl<'a> Pairing<'a> {
     #[inline]
     fn act(&mut self, step: &Step, ticks: u64, out: &mut Vec<TimelineEvent>) {
         let ns = self.state.now_ns;
+        let values = self.state.values.take().filter(|(.., at)| *at == step.ticks);
         match step.what {
             What::Entry(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
@@ -288,13 +292,38 @@ impl<'a> Pairing<'a> {
                     None => TailCall::No,
                     Some(exit) => self.tail_call(exit, location, out),
                 };
+                let before = out.len();
                 self.open(Frame::new(location, ticks, ns), tail_call, out);
+                if let Some((values::ARGUMENTS, number, _)) = values
+                    && let Some(TimelineEvent::Begin(begin)) = out[before..].last_mut()
+                {
+                    begin.arguments = Some(number);
+                }
             }
             What::Exit(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
+                let before = out.len();
                 self.exit(location, out);
+                if let Some((values::RESULT, number, _)) = values {
+                    self.returned(number, before, out);
+                }
             }
+            // The jump before it, if there was one, led to the call that it belongs to.
+            What::Values(what, number) => self.state.values = number.map(|number| (what, number, step.ticks)),
             other => self.rare(ticks, step.ticks, other, out),
+        }
+    }
+
+    /// Says what the call returned that an exit has ended, unless it ended none: its events are
+    /// those from `before` on.
+    #[cold]
+    fn returned(&self, result: ValuesNumber, before: usize, out: &mut Vec<TimelineEvent>) {
+        if let Some(TimelineEvent::End(end)) = out.last()
+            && end.how == EndKind::Returned
+            && out.len() > before
+        {
+            let at_ns = end.end_ns;
+            out.insert(out.len() - 1, TimelineEvent::Returned(Returned { at_ns, result }));
         }
     }
 
@@ -324,7 +353,7 @@ impl<'a> Pairing<'a> {
         }
         let unknown = |address| self.modules.locate_outside(address, ticks);
         match what {
-            What::Entry(_) | What::Exit(_) => {}
+            What::Entry(_) | What::Exit(_) | What::Values(..) => {}
             What::UnknownEntry(address) => {
                 let location = unknown(address);
                 self.open(Frame::new(location, ticks, at_ns), TailCall::No, out);
@@ -453,7 +482,8 @@ impl<'a> Pairing<'a> {
         }
         let Frame { location, start_ns, start_cut, .. } = frame;
         let depth = self.state.depth;
-        let begin = Begin { depth, location, start_ns, cut: start_cut, tail_call, caller_unsure };
+        let begin =
+            Begin { depth, location, start_ns, cut: start_cut, tail_call, caller_unsure, arguments: None };
         out.push(TimelineEvent::Begin(begin));
         self.state.stack.push(Frame { runs_at_end: self.state.is_ending, ..frame });
         self.state.depth += 1;

@@ -52,7 +52,11 @@ pub(crate) fn find_runs(steps: &[Step], begins: bool, next: Option<u64>, runs: &
         let behind = first + same.len();
         let stamp = same.first().map_or(0, |step| step.ticks);
         let until = steps.get(behind).map(begin).or(next).unwrap_or(stamp).max(stamp);
-        let before = usize::from(!begins || first > 0);
+        // Values come before their entry or exit, which has a stamp of its own.
+        let before = match same.iter().take_while(|step| matches!(step.what, What::Values(..))).count() {
+            0 => usize::from(!begins || first > 0),
+            values => values + 1,
+        };
         if same.len() > before {
             runs.push(Run {
                 first: first + before,

@@ -151,6 +151,10 @@ impl ThreadScan {
                 EventKind::Label { detail, .. } => {
                     with_name(words, event.slot, |name| names.count(process, name, detail));
                 }
+                EventKind::Values { .. } => {
+                    names.values.add(words, event.slot);
+                    continue;
+                }
                 EventKind::Log => names.logs.add(words, event.slot, process, event.ticks),
                 EventKind::XrayEvent => {
                     with_name(words, event.slot, |name| names.count(process, name, label::INSTANT))

@@ -9,6 +9,7 @@ use everycall_format::event::loss;
 use everycall_format::label;
 
 use crate::event::{LossKind, MarkName, Stream};
+use crate::values::ValuesNumber;
 
 /// One thing that happened, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) enum What {
     Log(MarkName),
     /// The program wrote a line of output: where, what, the line's number.
     Output(Stream, MarkName, u64),
+    /// Values of the call that is entered or left next, at the same time: which of them, what.
+    Values(u8, Option<ValuesNumber>),
     /// Recording was off since these ticks; so many of the innermost calls ended meanwhile. Why.
     Gap(u64, u32, u8),
     /// No thread ran the stack since these ticks; which thread continues it, 0 if that isn't known;
@@ -85,13 +88,14 @@ impl SlotDepth {
     }
 
     /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot,
-    /// `line` a log line.
+    /// `line` a log line, `values` a capture.
     #[inline]
     pub fn step(
         &mut self,
         event: Event,
         name: impl Fn(u32, u8) -> MarkName,
         line: impl Fn(u32, u64) -> What,
+        values: impl Fn(u32) -> Option<ValuesNumber>,
     ) -> Option<Step> {
         let what = match event.kind {
             EventKind::Entry { offset } => {
@@ -104,6 +108,7 @@ impl SlotDepth {
             }
             EventKind::Label { detail, value } => What::Label(detail, name(event.slot, detail), value),
             EventKind::Log => line(event.slot, event.ticks),
+            EventKind::Values { what } => What::Values(what, values(event.slot)),
             EventKind::XrayEvent => {
                 let detail = label::INSTANT | label::NO_VALUE;
                 What::Label(detail, name(event.slot, detail), 0)
@@ -162,6 +167,7 @@ impl SlotDepth {
             EventKind::Caller { offset, is_callees } => What::Caller(offset, is_callees),
             EventKind::Label { .. }
             | EventKind::Log
+            | EventKind::Values { .. }
             | EventKind::XrayEvent
             | EventKind::Dropped { .. }
             | EventKind::Other { .. } => return None,

@@ -26,6 +26,7 @@ use crate::tasks::Divided;
 use crate::thread::{Checkpoint, ThreadEvents, has_unstamped};
 use crate::thread_info::{TASKS_FROM, ThreadInfo};
 use crate::thread_states::ThreadStates;
+use crate::values::CapturedValues;
 
 /// A recording with its clock and its threads.
 pub struct Trace<'a> {
@@ -361,6 +362,12 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn log_lines(&self) -> &LogLines {
         &self.names.logs
+    }
+
+    /// Arguments and results of calls.
+    #[must_use]
+    pub fn values(&self) -> &CapturedValues {
+        &self.names.values
     }
 
     /// The names of labels, instants, spans and counters, and how often they occur.

@@ -288,7 +288,7 @@ impl Reading<'_> {
                     track.marks.add(Item { at: *at_ns, to: *at_ns, kind: Kind::Instant, text, count: 1 });
                 }
                 TimelineEvent::Mark(mark) => self.mark(track, mark),
-                TimelineEvent::Unstamped(_) => {}
+                TimelineEvent::Unstamped(_) | TimelineEvent::Returned(_) => {}
             }
         }
         if is_last {

@@ -270,6 +270,7 @@ mod tests {
                         cut: false,
                         tail_call: TailCall::No,
                         caller_unsure: false,
+                        arguments: None,
                     }));
                 } else {
                     let start_ns = stack.pop().unwrap();
@@ -308,6 +309,7 @@ mod tests {
             cut: false,
             tail_call: TailCall::No,
             caller_unsure: false,
+            arguments: None,
         };
         let end = |start_ns: u64, end_ns: u64, depth: u32| End {
             depth,

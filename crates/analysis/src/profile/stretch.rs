@@ -144,7 +144,10 @@ impl<'s> WholeCalls<'s> {
             }
             TimelineEvent::Loss(loss) => self.notes.loss(loss),
             TimelineEvent::Instant(_) => self.notes.orphan_exits += 1,
-            TimelineEvent::Mark(_) | TimelineEvent::Untraced(_) | TimelineEvent::Unstamped(_) => {}
+            TimelineEvent::Mark(_)
+            | TimelineEvent::Untraced(_)
+            | TimelineEvent::Unstamped(_)
+            | TimelineEvent::Returned(_) => {}
         }
     }
 

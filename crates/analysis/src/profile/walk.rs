@@ -403,7 +403,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 TimelineEvent::Loss(_)
                 | TimelineEvent::Instant(_)
                 | TimelineEvent::Mark(_)
-                | TimelineEvent::Unstamped(_) => {}
+                | TimelineEvent::Unstamped(_)
+                | TimelineEvent::Returned(_) => {}
             }
         }
     }
@@ -829,7 +830,15 @@ mod tests {
 
     fn begin_by(address: u64, start_ns: u64, tail_call: TailCall) -> TimelineEvent {
         let location = at(address);
-        let begin = Begin { depth: 0, location, start_ns, cut: false, tail_call, caller_unsure: false };
+        let begin = Begin {
+            depth: 0,
+            location,
+            start_ns,
+            cut: false,
+            tail_call,
+            caller_unsure: false,
+            arguments: None,
+        };
         TimelineEvent::Begin(begin)
     }
 

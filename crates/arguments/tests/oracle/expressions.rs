@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use everycall_arguments::syntax::Request;
-use everycall_arguments::{CaptureOptions, FunctionPlace, Moment, compile, decode, text};
+use everycall_arguments::{CaptureOptions, FunctionPlace, Moment, compile};
 use everycall_capture::{Outcome, Program};
 use everycall_format::capture::OUTPUT_MAX;
 use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
+use everycall_values::layout::Layout;
+use everycall_values::{decode, text};
 use object::{Object, ObjectSymbol};
 
 use crate::stopped::{Stop, Stopped};
@@ -80,12 +82,15 @@ impl At {
         let place =
             FunctionPlace { address: self.address, linkage_name: &self.linkage_name, is_local: Some(false) };
         let options = CaptureOptions::default();
-        let made = compile(&parsed, request, Moment::Entry, Some(&mut self.dwarf), place, 1, &options)
+        let made = compile(&parsed, request, Moment::Entry, Some(&mut self.dwarf), place, &options)
             .map_err(|error| error.to_string())?;
         let program = Program::check(&made.program).unwrap();
         let mut output = [0; OUTPUT_MAX];
         match program.run(&self.stopped, &mut output) {
-            Outcome::Captured(length) => Ok(Some(text::arguments(&decode(&made.layout, &output[..length])))),
+            Outcome::Captured(length) => Ok(Some(text::arguments(&decode(
+                &Layout::of_bytes(&made.layout).unwrap(),
+                &output[..length],
+            )))),
             Outcome::Rejected => Ok(None),
             Outcome::NoSpace => panic!("{request}: the output is as large as it may be"),
         }

@@ -14,10 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use everycall_arguments::syntax::Request;
-use everycall_arguments::{CaptureOptions, Compiled, FunctionPlace, Moment, compile, decode, text};
+use everycall_arguments::{CaptureOptions, Compiled, FunctionPlace, Moment, compile};
 use everycall_capture::{Outcome, Program};
 use everycall_format::capture::OUTPUT_MAX;
 use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
+use everycall_values::layout::Layout;
+use everycall_values::{decode, text};
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde_json::Value;
 
@@ -57,7 +59,7 @@ fn traced(path: &Path) -> HashMap<u64, Traced> {
             FunctionPlace { address: symbol.address(), linkage_name, is_local: Some(is_local(&symbol)) };
         let options = CaptureOptions::default();
         let mut made = |moment| {
-            compile(&request, &name, moment, Some(&mut dwarf), place, 1, &options)
+            compile(&request, &name, moment, Some(&mut dwarf), place, &options)
                 .unwrap_or_else(|error| panic!("{linkage_name}: {error}"))
         };
         let (entry, exit) = (made(Moment::Entry), made(Moment::Exit));
@@ -76,7 +78,7 @@ fn captured(stopped: &Stopped, compiled: &Compiled) -> Value {
     let program = Program::check(&compiled.program).unwrap();
     let mut output = [0; OUTPUT_MAX];
     let Outcome::Captured(length) = program.run(stopped, &mut output) else { panic!("no capture") };
-    let json = text::json(&decode(&compiled.layout, &output[..length]));
+    let json = text::json(&decode(&Layout::of_bytes(&compiled.layout).unwrap(), &output[..length]));
     serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"))
 }
 

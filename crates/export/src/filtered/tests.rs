@@ -155,7 +155,7 @@ fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
     let mut shown = Shown::default();
     for (place, event) in calls.events.iter().enumerate() {
         let is_shown = match event {
-            TimelineEvent::Begin(_) | TimelineEvent::Unstamped(_) => false,
+            TimelineEvent::Begin(_) | TimelineEvent::Unstamped(_) | TimelineEvent::Returned(_) => false,
             TimelineEvent::End(end) => {
                 let whole = wholes.iter().find(|call| call.end == place).unwrap();
                 if is_shown(whole) {

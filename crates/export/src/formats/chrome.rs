@@ -55,6 +55,7 @@ use crate::source::{Source, Thread, Times};
 use crate::switches::Switch;
 use crate::tails::Jumps;
 use crate::text;
+use crate::values;
 
 /// The output.
 pub(crate) struct Chrome<'o> {
@@ -538,6 +539,13 @@ fn put_remarks(
     members.remarks(text::remarks(slice.start_cut, slice.caller_unsure, slice.how));
     if let Some(tail) = pen.jumps().tail.filter(|_| slice.has_jumps) {
         members.key(text::tail_key(tail)).extend_from_slice(titles.get(tail.of, functions));
+    }
+    let (arguments, result) = values::json(source, slice.values);
+    if let Some(arguments) = arguments {
+        members.key("arguments").extend_from_slice(arguments.as_bytes());
+    }
+    if let Some(result) = result {
+        members.key("result").extend_from_slice(result.as_bytes());
     }
     if slice.has_labels {
         let labels = pen.labels();

@@ -31,8 +31,11 @@ use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
 use crate::source::{Source, Thread, Times};
 use crate::text;
+use crate::values;
 
 const HEADER: [&str; 2] = ["kind,pid,tid,thread,depth,", ",function,module,file,line,value,remarks"];
+/// Further columns where calls have arguments or results: as JSON.
+const VALUES: &str = ",arguments,result";
 /// Further columns where durations have bounds.
 const BOUNDS: &str = ",duration_low,duration_high";
 
@@ -47,6 +50,8 @@ pub(crate) struct Csv<'o> {
     depth: u64,
     /// Whether there are columns for bounds of durations.
     has_bounds: bool,
+    /// Whether there are columns for arguments and results.
+    has_values: bool,
 }
 
 impl<'o> Csv<'o> {
@@ -57,6 +62,7 @@ impl<'o> Csv<'o> {
             functions: Vec::new(),
             depth: 0,
             has_bounds: false,
+            has_values: false,
         }
     }
 
@@ -87,6 +93,13 @@ impl<'o> Csv<'o> {
                 put_number(&mut self.portions.bytes, length);
             }
         }
+        if self.has_values {
+            let (arguments, result) = values::json(source, start.values);
+            for text in [arguments, result] {
+                self.portions.bytes.push(b',');
+                put_text(&mut self.portions.bytes, &text.unwrap_or_default());
+            }
+        }
         self.portions.bytes.push(b'\n');
     }
 
@@ -104,7 +117,10 @@ impl<'o> Csv<'o> {
     fn put_remarks<'t>(&mut self, remarks: impl Iterator<Item = &'t str>) {
         let bytes = &mut self.portions.bytes;
         put_remarks(bytes, remarks);
-        bytes.extend_from_slice(if self.has_bounds { b",,\n" } else { b"\n" });
+        for _ in [self.has_bounds, self.has_values].into_iter().filter(|has| *has) {
+            bytes.extend_from_slice(b",,");
+        }
+        bytes.push(b'\n');
     }
 
     fn point(&mut self, point: &Point, functions: &Functions<'_>, source: &impl Source) {
@@ -195,7 +211,9 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
         };
         self.has_bounds = export.source.has_bounds();
         let bounds = if self.has_bounds { BOUNDS } else { "" };
-        for part in [HEADER[0], times, HEADER[1], bounds, "\n"] {
+        self.has_values = export.source.has_values();
+        let values = if self.has_values { VALUES } else { "" };
+        for part in [HEADER[0], times, HEADER[1], bounds, values, "\n"] {
             self.portions.put(part.as_bytes());
         }
     }

@@ -25,6 +25,7 @@ use crate::names::{FunctionId, Functions};
 use crate::portions::Portions;
 use crate::rows::{Call, Row, RowFunction, RowMaker, What};
 use crate::source::{Source, Thread};
+use crate::values;
 
 /// Rows of a group: each is compressed and can be skipped by itself.
 const GROUP: usize = 1 << 17;
@@ -72,9 +73,12 @@ impl<'o> Parquet<'o> {
     }
 
     #[inline]
-    fn put_call(&mut self, call: &Call, functions: &Functions<'_>) {
+    fn put_call(&mut self, call: &Call, functions: &Functions<'_>, source: &impl Source) {
         let subject = self.function(call.function, functions);
         self.table.push_call(call, subject);
+        if call.values.are_any() {
+            self.table.push_values(values::json(source, call.values));
+        }
         self.end_row();
     }
 
@@ -124,6 +128,9 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
         if export.source.has_bounds() {
             self.table.add_bounds();
         }
+        if export.source.has_values() {
+            self.table.add_values();
+        }
         match self.table.schema().and_then(|schema| {
             SerializedFileWriter::new(Vec::new(), schema, Arc::new(Table::properties(facts)))
         }) {
@@ -149,7 +156,7 @@ impl<'o, S: Source> Sink<'o, S> for Parquet<'o> {
         match event {
             Event::Begin { .. } | Event::End { .. } => {
                 if let Some(call) = self.maker.call((event, export.bars), export.source) {
-                    self.put_call(&call, &export.functions);
+                    self.put_call(&call, &export.functions, export.source);
                 }
             }
             _ => {

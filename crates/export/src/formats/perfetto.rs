@@ -54,7 +54,8 @@ use self::details::{DetailTexts, put_jumped, put_tail};
 use self::fields::{annotation, event, interned, packet};
 use self::packets::{SEQUENCE_PROCESS, close_small, open_small, put_entry, put_packet};
 use self::parts::{
-    put_clock, put_labels, put_number, put_process, put_process_tree, put_remarks, put_text, put_value,
+    put_call_values, put_clock, put_labels, put_number, put_process, put_process_tree, put_remarks, put_text,
+    put_value,
 };
 use self::small::Calls;
 use self::switches::put_switches;
@@ -353,7 +354,8 @@ impl Track {
             && slice.moved.is_none()
             && slice.what.is_some()
             && bars.is_none()
-            && !slice.has_labels;
+            && !slice.has_labels
+            && !slice.values.are_any();
         let jumped = slice.how == EndKind::Jumped;
         if !is_whole || slice.how != EndKind::Returned && !jumped {
             let labels = slice.has_labels.then(|| pen.labels());
@@ -400,6 +402,7 @@ impl Track {
                     put_number(event, "calls", slice.calls);
                 }
                 put_remarks(event, text::remarks(slice.start_cut, slice.caller_unsure, slice.how));
+                put_call_values(event, slice.values, source);
                 if let Some(labels) = labels {
                     put_labels(event, labels, source);
                 }

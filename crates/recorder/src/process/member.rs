@@ -134,14 +134,14 @@ impl Member {
         if let Some(finder) = choosers.finder.as_deref_mut() {
             self.armed.look(&self.modules, finder);
         }
-        if let Some(selector) = choosers.selector.as_deref_mut() {
+        if !choosers.selectors.is_empty() {
             for (module, path, file) in self.modules.since(self.selected) {
-                selector.look(module, path, file);
+                choosers.selectors.iter_mut().for_each(|selector| selector.look(module, path, file));
             }
             self.selected = self.modules.count();
             let records = ArenaContents::frame_names_since(&*self.arena, self.names_selected);
             if !records.is_empty() {
-                selector.look_at_frames(&records);
+                choosers.selectors.iter_mut().for_each(|selector| selector.look_at_frames(&records));
                 let mut complete = Records::of(&records);
                 complete.by_ref().for_each(drop);
                 self.names_selected += complete.read() as u64;

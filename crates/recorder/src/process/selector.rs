@@ -21,5 +21,5 @@ pub trait SelectFunctions: Send {
 pub(crate) struct Choosers {
     /// Finds the functions that triggers name.
     pub finder: Option<Box<dyn FindSites>>,
-    pub selector: Option<Box<dyn SelectFunctions>>,
+    pub selectors: Vec<Box<dyn SelectFunctions>>,
 }

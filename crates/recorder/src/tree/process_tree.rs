@@ -83,14 +83,14 @@ impl ProcessTree {
             files: Files::default(),
             next_number: 0,
             ends: Ends::new(),
-            choosers: Choosers { finder, selector: None },
+            choosers: Choosers { finder, selectors: Vec::new() },
             forgotten: Vec::new(),
         })
     }
 
     /// Passes each module that a process loads to `selector`.
     pub fn select_with(&mut self, selector: Box<dyn SelectFunctions>) {
-        self.choosers.selector = Some(selector);
+        self.choosers.selectors.push(selector);
         self.hub.page().selects().store(1, Ordering::Relaxed);
     }
 

@@ -38,6 +38,7 @@ fn texts(trace: &Trace<'_>, symbols: bool) -> Vec<String> {
                     format!("untraced@{at} until {}", origin + untraced.until_ns)
                 }
                 TimelineEvent::Unstamped(_) => panic!("all events have times"),
+                TimelineEvent::Returned(_) => panic!("no results are recorded"),
                 TimelineEvent::Gap(gap) => format!("off@{at} until {} {:?}", origin + gap.until_ns, gap.why),
                 TimelineEvent::Mark(mark) => {
                     format!("{}@{at} {:?}", trace.mark_names().text(mark.name), mark.kind)

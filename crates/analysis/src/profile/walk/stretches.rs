@@ -60,6 +60,7 @@ fn thread(rng: &mut Rng, until_ns: u64) -> Vec<TimelineEvent> {
                 cut: rng.one_in(50),
                 tail_call: TailCall::No,
                 caller_unsure: false,
+                arguments: None,
             };
             if let Some(TimelineEvent::End(End { how: EndKind::Jumped, location, .. })) = events.last() {
                 begin.tail_call = if rng.one_in(4) { TailCall::Perhaps } else { TailCall::Yes };

@@ -40,6 +40,8 @@ pub(super) struct Table {
     own_ns: Column<i64>,
     /// Least and largest duration, if there are columns for them.
     bounds_ns: Option<[Column<i64>; 2]>,
+    /// Arguments and results as JSON, if there are columns for them.
+    values: Option<[Column<TextId>; 2]>,
     function: OfSubject,
     module: OfSubject,
     file: OfSubject,
@@ -71,6 +73,7 @@ impl Default for Table {
             duration_ns: Column::optional().with_statistics(),
             own_ns: Column::optional(),
             bounds_ns: None,
+            values: None,
             function: OfSubject::Text(|subject| subject.name),
             module: OfSubject::Text(|subject| subject.module),
             file: OfSubject::Text(|subject| subject.file),
@@ -117,12 +120,32 @@ impl Table {
             columns.push(("duration_low_ns", low));
             columns.push(("duration_high_ns", high));
         }
+        if let Some([arguments, result]) = &mut self.values {
+            columns.push(("arguments", arguments));
+            columns.push(("result", result));
+        }
         (&self.context, &mut self.packer, columns)
     }
 
     /// There are columns for the bounds of durations.
     pub(super) fn add_bounds(&mut self) {
         self.bounds_ns = Some([Column::optional(), Column::optional()]);
+    }
+
+    /// There are columns for arguments and results.
+    pub(super) fn add_values(&mut self) {
+        self.values = Some([Column::rare(), Column::rare()]);
+    }
+
+    /// The values of the call that was pushed last, as JSON.
+    pub(super) fn push_values(&mut self, (arguments, result): (Option<String>, Option<String>)) {
+        let Some(at) = self.context.rows.checked_sub(1) else { return };
+        let mut texts = [arguments, result].map(|text| text.map(|text| self.context.texts.id(&text)));
+        for (column, text) in self.values.iter_mut().flatten().zip(&mut texts) {
+            if let Some(text) = text.take() {
+                column.maybe(at as u32, Some(text));
+            }
+        }
     }
 
     pub(super) fn schema(&mut self) -> Result<TypePtr> {

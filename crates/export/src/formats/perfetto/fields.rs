@@ -37,6 +37,7 @@ pub(super) mod event {
 pub(super) mod annotation {
     pub(in crate::formats::perfetto) const NAME_NUMBER: u32 = 1;
     pub(in crate::formats::perfetto) const UNSIGNED: u32 = 3;
+    pub(in crate::formats::perfetto) const SIGNED: u32 = 4;
     pub(in crate::formats::perfetto) const STRING: u32 = 6;
     pub(in crate::formats::perfetto) const NAME: u32 = 10;
     pub(in crate::formats::perfetto) const DICTIONARY: u32 = 11;

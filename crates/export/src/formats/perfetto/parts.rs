@@ -1,9 +1,13 @@
 //! Nested messages that several kinds of packets have in common.
 
+use everycall_values::Value;
+use everycall_values::text::text;
+
+use crate::filtered::CallValues;
 use crate::formats::protobuf::Message;
 use crate::labels::Labels;
 use crate::source::{Process, Source};
-use crate::text;
+use crate::text as texts;
 
 use super::fields::{annotation, event, packet};
 use super::packets::{SEQUENCE_PROCESS, put_packet};
@@ -77,12 +81,52 @@ pub(super) fn put_value(annotation: &mut Vec<u8>, value: Option<u64>) {
     }
 }
 
+/// Arguments and result of a call.
+pub(super) fn put_call_values(event: &mut Vec<u8>, values: CallValues, source: &impl Source) {
+    if let Some(arguments) = values.arguments {
+        put_captured(event, event::ANNOTATION, "arguments", &Value::Struct(source.values(arguments)));
+    }
+    if let Some(result) = values.result {
+        let mut values = source.values(result);
+        let result = match &mut values[..] {
+            [(_, value)] => std::mem::replace(value, Value::None),
+            _ => Value::Struct(values),
+        };
+        put_captured(event, event::ANNOTATION, "result", &result);
+    }
+}
+
+/// An annotation, in the field `field` of what is around it, with a value of the program.
+fn put_captured(bytes: &mut Vec<u8>, field: u32, name: &str, value: &Value) {
+    bytes.message(field, |annotation| {
+        if !name.is_empty() {
+            annotation.text(annotation::NAME, name);
+        }
+        match value {
+            Value::Integer(number) if i64::try_from(*number).is_ok() => {
+                annotation.number(annotation::SIGNED, *number as u64);
+            }
+            Value::Bool(value) => annotation.number(annotation::SIGNED, u64::from(*value)),
+            Value::Text { bytes, is_cut, .. } => {
+                let more = if *is_cut { "..." } else { "" };
+                annotation.text(annotation::STRING, &(String::from_utf8_lossy(bytes).into_owned() + more));
+            }
+            Value::Struct(members) if !members.is_empty() => {
+                for (name, member) in members {
+                    put_captured(annotation, annotation::DICTIONARY, name, member);
+                }
+            }
+            other => annotation.text(annotation::STRING, &text(other)),
+        }
+    });
+}
+
 pub(super) fn put_labels(event: &mut Vec<u8>, labels: &Labels, source: &impl Source) {
     event.message(event::ANNOTATION, |annotation| {
         annotation.text(annotation::NAME, "label");
         for (name, values) in &labels.named {
             annotation.message(annotation::DICTIONARY, |entry| {
-                entry.text(annotation::NAME, text::mark_name(source, *name));
+                entry.text(annotation::NAME, texts::mark_name(source, *name));
                 match values[..] {
                     [value] => put_value(entry, value),
                     _ => values.iter().for_each(|value| {

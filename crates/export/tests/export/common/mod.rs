@@ -86,7 +86,8 @@ impl Program {
     fn begin_how(&mut self, function: u64, start_ns: u64, cut: bool, tail_call: TailCall) -> &mut Self {
         let location = Location { module: 0, image_address: function };
         let depth = self.open.len() as u32;
-        let begin = Begin { depth, location, start_ns, cut, tail_call, caller_unsure: false };
+        let begin =
+            Begin { depth, location, start_ns, cut, tail_call, caller_unsure: false, arguments: None };
         self.open.push(begin);
         self.push(TimelineEvent::Begin(begin))
     }

@@ -59,6 +59,7 @@ pub fn text(trace: &Trace<'_>) -> String {
                 TimelineEvent::Instant(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Untraced(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Unstamped(e) => writeln!(out, "{e:?}"),
+                TimelineEvent::Returned(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Gap(e) => {
                     // The first version's text has no threads in it.
                     let by = e.resumed_by.map(|thread| format!(" resumed by {thread}")).unwrap_or_default();

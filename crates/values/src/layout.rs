@@ -1,16 +1,16 @@
-//! What a program's items are: kept once for each program, on the host.
+//! What a program's items are: kept once for each program, in trace files as JSON.
+
+use serde::{Deserialize, Serialize};
 
 /// The items of one program, in the order in which it writes them.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Layout {
-    /// The program's id.
-    pub id: u32,
     /// The items.
     pub items: Vec<Item>,
 }
 
 /// A value with its name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     /// A parameter's or member's name, or an expression.
     pub name: String,
@@ -19,7 +19,8 @@ pub struct Item {
 }
 
 /// The content of an item.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Content {
     /// A status and the bytes of the shape.
     Fixed(Shape),
@@ -38,7 +39,8 @@ pub enum Content {
 }
 
 /// Why there is no value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Missing {
     /// The optimiser has removed it, or nothing says where it is.
     OptimisedOut,
@@ -51,7 +53,8 @@ pub enum Missing {
 }
 
 /// Bytes of a fixed size.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// An integer of 1 to 16 bytes.
     Integer {
@@ -99,7 +102,7 @@ pub enum Shape {
 }
 
 /// A member of a struct.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Field {
     /// Empty for a base.
     pub name: String,
@@ -109,6 +112,32 @@ pub struct Field {
     pub bits: Option<(u32, u32)>,
     /// What it is.
     pub shape: Shape,
+}
+
+impl Layout {
+    /// As it stands in trace files.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Nothing in a layout fails to be written.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads what [`Layout::to_bytes`] has written. `None` if it is damaged, or has something that
+    /// this version doesn't know.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Option<Layout> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// The id of the layout with these bytes: the same for the same layout, whoever makes it. Never
+    /// 0.
+    #[must_use]
+    pub fn id_of(bytes: &[u8]) -> u32 {
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        ((hash ^ hash >> 32) as u32).max(1)
+    }
 }
 
 impl Shape {

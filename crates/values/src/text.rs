@@ -21,6 +21,14 @@ pub fn text(value: &Value) -> String {
     text
 }
 
+/// One value as JSON.
+#[must_use]
+pub fn json_of(value: &Value) -> String {
+    let mut text = String::new();
+    json_value(&mut text, value);
+    text
+}
+
 /// An object with the values by their names, as JSON.
 #[must_use]
 pub fn json(values: &[(String, Value)]) -> String {
@@ -154,16 +162,19 @@ fn quoted(out: &mut String, bytes: &[u8]) {
     out.push('"');
 }
 
+/// A JSON string that is also safe in a script in HTML: `</`, `<!` and line separators are escaped.
 fn json_text(out: &mut String, text: &str) {
     out.push('"');
-    for letter in text.chars() {
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
         match letter {
+            '<' if matches!(letters.peek(), Some('/' | '!')) => out.push_str("\\u003c"),
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            letter if u32::from(letter) < 0x20 || letter == '\u{7f}' => {
+            letter if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') => {
                 let _ = write!(out, "\\u{:04x}", u32::from(letter));
             }
             letter => out.push(letter),

@@ -1,0 +1,113 @@
+//! Arguments and results of calls as text.
+
+use std::collections::HashMap;
+
+use everycall_timeline::{Trace, ValuesNumber};
+use everycall_values::layout::Layout;
+use everycall_values::{Value, decode, text};
+
+use crate::filtered::CallValues;
+use crate::source::Source;
+
+/// What the captures of a trace contain.
+#[derive(Clone, Debug, Default)]
+pub struct Layouts(HashMap<u32, Layout>);
+
+impl Layouts {
+    /// Those of a trace. A layout that this version can't read is left out.
+    #[must_use]
+    pub fn of(trace: &Trace<'_>) -> Layouts {
+        let layouts = trace.source().recording().layouts.iter();
+        Layouts(layouts.filter_map(|layout| Some((layout.id, Layout::of_bytes(&layout.bytes)?))).collect())
+    }
+
+    /// The values with their names; none if their layout isn't known.
+    #[must_use]
+    pub fn values(&self, trace: &Trace<'_>, number: ValuesNumber) -> Vec<(String, Value)> {
+        let capture = trace.values().get(number);
+        let values = capture.and_then(|(id, bytes)| Some(decode(self.0.get(&id)?, bytes)));
+        values.unwrap_or_default()
+    }
+}
+
+/// The arguments of a call as they stand between parentheses; `None` if they weren't recorded.
+pub(crate) fn arguments(source: &impl Source, values: CallValues) -> Option<String> {
+    Some(text::arguments(&source.values(values.arguments?)))
+}
+
+/// The result of a call; `None` if it wasn't recorded.
+pub(crate) fn result(source: &impl Source, values: CallValues) -> Option<String> {
+    Some(match &source.values(values.result?)[..] {
+        [(_, value)] => text::text(value),
+        values => format!("({})", text::arguments(values)),
+    })
+}
+
+/// Arguments as a JSON object.
+#[must_use]
+pub fn arguments_json(source: &impl Source, number: ValuesNumber) -> String {
+    text::json(&source.values(number))
+}
+
+/// A result as JSON.
+#[must_use]
+pub fn result_json(source: &impl Source, number: ValuesNumber) -> String {
+    match &source.values(number)[..] {
+        [(_, value)] => text::json_of(value),
+        values => text::json(values),
+    }
+}
+
+/// The arguments and the result of a call as JSON, each if it was recorded.
+pub(crate) fn json(source: &impl Source, values: CallValues) -> (Option<String>, Option<String>) {
+    (
+        values.arguments.map(|number| arguments_json(source, number)),
+        values.result.map(|number| result_json(source, number)),
+    )
+}
+
+/// A function's name without the types of its parameters, in whose place its arguments are shown.
+pub(crate) fn without_parameters(name: &str) -> &str {
+    let end = name.trim_end_matches(" const").trim_end_matches(['&', ' ']);
+    if !end.ends_with(')') {
+        return name;
+    }
+    let mut depth = 0_usize;
+    for (at, letter) in end.char_indices().rev() {
+        match letter {
+            ')' => depth += 1,
+            '(' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            // `(anonymous namespace)` and `operator()` are names.
+            let before = end[..at].trim_end();
+            let is_name = before.is_empty() || before.ends_with("::") || before.ends_with("operator");
+            return if is_name { name } else { before };
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_give_way_to_arguments() {
+        for (name, expected) in [
+            ("handle", "handle"),
+            ("parse(std::string const&)", "parse"),
+            ("A::get(int (*)(char)) const", "A::get"),
+            ("(anonymous namespace)::f(int)", "(anonymous namespace)::f"),
+            ("A::operator()(int)", "A::operator()"),
+            ("A::operator()", "A::operator()"),
+            ("a::(anonymous namespace)", "a::(anonymous namespace)"),
+            ("<A as B>::f", "<A as B>::f"),
+            ("f)", "f)"),
+            ("(", "("),
+        ] {
+            assert_eq!(without_parameters(name), expected, "{name}");
+        }
+    }
+}

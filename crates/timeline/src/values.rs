@@ -1,0 +1,94 @@
+//! Values of calls: each different capture is kept once and numbered. Their layouts are the
+//! recording's; whoever shows them turns them into text.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+use everycall_reader::values::capture_of;
+
+/// Different captures that are kept.
+const CAPTURES_MAX: usize = 1 << 22;
+
+/// Arguments or a result of a call: a number of [`CapturedValues`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValuesNumber(NonZeroU32);
+
+impl ValuesNumber {
+    /// The number of the capture at this index.
+    #[must_use]
+    pub fn of_index(index: u32) -> Option<ValuesNumber> {
+        index.checked_add(1).and_then(NonZeroU32::new).map(ValuesNumber)
+    }
+
+    /// The index of the capture.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// The captures of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct CapturedValues {
+    /// By the layout's id and the bytes.
+    numbers: HashMap<Box<[u8]>, ValuesNumber>,
+    /// The keys of `numbers`, by number.
+    captures: Vec<Box<[u8]>>,
+    count: u64,
+    /// Captures of calls that aren't kept, because there are too many different ones.
+    left_out: u64,
+}
+
+impl CapturedValues {
+    /// How many calls have values; a call with arguments and a result counts twice.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How many of these are missing, because there are too many different ones.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Layout id and bytes of a capture.
+    #[must_use]
+    pub fn get(&self, number: ValuesNumber) -> Option<(u32, &[u8])> {
+        let (id, bytes) = self.captures.get(number.index())?.split_first_chunk()?;
+        Some((u32::from_le_bytes(*id), bytes))
+    }
+
+    /// Layout id and bytes of all captures, by index.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        (0..self.captures.len() as u32).filter_map(|index| self.get(ValuesNumber::of_index(index)?))
+    }
+
+    /// Counts the capture in the record that begins at `slot` of `words`.
+    pub(crate) fn add(&mut self, words: &[u64], slot: u32) {
+        let Some(key) = key(words, slot) else { return };
+        self.count += 1;
+        if self.numbers.contains_key(&*key) {
+            return;
+        }
+        if self.captures.len() >= CAPTURES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        let Some(number) = ValuesNumber::of_index(self.captures.len() as u32) else { return };
+        self.numbers.insert(key.clone().into(), number);
+        self.captures.push(key.into());
+    }
+
+    /// The number of a capture that was counted; `None` if it isn't kept.
+    pub(crate) fn number(&self, words: &[u64], slot: u32) -> Option<ValuesNumber> {
+        self.numbers.get(&*key(words, slot)?).copied()
+    }
+}
+
+fn key(words: &[u64], slot: u32) -> Option<Vec<u8>> {
+    let (id, bytes) = capture_of(words, slot)?;
+    let mut key = id.to_le_bytes().to_vec();
+    key.extend_from_slice(&bytes);
+    Some(key)
+}
