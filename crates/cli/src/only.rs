@@ -229,7 +229,7 @@ fn tables(files: &[PathBuf]) -> Result<Vec<FunctionTable>, Failure> {
 }
 
 /// The options' selection, and the texts of their rules.
-fn selection_of(arguments: &OnlyArguments) -> Result<(Selection, Vec<String>), Failure> {
+pub fn selection_of(arguments: &OnlyArguments) -> Result<(Selection, Vec<String>), Failure> {
     let mut selection = Selection::all_or_none(arguments.only.is_empty());
     let mut named = add(&mut selection, &arguments.only, true)?;
     named.extend(add(&mut selection, &arguments.not, false)?);

@@ -18,7 +18,7 @@ use everycall_recorder::{
     Counting, Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded,
     die_of, find_program, start, start_by,
 };
-use everycall_triggers::Rate;
+use everycall_triggers::{Rate, Trampolines};
 use everycall_units::Size;
 
 use crate::arguments::{EventTimes, RecordArguments};
@@ -53,7 +53,9 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
     launch.environment.extend(only.as_ref().map(|(only, _)| (env::ONLY, only.path())));
     launch.environment.extend(arguments.clock.map(|clock| (env::CLOCK, clock.name().into())));
     launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
-    let untouched = arguments.as_is.untouched.then(|| Untouched::prepare(&arguments)).transpose()?;
+    let trampolines = Trampolines::default();
+    let as_it_is = || Untouched::prepare(&arguments, trampolines.clone());
+    let untouched = arguments.as_is.untouched.then(as_it_is).transpose()?;
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts, so that an unwritable output is reported at once rather than after
     // an hour.
@@ -73,7 +75,7 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
         states: arguments.states.map(Into::into),
         counters: arguments.counters.map(Duration::from_nanos),
     };
-    let (triggers, outcome) = triggers::prepare(&arguments, &output)?.unzip();
+    let (triggers, outcome) = triggers::prepare(&arguments, &output, &trampolines)?.unzip();
     let mut recorder = Recorder::with_triggers(options, triggers)?;
     let growing = only.as_ref().filter(|(_, grows)| *grows).map(|(only, _)| only.clone());
     if let Some(growing) = growing.clone() {

@@ -10,7 +10,7 @@ use everycall_io::outfile::folder_of;
 use everycall_io::say;
 use everycall_recorder::Triggers;
 use everycall_triggers::{
-    Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger, unknown_types,
+    Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trampolines, Trigger, unknown_types,
 };
 use everycall_units::Size;
 
@@ -18,6 +18,7 @@ use crate::arguments::{self, KeepArguments, RecordArguments, TriggerArguments};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::preload;
+use crate::untouched::record::Untouched;
 
 /// Default disk space for kept calls, in bytes.
 const KEEP_SIZE: u64 = 256 << 20;
@@ -28,6 +29,7 @@ const MEMORY: u64 = 64 << 20;
 pub fn prepare(
     arguments: &RecordArguments,
     output: &Path,
+    trampolines: &Trampolines,
 ) -> Result<Option<(Triggers, Arc<Outcome>)>, Failure> {
     let Some(triggers) = triggers_of(&arguments.triggers)? else { return Ok(None) };
     if arguments.stream {
@@ -39,7 +41,9 @@ pub fn prepare(
     }
     let rate = Arc::new(Rate::measure());
     let outcome = Arc::new(Outcome::new(&triggers));
-    let mut functions = Functions::new(Arc::clone(&triggers), Arc::clone(&rate), Arc::clone(&outcome));
+    let trampolines = trampolines.clone();
+    let mut functions =
+        Functions::new(Arc::clone(&triggers), Arc::clone(&rate), Arc::clone(&outcome), trampolines);
     look_at_program(arguments, &triggers, &mut functions)?;
     let signal = |trigger: &Trigger| match trigger.condition {
         Condition::Signal(signal) => Some(signal),
@@ -125,23 +129,32 @@ fn look_at_program(
     triggers: &[Trigger],
     functions: &mut Functions,
 ) -> Result<(), Failure> {
-    let Some(objects) = preload::traced_objects(arguments)? else { return Ok(()) };
-    let mut counts = vec![0; triggers.len()];
-    for object in &objects.traced {
-        for (sum, count) in counts.iter_mut().zip(functions.look_at(object)) {
-            *sum += count;
+    let (files, more) = match Untouched::looked_through(arguments) {
+        Some((program, brings_libraries)) => {
+            (vec![program], brings_libraries.then_some("its libraries may have one"))
         }
-    }
-    say_unknown_types(triggers, &objects.traced);
-    let nameless = |(trigger, count): &(&Trigger, usize)| trigger.pattern().is_some() && *count == 0;
-    for (trigger, _) in triggers.iter().zip(counts).filter(nameless) {
-        let sentence = nothing_found(trigger, &objects.traced);
-        if objects.may_bring_more(!arguments.no_follow) {
-            let may = match objects.names_frames() {
+        None => {
+            let Some(objects) = preload::traced_objects(arguments)? else { return Ok(()) };
+            let more = match objects.names_frames() {
                 true => "frames by id are compared when the program names them",
                 false => "libraries and programs loaded later may have one",
             };
-            say!("everycall: {sentence}; {may}");
+            let brings_more = objects.may_bring_more(!arguments.no_follow);
+            (objects.traced, brings_more.then_some(more))
+        }
+    };
+    let mut counts = vec![0; triggers.len()];
+    for file in &files {
+        for (sum, count) in counts.iter_mut().zip(functions.look_at(file)) {
+            *sum += count;
+        }
+    }
+    say_unknown_types(triggers, &files);
+    let nameless = |(trigger, count): &(&Trigger, usize)| trigger.pattern().is_some() && *count == 0;
+    for (trigger, _) in triggers.iter().zip(counts).filter(nameless) {
+        let sentence = nothing_found(trigger, &files);
+        if let Some(more) = more {
+            say!("everycall: {sentence}; {more}");
         } else {
             return Err(Failure::new(exit_code::NOT_RECORDED, sentence));
         }

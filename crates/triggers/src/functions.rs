@@ -7,9 +7,9 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use everycall_format::arena::ModuleEntry;
+use everycall_format::arena::{ModuleEntry, module_flags};
 use everycall_format::trigger::{FrameRule, NEVER, TriggerSite};
 use everycall_recorder::FindSites;
 use everycall_recorder::triggers::Thrown;
@@ -33,6 +33,28 @@ pub(crate) struct Range {
 /// The identity of a module: path and build id.
 type Key = (Vec<u8>, Vec<u8>);
 
+/// Code offsets that hooks in trampolines report for functions that were built without hooks, from
+/// the module's region on: the first one, and the one behind the last. By the number of the
+/// module's trampolines and the function's image address. Whoever puts trampolines into a process
+/// adds them before.
+#[derive(Clone, Debug, Default)]
+pub struct Trampolines(Arc<Mutex<HashMap<u32, ByFunction>>>);
+
+/// First code offset and the one behind the last, by a function's image address.
+type ByFunction = HashMap<u64, (u32, u32)>;
+
+impl Trampolines {
+    /// Adds a module's.
+    pub fn add(&self, number: u32, functions: ByFunction) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(number, functions);
+    }
+
+    fn of(&self, number: u32, function: u64) -> Option<(u32, u32)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&number)?.get(&function).copied()
+    }
+}
+
 /// Finds functions by their names.
 #[derive(Debug)]
 pub struct Functions {
@@ -41,6 +63,7 @@ pub struct Functions {
     outcome: Arc<Outcome>,
     known: HashMap<Key, Vec<Range>>,
     types: Types,
+    trampolines: Trampolines,
     /// By trigger, the pattern for names of frames by id.
     frames: Vec<String>,
 }
@@ -49,10 +72,15 @@ impl Functions {
     /// Finds the functions of `triggers`, of which there are at most
     /// [`everycall_format::trigger::RULES`].
     #[must_use]
-    pub fn new(triggers: Arc<[Trigger]>, rate: Arc<Rate>, outcome: Arc<Outcome>) -> Functions {
+    pub fn new(
+        triggers: Arc<[Trigger]>,
+        rate: Arc<Rate>,
+        outcome: Arc<Outcome>,
+        trampolines: Trampolines,
+    ) -> Functions {
         let types = Types::new(&triggers);
         let frames = triggers.iter().map(frame_pattern).collect();
-        Functions { triggers, rate, outcome, known: HashMap::new(), types, frames }
+        Functions { triggers, rate, outcome, known: HashMap::new(), types, trampolines, frames }
     }
 
     /// Searches a file before it runs. Returns how many of its functions each trigger names.
@@ -137,16 +165,25 @@ impl FindSites for Functions {
         let named = PathBuf::from(OsStr::from_bytes(path));
         let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default().to_vec();
         let (rate, triggers) = (Arc::clone(&self.rate), Arc::clone(&self.triggers));
+        let trampolines = self.trampolines.clone();
         let ranges = self.ranges(path, &build_id, opened.as_deref().unwrap_or(&named));
         let code = |address: u64| {
             let offset = address.wrapping_add(module.base).checked_sub(module.start)?;
             let size = module.end.saturating_sub(module.start);
             (offset < size).then(|| u32::try_from(offset).ok()?.checked_add(module.code_start)).flatten()
         };
+        let codes = |range: &Range| match module.flags & module_flags::TRAMPOLINES {
+            0 => Some((code(range.start)?, code(range.end - 1)?.checked_add(1)?)),
+            _ => {
+                let (first, end) = trampolines.of(module.trampolines, range.start)?;
+                Some((module.code_start.checked_add(first)?, module.code_start.checked_add(end)?))
+            }
+        };
         let sites: Vec<TriggerSite> = ranges
             .iter()
             .filter_map(|range| {
                 let trigger = triggers.get(range.rule as usize)?;
+                let (first, end) = codes(range)?;
                 let threshold = match trigger.condition {
                     Condition::Longer(_, ns) => rate.ticks(ns).min(NEVER - 1),
                     Condition::Percentile(..)
@@ -155,8 +192,8 @@ impl FindSites for Functions {
                     | Condition::Signal(_) => NEVER,
                 };
                 Some(TriggerSite {
-                    first: code(range.start)?,
-                    end: code(range.end - 1)?.checked_add(1)?,
+                    first,
+                    end,
                     rule: range.rule,
                     flags: trigger.site_flags(),
                     threshold,

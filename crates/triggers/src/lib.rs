@@ -36,7 +36,7 @@ mod thrown;
 mod trigger;
 
 pub use everycall_patterns::NamePattern as Pattern;
-pub use functions::Functions;
+pub use functions::{Functions, Trampolines};
 pub use keeper::{Keeper, Outcome, Tally};
 pub use policy::{KeepBy, Limit, Policy};
 pub use rate::Rate;

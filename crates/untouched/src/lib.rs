@@ -25,5 +25,5 @@ mod recording;
 
 pub use changes::{Lead, island_pages, patch_sets};
 pub use leaving::{lead_leaving, watch_leaving};
-pub use modules::{first_page, has_own_hooks, libraries};
+pub use modules::{first_page, has_own_hooks, libraries, may_have_libraries};
 pub use recording::{Functions, Planned, Runtime};

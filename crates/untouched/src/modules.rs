@@ -52,6 +52,13 @@ pub fn libraries(maps: &[Mapping], program: &Path, modules: &[String]) -> Vec<Pa
     found
 }
 
+/// Whether libraries beside a program may get hooks, too.
+pub fn may_have_libraries(program: &Path) -> bool {
+    let folders = own_folders(program);
+    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    files.map(|file| file.file_name()).any(|name| name.to_string_lossy().contains(".so"))
+}
+
 /// Whether a file was built with everycall, so that it has hooks of its own.
 pub fn has_own_hooks(path: &Path) -> bool {
     // The C library defines plain hooks, too.

@@ -7,7 +7,7 @@
 //!
 //! Each module gets a copy of the hooks, as each object that is built with hooks has one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
@@ -19,8 +19,8 @@ use everycall_format::site::{Site, site_kind};
 use everycall_format::trampoline::{ADOPT_OFFSET, Adopted, RUNTIME_SYMBOL, Trampoline, hook};
 use everycall_inject::{Access, InjectError, Mapping, Process, mappings};
 use everycall_kit::{DESCRIPTOR_BEFORE, HOOK_PLACES, HOOKS};
-use everycall_patterns::{FunctionTable, Selection};
-use everycall_rewrite::{HookCall, HookKind, HookLayout, Plan};
+use everycall_patterns::{FunctionTable, Instrumented, NamePattern, Names, Rule, Selection};
+use everycall_rewrite::{HookCall, HookKind, HookLayout, Plan, PlannedFunction, Refusal};
 
 use crate::changes::{Lead, island_pages, lead, patch_sets, placed};
 use crate::modules::{first_page, has_own_hooks, range_of};
@@ -41,6 +41,8 @@ pub struct Functions<'a> {
     pub least_size: u64,
     /// Others get none; `None` if all are wanted.
     pub selection: Option<&'a Selection>,
+    /// Those whose name matches one of these get some in any case.
+    pub always: &'a [NamePattern],
 }
 
 /// A file with a plan for it.
@@ -53,6 +55,13 @@ pub struct Planned {
     pub functions: u64,
     /// Those that are left out because they are small.
     pub small: u64,
+    /// Whether each rule of the selection matches a function that could get hooks.
+    pub matched: Vec<bool>,
+    /// Functions that were named and can't get hooks, with the reason: those that get some in any
+    /// case, and those that a rule of the selection matches if it matches no others.
+    pub refused: Vec<(String, Refusal)>,
+    /// Start and size of those that could get hooks.
+    sizes: Vec<(u64, u64)>,
     plan: Plan,
     /// Of the table of its trampolines.
     number: u32,
@@ -80,20 +89,46 @@ impl Planned {
         }
         let mut plan = everycall_plans::of_file(path).map_err(|error| said(&error))?;
         let all = (plan.functions.len() + plan.left_out.len()) as u64;
-        let selected: Option<HashSet<u64>> = match functions.selection {
-            None => None,
-            Some(selection) => {
-                let sizes = plan.functions.iter().map(|function| (function.start, function.size));
-                let mut table = FunctionTable::of_functions(path, sizes).map_err(|error| said(&error))?;
-                let resolved = selection.resolve(&mut table);
-                let on = table.functions().iter().zip(&resolved.is_on);
-                Some(on.filter(|(_, is_on)| **is_on).map(|(function, _)| function.start).collect())
-            }
+        let is_chosen = functions.selection.is_some() || !functions.always.is_empty();
+        let sizes: Vec<(u64, u64)> =
+            plan.functions.iter().map(|function| (function.start, function.size)).collect();
+        let mut table = is_chosen
+            .then(|| FunctionTable::of_functions(path, sizes.iter().copied()))
+            .transpose()
+            .map_err(|error| said(&error))?;
+        let is_always = |function: &&Instrumented| {
+            let names = Names::of(&function.linkage_name);
+            functions.always.iter().any(|pattern| pattern.matches_names(&names))
         };
-        let small = plan.functions.iter().filter(|function| function.size < functions.least_size).count();
+        let (mut selected, mut always, mut matched) = (None, HashSet::new(), Vec::new());
+        let mut refused = Vec::new();
+        if let Some(table) = &mut table {
+            always.extend(table.functions().iter().filter(is_always).map(|function| function.start));
+            let mut unmatched = Selection::all_or_none(false);
+            if let Some(selection) = functions.selection {
+                let resolved = selection.resolve(table);
+                let on = table.functions().iter().zip(&resolved.is_on).filter(|(_, is_on)| **is_on);
+                selected = Some(on.map(|(function, _)| function.start).collect::<HashSet<u64>>());
+                matched.extend(resolved.matched.iter().map(|matched| matched.functions > 0));
+                let rules = selection.rules().iter().zip(&matched).filter(|(_, is_matched)| !**is_matched);
+                rules.for_each(|(rule, _)| unmatched.push(Rule { is_in: true, ..rule.clone() }));
+            }
+            let starts = plan.left_out.iter().map(|function| (function.start, 0));
+            let mut table = FunctionTable::of_functions(path, starts).map_err(|error| said(&error))?;
+            let named = unmatched.resolve(&mut table).is_on;
+            for ((left_out, function), is_named) in plan.left_out.iter().zip(table.functions()).zip(named) {
+                if is_named || is_always(&function) {
+                    refused.push((function.name(), left_out.refusal));
+                }
+            }
+        }
+        let is_small = |function: &PlannedFunction| {
+            function.size < functions.least_size && !always.contains(&function.start)
+        };
+        let small = plan.functions.iter().filter(|function| is_small(function)).count();
         plan.keep(|function| {
-            function.size >= functions.least_size
-                && selected.as_ref().is_none_or(|selected| selected.contains(&function.start))
+            let is_selected = selected.as_ref().is_none_or(|selected| selected.contains(&function.start));
+            always.contains(&function.start) || is_selected && !is_small(function)
         });
         plan.set_hooks(layout()).map_err(|error| said(&error))?;
         let number = number_of(&plan);
@@ -103,6 +138,9 @@ impl Planned {
             place: (metadata.dev(), metadata.ino()),
             functions: all,
             small: small as u64,
+            matched,
+            refused,
+            sizes,
             number,
             first,
             plan,
@@ -112,6 +150,28 @@ impl Planned {
     /// Functions that get hooks if nothing is in the way.
     pub fn planned(&self) -> u64 {
         self.plan.functions.len() as u64
+    }
+
+    /// The functions that could get hooks, with names.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read any more.
+    pub fn table(&self) -> Result<FunctionTable, String> {
+        FunctionTable::of_functions(&self.path, self.sizes.iter().copied()).map_err(|error| error.to_string())
+    }
+
+    /// The number of its trampolines, and for each function the code offsets that its hooks report,
+    /// from the region's start on: the first one, and the one behind the last.
+    pub fn trampolines(&self) -> (u32, HashMap<u64, (u32, u32)>) {
+        let mut places: HashMap<u64, (u32, u32)> = HashMap::new();
+        for call in &self.plan.calls {
+            let Some(function) = self.plan.functions.get(call.function as usize) else { continue };
+            let place = call.at + CALL;
+            let (first, end) = places.entry(function.start).or_insert((place, place + 1));
+            (*first, *end) = ((*first).min(place), (*end).max(place + 1));
+        }
+        (self.number, places)
     }
 
     /// Whether the file of this device and inode was planned.

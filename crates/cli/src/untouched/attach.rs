@@ -32,7 +32,7 @@ fn failed(why: impl ToString) -> Failure {
 pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
     let pid = arguments.pid.cast_signed();
     check(pid).map_err(failed)?;
-    let choice = Choice::of(&arguments.functions, arguments.all)?;
+    let choice = Choice::of(&arguments.functions, arguments.all, &[])?;
     let functions = choice.functions();
     let maps = mappings(pid).map_err(failed)?;
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
@@ -45,6 +45,11 @@ pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
             Err(why) if path == program => return Err(failed(format!("{}: {why}", path.display()))),
             Err(why) => say!("everycall: {}: not recorded: {why}", path.display()),
         }
+    }
+    planned.iter().for_each(super::say_refused);
+    let all: Vec<&Planned> = planned.iter().collect();
+    if let Some(sentence) = choice.without_match(&all).into_iter().next() {
+        return Err(failed(sentence));
     }
     if planned.iter().all(|file| file.planned() == 0) {
         return Err(failed(format!(
@@ -104,7 +109,7 @@ pub fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
     if there.is_empty() {
         return Err(failed(format!("process {pid} has no hooks that `everycall attach` wrote")));
     }
-    let all = Functions { least_size: 0, selection: None };
+    let all = Functions { least_size: 0, selection: None, always: &[] };
     let maps = mappings(pid).map_err(failed)?;
     let planned: Result<Vec<Planned>, Failure> = there
         .iter()

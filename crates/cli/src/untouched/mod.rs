@@ -10,19 +10,23 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
+use everycall_control::resolve;
 use everycall_inject::{InjectError, Process, on_tracer};
 use everycall_io::say;
 use everycall_io::terminal::Escapes;
-use everycall_patterns::Selection;
+use everycall_patterns::{FunctionTable, NamePattern, Selection};
 use everycall_plans::Binary;
 use everycall_rewrite::{Coverage, FileKind, HookLayout, Refusal, Tactic};
+use everycall_triggers::Trigger;
 use everycall_units::{Count, Several};
-use everycall_untouched::{Functions, Runtime, watch_leaving};
+use everycall_untouched::{Functions, Planned, Runtime, watch_leaving};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{OnlyArguments, TextFormat};
+use crate::control::without_match;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::only::selection_of;
 use crate::output::{clean, lines, print, print_as};
 
 /// Runs the verb for these files. A file that can't be analysed doesn't keep others from it.
@@ -171,6 +175,13 @@ pub fn watch(process: &mut Process, runtime: &Runtime) -> Result<(), InjectError
     Ok(())
 }
 
+/// Says which functions that options name can't get hooks.
+pub fn say_refused(file: &Planned) {
+    for (name, reason) in file.refused.iter().take(NAMED_AT_MOST) {
+        say!("everycall: {}: `{}` gets no hooks, as those that {reason}", file.path.display(), clean(name));
+    }
+}
+
 /// Whether a file is a script.
 pub fn is_script(path: &Path) -> bool {
     let mut begin = [0; 2];
@@ -181,26 +192,47 @@ pub fn is_script(path: &Path) -> bool {
 /// time: measured with Python and SQLite (docs/untouched.md).
 const LEAST_SIZE: u64 = 512;
 
+/// Functions without hooks that are named.
+const NAMED_AT_MOST: usize = 10;
+
 /// Functions that get hooks, as options say.
 pub struct Choice {
     selection: Option<Selection>,
+    /// The texts of the options' rules.
+    named: Vec<String>,
+    always: Vec<NamePattern>,
     /// Bytes.
     pub least_size: u64,
 }
 
 impl Choice {
-    /// `is_all`: small ones, too.
-    pub fn of(given: &OnlyArguments, is_all: bool) -> Result<Choice, Failure> {
-        let is_chosen = !given.only.is_empty() || !given.not.is_empty();
-        let selection = is_chosen.then(|| Selection::of_options(&given.only, &given.not)).transpose();
-        let selection = selection.map_err(|error| Failure::new(exit_code::USAGE, error.to_string()))?;
+    /// `is_all`: small ones, too. `triggers`: what they name gets hooks in any case.
+    pub fn of(given: &OnlyArguments, is_all: bool, triggers: &[Trigger]) -> Result<Choice, Failure> {
+        let (selection, named) = selection_of(given)?;
         // Who names functions means those.
         let least_size = if is_all || !given.only.is_empty() { 0 } else { LEAST_SIZE };
-        Ok(Choice { selection, least_size })
+        Ok(Choice {
+            selection: (!named.is_empty()).then_some(selection),
+            named,
+            always: triggers.iter().filter_map(Trigger::pattern).cloned().collect(),
+            least_size,
+        })
+    }
+
+    /// Sentences about options that match no function in any of these files.
+    pub fn without_match(&self, files: &[&Planned]) -> Vec<String> {
+        let Some(selection) = &self.selection else { return Vec::new() };
+        let is_matched = |rule: usize| files.iter().any(|file| file.matched.get(rule) == Some(&true));
+        if (0..selection.rules().len()).all(is_matched) {
+            return Vec::new();
+        }
+        let mut tables: Vec<FunctionTable> = files.iter().filter_map(|file| file.table().ok()).collect();
+        let (_, outcome) = resolve(selection, &mut tables);
+        without_match(selection, &self.named, &outcome, &tables).collect()
     }
 
     /// For plans.
     pub fn functions(&self) -> Functions<'_> {
-        Functions { least_size: self.least_size, selection: self.selection.as_ref() }
+        Functions { least_size: self.least_size, selection: self.selection.as_ref(), always: &self.always }
     }
 }

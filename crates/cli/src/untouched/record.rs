@@ -6,15 +6,16 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use everycall_inject::{InjectError, Process, mappings};
 use everycall_io::say;
 use everycall_kit::PRELOAD_LIBRARY;
 use everycall_recorder::find_program;
+use everycall_triggers::Trampolines;
 use everycall_units::{Count, Several};
-use everycall_untouched::{Planned, Runtime, libraries};
+use everycall_untouched::{Planned, Runtime, libraries, may_have_libraries};
 
 use super::{Choice, PATIENCE, is_script};
 use crate::arguments::RecordArguments;
@@ -22,6 +23,11 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::preload::kit_library;
 use crate::program::{self, Prospect};
+
+/// Whether libraries of a program may get hooks.
+fn brings_libraries(arguments: &RecordArguments, program: &Path) -> bool {
+    !arguments.as_is.modules.is_empty() || may_have_libraries(program)
+}
 
 /// A program that is to be recorded as it is.
 pub struct Untouched {
@@ -31,6 +37,8 @@ pub struct Untouched {
     /// The runtime's library.
     library: PathBuf,
     quiet: bool,
+    trampolines: Trampolines,
+    brings_libraries: bool,
 }
 
 impl Untouched {
@@ -61,7 +69,7 @@ impl Untouched {
     /// Whether a program without hooks can be recorded in this way, and nothing else is asked for.
     pub fn is_due(arguments: &RecordArguments) -> bool {
         let Some(program) = arguments.command.first() else { return false };
-        let is_alone = !arguments.preload && !arguments.launcher && arguments.triggers.trigger.is_empty();
+        let is_alone = !arguments.preload && !arguments.launcher;
         let is_due = is_alone
             && matches!(program::look_at(program), Prospect::Plain(_))
             && Untouched::refuse(program).is_ok();
@@ -73,11 +81,7 @@ impl Untouched {
 
     /// Refuses options that don't go with it.
     pub fn refuse_options(arguments: &RecordArguments) -> Result<(), Failure> {
-        let given = [
-            (!arguments.triggers.trigger.is_empty(), "--trigger"),
-            (arguments.launcher, "--launcher"),
-            (arguments.preload, "--preload"),
-        ];
+        let given = [(arguments.launcher, "--launcher"), (arguments.preload, "--preload")];
         match given.iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(Failure::new(
                 exit_code::USAGE,
@@ -89,21 +93,37 @@ impl Untouched {
         }
     }
 
-    /// Plans the program, before it is started.
-    pub fn prepare(arguments: &RecordArguments) -> Result<Untouched, Failure> {
+    /// Plans the program, before it is started. Functions with hooks are added to `trampolines`.
+    pub fn prepare(arguments: &RecordArguments, trampolines: Trampolines) -> Result<Untouched, Failure> {
         let refused = |why: String| Failure::new(exit_code::NOT_RECORDED, why);
         let program = arguments.command.first().and_then(|program| find_program(program)).unwrap_or_default();
         let path = program.canonicalize().unwrap_or(program);
-        let choice = Choice::of(&arguments.functions, arguments.as_is.all)?;
+        let choice = Choice::of(&arguments.functions, arguments.as_is.all, &arguments.triggers.trigger)?;
         let executable = Planned::of(&path, &choice.functions())
             .map_err(|error| refused(format!("{}: {error}", path.display())))?;
+        super::say_refused(&executable);
+        let unmatched = choice.without_match(&[&executable]).into_iter().next();
+        if let Some(sentence) = unmatched.filter(|_| !brings_libraries(arguments, &path)) {
+            return Err(refused(sentence));
+        }
         Ok(Untouched {
             executable,
             modules: arguments.as_is.modules.clone(),
             choice,
             library: kit_library(PRELOAD_LIBRARY)?,
             quiet: arguments.quiet,
+            trampolines,
+            brings_libraries: brings_libraries(arguments, &path),
         })
+    }
+
+    /// For a program that is recorded as it is: its file, and whether its libraries are, too.
+    pub fn looked_through(arguments: &RecordArguments) -> Option<(PathBuf, bool)> {
+        let program = arguments.command.first().filter(|_| arguments.as_is.untouched)?;
+        let path = find_program(program)?;
+        let path = path.canonicalize().unwrap_or(path);
+        let brings_libraries = brings_libraries(arguments, &path);
+        Some((path, brings_libraries))
     }
 
     /// Starts the program, with hooks if that is possible.
@@ -132,19 +152,31 @@ impl Untouched {
         self.install(process, &self.executable, &runtime)?;
         let maps = mappings(process.pid())?;
         let functions = self.choice.functions();
+        let mut others = Vec::new();
         for path in libraries(&maps, &self.executable.path, &self.modules) {
             if path == self.library {
                 continue;
             }
             match Planned::of(&path, &functions) {
-                Ok(planned) => match self.install(process, &planned, &runtime) {
-                    Err(error) if error.is_taken() => say!(
-                        "everycall: {}: not recorded: memory near it is taken by other libraries",
-                        path.display()
-                    ),
-                    result => result?,
-                },
+                Ok(planned) => {
+                    super::say_refused(&planned);
+                    match self.install(process, &planned, &runtime) {
+                        Err(error) if error.is_taken() => say!(
+                            "everycall: {}: not recorded: memory near it is taken by other libraries",
+                            path.display()
+                        ),
+                        result => result?,
+                    }
+                    others.push(planned);
+                }
                 Err(why) => say!("everycall: {}: not recorded: {why}", path.display()),
+            }
+        }
+        // If it has no others, this was found out before the start.
+        if self.brings_libraries {
+            let all: Vec<&Planned> = [&self.executable].into_iter().chain(&others).collect();
+            for sentence in self.choice.without_match(&all) {
+                say!("everycall: {sentence}");
             }
         }
         Ok(())
@@ -156,6 +188,8 @@ impl Untouched {
         planned: &Planned,
         runtime: &Runtime,
     ) -> Result<(), InjectError> {
+        let (number, functions) = planned.trampolines();
+        self.trampolines.add(number, functions);
         let hooked = planned.install(process, runtime, PATIENCE)?;
         if !self.quiet {
             let small = match planned.small {
