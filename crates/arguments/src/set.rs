@@ -75,6 +75,13 @@ impl Wanted {
     pub fn function(&self) -> &str {
         &self.request.function
     }
+
+    /// Those of `names` that are most similar to its pattern.
+    #[must_use]
+    pub fn near(&self, names: &[String]) -> Vec<String> {
+        let rules = self.selection.rules().iter();
+        rules.flat_map(|rule| Selection::near(rule, names)).collect()
+    }
 }
 
 /// A function whose values are copied.

@@ -20,7 +20,7 @@ use everycall_recorder::Counting;
 
 use crate::arguments::{
     CountArguments, EmbedChoice, FilterArguments, Force, KeepArguments, RecordArguments, TableFormat,
-    TriggerArguments,
+    TriggerArguments, ValueArguments,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -96,6 +96,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
         as_is: Default::default(),
         output: Some(path.to_owned()),
         force: if arguments.output.is_some() { arguments.force } else { Force::default() },
+        values: ValueArguments::default(),
         only_counts: Some(match arguments {
             CountArguments { memory: true, .. } => Counting::Memory,
             CountArguments { time: true, .. } => Counting::Times,

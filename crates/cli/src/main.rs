@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arguments;
+mod captures;
 mod cargo;
 mod control;
 mod core;

@@ -52,7 +52,7 @@ impl OpenSelection {
     }
 
     /// Puts other bytes at the same path. Whoever opens it gets either the old or the new ones.
-    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let new = OpenSelection::file(bytes)?;
         Ok(dup3(&new, &mut self.0, DupFlags::CLOEXEC)?)
     }

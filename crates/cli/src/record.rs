@@ -31,7 +31,7 @@ use crate::program::{self, Prospect};
 use crate::rotation::{self, Files};
 use crate::untouched::record::Untouched;
 use crate::written::Moment;
-use crate::{embed, log_files, only, progress, triggers, written};
+use crate::{captures, embed, log_files, only, progress, triggers, written};
 
 /// Default memory for events that wait to be written, in bytes.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -51,6 +51,8 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
     // Stays open as long as processes of the program may start.
     let only = if arguments.as_is.untouched { None } else { only::prepare(&arguments)? };
     launch.environment.extend(only.as_ref().map(|(only, _)| (env::ONLY, only.path())));
+    let captures = captures::prepare(&arguments)?;
+    launch.environment.extend(captures.as_ref().map(|captures| (env::ARGS, captures.path())));
     launch.environment.extend(arguments.clock.map(|clock| (env::CLOCK, clock.name().into())));
     launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
     let trampolines = Trampolines::default();
@@ -80,6 +82,9 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let growing = only.as_ref().filter(|(_, grows)| *grows).map(|(only, _)| only.clone());
     if let Some(growing) = growing.clone() {
         recorder.select_with(Box::new(growing));
+    }
+    if let Some(captures) = captures.clone() {
+        recorder.select_with(Box::new(captures));
     }
     let buffered = BufWriter::with_capacity(BUFFER, file);
     let mut file = TraceWriter::begin(buffered, &launch, env!("CARGO_PKG_VERSION"))
@@ -138,6 +143,7 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
             }
             outcome.iter().for_each(|outcome| written::print_triggers(outcome, &output));
             growing.iter().for_each(Growing::say_without_match);
+            captures.iter().for_each(captures::Growing::say_unmet);
         }
         Ok(_) => {}
         Err(failure) => {

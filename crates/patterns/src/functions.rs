@@ -10,7 +10,9 @@ use everycall_format::Wire;
 use everycall_format::frame::{self, NamedFrame, Records};
 use everycall_format::frame_pattern::matches;
 use everycall_format::site::{SITES_SECTION, Site, XRAY_SECTION, XraySled, site_kind, sled_kind};
-use everycall_symbols::{FunctionId, ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, split_part};
+use everycall_symbols::{
+    FunctionEntry, FunctionId, ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, split_part,
+};
 use memchr::memchr_iter;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, SectionKind};
@@ -210,6 +212,29 @@ impl FunctionTable {
             let linkage_name = table.symbols.function(id).linkage_name.clone().unwrap_or_default();
             table.functions.push(Instrumented { start, size, linkage_name, sites: 0, id });
         }
+        table.functions.sort_by_key(|function| function.start);
+        table.is_plain = true;
+        Ok(table)
+    }
+
+    /// Reads the file at `path` with all functions that its symbols name, whether they have hooks or
+    /// not.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read.
+    pub fn of_all(path: &Path) -> Result<FunctionTable, TableError> {
+        let (mut table, ..) = FunctionTable::read(path)?;
+        let named = table.symbols.functions().filter(FunctionEntry::is_programs);
+        table.functions = named
+            .map(|function| Instrumented {
+                start: function.start,
+                size: function.size,
+                linkage_name: String::from_utf8_lossy(function.linkage_name).into_owned(),
+                sites: 0,
+                id: function.id,
+            })
+            .collect();
         table.functions.sort_by_key(|function| function.start);
         table.is_plain = true;
         Ok(table)

@@ -29,7 +29,7 @@ pub use import::ImportArguments;
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{AttachArguments, CoreArguments, DetachArguments, PsArguments, SnapshotArguments};
-pub use record::{EventTimes, LogChoice, RecordArguments, RecordVerb};
+pub use record::{EventTimes, LogChoice, RecordArguments, RecordVerb, ValueArguments};
 pub use selection::{
     EnableArguments, FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice,
     TraceArguments,

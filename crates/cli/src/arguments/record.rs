@@ -32,6 +32,25 @@ pub struct AsIsArguments {
     pub all: bool,
 }
 
+/// Values of calls.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ValueArguments {
+    /// Record arguments of these functions' calls: all, as in 'handle_*', or some, as in
+    /// 'handle(path, req->method, len)'; repeatable
+    ///
+    /// Names and types come from the debugging information (-g). Without it: 'f(arg1:int,
+    /// arg2:str, fparg1:f64)'. 'f(path) if len > 4096' records the values of some calls.
+    /// docs/arguments.md has the whole language.
+    #[arg(long, value_name = "FUNCTION(VALUES)")]
+    pub args: Vec<String>,
+    /// Record what these functions return; repeatable
+    #[arg(long, value_name = "FUNCTION")]
+    pub results: Vec<String>,
+    /// Record at most this many bytes of each text
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub args_text: u32,
+}
+
 /// The verb `record`.
 #[derive(Debug, Args)]
 pub struct RecordVerb {
@@ -90,6 +109,8 @@ pub struct RecordArguments {
     pub as_is: AsIsArguments,
     #[command(flatten)]
     pub functions: OnlyArguments,
+    #[command(flatten)]
+    pub values: ValueArguments,
     #[command(flatten)]
     pub triggers: TriggerArguments,
     /// Drop calls that are shorter than this and contain no recorded call, such as 500ns; up to

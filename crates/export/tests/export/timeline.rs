@@ -7,11 +7,12 @@ use everycall_export::{
     replay,
 };
 use everycall_format::arena::{COUNTERS, ClockReading};
-use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
+use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word, values};
 use everycall_reader::{
-    Module, OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Stamps, Thread, ThreadKey,
-    Warning,
+    CaptureLayout, Module, OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Stamps,
+    Thread, ThreadKey, Warning,
 };
+use everycall_values::layout::{Content, Item, Layout, Shape};
 
 const HIGH: u64 = 7 << 32;
 
@@ -248,4 +249,110 @@ call,50,51,worker,0,1000,2000,0:0x1100,program,,,,,2000,2000
         export(format, &exact, &Addresses, &Filter::default(), &mut |_| {}, &mut bytes).unwrap();
         assert_eq!([count(&bytes, "_low"), count(&bytes, "_high")], [0, 0], "{format:?}");
     }
+}
+
+/// The words where the main thread's calls have arguments and results, and one that no longer has
+/// its call.
+fn with_values() -> Words {
+    let text = |text: &[u8]| {
+        let header = [text.len() as u8, 0, 0, 0, text.len() as u8, 0, 0, 0];
+        [&[0][..], &header, text].concat()
+    };
+    let integer = |name: &str| Item {
+        name: name.into(),
+        content: Content::Fixed(Shape::Integer { size: 4, is_signed: true }),
+    };
+    let path = Item { name: "path".into(), content: Content::Text };
+    let arguments = Layout { items: vec![path, integer("len")] }.to_bytes();
+    let result = Layout { items: vec![integer("returned")] }.to_bytes();
+    let (arguments_id, result_id) = (Layout::id_of(&arguments), Layout::id_of(&result));
+    let values = |ticks: u64, what: u8, id: u32, capture: &[u8]| {
+        let payloads = [id, capture.len() as u32];
+        let words = capture.chunks(4).map(|four| {
+            let mut word = [0; 4];
+            word[..four.len()].copy_from_slice(four);
+            u32::from_le_bytes(word)
+        });
+        let payloads: Vec<u32> = payloads.into_iter().chain(words).collect();
+        let first = record_word(HIGH + ticks, kind::VALUES, payloads.len() as u8, what);
+        let rest = payloads.iter().zip(1..);
+        let rest = rest.map(|(payload, index)| payload_word(*payload, kind::VALUES, index));
+        [first].into_iter().chain(rest).collect::<Vec<u64>>()
+    };
+    let called = |ticks, path: &[u8], length: i32| {
+        let capture = [&text(path)[..], &[0], &length.to_le_bytes()].concat();
+        values(ticks, values::ARGUMENTS, arguments_id, &capture)
+    };
+    let returned = |ticks, value: i32| {
+        values(ticks, values::RESULT, result_id, &[&[0][..], &value.to_le_bytes()].concat())
+    };
+    let mut words = words();
+    let main = &words.threads[1];
+    let (head, calls) = (main[..4].to_vec(), main[4..].to_vec());
+    words.threads[1] = [
+        head,
+        called(1_000, b"/</script>", 42),
+        calls[..1].to_vec(),
+        // The call that these belonged to was dropped.
+        called(1_050, b"gone", 1),
+        called(1_100, b"in\x1bner", -7),
+        calls[1..2].to_vec(),
+        returned(1_500, -1),
+        calls[2..3].to_vec(),
+        returned(9_001, 0),
+        calls[3..].to_vec(),
+    ]
+    .concat();
+    words.recording.layouts = vec![
+        CaptureLayout { id: arguments_id, bytes: arguments },
+        CaptureLayout { id: result_id, bytes: result },
+    ];
+    words
+}
+
+#[test]
+fn values_stand_with_their_calls() {
+    let trace = Trace::open(with_values()).unwrap();
+    let source = TraceSource::new(&trace, None);
+    let mut bytes = Vec::new();
+    replay(&source, &Addresses, &Filter::default(), ReplayStyle::default(), &mut bytes).unwrap();
+    let expected = r#"== thread 50 main ==
+
+0.000500 ms  0:0x1100(path="/</script>", len=42) {
+0.000550 ms    0:0x1200(path="in\u{1b}ner", len=-7) = -1  200 ns
+0.004500 ms  } = 0 4.00 us
+
+== thread 51 worker of process 50 ==
+
+0.001000 ms  0:0x1100  2.00 us
+"#;
+    assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    let written = |format| {
+        let mut bytes = Vec::new();
+        export(format, &source, &Addresses, &Filter::default(), &mut |_| {}, &mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let lines = written(Format::Jsonl);
+    let inner = lines.lines().find(|line| line.contains("0x1200")).unwrap();
+    assert!(inner.contains(r#""arguments":{"path":"in\u001bner","len":-7},"result":-1"#), "{inner}");
+    let chrome = written(Format::Chrome);
+    assert!(!chrome.contains("</script"), "{chrome}");
+    let parsed: serde_json::Value = serde_json::from_str(&chrome).unwrap();
+    let slices = parsed["traceEvents"].as_array().unwrap();
+    let outer = slices.iter().find(|slice| slice["args"]["result"] == 0).unwrap();
+    assert_eq!(outer["args"]["arguments"], serde_json::json!({ "path": "/</script>", "len": 42 }));
+    let csv = written(Format::Csv);
+    assert!(csv.lines().next().unwrap().ends_with(",remarks,arguments,result"), "{csv}");
+    assert!(csv.contains(r#""{""path"":""in\u001bner"",""len"":-7}",-1"#), "{csv}");
+    let columns = csv.lines().next().unwrap().split(',').count();
+    let worker = csv.lines().find(|line| line.contains("worker")).unwrap();
+    assert_eq!(worker.split(',').count(), columns, "{worker}");
+    // Without times of their own, the order stays.
+    let mut unstamped = with_values();
+    unstamped.recording.processes[0].stamps = Stamps::of(1);
+    let trace = Trace::open(unstamped).unwrap();
+    let source = TraceSource::new(&trace, None);
+    let mut bytes = Vec::new();
+    replay(&source, &Addresses, &Filter::default(), ReplayStyle::default(), &mut bytes).unwrap();
+    assert_eq!(String::from_utf8(bytes).unwrap(), expected);
 }
