@@ -140,7 +140,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let crates = manifest.parent().expect("the crate lies in the workspace").to_path_buf();
-    for part in ["runtime", "hooks", "ring", "patch", "format", "units"] {
+    for part in ["runtime", "hooks", "ring", "patch", "capture", "format", "units"] {
         println!("cargo::rerun-if-changed={}", crates.join(part).display());
     }
     println!("cargo::rerun-if-changed=build.rs");
@@ -327,7 +327,7 @@ fn merge(out: &Path, object: &Path, name: &str) {
 }
 
 /// Hooks, and places in them, in the order of `everycall_format::trampoline::hook`.
-const FLAT: [&str; 11] = [
+const FLAT: [&str; 13] = [
     "everycall_entry",
     "everycall_exit",
     "everycall_tail_exit",
@@ -339,6 +339,8 @@ const FLAT: [&str; 11] = [
     "everycall_unstamped_start",
     "everycall_unstamped_end",
     "everycall_unstamped_abort",
+    "everycall_capture_entry",
+    "everycall_capture_exit",
 ];
 
 /// The descriptor's page, then the hooks.

@@ -113,6 +113,7 @@ fn of_file(
                         instant.kind;
                     moment(format!("<exit of {}>", names.of_location(location)), depth);
                 }
+                TimelineEvent::Returned(_) => {}
                 TimelineEvent::Loss(loss) => {
                     moment(
                         format!("<{} lost>", loss.count.map_or("?".into(), |count| count.to_string())),

@@ -225,6 +225,7 @@ impl TraceView {
                     }
                     TimelineEvent::Loss(_)
                     | TimelineEvent::Mark(_)
+                    | TimelineEvent::Returned(_)
                     | TimelineEvent::Untraced(_)
                     | TimelineEvent::Unstamped(_) => {}
                     TimelineEvent::Gap(gap) => thread.resumed_by.extend(gap.resumed_by),

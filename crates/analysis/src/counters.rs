@@ -32,6 +32,8 @@ const MEANINGS: [&str; counter::COUNT] = [
     "threads whose calls are not in the counts of all calls: no disk space for them",
     "modules whose calls are not in the counts of all calls: no memory for them",
     "frames ended on a stack of calls on which they hadn't begun: the nesting of calls is in doubt",
+    "functions whose arguments and results can't be recorded: no hook is called at their first instruction (modes `finstrument` and `after-inlining` have none there)",
+    "calls and returns without the values that were to be recorded",
 ];
 
 /// The meaning of the counter with this number; `None` if this version doesn't know it.

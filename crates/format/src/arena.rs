@@ -258,6 +258,11 @@ pub mod counter {
     pub const MODULES_UNCOUNTED: usize = 21;
     /// Frames by id that ended on a stack of calls on which they hadn't begun.
     pub const FRAMES_MISPLACED: usize = 22;
+    /// Functions whose values were to be recorded and can't be: their hooks aren't called at their
+    /// first instruction, or a program was refused.
+    pub const CAPTURES_REFUSED: usize = 23;
+    /// Calls and returns that were recorded without values that should have been.
+    pub const VALUES_LOST: usize = 24;
     /// The counters that say that calls are missing which should have been recorded, or that they
     /// may not lie where they were made.
     pub const MISSING: [usize; 10] = [
@@ -273,7 +278,7 @@ pub mod counter {
         FRAMES_MISPLACED,
     ];
     /// Number of counters in use; later ones, up to [`COUNTERS`](super::COUNTERS), are 0.
-    pub const COUNT: usize = 23;
+    pub const COUNT: usize = 25;
 }
 
 wire_struct! {

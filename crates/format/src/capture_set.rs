@@ -226,6 +226,23 @@ impl<'a> CaptureSet<'a> {
         functions.chunks_exact(CaptureFunction::SIZE).filter_map(CaptureFunction::read)
     }
 
+    /// The function of a module that begins at this address in the file.
+    #[must_use]
+    pub fn function_at(&self, module: &CaptureModule, start: u64) -> Option<CaptureFunction> {
+        let (mut low, mut high) = (0, module.functions);
+        while low < high {
+            let middle = low.midpoint(high);
+            let index = module.first_function.checked_add(middle)? as usize;
+            let function = CaptureFunction::read(self.functions.get(index * CaptureFunction::SIZE..)?)?;
+            match function.start.cmp(&start) {
+                core::cmp::Ordering::Less => low = middle + 1,
+                core::cmp::Ordering::Equal => return Some(function),
+                core::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+
     /// All captures, by number.
     pub fn captures(&self) -> impl Iterator<Item = CaptureEntry> + use<'a> {
         self.captures.chunks_exact(CaptureEntry::SIZE).filter_map(CaptureEntry::read)

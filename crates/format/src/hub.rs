@@ -74,8 +74,9 @@ wire_struct! {
         /// 1 if the recorder adds functions of modules that are loaded to the selection in
         /// `EVERYCALL_ONLY`: a process reads that again.
         pub selects: u32,
-        /// 0.
-        pub reserved: u32,
+        /// 1 if the recorder adds captures of modules that are loaded to the set in
+        /// `EVERYCALL_ARGS`: a process reads that again.
+        pub captures: u32,
     }
 }
 

@@ -16,7 +16,7 @@ pub const NOTE_RUNTIME: u32 = 1;
 /// Note type: the object carries the module part only.
 pub const NOTE_MODULE: u32 = 2;
 /// Version of the table through which modules find the runtime of their process.
-pub const RUNTIME_ABI: u32 = 7;
+pub const RUNTIME_ABI: u32 = 8;
 
 wire_struct! {
     /// A site of mode `nops`: 5 bytes within one aligned 8-byte word. Sites of kind

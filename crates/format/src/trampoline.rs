@@ -49,7 +49,7 @@ wire_struct! {
         /// Added to each [`Trampoline::origin`].
         pub first: u64,
         /// Zero.
-        pub reserved: [u64; 3],
+        pub reserved: u64,
     }
 }
 
@@ -77,8 +77,12 @@ pub mod hook {
     pub const SEQUENCE_END: usize = 9;
     /// Where threads go on that were stopped in it.
     pub const SEQUENCE_ABORT: usize = 10;
+    /// Records an entry with values that are copied.
+    pub const CAPTURE_ENTRY: usize = 11;
+    /// Records an exit with such values.
+    pub const CAPTURE_EXIT: usize = 12;
     /// How many there are.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 13;
 }
 
 /// Entries of a record of the table: see [`crate::frame::TRAMPOLINES`].

@@ -105,6 +105,10 @@ pub const COUNTS: u64 = 2;
 /// [`ModuleDescriptor::on`]: all calls are counted.
 pub const COUNT_ALL: u64 = COUNTS | 1;
 
+/// [`ModuleDescriptor::on`]: behind the bits are others, as many, of the functions whose values are
+/// copied at their entries.
+pub const CAPTURES: u64 = 4;
+
 /// The descriptor of a traced object. At first it is all zero. The object's initialiser fills in
 /// what the object knows, and the runtime fills in the rest when it registers the object.
 #[repr(C)]
@@ -122,8 +126,8 @@ pub struct ModuleDescriptor {
     /// - 1: record everything;
     /// - [`COUNT_ALL`]: count everything;
     /// - otherwise: the address of bits, one for each byte of the object: record the functions
-    ///   whose bits are set, or count them if [`COUNTS`] is set in the address. The bits stay as
-    ///   long as the object is loaded.
+    ///   whose bits are set, or count them if [`COUNTS`] is set in the address. [`CAPTURES`] may be
+    ///   set in it. The bits stay as long as the object is loaded.
     pub on: AtomicU64,
     /// Where hooks find the function's word of [`site`], at twice the lower half of its entry's
     /// word. 0: hooks read the clock for each event.
@@ -192,6 +196,14 @@ pub struct ModuleDescriptor {
     /// have been stopped right before such a sled's call, so it is never led to another hook; these
     /// test [`ModuleDescriptor::unstamped`].
     pub sled_hooks: [AtomicU64; 2],
+
+    /// The object's entry hook for functions whose values are copied there, which continues in the
+    /// slow path. In objects with XRay's interface it is the entry hook.
+    pub capture_entry_hook: AtomicU64,
+    /// The same for exits.
+    pub capture_exit_hook: AtomicU64,
+    /// Address of what the runtime copies at the object's functions, or 0.
+    pub captures: AtomicU64,
 
     /// The object's [trampolines](everycall_format::trampoline), which call its hooks: where they
     /// begin and end. 0 if its own code calls them.

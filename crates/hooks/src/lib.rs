@@ -56,7 +56,7 @@ pub use arch::{everycall_frame_enter, everycall_frame_leave};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::{handler_end, local_thread_slot};
 pub use descriptor::{
-    BLOCKED_SIGNALS, ByteSink, COUNT_ALL, COUNTS, ModuleDescriptor, RuntimeTable, SLOW_FRAME_SIZE,
+    BLOCKED_SIGNALS, ByteSink, CAPTURES, COUNT_ALL, COUNTS, ModuleDescriptor, RuntimeTable, SLOW_FRAME_SIZE,
     SLOW_STACK_SIZE, SLOW_STACKS, ShortMap, SlowCall, Switched, THREAD_HOME, THREAD_SLOT_SIZE, TRAP_SIGNAL,
     XrayCall, XrayObject, frame, memory_change, short_map, site, slow,
 };

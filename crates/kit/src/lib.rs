@@ -54,7 +54,7 @@ pub const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.rs
 /// descriptor is [`DESCRIPTOR_BEFORE`] bytes before them.
 pub const HOOKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hooks.bin"));
 /// Where each hook is in them, in the order of `everycall_format::trampoline::hook`.
-pub const HOOK_PLACES: [u32; 11] = include!(concat!(env!("OUT_DIR"), "/hooks.rs"));
+pub const HOOK_PLACES: [u32; 13] = include!(concat!(env!("OUT_DIR"), "/hooks.rs"));
 /// Bytes from the descriptor to the hooks.
 pub const DESCRIPTOR_BEFORE: u64 = 4096;
 

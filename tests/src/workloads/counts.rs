@@ -133,6 +133,7 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                 }
                 TimelineEvent::Loss(_)
                 | TimelineEvent::Mark(_)
+                | TimelineEvent::Returned(_)
                 | TimelineEvent::Gap(_)
                 | TimelineEvent::Untraced(_)
                 | TimelineEvent::Unstamped(_) => {}

@@ -13,3 +13,4 @@ mod signals;
 mod stamps;
 mod switching;
 mod tail_calls;
+mod values;

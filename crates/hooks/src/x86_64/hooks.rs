@@ -5,7 +5,7 @@
 use super::frames::{frames_asm, frames_ways};
 use super::unstamped::unstamped_asm;
 use crate::descriptor::{
-    BLOCKED_SIGNALS, COUNT_ALL, COUNTS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap,
+    BLOCKED_SIGNALS, CAPTURES, COUNT_ALL, COUNTS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap,
     THREAD_HOME, TRAP_SIGNAL, short_map, site, slow,
 };
 use core::arch::global_asm;
@@ -147,6 +147,7 @@ macro_rules! assemble {
             BODY = const slow::BODY,
             COUNT = const slow::COUNT,
             COUNTS = const COUNTS,
+            CAPTURES = const CAPTURES,
             COUNT_ALL = const COUNT_ALL,
             PLACES = const offset_of!(ModuleDescriptor, places),
             RECORDED_PLACES = const offset_of!(ModuleDescriptor, recorded_places),
@@ -304,10 +305,11 @@ everycall_called_\\what:
         movq    \\address, %rax
         movq    everycall_module + {ON}(%rip), %rcx     # read once: it may change at any time
         .ifc \\what, counted
-        andq    $-4, %rcx
+        andq    $-8, %rcx
         .else
         cmpq    $1, %rcx
         jbe     7f
+        andq    $-8, %rcx
         .endif
         subq    everycall_module + {START}(%rip), %rax
         cmpq    everycall_module + {SIZE}(%rip), %rax
@@ -316,6 +318,28 @@ everycall_called_\\what:
         btq     %rax, (%rcx)
         jmp     9f
     7:  btq     $0, %rcx
+    9:  popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        popq    %rax
+        .cfi_adjust_cfa_offset -8
+    .endm
+
+    # Sets the carry flag if values are copied at this entry: see `CAPTURES`.
+    .macro everycall_is_captured
+        pushq   %rax
+        .cfi_adjust_cfa_offset 8
+        pushq   %rcx
+        .cfi_adjust_cfa_offset 8
+        movq    16(%rsp), %rax
+        movq    everycall_module + {ON}(%rip), %rcx     # read once: it may change at any time
+        testb   ${CAPTURES}, %cl                        # clears the carry flag
+        jz      9f
+        subq    everycall_module + {START}(%rip), %rax
+        cmpq    everycall_module + {SIZE}(%rip), %rax
+        jae     9f
+        addq    everycall_module + {SIZE}(%rip), %rax
+        andq    $-8, %rcx
+        btq     %rax, (%rcx)
     9:  popq    %rcx
         .cfi_adjust_cfa_offset -8
         popq    %rax
@@ -333,7 +357,10 @@ everycall_called_\\what:
         testb   ${COUNTS}, everycall_module + {ON}(%rip)
         jnz     everycall_count_selected
         everycall_is_selected 16(%rsp), recorded
-        jc      everycall_called_entry
+        jnc     1f
+        everycall_is_captured
+        jnc     everycall_called_entry
+        jmp     everycall_capture_entry
     1:  ret
     everycall_function_end __fentry__
 
@@ -364,7 +391,10 @@ everycall_called_\\what:
         testb   ${COUNTS}, everycall_module + {ON}(%rip)
         jnz     everycall_counted_exit
         everycall_is_selected 16(%rsp), recorded
-        jc      everycall_called_exit
+        jnc     1f
+        everycall_is_captured
+        jnc     everycall_called_exit
+        jmp     everycall_capture_exit
     1:  ret
     everycall_function_end __return__
 
@@ -410,6 +440,42 @@ everycall_called_\\what:
         jc      2b
     1:  ret
     everycall_function_end everycall_tail_exit
+    ",
+
+    // Values are copied: the slow path does that. It needs no slot yet. Exits of short calls that
+    // are dropped go the usual way.
+    "
+    everycall_function everycall_capture_entry
+        everycall_save
+        everycall_load_own_control entry
+        jmp     everycall_slow_entry_without_slot
+    everycall_function_end everycall_capture_entry
+
+    everycall_function everycall_capture_exit
+        everycall_save
+        everycall_load_own_control exit
+        cmpl    $0, {SHORT}(%rcx)
+        je      1f
+        rdtsc
+        movq    {OPEN_TOP}(%rcx), %rdx
+        cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)
+        jne     1f
+        subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax
+        cmpl    {SHORT}(%rcx), %eax
+        jae     1f
+        movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
+        popq    %rsi
+        .cfi_adjust_cfa_offset -8
+        popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        popq    %rdx
+        .cfi_adjust_cfa_offset -8
+        popq    %rax
+        .cfi_adjust_cfa_offset -8
+        jmp     everycall_exit
+        .cfi_adjust_cfa_offset 32
+    1:  jmp     everycall_slow_exit_without_slot
+    everycall_function_end everycall_capture_exit
     ",
 
     // __cyg_profile_func_enter(function, call site), from within the function's frame.
@@ -987,6 +1053,7 @@ everycall_slow_common:
         pushq   %r13
         pushq   %r14
         pushq   %r15
+        pushq   %r15                                # place of the vector registers: `Registers::vectors`
         movq    %rcx, %rbp
         movl    %edi, %r9d
         movq    %rsi, %rax
@@ -1049,6 +1116,7 @@ everycall_slow_common:
         movaps  %xmm13, 208(%rsp)
         movaps  %xmm14, 224(%rsp)
         movaps  %xmm15, 240(%rsp)
+        movq    %rsp, -40(%rbx)
 
         movl    %r9d, %edi                          # what
         movq    %rbp, %rsi                          # control

@@ -52,6 +52,24 @@ impl Registers {
         ])
     }
 
+    /// The value of the register that DWARF gives this number, of which four differ from the
+    /// processor's.
+    #[must_use]
+    pub fn by_dwarf(&self, number: u8) -> Option<u64> {
+        const DIFFERENT: [u8; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
+        self.get(DIFFERENT.get(usize::from(number)).copied().unwrap_or(number))
+    }
+
+    /// The lower and upper halves of the vector registers, by number.
+    ///
+    /// # Safety
+    /// As [`Registers::saved`]; the result is valid until the slow path returns.
+    #[must_use]
+    pub unsafe fn vectors<'a>(hook: u64) -> &'a [[u64; 2]; 16] {
+        // SAFETY: by contract, the address that the way into the slow path has put there.
+        unsafe { &**(hook.wrapping_sub(104) as *const *const [[u64; 2]; 16]) }
+    }
+
     /// A hash of the registers that every function leaves as it found them, other than the stack
     /// pointer. Between a function's end and its caller's next call, only the caller changes them.
     #[must_use]
@@ -221,17 +239,17 @@ pub fn direct_jumps(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether `code`, at `address`, is an object's `__return__`, which tests a word and continues at
-/// `exit`, the object's exit hook for what is always called.
+/// Whether `code`, at `address`, is an object's `__return__` or `__fentry__`, which tests a word and
+/// continues at `next`, the object's exit or entry hook for what is always called.
 #[must_use]
-pub fn is_plain_exit_hook(code: &[u8], address: u64, exit: u64) -> bool {
+pub fn is_plain_hook(code: &[u8], address: u64, next: u64) -> bool {
     let [0x48, 0x83, 0x3d, _, _, _, _, 1, rest @ ..] = code else { return false };
     let (size, distance) = match rest {
         [0x74, distance, ..] => (10, i64::from(distance.cast_signed())),
         [0x0f, 0x84, a, b, c, d, ..] => (14, i64::from(i32::from_le_bytes([*a, *b, *c, *d]))),
         _ => return false,
     };
-    address.wrapping_add(size).wrapping_add_signed(distance) == exit
+    address.wrapping_add(size).wrapping_add_signed(distance) == next
 }
 
 #[cfg(test)]
@@ -303,7 +321,7 @@ mod tests {
         assert_eq!(stub_slot(&[0xe9, 0, 0, 0, 0], AT), None);
         let thunk = [0x48, 0x83, 0xef, 0x10, 0xe9, 0, 1, 0, 0];
         assert!(direct_jumps(&thunk, AT).any(|target| target == AT + 0x109));
-        assert!(is_plain_exit_hook(&[0x48, 0x83, 0x3d, 1, 2, 3, 4, 1, 0x74, 0x36], AT, AT + 0x40));
-        assert!(!is_plain_exit_hook(&[0x48, 0x83, 0x3d, 1, 2, 3, 4, 1, 0x74, 0x36], AT, AT + 0x41));
+        assert!(is_plain_hook(&[0x48, 0x83, 0x3d, 1, 2, 3, 4, 1, 0x74, 0x36], AT, AT + 0x40));
+        assert!(!is_plain_hook(&[0x48, 0x83, 0x3d, 1, 2, 3, 4, 1, 0x74, 0x36], AT, AT + 0x41));
     }
 }

@@ -41,6 +41,7 @@
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub mod calibration;
 pub mod code;
+pub mod floating;
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod forked;
 pub mod frame;

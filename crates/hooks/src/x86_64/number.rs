@@ -108,6 +108,8 @@ pub const FALLOCATE: usize = 285;
 pub const ACCEPT4: usize = 288;
 /// `prlimit64`
 pub const PRLIMIT64: usize = 302;
+/// `process_vm_readv`
+pub const PROCESS_VM_READV: usize = 310;
 /// `membarrier`
 pub const MEMBARRIER: usize = 324;
 /// `mlock2`

@@ -120,6 +120,14 @@ pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
         &module.unstamped_exit_hook,
         or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_unstamped_exit")),
     );
+    set(
+        &module.capture_entry_hook,
+        or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_capture_entry")),
+    );
+    set(
+        &module.capture_exit_hook,
+        or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_capture_exit")),
+    );
     set(&module.called_exit_hook, address_of_symbol!("everycall_called_exit"));
     set(
         &module.sled_hooks[0],

@@ -54,6 +54,8 @@ pub(crate) unsafe extern "C" fn adopt(what: *const u8) {
         (&module.time_exit_hook, hook::TIME_EXIT),
         (&module.unstamped_entry_hook, hook::UNSTAMPED_ENTRY),
         (&module.unstamped_exit_hook, hook::UNSTAMPED_EXIT),
+        (&module.capture_entry_hook, hook::CAPTURE_ENTRY),
+        (&module.capture_exit_hook, hook::CAPTURE_EXIT),
         (&module.sequence[0], hook::SEQUENCE),
         (&module.sequence[1], hook::SEQUENCE_END),
         (&module.sequence[2], hook::SEQUENCE_ABORT),

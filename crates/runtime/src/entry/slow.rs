@@ -18,6 +18,7 @@ use crate::threads::open_calls::{Exit, Frame};
 use crate::threads::shared_frames::Caller;
 use crate::threads::tails::Met;
 use crate::threads::thread::Thread;
+use crate::threads::values::Values;
 use crate::threads::{begin, short_calls, stacks};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::event::{kind, record_word, unwound};
@@ -340,11 +341,17 @@ fn record_in(process: &'static Process, context: Context, event: &Event<'_>) {
     if control.state.load(Relaxed) != state::ACTIVE {
         return;
     }
+    // SAFETY: the event's hook is in the slow path, in this context.
+    let values = unsafe {
+        let Event { what, address, stack_pointer, module, .. } = event;
+        Values::copy(process, control, module, *what, *address, *stack_pointer)
+    };
     let thread = Thread::new(process, control);
     if control.busy.swap(1, Relaxed) != 0 {
         thread.slot.lost_busy().fetch_add(1, Relaxed);
         return;
     }
+    thread.values.set(values.as_ref());
     thread.ring.suspend();
     if record_suspended(&thread, context, event) {
         recording::look_again(control);
@@ -382,7 +389,7 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
     }
     let is_ending = if event.is_exit() {
         if let Some(place) = event.exit_place(thread, frame) {
-            let ticks = thread.prepare(EVENT_WORDS_MAX);
+            let ticks = thread.prepare(EVENT_WORDS_MAX + thread.value_words());
             thread.control.handled.store(0, Relaxed);
             thread.exit(ticks, place, frame, event.behind());
         }
@@ -396,6 +403,7 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
         }
         entry.is_ending
     };
+    thread.lose_values();
     divert(thread, is_ending);
     true
 }
@@ -465,7 +473,7 @@ impl Entry {
     /// Records an entry on a stack whose open calls are known.
     fn record_known(&self, thread: &Thread<'_>, place: Place) {
         let frame = self.frame;
-        let ticks = thread.prepare(EVENT_WORDS_MAX);
+        let ticks = thread.prepare(EVENT_WORDS_MAX + thread.value_words());
         let handler = thread.control.handled.swap(0, Relaxed);
         let met = thread.meet_jump(ticks, frame, self.address, place);
         // If a tail call led to this entry, the open calls at its place aren't dead.
@@ -500,7 +508,7 @@ impl Entry {
     /// Records an entry on a resumed stack, in whose memory another, unregistered stack may have
     /// begun.
     fn record_maybe_another(&self, thread: &Thread<'_>, place: Place) {
-        let ticks = thread.prepare_for(EVENT_WORDS_MAX, true);
+        let ticks = thread.prepare_for(EVENT_WORDS_MAX + thread.value_words(), true);
         let has_jumped = thread.open.jumped().is_some();
         let handler = thread.control.handled.swap(0, Relaxed);
         drop_handled(thread, ticks, handler);

@@ -5,14 +5,14 @@ use crate::entry::environment::Environment;
 #[cfg(any(feature = "executable", feature = "shared"))]
 use crate::features::calibration;
 use crate::features::{
-    budget as governor, control, crash, fork, keeper, min_duration, site_set, snapshot_signal, switch,
+    budget as governor, captures, control, crash, fork, keeper, min_duration, site_set, snapshot_signal,
 };
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Spare};
 use crate::state::process::{self, process_state};
 use crate::state::{beginning, recording, selection, thresholds};
 use crate::sys::disk::NotMemory;
-use crate::sys::{clock, own_memory, processes, system};
+use crate::sys::{clock, filter, own_memory, processes, system};
 use crate::threads::stacks;
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{
@@ -162,6 +162,9 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     if let Some(path) = variable(env::ONLY) {
         site_set::load_selection(path);
     }
+    if let Some(path) = variable(env::ARGS).filter(|_| !crate::state::dropped::is_counting()) {
+        captures::load(path);
+    }
     // Calls that are counted have another price, and nothing that is to be corrected.
     #[cfg(any(feature = "executable", feature = "shared"))]
     if !crate::state::dropped::is_counting() {
@@ -192,7 +195,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             recording::begin_off();
             selection::set_base_on(false);
         }
-        switch::begin();
+        filter::begin();
         process.state.store(process_state::ON, Release);
         #[cfg(any(feature = "executable", feature = "shared"))]
         // SAFETY: the runtime starts in an initialiser, and stays. Without such a C library, what

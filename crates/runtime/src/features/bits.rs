@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Rela
 pub(crate) struct Bits {
     /// Null: there are none.
     first: AtomicPtr<AtomicU64>,
-    /// How many words.
+    /// How many words; behind them are as many others: see [`Bits::set_second`].
     count: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl Bits {
         if self.first.load(Relaxed).is_null() {
             let count = (image.end - image.start).div_ceil(64);
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-            let base = system::map(count * 8, PROT_READ | PROT_WRITE, flags, -1)?;
+            let base = system::map(2 * count * 8, PROT_READ | PROT_WRITE, flags, -1)?;
             self.count.store(count, Relaxed);
             self.first.store(base.cast(), Release);
         }
@@ -62,7 +62,23 @@ impl Bits {
     pub(crate) fn forget(&self) {
         let first = self.first.swap(core::ptr::null_mut(), Relaxed);
         if !first.is_null() {
-            system::unmap(first.cast(), self.count.load(Relaxed) * 8);
+            system::unmap(first.cast(), 2 * self.count.load(Relaxed) * 8);
+        }
+    }
+
+    /// Sets the bits of functions (begins and ends of image addresses) in the second half: see
+    /// [`everycall_hooks::CAPTURES`]. Those that are set stay. The bits are there.
+    pub(crate) fn set_second(&self, image: &Image, functions: impl Iterator<Item = (u64, u64)>) {
+        let first = self.first.load(Acquire);
+        if first.is_null() {
+            return;
+        }
+        let size = self.count.load(Relaxed) as usize * 8;
+        // SAFETY: mapped by `set`, which stores the count first. Hooks read it, a byte at a time.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(first.cast::<u8>().wrapping_add(size), size) };
+        let begin = image.start.wrapping_sub(image.base);
+        for (first, end) in functions {
+            fill(bytes, first.max(begin) - begin, end.saturating_sub(begin), true);
         }
     }
 

@@ -14,7 +14,7 @@ use core::sync::atomic::{
 use everycall_format::Wire;
 use everycall_format::arena::counter;
 use everycall_format::event::EXIT;
-use everycall_format::frame::{FIRST, IDS, STEP, THREAD, TRAMPOLINES};
+use everycall_format::frame::{CAPTURES, FIRST, IDS, STEP, TEXT_MAX, THREAD, TRAMPOLINES};
 use everycall_format::site::RUNTIME_ABI;
 use everycall_format::trampoline::{ENTRIES_AT_ONCE, Trampoline};
 use everycall_hooks::{COUNT_ALL, COUNTS, ModuleDescriptor, frames as descriptor};
@@ -141,6 +141,16 @@ pub(crate) fn put_trampolines(process: &'static Process, number: u32, first: u64
     frames::begin_trampolines(process.arena());
     for entries in table.chunks(ENTRIES_AT_ONCE * Trampoline::SIZE) {
         put(process, Name { id: TRAMPOLINES, name: entries, file: &first.to_le_bytes(), line: number });
+    }
+}
+
+/// Puts the layout of a capture among the names: see [`CAPTURES`].
+pub(crate) fn put_layout(process: &'static Process, id: u32, layout: &[u8]) {
+    frames::begin_captures(process.arena());
+    let parts = layout.len().div_ceil(TEXT_MAX).max(1) as u32;
+    for (number, part) in (0..parts).zip(layout.chunks(TEXT_MAX).chain(core::iter::once(&[][..]))) {
+        let place = u64::from(parts) << 32 | u64::from(number);
+        put(process, Name { id: CAPTURES, name: part, file: &place.to_le_bytes(), line: id });
     }
 }
 

@@ -14,8 +14,9 @@ use crate::features::marks::{self, Change, Marks, Whole};
 use crate::features::plain_exits::PlainExits;
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages, SiteList};
-use crate::features::{frame_bits, frames};
+use crate::features::{captures, frame_bits, frames};
 use crate::state::arena::Arena;
+use crate::state::captures::Captures;
 use crate::state::dropped;
 use crate::state::live_areas;
 use crate::state::module_table::NOT_REGISTERED;
@@ -35,7 +36,7 @@ use core::sync::atomic::{
 };
 use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, counter};
 use everycall_format::frame::{FIRST, STEP, is_frame};
-use everycall_hooks::{COUNT_ALL, COUNTS, ModuleDescriptor};
+use everycall_hooks::{CAPTURES, COUNT_ALL, COUNTS, ModuleDescriptor};
 use everycall_patch::Switch;
 
 /// A loaded module.
@@ -201,7 +202,7 @@ pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, u64) {
     let whole = whole();
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let on = if whole.is_on { as_counted(select(known, &sites, image)) } else { OFF };
+    let on = if whole.is_on { selected(known, &sites, module, image) } else { OFF };
     let line = bring_into_line(known, &sites, sites.numbers(), whole, Means::BEFORE_ANYBODY);
     OUTCOME.add(line);
     match place {
@@ -226,7 +227,7 @@ pub(crate) fn select_again(module: &ModuleDescriptor, image: &Image) -> Option<u
     let whole = whole();
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let on = if whole.is_on { as_counted(select(known, &sites, image)) } else { OFF };
+    let on = if whole.is_on { selected(known, &sites, module, image) } else { OFF };
     bring_into_line(known, &sites, sites.numbers(), whole, Means::BEFORE_ANYBODY);
     Some(on)
 }
@@ -245,6 +246,24 @@ fn as_counted(on: u64) -> u64 {
         _ if !dropped::is_counting() => on,
         ON => COUNT_ALL,
         bits => bits | COUNTS,
+    }
+}
+
+/// Marks the sites of a module's functions that no selection contains. The caller holds the module
+/// lock. Returns the new value of the module's [`ModuleDescriptor::on`] while tracing is on.
+fn selected(known: &Known, sites: &Sites<'_>, module: &ModuleDescriptor, image: &Image) -> u64 {
+    let on = as_counted(select(known, sites, image));
+    let captures = Captures::of(module).filter(|captures| captures.has_called() && on != OFF);
+    let Some(captures) = captures else { return on };
+    // Hooks that are always called look at bits for what is copied, too.
+    let everything = || known.bits.set(image, core::iter::once((0, u64::MAX)), core::iter::empty());
+    let bits = if on == ON { everything() } else { Some(on) };
+    match bits {
+        Some(bits) => {
+            known.bits.set_second(image, captures::called_ranges(captures, image));
+            bits | CAPTURES
+        }
+        None => on,
     }
 }
 
@@ -445,7 +464,7 @@ fn apply(arena: &Arena) {
         // SAFETY: as above.
         let sites = image.as_ref().map(|image| unsafe { Sites::of(module, &image.text) });
         let (Some(image), Some(sites)) = (&image, &sites) else { continue };
-        let on = if is_on { as_counted(select(known, sites, image)) } else { OFF };
+        let on = if is_on { selected(known, sites, module, image) } else { OFF };
         if on == OFF {
             module.on.store(OFF, Release);
         }

@@ -13,6 +13,7 @@
 //! live_triggers    triggers that others arm while the process runs
 //! budget           switches functions off until tracing costs no more than it may
 //! calibration      measures what the hooks cost, at the start
+//! captures         the set of functions whose values are recorded, and their modules
 //! left_out         functions that the program itself leaves out, and its own selection
 //! min_duration     from which duration on calls are recorded
 //! modules          traced objects are loaded and unloaded
@@ -35,6 +36,7 @@ pub(crate) mod bits;
 pub(crate) mod budget;
 pub(crate) mod calibration;
 pub(crate) mod calling;
+pub(crate) mod captures;
 pub(crate) mod choice;
 pub(crate) mod code_frames;
 pub(crate) mod control;

@@ -1,7 +1,7 @@
 //! Traced objects are loaded and unloaded.
 #![allow(unsafe_code)] // A buffer that the lock's holder has.
 
-use crate::features::{calling, counted, fork, frames, live, live_triggers, site_set};
+use crate::features::{calling, captures, counted, fork, frames, live, live_triggers, site_set};
 use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind, NOT_REGISTERED};
 use crate::state::places::{self, Place};
@@ -81,6 +81,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
         }
         arena.count(counter::MODULES_UNCOUNTED, 1);
     }
+    captures::install(process, module, &image);
     // Read before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
     let (counts, mut on) = live::add(module, &image);
@@ -115,14 +116,18 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     // SAFETY: the scratch buffer is ours while we hold the lock.
     note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
     let may_be_added = site_set::may_be_added(image.build_id_length, &image.build_id);
-    if tell_recorder(arena, may_be_added)
-        && may_be_added
-        && site_set::load_selection_again()
-        && let Some(new) = live::select_again(module, &image)
-    {
-        on = new;
-        // The registering thread does the rest when it has released the lock.
-        live::request();
+    let may_be_captured = captures::may_be_added(image.build_id_length, &image.build_id);
+    if tell_recorder(arena, may_be_added || may_be_captured) {
+        let is_added = may_be_added && site_set::load_selection_again();
+        let is_captured =
+            may_be_captured && captures::load_again() && captures::install(process, module, &image);
+        if (is_added || is_captured)
+            && let Some(new) = live::select_again(module, &image)
+        {
+            on = new;
+            // The registering thread does the rest when it has released the lock.
+            live::request();
+        }
     }
     let wrong = live::follow_tails(arena, module, &image);
     arena.count(counter::SITES_UNPATCHED, wrong.into());
@@ -284,6 +289,7 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
     live::remove(module);
     counted::end(module);
     stamps::end(module);
+    captures::remove(module);
     note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED
         && let Some(unloaded_ticks) = arena.module_unloaded(index)
@@ -322,7 +328,7 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
 }
 
 /// Rings for the recorder and waits shortly, so that it can open the module's file. If there are
-/// triggers, or its functions `may_be_added` to the selection, it waits until the recorder has
+/// triggers, or its functions `may_be_added` to a set, it waits until the recorder has
 /// named the functions; otherwise their first calls would be missed. Returns whether the recorder
 /// has done so in time.
 fn tell_recorder(arena: &Arena, may_be_added: bool) -> bool {

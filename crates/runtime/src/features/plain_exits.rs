@@ -131,14 +131,13 @@ impl<'a> PlainExits<'a> {
         let line = exit / HOOK_ALIGN * HOOK_ALIGN;
         (0..4096 / HOOK_ALIGN)
             .map(|steps| line.wrapping_sub(steps * HOOK_ALIGN))
-            .find(|place| jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(*place), *place, exit))
+            .find(|place| jump::is_plain_hook(&self.bytes::<INSTRUCTION_MAX>(*place), *place, exit))
     }
 
     fn is_exit_hook(&self, target: u64) -> bool {
         let exit = self.module.called_exit_hook.load(Relaxed);
         let near = exit.abs_diff(target) < 4096;
-        near && (target == exit
-            || jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(target), target, exit))
+        near && (target == exit || jump::is_plain_hook(&self.bytes::<INSTRUCTION_MAX>(target), target, exit))
     }
 }
 

@@ -17,9 +17,10 @@ use crate::sys::disk;
 use crate::sys::errors::{errno, error};
 use crate::sys::file::File;
 use crate::sys::folder::FOLDER_MAX;
+use crate::sys::kept_path::KeptPath;
 use crate::sys::mapped_file::MappedFile;
 use crate::sys::system::{self, PROT_READ};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use everycall_format::arena::{ModuleEntry, module_flags};
 use everycall_format::control::NAME_MAX;
 use everycall_format::env;
@@ -31,12 +32,11 @@ static IS_TOLD: AtomicBool = AtomicBool::new(false);
 /// Whether a warning was printed that there is no space for all functions.
 static IS_FULL_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// The path in `EVERYCALL_ONLY`: the program may have changed its environment since.
-static ONLY_PATH: [AtomicU8; FOLDER_MAX] = [const { AtomicU8::new(0) }; FOLDER_MAX];
-static ONLY_PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
+/// The path in `EVERYCALL_ONLY`.
+static ONLY_PATH: KeptPath = KeptPath::none();
 
 /// Why there is no set.
-enum Trouble {
+pub(crate) enum Trouble {
     Path,
     NotThere,
     NotAllowed,
@@ -95,10 +95,7 @@ pub(crate) fn load_selection(path: &[u8]) {
         .and_then(|block| Selection::new(block, 0, [0; NAME_MAX]).ok_or(Trouble::NoSelection))
     {
         Ok(selection) => {
-            for (place, byte) in ONLY_PATH.iter().zip(path) {
-                place.store(*byte, Relaxed);
-            }
-            ONLY_PATH_LENGTH.store(path.len(), Relaxed);
+            ONLY_PATH.keep(path);
             selection::set_base_from_start(selection);
         }
         Err(trouble) => refuse(env::ONLY, path, &trouble, b"Recording all functions.\n"),
@@ -114,12 +111,7 @@ pub(crate) fn may_be_added(build_id_length: u32, build_id: &[u8; 32]) -> bool {
 /// Reads the base selection again, to which the recorder has added functions. Returns whether it is
 /// there; if not, the one before stays. The caller holds the module lock.
 pub(crate) fn load_selection_again() -> bool {
-    let mut path = [0; FOLDER_MAX];
-    for (byte, place) in path.iter_mut().zip(&ONLY_PATH) {
-        *byte = place.load(Relaxed);
-    }
-    let path = path.get(..ONLY_PATH_LENGTH.load(Relaxed)).unwrap_or(&[]);
-    let new = selection_at(path);
+    let new = selection_at(ONLY_PATH.read(&mut [0; FOLDER_MAX]));
     if let Ok(new) = new {
         selection::set_base_from_start(new);
     }
@@ -137,7 +129,8 @@ pub(crate) fn selection_at(path: &[u8]) -> Result<&'static Selection, i32> {
     })
 }
 
-fn refuse(variable: &str, path: &[u8], trouble: &Trouble, instead: &[u8]) {
+/// Says why the file that a variable names isn't used, and what happens instead.
+pub(crate) fn refuse(variable: &str, path: &[u8], trouble: &Trouble, instead: &[u8]) {
     let shown = path.get(..path.len().min(200)).unwrap_or(path);
     system::warn(&[b"everycall: ", variable.as_bytes(), b"=", shown, b" ", trouble.text(), b". ", instead]);
 }
@@ -164,7 +157,7 @@ fn read_triggers(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
 
 /// A copy of the file at `path`, behind `before` free bytes. Not the mapped file: that may be
 /// truncated, and the program would then get SIGBUS.
-fn read(path: &[u8], before: usize) -> Result<Block, Trouble> {
+pub(crate) fn read(path: &[u8], before: usize) -> Result<Block, Trouble> {
     let mut name = [0; FOLDER_MAX + 1];
     if path.is_empty() || path.len() > FOLDER_MAX {
         return Err(Trouble::Path);

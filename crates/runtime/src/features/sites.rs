@@ -4,6 +4,7 @@
 
 use crate::features::switch::SiteList;
 use crate::state::arena::Arena;
+use crate::state::captures::Captures;
 use crate::state::dropped;
 use crate::state::process::process;
 use crate::state::stamps;
@@ -142,7 +143,7 @@ impl SiteList for Sites<'_> {
                 let plain = self.hooks(site.kind != site_kind::ENTRY);
                 let (hook, others) = match site.kind {
                     site_kind::TAIL_EXIT => self.tail_exit_hooks(function_of(&site, place), plain),
-                    _ => plain,
+                    kind => self.capture_hooks(function_of(&site, place), kind != site_kind::ENTRY, plain),
                 };
                 (Site::of_nops(site.kind, address, hook), others)
             }
@@ -150,11 +151,13 @@ impl SiteList for Sites<'_> {
                 let (place, sled) = entry::<XraySled>(self.sleds, number)?;
                 let address = place.wrapping_add_signed(sled.sled);
                 let (hook, others) = match sled.kind {
-                    sled_kind::EXIT => self.hooks(true),
+                    sled_kind::EXIT => {
+                        self.capture_hooks(function_of_sled(&sled, place), true, self.hooks(true))
+                    }
                     sled_kind::TAIL_EXIT => {
                         self.tail_exit_hooks(function_of_sled(&sled, place), self.sled_hook(true))
                     }
-                    _ => self.sled_hook(false),
+                    _ => self.capture_hooks(function_of_sled(&sled, place), false, self.sled_hook(false)),
                 };
                 (Site::of_sled(sled.kind, address, hook), others)
             }
@@ -192,6 +195,51 @@ impl Sites<'_> {
             }
             Some(number) => entry::<XraySled>(self.sleds, number)
                 .is_some_and(|(_, sled)| matches!(sled.kind, sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS)),
+        }
+    }
+
+    /// Whether a site that can copy values is an exit, and the address behind its call of a hook.
+    /// `None` for other sites: at a tail exit there is no result yet.
+    pub(crate) fn returns_to(&self, number: u32) -> Option<(bool, u64)> {
+        const CALL: u64 = everycall_patch::SITE_SIZE as u64;
+        /// In front of the call in an XRay sled that isn't in the place of a `ret`.
+        const BEFORE: u64 = 3;
+        let number = number as usize;
+        match number.checked_sub(self.nops.len() / NopSite::SIZE) {
+            None => {
+                let (place, site) = entry::<NopSite>(self.nops, number)?;
+                let behind = place.wrapping_add_signed(site.site.into()) + CALL;
+                match site.kind {
+                    site_kind::ENTRY => Some((false, behind)),
+                    site_kind::EXIT | site_kind::RETURN => Some((true, behind)),
+                    _ => None,
+                }
+            }
+            Some(number) => {
+                let (place, sled) = entry::<XraySled>(self.sleds, number)?;
+                let behind = place.wrapping_add_signed(sled.sled) + CALL;
+                match sled.kind {
+                    sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS => Some((false, behind + BEFORE)),
+                    sled_kind::EXIT => Some((true, behind)),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The hook of a site of a function whose values may be copied, and those that it may call so
+    /// far. `usual` are those of other functions.
+    fn capture_hooks(&self, function: u64, is_exit: bool, usual: Hooks) -> Hooks {
+        let Some(captures) = Captures::of(self.module).filter(|_| !dropped::is_counting()) else {
+            return usual;
+        };
+        let hook = if is_exit { &self.module.capture_exit_hook } else { &self.module.capture_entry_hook };
+        let hook = hook.load(Relaxed);
+        let (plain, others) = usual;
+        let program = captures.at(function).map_or(0, |at| if is_exit { at.exit } else { at.entry });
+        match program {
+            0 => (plain, [Some(hook), others[0]]),
+            _ => (hook, [Some(plain), others[0]]),
         }
     }
 

@@ -21,6 +21,7 @@
 
 use crate::sys::errors::errno;
 use crate::sys::file::File;
+use crate::sys::filter;
 use crate::sys::image::Text;
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE, membarrier};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
@@ -95,21 +96,9 @@ impl Means {
 
     /// For this process on this processor.
     pub(crate) fn live() -> Means {
-        // The program has installed a seccomp filter since its start. Whether the filter returns an
-        // error or kills the process is unknown.
-        let is_filtered = FILTERED_AT_START.load(Relaxed) == 0 && system::is_filtered();
-        let pages = if is_filtered { Pages::Never } else { Pages::Protection };
+        let pages = if filter::has_come() { Pages::Never } else { Pages::Protection };
         Means { stores: stores(), pages, others: Others::Run }
     }
-}
-
-/// Whether the process had a seccomp filter when it began. Such a filter has been harmless since
-/// then.
-static FILTERED_AT_START: AtomicU32 = AtomicU32::new(0);
-
-/// Called when the process starts.
-pub(crate) fn begin() {
-    FILTERED_AT_START.store(system::is_filtered().into(), Relaxed);
 }
 
 /// The stores to code run by other processors that this processor's manufacturer guarantees.

@@ -43,6 +43,11 @@ pub(crate) fn begin_trampolines(arena: &Arena) {
     field!(header(arena), FrameNames, is_used, AtomicU32).fetch_or(used::TRAMPOLINES, Relaxed);
 }
 
+/// Notes in the arena that there are layouts of captures.
+pub(crate) fn begin_captures(arena: &Arena) {
+    field!(header(arena), FrameNames, is_used, AtomicU32).fetch_or(used::CAPTURES, Relaxed);
+}
+
 /// Counts a name that found no room.
 pub(crate) fn lose(arena: &Arena) {
     field!(header(arena), FrameNames, lost, AtomicU64).fetch_add(1, Relaxed);

@@ -120,6 +120,11 @@ impl Hub {
         self.field(offset_of!(HubHeader, selects)).load(Relaxed) != 0
     }
 
+    /// Whether the recorder adds captures of new modules to the set.
+    pub(crate) fn captures(&self) -> bool {
+        self.field(offset_of!(HubHeader, captures)).load(Relaxed) != 0
+    }
+
     /// Rings the doorbell: the recorder has something to handle. Returns the doorbell's new value.
     pub(crate) fn ring(&self) -> u32 {
         let doorbell = self.field(offset_of!(HubHeader, doorbell));

@@ -3,7 +3,9 @@
 //! ```text
 //! system        system calls that belong to no other file; errors: the kernel's errors
 //! block         private memory for one purpose; socket: Unix sockets
+//! filter        filters of system calls that the program installs
 //! file, disk    files, and those that are mapped; folder, name: paths and names
+//! kept_path     the path of a file that is read again later
 //! perf_files    where just-in-time compilers tell the names of their code
 //! processes     facts about processes and threads that the kernel provides
 //! mapping       bounds of a mapping; mapped_file: which file is mapped at an address
@@ -19,9 +21,11 @@ pub(crate) mod crc;
 pub(crate) mod disk;
 pub(crate) mod errors;
 pub(crate) mod file;
+pub(crate) mod filter;
 pub(crate) mod folder;
 pub(crate) mod helper;
 pub(crate) mod image;
+pub(crate) mod kept_path;
 pub(crate) mod lock;
 pub(crate) mod mapped_file;
 pub(crate) mod mapping;

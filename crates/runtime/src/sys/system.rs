@@ -402,9 +402,55 @@ fn is_page_readable(address: u64) -> bool {
     }
 }
 
+/// Copies memory of this process from `address` on, which need not be readable. Returns how many
+/// bytes could be read: all, or those before the first page that can't. `process`: the own id.
+pub(crate) fn read_own(process: u32, address: u64, into: &mut [u8]) -> usize {
+    /// A range that is longer is read up to there.
+    const PIECES: usize = 4;
+    let here = [into.as_mut_ptr() as u64, into.len() as u64];
+    // Page by page: what the kernel can't read of a piece, it may not read at all.
+    let mut pieces = [[0_u64; 2]; PIECES];
+    let (mut at, mut left, mut count) = (address, into.len() as u64, 0);
+    for piece in &mut pieces {
+        if left == 0 {
+            break;
+        }
+        let size = left.min(PAGE - at % PAGE);
+        *piece = [at, size];
+        (at, left, count) = (at.wrapping_add(size), left - size, count + 1);
+    }
+    let arguments = [process as usize, here.as_ptr() as usize, 1, pieces.as_ptr() as usize, count, 0];
+    // SAFETY: writes at most as many bytes into the buffer as it has.
+    let read = unsafe { syscall(number::PROCESS_VM_READV, arguments) };
+    usize::try_from(read).unwrap_or(0).min(into.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_memory_is_read_up_to_what_cant_be() {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+        let base = map(3 * PAGE, PROT_READ | PROT_WRITE, flags, -1).unwrap() as u64;
+        protect(base + 2 * PAGE, PAGE, 0).unwrap();
+        // SAFETY: mapped above.
+        unsafe { core::slice::from_raw_parts_mut(base as *mut u8, 2 * PAGE as usize) }.fill(7);
+        let mut bytes = [0; 100];
+        let mut read = |address: u64| {
+            bytes.fill(0);
+            let count = read_own(process_id(), address, &mut bytes);
+            assert!(bytes[..count].iter().all(|byte| *byte == 7));
+            count
+        };
+        assert_eq!(read(base), 100);
+        assert_eq!(read(base + PAGE - 50), 100);
+        assert_eq!(read(base + 2 * PAGE - 30), 30);
+        assert_eq!(read(base + 2 * PAGE), 0);
+        for address in [0, 1, 1 << 47, u64::MAX - 50, 0x8000_0000_0000_0000, 0xffff_ffff_ff60_0000] {
+            assert_eq!(read(address), 0, "{address:x}");
+        }
+    }
 
     #[test]
     fn terminals_obey_no_warning() {

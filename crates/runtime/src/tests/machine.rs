@@ -219,6 +219,9 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             unstamped_exit_hook: zero(),
             called_exit_hook: zero(),
             sled_hooks: [zero(), zero()],
+            capture_entry_hook: zero(),
+            capture_exit_hook: zero(),
+            captures: zero(),
             region: [zero(), zero()],
             trampolines: zero(),
         }))

@@ -239,7 +239,10 @@ impl Thread<'_> {
     pub(crate) fn write(&self, ticks: u64, place: Place, exit: u32) {
         match place {
             _ if dropped::is_timing() => {}
-            Place::Offset(offset) => self.ring.push(&[event::call_word(ticks, exit | offset)]),
+            Place::Offset(offset) => {
+                self.write_values(ticks);
+                self.ring.push(&[event::call_word(ticks, exit | offset)]);
+            }
             Place::Unknown(address) => {
                 self.process.arena().count(counter::UNKNOWN_CODE, 1);
                 self.ring.push(&[

@@ -14,6 +14,7 @@
 //! quick_marks  the program's marks, without the slow path
 //! stretches    which events may go without a time of their own
 //! advance      space in the ring; room: space on the disk
+//! values       arguments and results, which are copied
 //! events       entries, exits, unwound frames; shared_frames: those shared with inlined calls
 //! cancellation threads that the program asks to end
 //! ```
@@ -40,3 +41,4 @@ pub(crate) mod thread;
 pub(crate) mod throws;
 pub(crate) mod timed;
 pub(crate) mod triggers;
+pub(crate) mod values;

@@ -119,6 +119,17 @@ pub(crate) fn is_within(control: &Control, pointer: u64) -> bool {
     control.stack_end.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
 }
 
+/// What is certainly mapped of the stack that the calling thread runs, whose stack pointer is this:
+/// from there to its end, if that is known and not a guess.
+pub(crate) fn certain(control: &Control, pointer: u64) -> core::ops::Range<u64> {
+    let end = match control.bounds.load(Relaxed) {
+        bounds::TOLD | bounds::THREAD => control.stack_high.load(Relaxed),
+        bounds::MAIN => MAIN_TOP.load(Relaxed),
+        _ => 0,
+    };
+    if is_within(control, pointer) && pointer < end { pointer..end } else { 0..0 }
+}
+
 /// Whether memory that ends at `high` lies in this thread's own stack. The stack may extend below
 /// its known bounds, but hardly far from its innermost call, so the memory lies in that call's
 /// frame.

@@ -6,6 +6,8 @@ use crate::state::process::Process;
 use crate::sys::system;
 use crate::threads::open_calls::{Frame, OpenCalls};
 use crate::threads::stacks;
+use crate::threads::values::Values;
+use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::Word;
 use everycall_ring::{Control, Ring};
@@ -23,13 +25,16 @@ pub(crate) struct Thread<'a> {
     pub(crate) slot: Slot,
     pub(crate) ring: Ring<'a>,
     pub(crate) open: OpenCalls<'a>,
+    /// Values of the event that is recorded.
+    pub(crate) values: Cell<Option<&'a Values>>,
 }
 
 impl<'a> Thread<'a> {
     pub(crate) fn new(process: &'static Process, control: &'a Control) -> Thread<'a> {
         let slot = process.arena().slot(control.slot.load(Relaxed));
         let ring = process.arena().ring(control, &slot);
-        Thread { process, control, slot, ring, open: OpenCalls::new(control) }
+        let values = Cell::new(None);
+        Thread { process, control, slot, ring, open: OpenCalls::new(control), values }
     }
 
     /// Whether the program has announced that the thread ends, or has cancelled it.

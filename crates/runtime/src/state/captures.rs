@@ -1,0 +1,258 @@
+//! Which values are copied at the functions of a module: checked programs in private memory, found
+//! by what hooks report.
+//!
+//! ```text
+//! Captures | functions, by address | places, a hash table | programs | their bytes
+//! ```
+//!
+//! It is made when the module is registered, before any thread runs its code, and never written
+//! afterwards. A forked child has its parent's.
+#![allow(unsafe_code)] // Tables in memory that is mapped here, by their addresses.
+
+use crate::sys::block::Block;
+use crate::sys::system::{self, PROT_READ};
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_capture::Program;
+use everycall_hooks::ModuleDescriptor;
+
+/// A function whose values are copied. Process addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct Function {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// The number of the program at its entry, plus 1; 0 if there is none.
+    pub(crate) entry: u32,
+    /// That at its returns.
+    pub(crate) exit: u32,
+    /// Whether its hooks are always called, so that there are no [`Place`]s.
+    pub(crate) is_called: bool,
+    /// Whether it has hooks at all that can copy values.
+    pub(crate) has_hooks: bool,
+}
+
+/// The call of a hook: a site that is on.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The address behind the call; 0 if the place is free.
+    behind: u64,
+    /// The number of the program, plus 1.
+    program: u32,
+    is_exit: bool,
+}
+
+/// What is copied at the functions of a module.
+pub(crate) struct Captures {
+    /// Bytes of the memory.
+    size: u64,
+    functions: &'static [Function],
+    places: &'static [Place],
+    programs: &'static [Program<'static>],
+    has_called: bool,
+}
+
+impl Captures {
+    /// Those of a module.
+    pub(crate) fn of(module: &ModuleDescriptor) -> Option<&'static Captures> {
+        // SAFETY: 0, or what `install` has stored. It is freed when no hook of the module runs.
+        unsafe { (module.captures.load(Relaxed) as *const Captures).as_ref() }
+    }
+
+    /// What is copied at the function that begins here: its programs at the entry and the returns.
+    pub(crate) fn at(&self, start: u64) -> Option<&Function> {
+        let found = self.functions.binary_search_by_key(&start, |function| function.start);
+        self.functions.get(found.ok()?)
+    }
+
+    /// Whether there are functions whose hooks are always called.
+    pub(crate) fn has_called(&self) -> bool {
+        self.has_called
+    }
+
+    /// The functions whose hooks are always called.
+    pub(crate) fn called(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|function| function.is_called)
+    }
+
+    /// The program for the hook that was called before this address.
+    pub(crate) fn program(&self, behind: u64, is_exit: bool) -> Option<&Program<'static>> {
+        let number = match self.find(behind) {
+            Some(place) => (place.is_exit == is_exit).then_some(place.program)?,
+            None if self.has_called => self.called_at(behind, is_exit)?,
+            None => return None,
+        };
+        self.programs.get((number as usize).checked_sub(1)?)
+    }
+
+    fn find(&self, behind: u64) -> Option<&Place> {
+        let (before, from) =
+            self.places.split_at_checked(slot_of(behind, self.places.len())).unwrap_or_default();
+        from.iter().chain(before).take_while(|place| place.behind != 0).find(|place| place.behind == behind)
+    }
+
+    fn called_at(&self, behind: u64, is_exit: bool) -> Option<u32> {
+        let next = self.functions.partition_point(|function| function.start < behind);
+        let function = self.functions.get(next.checked_sub(1)?)?;
+        if !function.is_called || behind >= function.end {
+            return None;
+        }
+        match is_exit {
+            // A tail exit has no result yet.
+            true => is_return(behind).then_some(function.exit),
+            false => Some(function.entry),
+        }
+    }
+}
+
+/// Whether the code here returns.
+fn is_return(address: u64) -> bool {
+    // SAFETY: code behind the call of a hook that runs.
+    let byte = |offset: u64| unsafe { ((address + offset) as *const u8).read_volatile() };
+    match byte(0) {
+        0xc2 | 0xc3 => true,
+        // With a prefix.
+        0xf2 | 0xf3 => byte(1) == 0xc3,
+        _ => false,
+    }
+}
+
+/// Where the search for an address begins.
+fn slot_of(behind: u64, places: usize) -> usize {
+    let hash = behind.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    hash as usize & places.saturating_sub(1)
+}
+
+/// A module's captures while they are made.
+pub(crate) struct Builder {
+    block: Block,
+    functions: usize,
+    function_count: usize,
+    places: usize,
+    place_count: usize,
+    programs: usize,
+    program_count: usize,
+    free: usize,
+    has_called: bool,
+}
+
+/// How much there may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) functions: usize,
+    /// Calls of hooks.
+    pub(crate) places: usize,
+    pub(crate) programs: usize,
+    /// Bytes of all programs.
+    pub(crate) bytes: usize,
+}
+
+impl Builder {
+    /// `None` if there is no memory.
+    pub(crate) fn new(room: Room) -> Option<Builder> {
+        let aligned = |size: usize| size.next_multiple_of(16);
+        let places_size = (2 * room.places).next_power_of_two();
+        let functions = aligned(size_of::<Captures>());
+        let places = aligned(functions + room.functions * size_of::<Function>());
+        let programs = aligned(places + places_size * size_of::<Place>());
+        let bytes = aligned(programs + room.programs * size_of::<Program<'static>>());
+        let size = bytes + room.bytes + 16 * room.programs;
+        let block = Block::new(size as u64)?;
+        Some(Builder {
+            block,
+            functions,
+            function_count: 0,
+            places,
+            place_count: places_size,
+            programs,
+            program_count: 0,
+            free: bytes,
+            has_called: false,
+        })
+    }
+
+    fn base(&mut self) -> *mut u8 {
+        self.block.bytes_mut().as_mut_ptr()
+    }
+
+    /// Copies a program and checks it. Returns its number plus 1, or `None` if it is refused.
+    pub(crate) fn add_program(&mut self, bytes: &[u8], id: u32) -> Option<u32> {
+        let at = self.free;
+        let copy = self.block.bytes_mut().get_mut(at..at.checked_add(bytes.len())?)?;
+        copy.copy_from_slice(bytes);
+        let place = self.base();
+        // SAFETY: just written; it isn't written again, and the memory stays until `remove`.
+        let copy: &'static [u8] = unsafe { core::slice::from_raw_parts(place.wrapping_add(at), bytes.len()) };
+        let program = Program::check(copy).ok().filter(|program| program.id() == id)?;
+        self.free = (at + bytes.len()).next_multiple_of(16);
+        let place = place.wrapping_add(self.programs).cast::<Program<'static>>();
+        // SAFETY: within the room for programs, by the caller's counts.
+        unsafe { place.wrapping_add(self.program_count).write(program) };
+        self.program_count += 1;
+        Some(self.program_count as u32)
+    }
+
+    /// Adds a function; in the order of their addresses.
+    pub(crate) fn add_function(&mut self, function: Function) {
+        self.has_called |= function.is_called;
+        let place = self.base().wrapping_add(self.functions).cast::<Function>();
+        // SAFETY: within the room for functions, by the caller's counts.
+        unsafe { place.wrapping_add(self.function_count).write(function) };
+        self.function_count += 1;
+    }
+
+    /// Adds the call of a hook.
+    pub(crate) fn add_place(&mut self, behind: u64, program: u32, is_exit: bool) {
+        let first = self.base().wrapping_add(self.places).cast::<Place>();
+        // SAFETY: the room for places, all zero at first.
+        let places = unsafe { core::slice::from_raw_parts_mut(first, self.place_count) };
+        let start = slot_of(behind, places.len());
+        let (before, from) = places.split_at_mut_checked(start).unwrap_or_default();
+        if let Some(place) = from.iter_mut().chain(before).find(|place| place.behind == 0) {
+            *place = Place { behind, program, is_exit };
+        }
+    }
+
+    /// The functions so far.
+    pub(crate) fn functions(&mut self) -> &mut [Function] {
+        let first = self.base().wrapping_add(self.functions).cast::<Function>();
+        // SAFETY: so many have been written.
+        unsafe { core::slice::from_raw_parts_mut(first, self.function_count) }
+    }
+
+    /// Gives them to the module, none of whose code has run yet.
+    pub(crate) fn install(mut self, module: &ModuleDescriptor) {
+        let size = self.block.bytes().len() as u64;
+        let base = self.base();
+        let captures = Captures {
+            size,
+            // SAFETY: so many have been written, and the memory stays until `remove`.
+            functions: unsafe { list(base, self.functions, self.function_count) },
+            // SAFETY: as above; the table was zero at first.
+            places: unsafe { list(base, self.places, self.place_count) },
+            // SAFETY: as above.
+            programs: unsafe { list(base, self.programs, self.program_count) },
+            has_called: self.has_called,
+        };
+        let base = self.block.leak();
+        // SAFETY: the beginning of the memory is for this.
+        unsafe { base.cast::<Captures>().write(captures) };
+        let _ = system::protect(base as u64, size, PROT_READ);
+        remove(module);
+        module.captures.store(base as u64, Relaxed);
+    }
+}
+
+/// # Safety
+/// `count` values of this type are at `offset`, and are never written again.
+unsafe fn list<T>(base: *mut u8, offset: usize, count: usize) -> &'static [T] {
+    // SAFETY: by contract.
+    unsafe { core::slice::from_raw_parts(base.wrapping_add(offset).cast::<T>(), count) }
+}
+
+/// Frees a module's captures. None of its hooks runs.
+pub(crate) fn remove(module: &ModuleDescriptor) {
+    let old = module.captures.swap(0, Relaxed) as *mut Captures;
+    // SAFETY: 0 or stored by `install`.
+    if let Some(size) = unsafe { old.as_ref() }.map(|captures| captures.size) {
+        system::unmap(old.cast(), size);
+    }
+}

@@ -1,0 +1,156 @@
+//! Values of calls: arguments and results, copied at the event and written before its word.
+#![allow(unsafe_code)] // Registers that hooks have saved, and the calling thread's own stack.
+
+use crate::state::captures::Captures;
+use crate::state::process::Process;
+use crate::sys::{filter, system};
+use crate::threads::stacks;
+use crate::threads::thread::Thread;
+use core::cell::Cell;
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_capture::{Machine, Outcome};
+use everycall_format::arena::counter;
+use everycall_format::capture::{OUTPUT_MAX, register};
+use everycall_format::event::{kind, payload_word, record_word, values};
+use everycall_hooks::arch::floating;
+use everycall_hooks::arch::jump::Registers;
+use everycall_hooks::{ModuleDescriptor, slow};
+use everycall_ring::Control;
+
+/// Bytes in a word of the record.
+const IN_WORD: usize = size_of::<u32>();
+/// Words of the record before those.
+const HEAD_WORDS: usize = 3;
+
+/// Values of one event.
+pub(crate) struct Values {
+    id: u32,
+    is_exit: bool,
+    length: usize,
+    bytes: [u8; OUTPUT_MAX],
+}
+
+impl Values {
+    /// Copies what is wanted of an event. `what`: a set of the flags in [`slow`]; `behind`: the
+    /// address behind the call of the hook.
+    ///
+    /// # Safety
+    /// `hook` is the stack pointer of a hook that is in the slow path, and `control` the control
+    /// block of the stack that it runs on.
+    pub(crate) unsafe fn copy(
+        process: &Process,
+        control: &Control,
+        module: &ModuleDescriptor,
+        what: u32,
+        behind: u64,
+        hook: u64,
+    ) -> Option<Values> {
+        if what & (slow::BODY | slow::FRAME | slow::COUNT) != 0 {
+            return None;
+        }
+        let is_exit = what & slow::EXIT != 0;
+        let program = Captures::of(module)?.program(behind, is_exit)?;
+        // SAFETY: by contract.
+        let (general, vectors) = unsafe { (Registers::saved(hook), Registers::vectors(hook)) };
+        let stack = stacks::certain(control, general.by_dwarf(register::STACK as u8).unwrap_or(0));
+        let pid = process.pid.load(Relaxed);
+        let call = Call { general, vectors, stack, pid, may_ask: Cell::new(None) };
+        let mut taken = Values { id: program.id(), is_exit, length: 0, bytes: [0; OUTPUT_MAX] };
+        match program.run(&call, &mut taken.bytes) {
+            Outcome::Captured(length) => taken.length = length,
+            Outcome::Rejected => return None,
+            Outcome::NoSpace => {
+                process.arena().count(counter::VALUES_LOST, 1);
+                return None;
+            }
+        }
+        Some(taken)
+    }
+
+    /// Words that they take in the ring.
+    fn words(&self) -> usize {
+        HEAD_WORDS + self.length.div_ceil(IN_WORD)
+    }
+}
+
+/// The traced call, as programs see it.
+struct Call<'a> {
+    general: Registers,
+    vectors: &'a [[u64; 2]; 16],
+    /// What can be read directly of the stack.
+    stack: Range<u64>,
+    pid: u32,
+    /// Whether the kernel may be asked to read; not known before the first time.
+    may_ask: Cell<Option<bool>>,
+}
+
+impl Call<'_> {
+    fn may_ask(&self) -> bool {
+        self.may_ask.get().unwrap_or_else(|| {
+            let may_ask = !filter::has_come();
+            self.may_ask.set(Some(may_ask));
+            may_ask
+        })
+    }
+}
+
+impl Machine for Call<'_> {
+    fn register(&self, number: u32) -> Option<u64> {
+        let half = |first: u32, half: usize| {
+            self.vectors.get((number - first) as usize).and_then(|halves| halves.get(half)).copied()
+        };
+        match number {
+            _ if number < register::GENERAL_COUNT => self.general.by_dwarf(number as u8),
+            register::VECTOR..register::VECTOR_UPPER => half(register::VECTOR, 0),
+            register::VECTOR_UPPER..register::FLOATING => half(register::VECTOR_UPPER, 1),
+            register::FLOATING..register::END => {
+                floating::top_two().get((number - register::FLOATING) as usize).copied()
+            }
+            _ => None,
+        }
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        let end = address.checked_add(into.len() as u64);
+        if address >= self.stack.start && end.is_some_and(|end| end <= self.stack.end) {
+            // SAFETY: the part of the thread's own stack that is in use. Others may write there: any
+            // bytes will do.
+            unsafe { core::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
+            return into.len();
+        }
+        if self.may_ask() { system::read_own(self.pid, address, into) } else { 0 }
+    }
+}
+
+impl Thread<'_> {
+    /// Words that the values take which are to be written.
+    pub(crate) fn value_words(&self) -> usize {
+        self.values.get().map_or(0, Values::words)
+    }
+
+    /// Writes the values that belong to the event whose word comes next.
+    pub(crate) fn write_values(&self, ticks: u64) {
+        let Some(values) = self.values.take() else { return };
+        let detail = if values.is_exit { values::RESULT } else { values::ARGUMENTS };
+        let count = (values.words() - 1) as u8;
+        self.ring.push(&[
+            record_word(ticks, kind::VALUES, count, detail),
+            payload_word(values.id, kind::VALUES, 1),
+            payload_word(values.length as u32, kind::VALUES, 2),
+        ]);
+        let bytes = values.bytes.get(..values.length).unwrap_or(&[]);
+        for (index, part) in (3..).zip(bytes.chunks(IN_WORD)) {
+            let mut word = [0; IN_WORD];
+            word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+            self.ring.push(&[payload_word(u32::from_le_bytes(word), kind::VALUES, index)]);
+        }
+    }
+
+    /// Counts values that weren't written though the event was.
+    pub(crate) fn lose_values(&self) {
+        if self.values.take().is_some() {
+            self.process.arena().count(counter::VALUES_LOST, 1);
+        }
+    }
+}

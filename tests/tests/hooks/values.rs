@@ -1,0 +1,270 @@
+//! Arguments and results that are recorded, against what the program writes down itself.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use everycall_arguments::syntax::Request;
+use everycall_arguments::{CaptureOptions, FunctionPlace, Moment, compile};
+use everycall_format::Wire;
+use everycall_format::arena::counter;
+use everycall_format::capture_set::{
+    CaptureEntry, CaptureFunction, CaptureModule, CaptureSet, CaptureSetHeader, MAGIC, VERSION,
+};
+use everycall_format::event::{Word, kind, values};
+use everycall_reader::{Source, ThreadKey, TraceFile};
+use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
+use everycall_tests::{Mode, Place, everycall};
+use everycall_values::{decode, layout::Layout, text};
+use object::{Object, ObjectSymbol};
+
+/// What a capture is of.
+pub(crate) struct Captured {
+    function: String,
+    moment: Moment,
+    layout: Layout,
+}
+
+/// Captures, by id.
+pub(crate) type Captures = HashMap<u32, Captured>;
+
+/// The capture set of all parameters and results of these functions, written without our writer.
+pub(crate) fn set_of(program: &Path, requests: &[&str]) -> (Vec<u8>, Captures) {
+    let data = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    let build_id = file.build_id().unwrap().unwrap().to_vec();
+    let identity = ModuleIdentity::new(program, &build_id);
+    let mut dwarf = ModuleDwarf::open(&identity, &SymbolOptions::bare()).unwrap();
+    let (mut functions, mut entries, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut captures = Captures::new();
+    for text in requests {
+        let request = Request::parse(text).unwrap();
+        let named = |symbol: &object::Symbol<'_, '_>| symbol.name() == Ok(&request.function);
+        let symbol = file.symbols().find(named).unwrap_or_else(|| panic!("{text}"));
+        let place = FunctionPlace {
+            address: symbol.address(),
+            linkage_name: &request.function,
+            is_local: Some(false),
+        };
+        let mut number_of = |moment| {
+            let id = captures.len() as u32 + 7;
+            let options = CaptureOptions::default();
+            let mut made = compile(&request, text, moment, Some(&mut dwarf), place, &options).unwrap();
+            // Behind the magic number.
+            made.program[4..8].copy_from_slice(&id.to_le_bytes());
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            let program_offset = bytes.len() as u32;
+            bytes.extend(&made.program);
+            let layout_offset = bytes.len() as u32;
+            bytes.extend(format!("layout {id}").repeat(300).as_bytes());
+            entries.push(CaptureEntry {
+                id,
+                program_offset,
+                program_length: made.program.len() as u32,
+                layout_offset,
+                layout_length: bytes.len() as u32 - layout_offset,
+                ..CaptureEntry::default()
+            });
+            captures.insert(
+                id,
+                Captured {
+                    function: request.function.clone(),
+                    moment,
+                    layout: Layout::of_bytes(&made.layout).unwrap(),
+                },
+            );
+            entries.len() as u32
+        };
+        let (entry, exit) = (number_of(Moment::Entry), number_of(Moment::Exit));
+        let (start, end) = (symbol.address(), symbol.address() + symbol.size());
+        functions.push(CaptureFunction { start, end, entry, exit, reserved: 0 });
+    }
+    functions.sort_by_key(|function| function.start);
+    let mut module = CaptureModule {
+        build_id_length: build_id.len() as u32,
+        functions: functions.len() as u32,
+        ..CaptureModule::default()
+    };
+    module.build_id[..build_id.len()].copy_from_slice(&build_id);
+    let mut payload = written(&module);
+    payload.extend(functions.iter().flat_map(written));
+    payload.extend(entries.iter().flat_map(written));
+    payload.extend(&bytes);
+    let mut header = CaptureSetHeader {
+        magic: MAGIC,
+        version: VERSION,
+        header_size: CaptureSetHeader::SIZE as u32,
+        file_length: (CaptureSetHeader::SIZE + payload.len()) as u64,
+        modules: 1,
+        functions: functions.len() as u32,
+        captures: entries.len() as u32,
+        bytes: bytes.len() as u32,
+        payload_checksum: crc32fast::hash(&payload),
+        ..CaptureSetHeader::default()
+    };
+    header.header_checksum = crc32fast::hash(&written(&header)[..CaptureSetHeader::SIZE - 4]);
+    let set = [written(&header), payload].concat();
+    assert!(CaptureSet::parse(&set, crc32fast::hash).is_ok());
+    (set, captures)
+}
+
+fn written<T: Wire>(value: &T) -> Vec<u8> {
+    let mut bytes = vec![0; T::SIZE];
+    value.write(&mut bytes);
+    bytes
+}
+
+/// A run with a capture set.
+struct Run {
+    output: Output,
+    file: PathBuf,
+}
+
+impl Run {
+    fn of(place: &Place, program: &Path, set: &[u8], options: &[&str], arguments: &[&str]) -> Run {
+        let (path, file) = (place.file("set"), place.file("trace.ect"));
+        std::fs::write(&path, set).unwrap();
+        let _ = std::fs::remove_file(&file);
+        let mut command = place.command(everycall());
+        command.env("EVERYCALL_ARGS", path).args(["record", "--ring-size", "64M"]).args(options);
+        let output = command.arg("-o").arg(&file).arg("--").arg(program).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Run { output, file }
+    }
+
+    /// What the program wrote.
+    fn lines(&self) -> Vec<String> {
+        String::from_utf8_lossy(&self.output.stdout).lines().map(str::to_owned).collect()
+    }
+
+    /// Process by process, what was recorded, in the same form and in the order of the events; and the
+    /// counters.
+    fn recorded(&self, captures: &Captures) -> Vec<(Vec<String>, Vec<u64>)> {
+        let bytes = std::fs::read(&self.file).unwrap();
+        let file = TraceFile::open(&bytes).unwrap();
+        let mut all = Vec::new();
+        for (snapshot, facts) in file.recording().snapshots.iter().enumerate() {
+            let mut lines = Vec::new();
+            for thread in 0..facts.threads.len() {
+                let mut cursor = file.segments(ThreadKey { snapshot, thread });
+                let mut words = Vec::new();
+                while let Some(segment) = cursor.next_segment(&mut words) {
+                    segment.unwrap();
+                    lines.extend(lines_of(&words, captures));
+                }
+            }
+            let counters = facts.counters.to_vec();
+            all.push((lines, counters));
+        }
+        all
+    }
+}
+
+/// The values in a segment. Each has to lie directly before the word of its event.
+fn lines_of(words: &[u64], captures: &Captures) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let Word::Record { ticks_low, kind: kind::VALUES, count, detail } = Word::decode(*word) else {
+            continue;
+        };
+        let payload = |index: usize| match Word::decode(words[at + 1 + index]) {
+            Word::Payload { payload, kind: kind::VALUES, index: number } => {
+                assert_eq!(usize::from(number), index + 1);
+                payload
+            }
+            other => panic!("{other:?} in values"),
+        };
+        let length = payload(1) as usize;
+        assert_eq!(usize::from(count), 2 + length.div_ceil(4));
+        let mut bytes: Vec<u8> =
+            (2..usize::from(count)).flat_map(|index| payload(index).to_le_bytes()).collect();
+        bytes.truncate(length);
+        let captured = &captures[&payload(0)];
+        let values = decode(&captured.layout, &bytes);
+        match (captured.moment, detail, Word::decode(words[at + 1 + usize::from(count)])) {
+            (Moment::Entry, values::ARGUMENTS, Word::Entry { ticks_low: ticks, .. }) => {
+                assert_eq!(ticks, ticks_low);
+                lines.push(format!("{} {}", captured.function, text::arguments(&values)));
+            }
+            (Moment::Exit, values::RESULT, Word::Exit { ticks_low: ticks, .. }) => {
+                assert_eq!(ticks, ticks_low);
+                lines.push(format!("-{} {}", captured.function, text::text(&values[0].1)));
+            }
+            other => panic!("{other:?} behind values of {}", captured.function),
+        }
+    }
+    lines
+}
+
+const FUNCTIONS: [&str; 8] = ["two", "text", "floats", "many", "make", "wide", "handler_of", "tail"];
+
+fn built(place: &Place, mode: Mode) -> PathBuf {
+    place.build(mode, &["-O2", "-g", "values.c"], &mode.label())
+}
+
+/// Without those of functions that the program doesn't write down.
+fn of_journal(lines: &[String]) -> Vec<&str> {
+    let is_other = |line: &&str| {
+        ["handler_of ", "-handler_of ", "-tail ", "handled "].iter().any(|start| line.starts_with(start))
+    };
+    lines.iter().map(String::as_str).filter(|line| !is_other(line)).collect()
+}
+
+/// The values of calls of `handler_of` and their results.
+fn handled(lines: &[String]) -> Vec<(i64, i64)> {
+    let number = |line: &str, start: &str| {
+        let rest = line.strip_prefix(start)?;
+        rest.split(',').next()?.parse::<i64>().ok()
+    };
+    let mut pairs = Vec::new();
+    let mut open = Vec::new();
+    for line in lines {
+        if let Some(n) = number(line, "handler_of n=") {
+            open.push(n);
+        } else if let Some(result) = number(line, "-handler_of ") {
+            pairs.push((open.pop().unwrap_or(-1), result));
+        }
+    }
+    pairs
+}
+
+#[test]
+fn values_are_those_that_the_program_writes_down() {
+    let place = Place::new("values");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY] {
+        let program = built(&place, mode);
+        let (set, captures) = set_of(&program, &FUNCTIONS);
+        for (options, arguments) in [
+            (&[][..], &["3"][..]),
+            (&["--clock", "bounded"], &["3", "f"]),
+            (&["--stream", "--stall"], &["300"]),
+            // A timer interrupts whatever the program does.
+            (&[], &["2000", "s"]),
+        ] {
+            let label = format!("{} {options:?} {arguments:?}", mode.label());
+            let run = Run::of(&place, &program, &set, options, arguments);
+            let lines = run.lines();
+            let recorded = run.recorded(&captures);
+            let has_child = arguments.get(1) == Some(&"f");
+            assert_eq!(recorded.len(), 1 + usize::from(has_child), "{label}");
+            let found: Vec<String> = recorded.iter().flat_map(|(lines, _)| lines.clone()).collect();
+            let (expected, found_here) = (of_journal(&lines), of_journal(&found));
+            let differs = expected.iter().zip(&found_here).position(|(a, b)| a != b);
+            if let Some(at) = differs {
+                panic!(
+                    "{label}: the program wrote {:?}, and {:?} was recorded",
+                    expected[at], found_here[at]
+                );
+            }
+            assert_eq!(expected.len(), found_here.len(), "{label}");
+            for (n, result) in handled(&found) {
+                assert_eq!(result, n * 2, "{label}");
+            }
+            for (_, counters) in &recorded {
+                let of = |number: usize| counters.get(number).copied().unwrap_or(0);
+                assert_eq!(of(counter::CAPTURES_REFUSED), 0, "{label}");
+                assert_eq!(of(counter::VALUES_LOST), 0, "{label}");
+            }
+        }
+    }
+}
