@@ -80,7 +80,7 @@ pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;
-pub use values::{Layouts, arguments_json, result_json};
+pub use values::{Layouts, arguments_json, result_json, shown_values};
 
 /// Writes what passes `filter` to `out`, which doesn't need to be buffered. Calls `notify` with
 /// each note as soon as it is known.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use everycall_timeline::{EndKind, Gap, Location, Mark};
+use everycall_timeline::{EndKind, Gap, Location, Mark, ValuesNumber};
 
 use crate::driver::{Export, Sink, run};
 use crate::filter::Filter;
@@ -19,6 +19,11 @@ pub trait Receiver {
 
     /// A call begins.
     fn begin(&mut self, call: &Beginning);
+
+    /// What the innermost call returns, which ends next.
+    fn returned(&mut self, result: ValuesNumber) {
+        let _ = result;
+    }
 
     /// The innermost call ends.
     fn end(&mut self, end_ns: u64, how: EndKind);
@@ -56,6 +61,8 @@ pub struct Beginning {
     pub cut: bool,
     /// The call around it may not have made it.
     pub caller_unsure: bool,
+    /// Its arguments, if they were recorded.
+    pub arguments: Option<ValuesNumber>,
 }
 
 /// Passes what `filter` shows to `receiver`.
@@ -97,8 +104,14 @@ impl<'o, S: Source> Sink<'o, S> for Passing<'_, 'o> {
                 start_ns,
                 cut: start.cut,
                 caller_unsure: start.caller_unsure,
+                arguments: start.values.arguments,
             }),
-            Event::End { end_ns, how, .. } => receiver.end(end_ns, how),
+            Event::End { end_ns, how, start, .. } => {
+                if let Some(result) = start.values.result {
+                    receiver.returned(result);
+                }
+                receiver.end(end_ns, how);
+            }
             Event::Untraced(slice) => {
                 let name = &export.functions.get(slice.function).name;
                 receiver.untraced(name, slice.at_ns, slice.until_ns);

@@ -30,6 +30,12 @@ impl Layouts {
     }
 }
 
+/// Names and texts of a call's values, for outputs that show them in a list.
+#[must_use]
+pub fn shown_values(source: &impl Source, number: ValuesNumber) -> Vec<(String, String)> {
+    source.values(number).into_iter().map(|(name, value)| (name, text::text(&value))).collect()
+}
+
 /// The arguments of a call as they stand between parentheses; `None` if they weren't recorded.
 pub(crate) fn arguments(source: &impl Source, values: CallValues) -> Option<String> {
     Some(text::arguments(&source.values(values.arguments?)))

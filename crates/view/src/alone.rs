@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use everycall_analysis::{SymbolNames, TraceView};
-use everycall_export::{Beginning, Filter, Names as _, Receiver, Source as _, pass};
+use everycall_export::{
+    Beginning, Filter, Names as _, Receiver, Source as _, ValuesNumber, pass, shown_values,
+};
 use everycall_timeline::{EndKind, Mark, MarkKind};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -63,7 +65,24 @@ impl Receiver for Gathering<'_, '_> {
         let bits = cut | if call.caller_unsure { bits::CALLER_UNSURE } else { 0 };
         let depth = self.open.len() as u32;
         self.open.push(track.slices.len());
+        if let Some(arguments) = call.arguments {
+            self.labels.extend(
+                shown_values(self.view, arguments)
+                    .into_iter()
+                    .map(|(name, text)| json!([track.id, call.start_ns, depth, name, text])),
+            );
+        }
         track.slices.push(Slice { from: call.start_ns, duration: 0, function, depth, bits });
+    }
+
+    fn returned(&mut self, result: ValuesNumber) {
+        let (Some(track), Some(place)) = (self.tracks.last(), self.open.last()) else { return };
+        let Some(slice) = track.slices.get(*place) else { return };
+        self.labels.extend(
+            shown_values(self.view, result)
+                .into_iter()
+                .map(|(name, text)| json!([track.id, slice.from, slice.depth, name, text])),
+        );
     }
 
     fn end(&mut self, end_ns: u64, how: EndKind) {

@@ -60,7 +60,9 @@ pub(crate) fn slice(library: &Library, query: &Query) -> Answered<Value> {
     let value = |value: &Option<u64>| {
         value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) })
     };
-    put("labels", call.labels.iter().map(|(name, of)| json!([name, value(of)])).collect());
+    // Arguments come first: viewers show all of them by name.
+    let values = call.values.iter().map(|(name, text)| json!([name, text]));
+    put("labels", values.chain(call.labels.iter().map(|(name, of)| json!([name, value(of)]))).collect());
     let around = |(depth, open): (usize, &Open)| {
         let to = open_until(&library_file(library, track), thread, depth, open);
         json!({ "function": open.function, "from": open.from, "to": to, "depth": depth })

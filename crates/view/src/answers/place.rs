@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everycall_export::Source as _;
+use everycall_export::{Source as _, ValuesNumber, shown_values};
 use everycall_timeline::{Bars, GapKind, Intervals, MarkKind, TimelineEvent};
 use rustc_hash::FxHashMap;
 
@@ -21,6 +21,8 @@ pub(super) struct Call {
     /// How long it took, if that isn't known exactly.
     pub bars: Option<Bars>,
     pub labels: Vec<(String, Option<u64>)>,
+    /// Names and texts of its arguments and its result.
+    pub values: Vec<(String, String)>,
     /// The calls around it, outermost first.
     pub around: Vec<Open>,
     /// By function: calls, time, and the longest.
@@ -40,6 +42,9 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
     // suspended.
     let mut less_ns = 0_u64;
     let mut intervals = Intervals::default();
+    let shown = |number: Option<ValuesNumber>| {
+        number.map_or_else(Vec::new, |number| shown_values(context.view, number))
+    };
     for event in events {
         let bars = intervals.event(&event);
         match event {
@@ -57,6 +62,7 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
                         own_ns: 0,
                         bars: None,
                         labels: Vec::new(),
+                        values: shown(begin.arguments),
                         around: stack.clone(),
                         children: FxHashMap::default(),
                     });
@@ -88,6 +94,11 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
                     }
                     // Another one may begin when this one, without duration, ends.
                     short = Some(call);
+                }
+            }
+            TimelineEvent::Returned(returned) if stack.len() == depth + 1 => {
+                if let Some(call) = &mut call {
+                    call.values.extend(shown(Some(returned.result)));
                 }
             }
             TimelineEvent::Mark(mark) if mark.kind == MarkKind::Label && stack.len() == depth + 1 => {
