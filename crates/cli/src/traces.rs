@@ -157,6 +157,11 @@ pub fn explain_emptiness(
         && !view.has_label(&label.name)
     {
         say_no_label(&label.name, trace);
+    } else if filter.values.is_some() && !view.has_values() {
+        say!(
+            "everycall: {} has no arguments and no results, on which --where depends; `everycall record --args` records them",
+            trace.display()
+        );
     } else if has_calls(view) {
         let trace = trace.display();
         say!("everycall: no call in {trace} matches the filter options; remove some of them");

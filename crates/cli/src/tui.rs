@@ -55,6 +55,7 @@ fn only(filter: &Filter, kept: Option<usize>) -> String {
         has_window.then(|| "a part of the time".to_owned()),
         filter.function.as_ref().map(|function| format!("below {function}")),
         filter.label.as_ref().map(|label| format!("label {}", label.name)),
+        filter.values.is_some().then(|| "calls with some values".to_owned()),
         Some(filter.min_duration_ns).filter(|ns| *ns > 0).map(|ns| format!("at least {}", Duration { ns })),
         filter.depth.map(|depth| format!("{depth} levels")),
     ];

@@ -12,6 +12,7 @@
 //! | `min_duration_ns` | it took at least so long, as far as it was recorded |
 //! | `function` | its function's name matches, or it was called from such a call, directly or not |
 //! | `label` | it carries this label, or was called from such a call, directly or not |
+//! | `values` | its recorded arguments and result meet this condition, or it was called from such a call, directly or not |
 //! | `call` | it is this call, or was called from it, directly or not |
 //! | `depth` | fewer than so many calls are around it; with `function` or `label`: from the outermost match inwards |
 //!
@@ -21,9 +22,12 @@
 //! and spans by any moment of them, are shown if they lie in the window; with `function` or
 //! `label`, if they happen or begin in such a call.
 
+use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use everycall_timeline::TimelineEvent;
+use everycall_values::Value;
 use regex::Regex;
 
 use crate::calendar::WallTime;
@@ -57,10 +61,37 @@ pub struct Filter {
     pub function: Option<Regex>,
     /// Label that calls carry.
     pub label: Option<LabelPattern>,
+    /// Condition on a call's recorded values.
+    pub values: Option<ValueCondition>,
     /// Largest number of levels.
     pub depth: Option<u32>,
     /// One call of each thread that is shown, in the place of `label`.
     pub call: Option<CallAt>,
+}
+
+/// Judges the values of a call.
+type Holds = dyn Fn(&[(String, Value)]) -> bool + Send + Sync;
+
+/// A condition on the arguments and the result of a call.
+#[derive(Clone)]
+pub struct ValueCondition(Arc<Holds>);
+
+impl ValueCondition {
+    /// `holds` gets a call's values by name: its arguments, and `returned` if the result is known.
+    #[must_use]
+    pub fn new(holds: impl Fn(&[(String, Value)]) -> bool + Send + Sync + 'static) -> ValueCondition {
+        ValueCondition(Arc::new(holds))
+    }
+
+    pub(crate) fn holds(&self, values: &[(String, Value)]) -> bool {
+        (self.0)(values)
+    }
+}
+
+impl fmt::Debug for ValueCondition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ValueCondition")
+    }
 }
 
 /// One call of a thread.

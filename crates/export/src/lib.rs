@@ -66,7 +66,7 @@ pub use everycall_timeline::{
     Trace, ValuesNumber, Wait,
 };
 pub use everycall_values::{Value, text as value_text};
-pub use filter::{CallAt, Filter, LabelPattern, parse_function};
+pub use filter::{CallAt, Filter, LabelPattern, ValueCondition, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use names::{Details, FunctionId, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids, parse_threads};

@@ -8,9 +8,9 @@
 
 use std::iter::Peekable;
 
-use everycall_timeline::{Mark, MarkKind, TimelineEvent};
+use everycall_timeline::{Mark, MarkKind, TimelineEvent, ValuesNumber};
 
-use crate::filter::{Filter, LabelPattern};
+use crate::filter::{Filter, LabelPattern, ValueCondition};
 use crate::source::Source;
 
 /// The conditions on single calls, in the times of a source.
@@ -38,7 +38,10 @@ impl Window {
             until_ns,
             min_duration_ns: filter.min_duration_ns,
             depth: filter.depth.map_or(usize::MAX, |depth| depth as usize),
-            selects: filter.function.is_some() || filter.label.is_some() || filter.call.is_some(),
+            selects: filter.function.is_some()
+                || filter.label.is_some()
+                || filter.values.is_some()
+                || filter.call.is_some(),
         }
     }
 
@@ -180,18 +183,66 @@ impl Filter {
     /// The calls of a thread that the filter chooses one by one, by their position among its begins
     /// in `events`; `None` if it doesn't choose any.
     #[must_use]
-    pub fn chosen<I>(&self, source: &impl Source, events: impl FnOnce() -> I) -> Option<Vec<u64>>
+    pub fn chosen<I>(&self, source: &impl Source, events: impl Fn() -> I) -> Option<Vec<u64>>
     where
         I: Iterator<Item = TimelineEvent>,
     {
         if let Some(call) = self.call {
             return Some(call.position(events()).into_iter().collect());
         }
-        let LabelPattern { name, value } = self.label.as_ref()?;
-        let wanted = |of: &str, it: Option<u64>| of == name && (value.is_none() || it == *value);
-        let labelled = labelled_calls(source, events(), wanted);
-        Some(labelled.into_iter().map(|(position, _)| position).collect())
+        let labelled = self.label.as_ref().map(|LabelPattern { name, value }| {
+            let wanted = |of: &str, it: Option<u64>| of == name && (value.is_none() || it == *value);
+            let labelled = labelled_calls(source, events(), wanted);
+            labelled.into_iter().map(|(position, _)| position).collect::<Vec<u64>>()
+        });
+        let met = self.values.as_ref().map(|condition| calls_with_values(source, events(), condition));
+        match (labelled, met) {
+            (Some(labelled), Some(met)) => {
+                Some(labelled.into_iter().filter(|position| met.binary_search(position).is_ok()).collect())
+            }
+            (labelled, met) => labelled.or(met),
+        }
     }
+}
+
+/// The calls of a thread whose values meet a condition, by their position among its begins, in
+/// order. The result is known at a call's end, so this needs a pass of its own.
+fn calls_with_values(
+    source: &impl Source,
+    events: impl Iterator<Item = TimelineEvent>,
+    condition: &ValueCondition,
+) -> Vec<u64> {
+    let mut found = Vec::new();
+    // Position and arguments.
+    let mut open: Vec<(u64, Option<ValuesNumber>)> = Vec::new();
+    let (mut begins, mut returned) = (0, None);
+    let mut look = |(position, arguments): (u64, Option<ValuesNumber>), result: Option<ValuesNumber>| {
+        if arguments.is_some() || result.is_some() {
+            let numbers = arguments.into_iter().chain(result);
+            let values: Vec<_> = numbers.flat_map(|number| source.values(number)).collect();
+            if condition.holds(&values) {
+                found.push(position);
+            }
+        }
+    };
+    for event in events {
+        match event {
+            TimelineEvent::Begin(begin) => {
+                open.push((begins, begin.arguments));
+                begins += 1;
+            }
+            TimelineEvent::Returned(it) => returned = Some(it.result),
+            TimelineEvent::End(_) => {
+                if let Some(call) = open.pop() {
+                    look(call, returned.take());
+                }
+            }
+            _ => {}
+        }
+    }
+    open.into_iter().for_each(|call| look(call, None));
+    found.sort_unstable();
+    found
 }
 
 /// The calls of a thread that carry a label, by their position among its begins, with the label's

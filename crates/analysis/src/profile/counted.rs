@@ -182,6 +182,7 @@ impl<'v> Selected<'v> {
             || filter.last_ns.is_some()
             || filter.min_duration_ns > 0
             || filter.label.is_some()
+            || filter.values.is_some()
             || filter.depth.is_some()
             || filter.call.is_some();
         let is_possible = !is_filtered && !matches!(grouping, Grouping::Path | Grouping::Label(_));

@@ -235,7 +235,7 @@ pub(crate) fn walk(
     let mut places = Places::new(view, filter.function.as_ref(), visitor.is_by_symbol());
     let window = filter.window(view);
     notes.thunk_exits.resize(view.trace().threads().len(), 0);
-    let is_whole = by_label.is_some() || filter.label.is_some();
+    let is_whole = by_label.is_some() || filter.label.is_some() || filter.values.is_some();
     let is_whole = is_whole || visitor.follows_tails() || visitor.needs_all_callees();
     let is_whole = is_whole || visitor.prices().is_some();
     for (index, thread) in view.threads().iter().enumerate() {

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser as _;
 use clap::{Args, ValueEnum};
+use everycall_arguments::RecordedCondition;
 use everycall_export::{
-    Calendar, Filter, LabelPattern, NameLength, ParseError, WallTime, parse_function, parse_ids,
-    parse_threads,
+    Calendar, Filter, LabelPattern, NameLength, ParseError, ValueCondition, WallTime, parse_function,
+    parse_ids, parse_threads,
 };
 use everycall_io::terminal::Escapes;
 use everycall_symbols::PathMap;
@@ -54,6 +55,10 @@ pub struct FilterArguments {
     /// Only calls with this label, and all that they call
     #[arg(long, value_name = "NAME[=VALUE]")]
     label: Option<LabelPattern>,
+    /// Only calls whose recorded arguments and result meet this condition, and all that they call,
+    /// such as 'len > 4096 and path starts with "/api"' or 'returned < 0'
+    #[arg(long, value_name = "CONDITION", value_parser = value_condition)]
+    r#where: Option<ValueCondition>,
     /// Only the snapshot of this kept call, by its number in `everycall info`; `replay` and `view`
     /// begin at the call
     #[arg(long, value_name = "NUMBER")]
@@ -86,10 +91,17 @@ impl FilterArguments {
             min_duration_ns: self.min_duration.unwrap_or(0),
             function: self.function,
             label: self.label,
+            values: self.r#where,
             depth: self.depth,
             call: None,
         })
     }
+}
+
+/// Parses a condition on recorded values.
+fn value_condition(text: &str) -> Result<ValueCondition, String> {
+    let condition = RecordedCondition::parse(text).map_err(|error| error.to_string())?;
+    Ok(ValueCondition::new(move |values| condition.holds(values)))
 }
 
 /// A moment of a trace.

@@ -135,6 +135,7 @@ fn is_default(filter: &Filter) -> bool {
         min_duration_ns,
         function,
         label,
+        values,
         depth,
         call,
     } = filter;
@@ -148,6 +149,7 @@ fn is_default(filter: &Filter) -> bool {
         && *min_duration_ns == 0
         && function.is_none()
         && label.is_none()
+        && values.is_none()
         && depth.is_none()
         && call.is_none()
 }

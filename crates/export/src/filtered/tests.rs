@@ -80,6 +80,7 @@ fn random_filter(dice: &mut Dice) -> Filter {
         min_duration_ns: maybe(40).unwrap_or(0),
         function: maybe(5).map(|f| Regex::new(&format!("^f{f}$")).unwrap()),
         label: maybe(2).map(|name| LabelPattern { name: format!("m{name}"), value: maybe(2) }),
+        values: None,
         depth: maybe(4).map(|depth| depth as u32),
         call: None,
     }

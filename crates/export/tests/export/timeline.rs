@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use everycall_export::{
-    Filter, Format, FunctionName, Location, Names, ReplayStyle, Source as _, Trace, TraceSource, export,
-    replay,
+    Filter, Format, FunctionName, Location, Names, ReplayStyle, Source as _, Trace, TraceSource, Value,
+    ValueCondition, ValuesNumber, export, replay,
 };
 use everycall_format::arena::{COUNTERS, ClockReading};
 use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word, values};
@@ -347,6 +347,18 @@ fn values_stand_with_their_calls() {
     let columns = csv.lines().next().unwrap().split(',').count();
     let worker = csv.lines().find(|line| line.contains("worker")).unwrap();
     assert_eq!(worker.split(',').count(), columns, "{worker}");
+    // Conditions on values choose calls with all that they call.
+    let shown = |holds: fn(&[(String, Value)]) -> bool| {
+        let filter = Filter { values: Some(ValueCondition::new(holds)), ..Filter::default() };
+        replay(&source, &Addresses, &filter, ReplayStyle::default(), &mut std::io::sink()).unwrap().slices
+    };
+    let is = |values: &[(String, Value)], name: &str, number| {
+        values.iter().any(|(known, value)| known == name && *value == Value::Integer(number))
+    };
+    assert_eq!(shown(|values| values.iter().any(|(_, value)| *value == Value::Integer(42))), 2);
+    assert_eq!(shown(|values| values.len() == 3 && values[2].1 == Value::Integer(-1)), 1);
+    assert_eq!(shown(|_| false), 0);
+    assert!(is(&source.values(ValuesNumber::of_index(0).unwrap()), "len", 42));
     // Without times of their own, the order stays.
     let mut unstamped = with_values();
     unstamped.recording.processes[0].stamps = Stamps::of(1);
