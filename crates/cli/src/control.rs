@@ -13,7 +13,7 @@ use everycall_format::{stamp, until_nul};
 use everycall_io::say;
 use everycall_io::terminal::Escapes;
 use everycall_live::{Control, LiveArena, ProcessFacts};
-use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
+use everycall_patterns::{FunctionTable, NamePattern, Rule, Selection, TableError};
 use everycall_recorder::{ArenaContents, SharedTriggers};
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
@@ -23,6 +23,8 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{clean, lines, print, print_as};
 use crate::trigger::Signals;
+use crate::untouched::Choice;
+use crate::untouched::attach::attach_for;
 use crate::written::WHY_EXACT;
 
 /// Time between two checks whether a process has loaded libraries.
@@ -201,6 +203,15 @@ impl Program {
         Ok(Program { pid, arena: Arc::new(arena), over: None })
     }
 
+    /// Connects to process `pid`. One that isn't traced gets hooks for these functions, if that is
+    /// possible.
+    pub fn attach_or_hook(pid: u32, choice: &Choice) -> Result<Program, Failure> {
+        if let Err(error) = everycall_live::attach(pid) {
+            attach_for(pid, choice, &error)?;
+        }
+        Program::attach(pid)
+    }
+
     /// A process that we have started; somebody else sets `over` when it has ended.
     pub fn started(pid: u32, arena: LiveArena, over: Arc<AtomicBool>) -> Program {
         Program { pid, arena: Arc::new(arena), over: Some(over) }
@@ -358,16 +369,26 @@ pub fn without_match(
 
 fn nothing_matches(rule: &Rule, tables: &[FunctionTable]) -> String {
     let names: Vec<String> = tables.iter().flat_map(FunctionTable::plain_names).collect();
-    let near = match Selection::near(rule, &names).as_slice() {
+    nothing_like(&rule.pattern, &Selection::near(rule, &names), tables)
+}
+
+/// A sentence for a name that matches no function.
+pub fn nothing_named(name: &NamePattern, tables: &[FunctionTable]) -> String {
+    let names: Vec<String> = tables.iter().flat_map(FunctionTable::plain_names).collect();
+    nothing_like(name, &name.near(names.iter().map(String::as_str)), tables)
+}
+
+fn nothing_like(pattern: &dyn std::fmt::Display, near: &[String], tables: &[FunctionTable]) -> String {
+    let near = match near {
         [] => "; `everycall functions PID` or `everycall functions FILE` lists them".to_owned(),
         [one] => format!("; there is {one}"),
         [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
     };
     let files: Vec<String> = tables.iter().map(|table| table.path().display().to_string()).collect();
     if files.is_empty() {
-        return format!("`{}` matches nothing yet", rule.pattern);
+        return format!("`{pattern}` matches nothing yet");
     }
-    format!("no traced function in {} matches `{}`{near}", files.join(", "), rule.pattern)
+    format!("no traced function in {} matches `{pattern}`{near}", files.join(", "))
 }
 
 /// Prints how many functions each of these rules matches.

@@ -25,6 +25,7 @@ use crate::output::{BUFFER, Destination, Output};
 use crate::progress;
 use crate::snapshot::default_output;
 use crate::trigger::Signals;
+use crate::untouched::Choice;
 use crate::written::{self, Moment};
 
 /// Time between two checks of the program.
@@ -38,7 +39,8 @@ const RATE_TIME: Duration = Duration::from_millis(500);
 
 /// `trace`.
 pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
-    let program = Program::attach(arguments.pid)?;
+    let named = [&arguments.patterns[..], &arguments.within].concat();
+    let program = Program::attach_or_hook(arguments.pid, &Choice::of_clients(&named)?)?;
     let all = ["*".to_owned()];
     let patterns = if arguments.patterns.is_empty() { &all[..] } else { &arguments.patterns };
     let quiet = arguments.quiet;

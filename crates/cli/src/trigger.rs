@@ -18,13 +18,14 @@ use everycall_triggers::{Condition, Keeper, Outcome, Rate, SetBuilder, SetError,
 use everycall_units::{Duration as Shown, Several};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::arguments::LiveTriggerArguments;
+use crate::arguments::{LiveTriggerArguments, OnlyArguments};
 use crate::control::{Program, notes};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
 use crate::snapshot::default_output;
 use crate::triggers::{checked, memory, nothing_found, policy, refuse_short, say_unknown_types};
+use crate::untouched::Choice;
 use crate::written;
 
 /// The process's number in the file.
@@ -46,7 +47,8 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
         ));
     }
     everycall_recorder::outlive_size_limit();
-    let program = Program::attach(arguments.pid)?;
+    let all = OnlyArguments { only: Vec::new(), not: Vec::new() };
+    let program = Program::attach_or_hook(arguments.pid, &Choice::of(&all, false, &triggers)?)?;
     if program.arena.drops_short_calls() {
         refuse_short(&triggers)?;
     }

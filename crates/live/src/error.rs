@@ -55,8 +55,8 @@ impl fmt::Display for LiveError {
                 "only the process's own user and root may read it ({error}); run as one of these, for example with sudo"
             ),
             LiveError::NotTraced => out.write_str(
-                "the process isn't traced: build its program with `everycall cc -- g++ ...`, then start it; \
-                `everycall ps` lists the traced processes",
+                "the process isn't traced: `everycall attach PID` traces it as it is, or build its program with \
+                `everycall cc -- g++ ...`, then start it; `everycall ps` lists the traced processes",
             ),
             LiveError::Inherited { from } => write!(
                 out,

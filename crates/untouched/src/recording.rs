@@ -39,8 +39,10 @@ const ADOPTED_AT: u64 = 2048;
 pub struct Functions<'a> {
     /// Smaller ones get none; in bytes.
     pub least_size: u64,
-    /// Others get none; `None` if all are wanted.
+    /// Others get none, unless `are_others_kept`; `None` if all are wanted.
     pub selection: Option<&'a Selection>,
+    /// The selection is only looked for.
+    pub are_others_kept: bool,
     /// Those whose name matches one of these get some in any case.
     pub always: &'a [NamePattern],
 }
@@ -57,6 +59,8 @@ pub struct Planned {
     pub small: u64,
     /// Whether each rule of the selection matches a function that could get hooks.
     pub matched: Vec<bool>,
+    /// Whether each name of those that get some in any case matches one.
+    pub always: Vec<bool>,
     /// Functions that were named and can't get hooks, with the reason: those that get some in any
     /// case, and those that a rule of the selection matches if it matches no others.
     pub refused: Vec<(String, Refusal)>,
@@ -101,8 +105,14 @@ impl Planned {
             functions.always.iter().any(|pattern| pattern.matches_names(&names))
         };
         let (mut selected, mut always, mut matched) = (None, HashSet::new(), Vec::new());
-        let mut refused = Vec::new();
+        let (mut refused, mut is_named) = (Vec::new(), vec![false; functions.always.len()]);
         if let Some(table) = &mut table {
+            for function in table.functions() {
+                let names = Names::of(&function.linkage_name);
+                for (is_named, pattern) in is_named.iter_mut().zip(functions.always) {
+                    *is_named |= pattern.matches_names(&names);
+                }
+            }
             always.extend(table.functions().iter().filter(is_always).map(|function| function.start));
             let mut unmatched = Selection::all_or_none(false);
             if let Some(selection) = functions.selection {
@@ -127,7 +137,8 @@ impl Planned {
         };
         let small = plan.functions.iter().filter(|function| is_small(function)).count();
         plan.keep(|function| {
-            let is_selected = selected.as_ref().is_none_or(|selected| selected.contains(&function.start));
+            let is_selected = functions.are_others_kept
+                || selected.as_ref().is_none_or(|selected| selected.contains(&function.start));
             always.contains(&function.start) || is_selected && !is_small(function)
         });
         plan.set_hooks(layout()).map_err(|error| said(&error))?;
@@ -139,6 +150,7 @@ impl Planned {
             functions: all,
             small: small as u64,
             matched,
+            always: is_named,
             refused,
             sizes,
             number,

@@ -13,11 +13,13 @@ use std::time::Duration;
 use everycall_format::arena::{ModuleEntry, module_flags, module_state};
 use everycall_inject::{InjectError, Mapping, Process, check, mappings, on_tracer};
 use everycall_io::say;
+use everycall_live::LiveError;
 use everycall_units::{Count, Several};
 use everycall_untouched::{Functions, Lead, Planned, Runtime, lead_leaving, libraries};
 
 use super::Choice;
 use crate::arguments::{AttachArguments, DetachArguments};
+use crate::control::nothing_named;
 use crate::exit_code;
 use crate::failure::Failure;
 
@@ -30,14 +32,47 @@ fn failed(why: impl ToString) -> Failure {
 
 /// Runs `attach`.
 pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
-    let pid = arguments.pid.cast_signed();
-    check(pid).map_err(failed)?;
+    let pid = arguments.pid;
     let choice = Choice::of(&arguments.functions, arguments.all, &[])?;
+    hook(pid, &choice, &arguments.modules, arguments.ring_size, "on")?;
+    say!("  next: everycall snapshot {pid}\n        everycall detach {pid}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// For a verb that needs a process that is traced: writes hooks into one that isn't, if that is
+/// possible. They are off until the verb switches some on. `why` it can't go on otherwise.
+pub fn attach_for(pid: u32, choice: &Choice, why: &LiveError) -> Result<(), Failure> {
+    if !matches!(why, LiveError::NotTraced) {
+        return Err(failed(format!("process {pid}: {why}")));
+    }
+    let hooked = hook(pid, choice, &[], None, "off");
+    hooked.map_err(|failure| {
+        failed(format!(
+            "process {pid} was built without everycall, and gets no hooks: {}",
+            failure.sentence()
+        ))
+    })?;
+    say!(
+        "everycall: process {pid} was built without everycall, so it got hooks; `everycall detach {pid}` takes them out"
+    );
+    Ok(())
+}
+
+/// Writes hooks into a process, and says how many. `start`: whether they are on.
+fn hook(
+    number: u32,
+    choice: &Choice,
+    modules: &[String],
+    ring_size: Option<u64>,
+    start: &str,
+) -> Result<(), Failure> {
+    let pid = number.cast_signed();
+    check(pid).map_err(failed)?;
     let functions = choice.functions();
     let maps = mappings(pid).map_err(failed)?;
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
     let mut files = vec![program.clone()];
-    files.extend(libraries(&maps, &program, &arguments.modules));
+    files.extend(libraries(&maps, &program, modules));
     let mut planned = Vec::new();
     for path in files {
         match plan(&path, &functions, &maps) {
@@ -51,13 +86,17 @@ pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
     if let Some(sentence) = choice.without_match(&all).into_iter().next() {
         return Err(failed(sentence));
     }
+    if let Some(name) = choice.name_without_match(&all) {
+        let tables: Vec<_> = planned.iter().filter_map(|file| file.table().ok()).collect();
+        return Err(failed(nothing_named(name, &tables)));
+    }
     if planned.iter().all(|file| file.planned() == 0) {
         return Err(failed(format!(
             "no function of process {pid} gets hooks; --all takes small ones, --modules names libraries"
         )));
     }
-    let there = modules_of(arguments.pid);
-    let is_traced = everycall_live::attach(arguments.pid).is_ok();
+    let there = modules_of(number);
+    let is_traced = everycall_live::attach(number).is_ok();
     if is_traced && there.is_empty() {
         return Err(failed(format!(
             "process {pid} is traced already, by hooks of its own; `everycall snapshot {pid}` takes its newest calls"
@@ -69,8 +108,8 @@ pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
             lead_leaving(&mut process, Lead::ToTrampolines, PATIENCE)?;
             return again(&mut process, &planned, &there, Lead::ToTrampolines);
         }
-        let ring_size = arguments.ring_size.unwrap_or(everycall_format::env::RING_SIZE_DEFAULT).to_string();
-        let settings = [("EVERYCALL_START", "on"), ("EVERYCALL_RING_SIZE", ring_size.as_str())];
+        let ring_size = ring_size.unwrap_or(everycall_format::env::RING_SIZE_DEFAULT).to_string();
+        let settings = [("EVERYCALL_START", start), ("EVERYCALL_RING_SIZE", ring_size.as_str())];
         let library = everycall_kit::library_with_settings(&settings)
             .ok_or_else(|| InjectError::Refused("the runtime has no room for its settings".to_owned()))?;
         let start = process.with_calm_thread(PATIENCE, |thread| thread.load_library(&library))?;
@@ -91,14 +130,14 @@ pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
     .map_err(failed)?;
     for (file, hooked) in planned.iter().zip(hooked) {
         say!(
-            "everycall: {}: recording {} of {}",
+            "everycall: {}: {} {} of {}",
             file.path.display(),
+            if start == "on" { "recording" } else { "hooks in" },
             Count(hooked),
             Several(file.functions, "function", "functions")
         );
     }
-    say!("  next: everycall snapshot {pid}\n        everycall detach {pid}");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Runs `detach`.
@@ -109,7 +148,7 @@ pub fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
     if there.is_empty() {
         return Err(failed(format!("process {pid} has no hooks that `everycall attach` wrote")));
     }
-    let all = Functions { least_size: 0, selection: None, always: &[] };
+    let all = Functions { least_size: 0, selection: None, always: &[], are_others_kept: false };
     let maps = mappings(pid).map_err(failed)?;
     let planned: Result<Vec<Planned>, Failure> = there
         .iter()

@@ -201,6 +201,7 @@ pub struct Choice {
     /// The texts of the options' rules.
     named: Vec<String>,
     always: Vec<NamePattern>,
+    are_others_kept: bool,
     /// Bytes.
     pub least_size: u64,
 }
@@ -215,8 +216,15 @@ impl Choice {
             selection: (!named.is_empty()).then_some(selection),
             named,
             always: triggers.iter().filter_map(Trigger::pattern).cloned().collect(),
+            are_others_kept: false,
             least_size,
         })
+    }
+
+    /// All functions, as clients choose among them later. Each of these patterns has to match one.
+    pub fn of_clients(patterns: &[String]) -> Result<Choice, Failure> {
+        let given = OnlyArguments { only: patterns.to_vec(), not: Vec::new() };
+        Ok(Choice { are_others_kept: true, ..Choice::of(&given, true, &[])? })
     }
 
     /// Sentences about options that match no function in any of these files.
@@ -231,8 +239,20 @@ impl Choice {
         without_match(selection, &self.named, &outcome, &tables).collect()
     }
 
+    /// The first of the names of functions that get hooks in any case that matches none of these
+    /// files.
+    pub fn name_without_match(&self, files: &[&Planned]) -> Option<&NamePattern> {
+        let is_there = |name: usize| files.iter().any(|file| file.always.get(name) == Some(&true));
+        self.always.iter().enumerate().find(|(name, _)| !is_there(*name)).map(|(_, name)| name)
+    }
+
     /// For plans.
     pub fn functions(&self) -> Functions<'_> {
-        Functions { least_size: self.least_size, selection: self.selection.as_ref(), always: &self.always }
+        Functions {
+            least_size: self.least_size,
+            selection: self.selection.as_ref(),
+            always: &self.always,
+            are_others_kept: self.are_others_kept,
+        }
     }
 }

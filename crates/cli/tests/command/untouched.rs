@@ -329,3 +329,33 @@ fn calls_that_triggers_name_are_kept() {
         &["`_start` gets no hooks, as those that return twice, start the program", "matches `_start`"],
     );
 }
+
+/// `trace` and `trigger` write hooks into a process that isn't traced.
+#[test]
+fn sessions_bring_hooks_into_a_process() {
+    let here = Workplace::new();
+    here.write(
+        "slow.c",
+        "#include <poll.h>\n#include <unistd.h>\n\
+         __attribute__((noinline)) int leaf(int x) { return x ^ 5; }\n\
+         __attribute__((noinline)) int request(int us) { if (us < 0) return 3; int a = leaf(us); if (us) usleep(us); return leaf(a); }\n\
+         int main(void) { struct pollfd input = {0, POLLIN, 0}; int sum = 0;\n\
+         for (int i = 0; poll(&input, 1, 1) == 0; i++) sum += request(i % 5 ? 0 : 40000); return sum == 1; }\n",
+    );
+    assert_eq!(here.shell("gcc -O1 -g slow.c -o slow").code, Some(0));
+    for verb in ["trace PID request --for 200ms", "trigger PID request>20ms --limit 1"] {
+        let input = std::process::Stdio::piped();
+        let mut child = std::process::Command::new(here.path("slow")).stdin(input).spawn().unwrap();
+        let pid = child.id();
+        let of = |verb: &str| verb.replace("PID", &pid.to_string());
+        let typo = of("trigger PID reqest>20ms --limit 1");
+        here.fail(&typo, 1, &["was built without everycall, and gets no hooks", "there is request"]);
+        assert_eq!(changed_files(pid), Vec::<String>::new());
+        let done = here.succeed(&format!("{} --force -o session.ect", of(verb)));
+        let table = here.succeed("report -f csv session.ect").stdout;
+        assert!(table.contains("request") && !table.contains("leaf"), "{table}");
+        assert!(done.stderr.contains("so it got hooks"), "{}", done.stderr);
+        drop(child.stdin.take());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
