@@ -150,7 +150,12 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         match values {
             Some(values) => {
                 for value in values {
-                    let name = value.text.clone();
+                    // The type is said once.
+                    let name = match &value.node {
+                        Node::Argument { .. } => value.text.split(':').next().unwrap_or_default().trim(),
+                        _ => &value.text,
+                    };
+                    let name = name.to_owned();
                     if self.has_secret_name(value) {
                         layout.items.push(Item { name, content: Content::Missing(Missing::Hidden) });
                         continue;

@@ -145,12 +145,13 @@ pub fn capture_file(
     for wanted in wanted {
         let resolved = wanted.selection.resolve(table);
         let mut met = Met::default();
-        let meant = table.functions().iter().zip(&resolved.is_on).filter(|(_, is_on)| **is_on);
-        for (function, _) in meant {
+        let meant = table.functions().iter().zip(&resolved.is_on).enumerate();
+        for (index, (function, _)) in meant.filter(|(_, (_, is_on))| **is_on) {
             met.matched += 1;
             let debugging = debugging.get_or_insert_with(|| Debugging::open(&file, &build_id));
             let place = FunctionPlace {
                 address: function.start,
+                first_site: table.first_site(index),
                 linkage_name: &function.linkage_name,
                 is_local: debugging.are_local.get(&function.start).copied(),
             };

@@ -21,6 +21,9 @@ const REFERENCES_MAX: usize = 8;
 pub struct FunctionPlace<'a> {
     /// The image address of its first instruction.
     pub address: u64,
+    /// Bytes of the site with which it begins, or 0. clang says where parameters are only from
+    /// behind XRay's sleds on.
+    pub first_site: u64,
     /// Its name in the symbol table, with parts such as `.constprop.0`.
     pub linkage_name: &'a str,
     /// Whether no other object can call it: its symbol is local, and its visibility the default
@@ -83,7 +86,7 @@ pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -
             }
         } else {
             match parameter.attr_value(gimli::DW_AT_location) {
-                Some(value) => place::located(dwarf, &unit, value, address, frame_base),
+                Some(value) => place::located(dwarf, &unit, value, address + function.first_site, frame_base),
                 None => Located::Nowhere,
             }
         };

@@ -9,7 +9,8 @@ use everycall_format::capture::OUTPUT_MAX;
 use everycall_values::layout::Layout;
 use everycall_values::{decode, text};
 
-const PLACE: FunctionPlace<'_> = FunctionPlace { address: 0, linkage_name: "f", is_local: None };
+const PLACE: FunctionPlace<'_> =
+    FunctionPlace { address: 0, first_site: 0, linkage_name: "f", is_local: None };
 const TEXT_AT: u64 = 0x5000;
 
 /// Registers by their numbers, and a text.

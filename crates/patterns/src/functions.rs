@@ -382,6 +382,15 @@ impl FunctionTable {
         Code::of(bytes.unwrap_or_default(), function.start, site)
     }
 
+    /// Bytes of the site with which a function begins; 0 if it doesn't begin with one. Its
+    /// parameters are where they were until behind it.
+    #[must_use]
+    pub fn first_site(&self, index: usize) -> u64 {
+        let Some(function) = self.functions.get(index) else { return 0 };
+        let place = self.sites.binary_search_by_key(&function.start, |site| site.address).ok();
+        place.and_then(|place| self.sites.get(place)).map_or(0, |site| site.size)
+    }
+
     /// The section that a function begins in.
     #[must_use]
     pub(crate) fn section(&self, index: usize) -> Option<&str> {

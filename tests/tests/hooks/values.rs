@@ -42,6 +42,7 @@ pub(crate) fn set_of(program: &Path, requests: &[&str]) -> (Vec<u8>, Captures) {
         let named = |symbol: &object::Symbol<'_, '_>| symbol.name() == Ok(&request.function);
         let symbol = file.symbols().find(named).unwrap_or_else(|| panic!("{text}"));
         let place = FunctionPlace {
+            first_site: 0,
             address: symbol.address(),
             linkage_name: &request.function,
             is_local: Some(false),

@@ -79,8 +79,12 @@ impl At {
     /// The arguments as text; `None` if the condition is false.
     fn captured(&mut self, request: &str) -> Result<Option<String>, String> {
         let parsed = Request::parse(request).map_err(|error| error.to_string())?;
-        let place =
-            FunctionPlace { address: self.address, linkage_name: &self.linkage_name, is_local: Some(false) };
+        let place = FunctionPlace {
+            address: self.address,
+            first_site: 0,
+            linkage_name: &self.linkage_name,
+            is_local: Some(false),
+        };
         let options = CaptureOptions::default();
         let made = compile(&parsed, request, Moment::Entry, Some(&mut self.dwarf), place, &options)
             .map_err(|error| error.to_string())?;

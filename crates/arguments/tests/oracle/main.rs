@@ -55,8 +55,12 @@ fn traced(path: &Path) -> HashMap<u64, Traced> {
             continue;
         }
         let request = Request { function: name.clone(), values: None, condition: None };
-        let place =
-            FunctionPlace { address: symbol.address(), linkage_name, is_local: Some(is_local(&symbol)) };
+        let place = FunctionPlace {
+            address: symbol.address(),
+            first_site: 0,
+            linkage_name,
+            is_local: Some(is_local(&symbol)),
+        };
         let options = CaptureOptions::default();
         let mut made = |moment| {
             compile(&request, &name, moment, Some(&mut dwarf), place, &options)
