@@ -31,9 +31,7 @@ use everycall_values::Value;
 use regex::Regex;
 
 use crate::calendar::WallTime;
-use crate::filtered::Filtered;
 use crate::parse::ParseError;
-use crate::selection::{Selection, Window};
 use crate::source::{Source, Thread};
 
 /// Which calls are shown; the default shows all. See the module's head for what each condition means.
@@ -182,17 +180,6 @@ impl Filter {
         let last = |last_ns| source.last_event_ns().saturating_sub(source.duration(last_ns));
         let since = since.map_or(0, |ns| source.moment(ns)).max(self.last_ns.map_or(0, last));
         (since, until.map_or(u64::MAX, |ns| source.moment(ns)))
-    }
-
-    /// The events that are shown of the thread at `index` in `source`.
-    pub(crate) fn apply<'s, S: Source>(
-        &self,
-        source: &'s S,
-        index: usize,
-        window: Window,
-    ) -> Filtered<'s, impl Iterator<Item = TimelineEvent> + use<'s, S>> {
-        let selection = Selection::new(window, self.chosen(source, || source.events(index)));
-        Filtered::new(source.events(index), selection, source.correcting())
     }
 }
 

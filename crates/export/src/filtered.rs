@@ -11,10 +11,11 @@ use everycall_timeline::{
 };
 use rustc_hash::FxHashSet;
 
+use crate::filter::Filter;
 use crate::names::{FunctionId, Functions};
 use crate::off_cpu::OffCpu;
-use crate::selection::Selection;
-use crate::source::Correcting;
+use crate::selection::{Selection, Window};
+use crate::source::{Correcting, Source};
 
 /// Above this number of points behind a pending call, equal ones are merged.
 const PENDING_POINTS_MAX: usize = 1024;
@@ -167,6 +168,19 @@ fn put(shown: Option<Event>, out: &mut Event) -> bool {
         *out = shown;
     }
     shown.is_some()
+}
+
+impl Filter {
+    /// The events that are shown of the thread at `index` in `source`.
+    pub(crate) fn apply<'s, S: Source>(
+        &self,
+        source: &'s S,
+        index: usize,
+        window: Window,
+    ) -> Filtered<'s, impl Iterator<Item = TimelineEvent> + use<'s, S>> {
+        let selection = Selection::new(window, self.chosen(source, || source.events(index)));
+        Filtered::new(source.events(index), selection, source.correcting())
+    }
 }
 
 /// Applies a filter to one thread's events.

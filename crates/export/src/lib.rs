@@ -34,6 +34,7 @@ mod formats;
 mod frames;
 mod json;
 mod labels;
+mod layouts;
 mod names;
 mod off_cpu;
 mod pairs;
@@ -68,6 +69,7 @@ pub use everycall_timeline::{
 pub use everycall_values::{Value, text as value_text};
 pub use filter::{CallAt, Filter, LabelPattern, ValueCondition, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
+pub use layouts::Layouts;
 pub use names::{Details, FunctionId, FunctionName, Inlined, Names};
 pub use parse::{ParseError, parse_ids, parse_threads};
 pub use passing::{Beginning, Receiver, pass};
@@ -80,7 +82,7 @@ pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;
-pub use values::{Layouts, arguments_json, result_json, shown_values};
+pub use values::{arguments_json, result_json, shown_values};
 
 /// Writes what passes `filter` to `out`, which doesn't need to be buffered. Calls `notify` with
 /// each note as soon as it is known.

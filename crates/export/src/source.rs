@@ -9,7 +9,7 @@ use everycall_values::Value;
 use rustc_hash::FxHashMap;
 
 use crate::calendar::Calendar;
-use crate::values::Layouts;
+use crate::layouts::Layouts;
 
 /// The kind of time that is shown.
 #[derive(Clone, Copy, Debug, Default)]

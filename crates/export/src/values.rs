@@ -1,34 +1,10 @@
 //! Arguments and results of calls as text.
 
-use std::collections::HashMap;
-
-use everycall_timeline::{Trace, ValuesNumber};
-use everycall_values::layout::Layout;
-use everycall_values::{Value, decode, text};
+use everycall_timeline::ValuesNumber;
+use everycall_values::text;
 
 use crate::filtered::CallValues;
 use crate::source::Source;
-
-/// What the captures of a trace contain.
-#[derive(Clone, Debug, Default)]
-pub struct Layouts(HashMap<u32, Layout>);
-
-impl Layouts {
-    /// Those of a trace. A layout that this version can't read is left out.
-    #[must_use]
-    pub fn of(trace: &Trace<'_>) -> Layouts {
-        let layouts = trace.source().recording().layouts.iter();
-        Layouts(layouts.filter_map(|layout| Some((layout.id, Layout::of_bytes(&layout.bytes)?))).collect())
-    }
-
-    /// The values with their names; none if their layout isn't known.
-    #[must_use]
-    pub fn values(&self, trace: &Trace<'_>, number: ValuesNumber) -> Vec<(String, Value)> {
-        let capture = trace.values().get(number);
-        let values = capture.and_then(|(id, bytes)| Some(decode(self.0.get(&id)?, bytes)));
-        values.unwrap_or_default()
-    }
-}
 
 /// Names and texts of a call's values, for outputs that show them in a list.
 #[must_use]
