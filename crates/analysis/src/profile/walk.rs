@@ -779,6 +779,7 @@ mod tests {
         min_duration_ns: 0,
         function: None,
         label: None,
+        values: None,
         depth: None,
         call: None,
     };
