@@ -569,6 +569,13 @@ impl Code for SymbolNames<'_> {
         self.with_module(entry, |symbols| symbols.is_same_function(entry.image_address, exit.image_address))?
     }
 
+    fn may_call(&self, caller: Location, callee: Location) -> Option<bool> {
+        if caller.module != callee.module {
+            return None;
+        }
+        self.with_module(callee, |symbols| symbols.may_call(caller.image_address, callee.image_address))?
+    }
+
     fn is_inlined(&self, code: Location, entry: Location, is_callees: bool) -> Option<bool> {
         let FunctionKey::Known(module, entry_id) = self.key(entry) else { return None };
         if module != code.module {

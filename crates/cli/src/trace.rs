@@ -54,6 +54,9 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let children = children_of(&arguments.threads).map_err(|error| program.failed(&error))?;
     let mut control = program.connect_to_record()?;
     let name = arguments.name.clone().unwrap_or_else(|| patterns.join(" "));
+    let header = program.arena.header();
+    let had_others = [counter::SELECTIONS, counter::SITES_NOT_SELECTED, counter::SITES_UNPATCHED];
+    let had_others = had_others.iter().any(|which| header.counters[*which] > 0);
     control
         .open(&name, arguments.clock.map(EventTimes::stamps), &sets.recorded)
         .map_err(|error| program.failed(&error))?;
@@ -69,8 +72,9 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         sets,
         activations: 1,
         others: 0,
-        earlier: program.arena.header().counters[counter::SELECTIONS],
+        earlier: header.counters[counter::SELECTIONS],
         was_off: false,
+        has_all_callers: header.state == process_state::TRACING && !had_others,
         before,
     };
     let chosen = Chosen { threads: &arguments.threads, start_ticks, children };
@@ -231,6 +235,8 @@ struct Session<'p> {
     earlier: u64,
     /// Whether the program had switched tracing off when it ended.
     was_off: bool,
+    /// All functions had been recorded since the process began, until then.
+    has_all_callers: bool,
     /// All calls when it began.
     before: Option<AllCalls>,
 }
@@ -261,6 +267,7 @@ impl Session<'_> {
             within: self.sets.within.clone(),
             crossing: arguments.crossing,
             some_threads: !arguments.threads.is_empty(),
+            has_all_callers: self.has_all_callers,
             before: self.before.clone(),
         }
     }

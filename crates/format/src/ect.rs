@@ -238,6 +238,9 @@ pub mod session_flags {
     pub const CROSSING: u32 = 1;
     /// The file has only some of the threads.
     pub const SOME_THREADS: u32 = 2;
+    /// Until then, all functions had been recorded since the process began: a call whose caller
+    /// isn't recorded was made by code that isn't traced.
+    pub const ALL_CALLERS: u32 = 4;
 }
 
 wire_struct! {

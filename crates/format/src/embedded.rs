@@ -165,6 +165,8 @@ pub mod question {
     pub const INLINED_AROUND: u32 = 3;
     /// Does the function of the first index have the linker's name that is the second text?
     pub const CALLED: u32 = 4;
+    /// May the function at the first address itself call the one that is entered at the second one?
+    pub const MAY_CALL: u32 = 5;
 }
 
 wire_struct! {

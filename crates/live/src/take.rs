@@ -114,6 +114,8 @@ pub struct SessionFacts {
     pub crossing: bool,
     /// It requested some threads only, see [`Snapshot::retain_threads`].
     pub some_threads: bool,
+    /// Until then, all functions had been recorded since the process began.
+    pub has_all_callers: bool,
     /// [All calls](LiveArena::all_calls) when it became active, to which its own are the
     /// difference; `None` if counts can't say which calls are its own.
     pub before: Option<AllCalls>,
@@ -127,7 +129,8 @@ pub(crate) fn session_record(facts: &SessionFacts, end_ticks: u64) -> Vec<u8> {
     let record = SessionRecord {
         record_size: SessionRecord::SIZE as u32,
         flags: flag(facts.crossing, session_flags::CROSSING)
-            | flag(facts.some_threads, session_flags::SOME_THREADS),
+            | flag(facts.some_threads, session_flags::SOME_THREADS)
+            | flag(facts.has_all_callers, session_flags::ALL_CALLERS),
         start_ticks: facts.start_ticks,
         end_ticks,
         owner: std::process::id(),

@@ -141,6 +141,9 @@ pub struct Session {
     pub crossing: bool,
     /// The file has only some of the threads.
     pub some_threads: bool,
+    /// Until then, all functions had been recorded since the process began: a call whose caller
+    /// isn't recorded was made by code that isn't traced.
+    pub has_all_callers: bool,
 }
 
 /// First addresses of functions and the addresses behind their last ones, as in the module's file,

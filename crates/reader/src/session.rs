@@ -28,6 +28,7 @@ pub(crate) fn read_session(
         within,
         crossing: record.flags & ect::session_flags::CROSSING != 0,
         some_threads: record.flags & ect::session_flags::SOME_THREADS != 0,
+        has_all_callers: record.flags & ect::session_flags::ALL_CALLERS != 0,
     });
     Ok(())
 }

@@ -145,6 +145,26 @@ impl Exits {
         })
     }
 
+    /// A function's code.
+    pub(crate) fn code_of<'i>(&self, image: &'i [u8], start: u64, size: u64) -> Option<&'i [u8]> {
+        self.code.iter().find_map(|&(first, offset, length)| {
+            let inside = start.checked_sub(first).filter(|inside| *inside < length)?;
+            let size = Some(size).filter(|size| *size <= length - inside)?;
+            bytes_at(image, offset.checked_add(inside)?, size)
+        })
+    }
+
+    /// The name of the function whose address is stored in a slot.
+    pub(crate) fn slot_name(&self, slot: u64) -> Option<&[u8]> {
+        let at = self.slots.partition_point(|(known, _)| *known < slot);
+        self.slots.get(at).filter(|(known, _)| *known == slot).map(|(_, name)| &name[..])
+    }
+
+    /// Whether the module lists its exits.
+    pub(crate) fn has_sites(&self) -> bool {
+        !self.sites.is_empty()
+    }
+
     /// Classifies the jump or return at `address`; `None` for any other instruction.
     fn instruction(&self, image: &[u8], address: u64) -> Option<Leaving> {
         let mut rest = self.bytes(image, address)?;
@@ -173,9 +193,8 @@ impl Exits {
             [0xff, 0x25, a, b, c, d, after @ ..] => {
                 let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
                 let slot = behind(after).wrapping_add_signed(distance);
-                let at = self.slots.partition_point(|(known, _)| *known < slot);
-                let named = self.slots.get(at).filter(|(known, _)| *known == slot);
-                Some(named.map_or(Leaving::JumpsAnywhere, |(_, name)| Leaving::JumpsToName(name.clone())))
+                let named = self.slot_name(slot);
+                Some(named.map_or(Leaving::JumpsAnywhere, |name| Leaving::JumpsToName(name.to_vec())))
             }
             // Conditional tail calls.
             [0x70..=0x7f, distance, after @ ..] if self.is_untouched => {

@@ -26,6 +26,7 @@
 mod address_ranges;
 mod budget;
 mod build_id;
+mod calls;
 mod constants;
 mod debug;
 mod elf;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use crate::calls::{self, Target};
 use crate::constants::Constants;
 use crate::debug::{DebugInfo, Declaration, EntryId, InlinedCalls, SplitPlaces};
 use crate::elf;
@@ -169,6 +170,62 @@ impl ModuleSymbols {
                 }
             }
         })
+    }
+
+    /// Whether the function at an image address may itself call the one that is entered at another
+    /// one: false where it has no instruction that could. `None` where that isn't known, as where
+    /// it calls through a pointer.
+    pub fn may_call(&mut self, caller: u64, callee: u64) -> Option<bool> {
+        /// The parts of a function that compilers split off.
+        const PARTS_MAX: usize = 16;
+        const SIZE_MAX: u64 = 1 << 20;
+        let callee_id = self.table.find(callee)?;
+        let mut parts = vec![self.table.find(caller)?];
+        let mut next = 0;
+        while let Some(&part) = parts.get(next) {
+            next += 1;
+            let (start, size) = self.table.entry(part).map(|entry| (entry.start, entry.size))?;
+            let (exits, image) = self.exits()?;
+            if size == 0 || size > SIZE_MAX {
+                return None;
+            }
+            let has_sites = exits.has_sites();
+            for target in calls::targets(exits.code_of(image, start, size)?, start)? {
+                let (exits, _) = self.exits()?;
+                let name = match target {
+                    Target::Slot(slot) => exits.slot_name(slot)?.to_vec(),
+                    Target::Address(address) => {
+                        let id = self.table.find(address)?;
+                        if id == callee_id || self.is_same_function(callee, address) == Some(true) {
+                            return Some(true);
+                        }
+                        let entry = self.table.entry(id)?;
+                        let name = entry.linkage_name;
+                        if is_indirect_thunk(name) || !has_sites && may_be_of_inlined(name) {
+                            return None;
+                        }
+                        if !entry.is_plt {
+                            let is_part = name.is_empty() || split_part_of_bytes(name);
+                            if is_part && !parts.contains(&id) {
+                                parts.push(id);
+                            }
+                            continue;
+                        }
+                        name.to_vec()
+                    }
+                };
+                if !has_sites && may_be_of_inlined(&name) {
+                    return None;
+                }
+                if self.is_called(callee_id, str::from_utf8(&name).ok()?)? {
+                    return Some(true);
+                }
+            }
+            if parts.len() > PARTS_MAX {
+                return None;
+            }
+        }
+        Some(false)
     }
 
     /// The C string at an image address, without its end: `None` where the file isn't there, where
@@ -589,6 +646,16 @@ impl Function {
 fn read<T: Default>(file: &LocatedFile, of: impl Fn(&elf::Elf<'_>) -> T) -> T {
     let read = || elf::parse(&file.bytes).map(|elf| of(&elf)).unwrap_or_default();
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()
+}
+
+/// Whether this is the hook that a function may call for each call that was inlined into it.
+fn may_be_of_inlined(name: &[u8]) -> bool {
+    name.starts_with(b"__cyg_profile_func_")
+}
+
+/// Whether this is the name of a part of a function, or of a copy of it.
+fn split_part_of_bytes(name: &[u8]) -> bool {
+    str::from_utf8(name).is_ok_and(|name| split_part(name).1.is_some())
 }
 
 /// Whether a jump to this function continues at an address in a register.

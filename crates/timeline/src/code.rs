@@ -46,6 +46,13 @@ pub trait Code {
         let _ = (exit, entry);
         None
     }
+
+    /// Whether the function at `caller` may itself call the one that is entered at `callee`, in the
+    /// same module: false where it has no instruction that could; `None` where that isn't known.
+    fn may_call(&self, caller: Location, callee: Location) -> Option<bool> {
+        let _ = (caller, callee);
+        None
+    }
 }
 
 impl<F: Fn(Location, Location) -> Option<bool>> Code for F {

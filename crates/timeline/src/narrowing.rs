@@ -1,10 +1,19 @@
 //! The calls that one session requested, out of all that its threads recorded.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use everycall_reader::{FunctionRanges, FunctionSet, Module, Session};
 
 use crate::clock::Clock;
-use crate::event::{MarkKind, TailCall, TimelineEvent};
+use crate::code::Code;
+use crate::event::{Begin, GapKind, InstantKind, MarkKind, TailCall, TimelineEvent};
 use crate::location::Location;
+
+/// Callers of outermost calls that are kept for one thread; later ones are unknown.
+const CALLERS_MAX: usize = 1 << 16;
+/// Answers about pairs of functions that are kept.
+const PAIRS_MAX: usize = 1 << 14;
 
 /// A session's request.
 #[derive(Debug)]
@@ -15,6 +24,7 @@ pub(crate) struct Narrowing {
     functions: Functions,
     within: Option<Functions>,
     crossing: bool,
+    has_all_callers: bool,
 }
 
 impl Narrowing {
@@ -25,6 +35,7 @@ impl Narrowing {
             functions: Functions::new(&session.functions, modules),
             within: session.within.as_ref().map(|within| Functions::new(within, modules)),
             crossing: session.crossing,
+            has_all_callers: session.has_all_callers,
         }
     }
 
@@ -36,6 +47,57 @@ impl Narrowing {
     /// Whether it says which calls of a process are shown.
     pub fn is_of(&self, process: usize) -> bool {
         self.process == process
+    }
+
+    /// Whether callers decide which calls are shown: then [`OutermostCallers`] are needed.
+    pub fn needs_callers(&self) -> bool {
+        self.crossing
+    }
+}
+
+/// The callers of a thread's outermost calls, where calls were open when recording began. Their
+/// exits are recorded without an entry: each names the call that was the innermost one until then.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutermostCallers {
+    /// One for each stretch of outermost calls, in the order of time; `None` where recording was
+    /// off at the stretch's end, or events are missing.
+    stretches: Arc<[Option<Location>]>,
+    /// Outermost calls behind all stretches were made by code that isn't traced.
+    is_rest_untraced: bool,
+}
+
+impl OutermostCallers {
+    /// Finds them in all events of a thread. `orphan_exits`: those in the thread's whole life.
+    pub fn find(
+        to: &Narrowing,
+        orphan_exits: u64,
+        events: impl Iterator<Item = TimelineEvent>,
+    ) -> OutermostCallers {
+        let mut depth = 0_usize;
+        let mut stretches = Vec::new();
+        for event in events {
+            match &event {
+                TimelineEvent::Begin(_) => depth += 1,
+                TimelineEvent::End(_) => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            stretches.extend(stretch_end(&event, depth).filter(|_| stretches.len() < CALLERS_MAX));
+        }
+        let is_rest_untraced = to.has_all_callers && orphan_exits == 0 && stretches.is_empty();
+        OutermostCallers { stretches: stretches.into(), is_rest_untraced }
+    }
+}
+
+/// Whether a stretch of outermost calls ends with this event, and which call had made them, if that
+/// is known. `depth`: calls that are open.
+fn stretch_end(event: &TimelineEvent, depth: usize) -> Option<Option<Location>> {
+    match event {
+        TimelineEvent::Instant(instant) if depth == 0 => match instant.kind {
+            InstantKind::OrphanExit(exit) | InstantKind::InferredOrphanExit(exit) => Some(Some(exit)),
+        },
+        TimelineEvent::Gap(gap) if gap.why != GapKind::Suspended => Some(None),
+        TimelineEvent::Loss(_) => Some(None),
+        _ => None,
     }
 }
 
@@ -75,10 +137,23 @@ struct Open {
     is_within: bool,
 }
 
+/// Where a call was made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeIn {
+    /// Another module, or code that isn't traced.
+    Outside,
+    /// Its own module.
+    Inside,
+    /// One of both.
+    Unknown,
+}
+
 /// One thread's events, restricted to what the session requested.
-#[derive(Debug)]
 pub(crate) struct Narrowed<'t> {
     to: &'t Narrowing,
+    code: Option<&'t dyn Code>,
+    /// Whether code at the first place calls the function of the second one.
+    pairs: HashMap<(Location, Location), Option<bool>>,
     state: NarrowedState,
 }
 
@@ -92,11 +167,17 @@ pub(crate) struct NarrowedState {
     within: usize,
     /// Whether the call that ended last is shown.
     is_last_shown: bool,
+    /// Where the call that ended last was entered.
+    last: Option<Location>,
+    callers: OutermostCallers,
+    /// Stretches of outermost calls that have ended.
+    stretch: usize,
 }
 
 impl<'t> Narrowed<'t> {
-    pub fn new(to: &'t Narrowing) -> Narrowed<'t> {
-        Narrowed { to, state: NarrowedState::default() }
+    pub fn new(to: &'t Narrowing, code: Option<&'t dyn Code>, callers: OutermostCallers) -> Narrowed<'t> {
+        let state = NarrowedState { callers, ..NarrowedState::default() };
+        Narrowed { to, code, pairs: HashMap::new(), state }
     }
 
     /// Continues with such a state.
@@ -115,19 +196,17 @@ impl<'t> Narrowed<'t> {
     }
 
     fn is_shown(&mut self, event: &mut TimelineEvent) -> bool {
+        if self.to.crossing && stretch_end(event, self.state.open.len()).is_some() {
+            self.state.stretch += 1;
+        }
         match event {
             TimelineEvent::Begin(begin) => {
                 let is_within = self.to.within.as_ref().is_some_and(|set| set.contains(begin.location));
                 self.state.within += usize::from(is_within);
-                let crosses = self
-                    .state
-                    .open
-                    .last()
-                    .is_none_or(|caller| caller.location.module != begin.location.module);
                 let is_shown = begin.start_ns >= self.to.start_ns
                     && self.to.functions.contains(begin.location)
                     && (self.to.within.is_none() || self.state.within > 0)
-                    && (!self.to.crossing || crosses);
+                    && (!self.to.crossing || self.crosses(begin));
                 self.state.open.push(Open {
                     location: begin.location,
                     shown: is_shown.then_some(self.state.depth),
@@ -144,6 +223,7 @@ impl<'t> Narrowed<'t> {
                 let Some(open) = self.state.open.pop() else { return false };
                 self.state.within = self.state.within.saturating_sub(usize::from(open.is_within));
                 self.state.is_last_shown = open.shown.is_some();
+                self.state.last = Some(open.location);
                 self.state.depth = open.shown.unwrap_or(self.state.depth);
                 end.depth = self.state.depth;
                 self.state.is_last_shown
@@ -155,5 +235,66 @@ impl<'t> Narrowed<'t> {
             }
             other => other.at_ns() >= self.to.start_ns,
         }
+    }
+
+    /// Whether a call was made from another module, or from code that isn't traced. Where that
+    /// isn't known, it is shown as one of uncertain caller.
+    fn crosses(&mut self, begin: &mut Begin) -> bool {
+        if begin.caller_unsure {
+            return true;
+        }
+        let from = self.from(begin);
+        let is_shown_within = self.state.depth > 0 && begin.tail_call == TailCall::No;
+        let is_callers =
+            self.state.open.last().is_some_and(|open| open.location.module != begin.location.module);
+        begin.caller_unsure = match from {
+            MadeIn::Unknown => true,
+            // The calls around it are those of the code that isn't traced.
+            MadeIn::Outside => is_shown_within && !is_callers,
+            MadeIn::Inside => false,
+        };
+        from != MadeIn::Inside
+    }
+
+    fn from(&mut self, begin: &Begin) -> MadeIn {
+        let jumped = self.state.last.filter(|_| begin.tail_call != TailCall::No);
+        let caller = jumped.or_else(|| self.state.open.last().map(|open| open.location));
+        let Some(caller) = caller else { return self.from_outermost(begin.location) };
+        self.from_call(caller, begin.location)
+    }
+
+    /// Where an outermost call was made from.
+    fn from_outermost(&mut self, callee: Location) -> MadeIn {
+        let callers = &self.state.callers;
+        match callers.stretches.get(self.state.stretch).copied() {
+            Some(Some(caller)) => self.from_call(caller, callee),
+            None if callers.is_rest_untraced => MadeIn::Outside,
+            Some(None) | None => MadeIn::Unknown,
+        }
+    }
+
+    /// Where a call was made from within a call of the function at `caller`: by that one, or by
+    /// code that isn't traced.
+    fn from_call(&mut self, caller: Location, callee: Location) -> MadeIn {
+        let is_known = caller.module_index().is_some() && callee.module_index().is_some();
+        if !is_known || caller.module != callee.module {
+            return MadeIn::Outside;
+        }
+        if self.pairs.len() >= PAIRS_MAX {
+            self.pairs.clear();
+        }
+        let code = self.code;
+        let find = || code.and_then(|code| code.may_call(caller, callee));
+        // What functions call through pointers is taken for their own.
+        match *self.pairs.entry((caller, callee)).or_insert_with(find) {
+            Some(false) => MadeIn::Outside,
+            Some(true) | None => MadeIn::Inside,
+        }
+    }
+}
+
+impl std::fmt::Debug for Narrowed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Narrowed").field("to", &self.to).field("state", &self.state).finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use crate::code::Code;
 use crate::event::TimelineEvent;
 use crate::location::ModuleMap;
 use crate::marks::MarkNames;
-use crate::narrowing::{Narrowed, NarrowedState, Narrowing};
+use crate::narrowing::{Narrowed, NarrowedState};
 use crate::order::{Batch, Ordered, OrderedPlace};
 use crate::pairing::{Cuts, ListedCall, Pairing, PairingState};
 use crate::pairing_stats::PairingStats;
@@ -144,8 +144,8 @@ impl<'t> ThreadEvents<'t> {
     }
 
     /// Leaves only what a session requested.
-    pub(crate) fn narrowed(self, to: Option<&'t Narrowing>) -> ThreadEvents<'t> {
-        ThreadEvents { narrowed: to.map(Narrowed::new), ..self }
+    pub(crate) fn narrowed(self, narrowed: Option<Narrowed<'t>>) -> ThreadEvents<'t> {
+        ThreadEvents { narrowed, ..self }
     }
 
     /// The counts of pairing so far; final when the iterator has ended.

@@ -16,7 +16,7 @@ use crate::event::{GapKind, TimelineEvent};
 use crate::location::{Location, ModuleMap};
 use crate::log_lines::LogLines;
 use crate::marks::{MarkNames, TaskCode};
-use crate::narrowing::Narrowing;
+use crate::narrowing::{Narrowed, Narrowing, OutermostCallers};
 use crate::part::Part;
 use crate::process_tree::{Relative, process_tree};
 use crate::scan::{ThreadScan, scan_ends, scan_thread};
@@ -452,8 +452,17 @@ impl<'a> Trace<'a> {
         let modules = thread.and_then(|thread| self.modules.get(thread.process)).unwrap_or(ModuleMap::EMPTY);
         let is_its = |narrowing: &&Narrowing| thread.is_some_and(|thread| narrowing.is_of(thread.process));
         let narrowing = self.narrowing.as_ref().filter(is_its);
-        ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, code, resumed)
-            .narrowed(narrowing)
+        let all = |resumed| {
+            ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, code, resumed)
+        };
+        let narrowed = narrowing.map(|to| {
+            // A checkpoint has them.
+            let is_needed = to.needs_callers() && resumed.is_none();
+            let orphan_exits = thread.map_or(0, |thread| thread.orphan_exits);
+            let find = || OutermostCallers::find(to, orphan_exits, all(None));
+            Narrowed::new(to, code, if is_needed { find() } else { OutermostCallers::default() })
+        });
+        all(resumed).narrowed(narrowed)
     }
 
     /// Whether there are tasks that are named by their code.

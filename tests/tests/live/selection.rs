@@ -404,6 +404,38 @@ fn a_session_shows_its_own_calls() {
     }
 }
 
+/// `--crossing` shows calls that other code made: also where calls were open when recording began,
+/// and where code without hooks calls back.
+#[test]
+fn crossing_calls_are_those_of_other_code() {
+    let place = Place::new("selection-crossing");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let program =
+            place.build(mode, &["-O2", "crossing.c", "-pthread"], &format!("crossing-{}", mode.label()));
+        // `rounds` was open, and ends: what it called before isn't shown. The call of it that
+        // follows is made by `main`, which doesn't end.
+        for (start, rounds) in [("on", 0), ("off", 1)] {
+            let mut command = place.command(&program);
+            // A program that is recorded notices a session at its next call.
+            command.env("EVERYCALL_START", start).args((start == "on").then_some("busy"));
+            let mut standing = Standing::start(&mut command);
+            traced(&place, &mut standing, &["--crossing"]);
+            let replayed = done(&place, &["replay", "session.ect"]);
+            let count = |is: &dyn Fn(&&str) -> bool| replayed.lines().filter(is).count();
+            let shown = ["rounds", "sorts", "step", "leaf", "compared"].map(|name| {
+                count(&|line| {
+                    line.contains(&format!("ms  {name} ")) || line.contains(&format!("ms    {name} "))
+                })
+            });
+            assert_eq!(shown, [rounds, 0, 0, 0, 2], "{mode:?} {start}: {replayed}");
+            // The second comparison is shown under `rounds`, which didn't make it itself.
+            let unsure = count(&|line| line.contains("caller uncertain"));
+            assert_eq!(unsure, 2 * rounds, "{mode:?} {start}: {replayed}");
+            assert!(standing.end().0.success());
+        }
+    }
+}
+
 /// `--thread children-of:TID` shows what descends from a thread.
 #[test]
 fn a_session_can_have_the_threads_that_one_thread_starts() {

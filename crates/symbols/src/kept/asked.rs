@@ -191,6 +191,19 @@ impl Symbols {
         }
     }
 
+    /// See [`ModuleSymbols::may_call`].
+    pub fn may_call(&mut self, caller: u64, callee: u64) -> Option<bool> {
+        match &mut self.0 {
+            From::File(file) => file.may_call(caller, callee),
+            From::Kept(kept) => kept.may_call(caller, callee),
+            From::Keeping(file, asked) => {
+                let answer = file.may_call(caller, callee);
+                asked.answers.insert(Question::MayCall(caller, callee), answer);
+                answer
+            }
+        }
+    }
+
     /// See [`ModuleSymbols::is_called`].
     pub fn is_called(&mut self, id: FunctionId, linkage_name: &str) -> Option<bool> {
         match &mut self.0 {
@@ -317,7 +330,7 @@ impl Asked {
         }));
         wanted.extend(self.answers.keys().filter_map(|question| match question {
             Question::Inlined(_, id, _) | Question::Called(id, _) => Some(*id),
-            Question::SameFunction(..) => None,
+            Question::SameFunction(..) | Question::MayCall(..) => None,
         }));
         let is_known = file.functions().len();
         wanted.retain(|id| id.index() < is_known);
@@ -357,7 +370,7 @@ impl Asked {
         });
         let answers = self.answers.iter().filter_map(|(question, answer)| {
             let question = match question {
-                Question::SameFunction(..) => question.clone(),
+                Question::SameFunction(..) | Question::MayCall(..) => question.clone(),
                 Question::Inlined(address, id, callees) => Question::Inlined(*address, number(id)?, *callees),
                 Question::Called(id, name) => Question::Called(number(id)?, name.clone()),
             };

@@ -28,6 +28,8 @@ enum Question {
     Inlined(u64, FunctionId, bool),
     /// Whether a function has this linker name.
     Called(FunctionId, String),
+    /// Whether the function at an address may call the one that is entered at another one.
+    MayCall(u64, u64),
 }
 
 /// All that is known of one function.
@@ -244,6 +246,10 @@ impl Answers {
 
     pub fn is_inlined_at(&self, address: u64, id: FunctionId, is_callees: bool) -> Option<bool> {
         *self.kept.answers.get(&Question::Inlined(address, id, is_callees))?
+    }
+
+    pub fn may_call(&self, caller: u64, callee: u64) -> Option<bool> {
+        *self.kept.answers.get(&Question::MayCall(caller, callee))?
     }
 
     pub fn is_called(&self, id: FunctionId, linkage_name: &str) -> Option<bool> {

@@ -157,6 +157,7 @@ impl KeptSymbols {
                     let name = u32::try_from(entry.second).unwrap_or(NONE);
                     Question::Called(id(entry.first)?, texts.string(name)?)
                 }
+                question::MAY_CALL => Question::MayCall(entry.first, entry.second),
                 _ => continue,
             };
             kept.answers
@@ -286,6 +287,7 @@ fn answer_entry(asked: &Question, answer: Option<bool>, texts: &mut Texts) -> An
         Question::SameFunction(entry, code) => (question::SAME_FUNCTION, *entry, *code),
         Question::Inlined(address, id, false) => (question::INLINED, *address, id.0.into()),
         Question::Inlined(address, id, true) => (question::INLINED_AROUND, *address, id.0.into()),
+        Question::MayCall(caller, callee) => (question::MAY_CALL, *caller, *callee),
         Question::Called(id, name) => (question::CALLED, id.0.into(), texts.add(name.as_bytes()).into()),
     };
     AnswerEntry { first, second, question, answer: answer.map_or(2, u32::from) }
@@ -431,6 +433,7 @@ mod tests {
                 (Question::Inlined(17, FunctionId(1), false), None),
                 (Question::Inlined(17, FunctionId(1), true), Some(false)),
                 (Question::Called(FunctionId(0), "puts".to_owned()), Some(false)),
+                (Question::MayCall(17, 40), Some(false)),
             ]
             .into(),
             constants: [(99, b"%d\xff\n".to_vec())].into(),
