@@ -63,6 +63,8 @@ pub struct Beginning {
     pub caller_unsure: bool,
     /// Its arguments, if they were recorded.
     pub arguments: Option<ValuesNumber>,
+    /// The call that ended right before it made it by a tail call, or may have.
+    pub by_tail: bool,
 }
 
 /// Passes what `filter` shows to `receiver`.
@@ -105,6 +107,7 @@ impl<'o, S: Source> Sink<'o, S> for Passing<'_, 'o> {
                 cut: start.cut,
                 caller_unsure: start.caller_unsure,
                 arguments: start.values.arguments,
+                by_tail: start.tail.is_some(),
             }),
             Event::End { end_ns, how, start, .. } => {
                 if let Some(result) = start.values.result {

@@ -62,7 +62,8 @@ impl Receiver for Gathering<'_, '_> {
         let function = self.numbers.of(call.location);
         let Some(track) = self.tracks.last_mut() else { return };
         let cut = if call.cut { bits::CUT_START } else { 0 };
-        let bits = cut | if call.caller_unsure { bits::CALLER_UNSURE } else { 0 };
+        let tail = if call.by_tail { bits::BY_TAIL } else { 0 };
+        let bits = cut | tail | if call.caller_unsure { bits::CALLER_UNSURE } else { 0 };
         let depth = self.open.len() as u32;
         self.open.push(track.slices.len());
         if let Some(arguments) = call.arguments {
@@ -98,7 +99,13 @@ impl Receiver for Gathering<'_, '_> {
         let function = self.numbers.named(name);
         let Some(track) = self.tracks.last_mut() else { return };
         let (depth, duration) = (self.open.len() as u32, until_ns.saturating_sub(at_ns));
-        track.slices.push(Slice { from: at_ns, duration, function, depth, bits: bits::AT_MOST });
+        track.slices.push(Slice {
+            from: at_ns,
+            duration,
+            function,
+            depth,
+            bits: bits::AT_MOST | bits::UNTRACED,
+        });
     }
 
     fn mark(&mut self, mark: &Mark) {

@@ -17,6 +17,10 @@ pub mod bits {
     pub const AT_MOST: u8 = 16;
     /// The call around it may not have made it.
     pub const CALLER_UNSURE: u8 = 32;
+    /// In pages of their own: no call, but code that isn't traced, to which a tail call led.
+    pub const UNTRACED: u8 = 64;
+    /// In pages of their own: the call before it made it by a tail call, or may have.
+    pub const BY_TAIL: u8 = 128;
 }
 
 /// A call, or several neighbours.

@@ -122,7 +122,10 @@ export const UNWOUND = 4;
 export const TAIL = 8;
 export const AT_MOST = 16;
 export const UNCERTAIN = 32;
-export const NOT_RECORDED = 64;
+/** In pages of their own: no call, but code that isn't traced, to which a tail call led. */
+export const UNTRACED = 64;
+/** In pages of their own: the call before it made it by a tail call, or may have. */
+export const BY_TAIL = 128;
 
 /** The function of a cell that isn't one function's. */
 export const SEVERAL = 0xffffffff;

@@ -7,7 +7,7 @@ import { BadData, Numbers, NumberWriter, decodeSlices, encodeSlices, fromBase64,
 import { cells, mergedMarks, mergedStates } from '../src/engine/cells';
 import { Calls, readData, writeData } from '../src/engine/data';
 import { Engine } from '../src/engine/engine';
-import type * as t from '../src/types';
+import * as t from '../src/types';
 import { fromFragment, initial, toFragment } from '../src/state';
 import { brief, change, duration, exact, shortened, tickLabel, ticks, visible } from '../src/text';
 import { hash, ofName } from '../src/colour';
@@ -204,6 +204,43 @@ test('explain: the differences are those of the whole call', () => {
   const explained = engine.answer('explain', { track: '1', at: String(calls.from[0]), depth: '0' }) as t.Explain;
   const sum = explained.rows.reduce((total, row) => total + row.here_ns - row.median_ns, 0);
   assert.equal(sum, explained.here_ns - explained.median_ns);
+});
+
+/** As in the analysis's own test: 1 jumps to 2, which calls 1 and jumps to 3; returns; jumps to untraced code (5). */
+function jumping(): Calls {
+  const rows: [from: number, to: number, func: number, depth: number, bits: number][] = [
+    [0, 700, 0, 0, 0], [10, 20, 1, 1, t.TAIL], [12, 15, 4, 2, 0], [20, 40, 2, 1, t.TAIL | t.BY_TAIL], [25, 30, 1, 2, 0],
+    [40, 400, 3, 1, t.BY_TAIL], [500, 510, 1, 1, 0], [600, 603, 1, 1, t.TAIL], [603, 650, 5, 1, t.AT_MOST | t.UNTRACED],
+  ];
+  const column = (of: number): number[] => rows.map((row) => row[of]);
+  return new Calls(
+    Float64Array.from(column(0)), Float64Array.from(column(1)), Uint32Array.from(column(2)), Uint32Array.from(column(3)), Uint8Array.from(column(4)),
+  );
+}
+
+test('what a call did is its own also behind its tail call, as the server says it', () => {
+  const engine = engineOf(jumping());
+  const explain = (at: number): t.Explain => engine.answer('explain', { track: '1', at: String(at), depth: '1' }) as t.Explain;
+  const slow = explain(10);
+  assert.deepEqual([slow.here_ns, slow.median_ns], [390, 50]);
+  const of = (kind: string, func: number | null): number[] => {
+    const row = slow.rows.find((one) => one.kind === kind && one.function === func) as t.ExplainRow;
+    return [row.here_ns, row.here_calls, row.median_ns];
+  };
+  assert.deepEqual([of('call', 4), of('call', 2), of('call', 3)], [[3, 1, 0], [20, 1, 0], [360, 1, 0]]);
+  assert.deepEqual([of('own', null), of('tail', null)], [[7, 0, 3], [0, 0, 47]]);
+  assert.equal(explain(600).here_ns, 50);
+  // Within a call that goes on.
+  assert.throws(() => engine.answer('explain', { track: '1', at: '25', depth: '2' }), /part of another call/);
+  // Untraced code is no call, and its time is that of the call around it.
+  const { rows, calls } = engine.answer('report', { by: 'function' }) as t.Report;
+  assert.deepEqual([calls, rows.find((row) => row.function === 0)?.own_ns], [8, 700 - 10 - 20 - 360 - 10 - 3]);
+  assert.equal(rows.find((row) => row.function === 5), undefined);
+  // The target's end isn't known: the call has no duration.
+  const cut = jumping();
+  cut.bits[5] |= t.CUT_END;
+  const unknown = engineOf(cut);
+  assert.throws(() => unknown.answer('explain', { track: '1', at: '10', depth: '1' }), /part of another call/);
 });
 
 test('what could not be seen in a name is marked', () => {

@@ -1,7 +1,7 @@
 // Answers of a page that has its data in itself. The requests are those that the server answers.
 
 import type { SliceDetails, SourceText, TextRows, Scope } from '../types';
-import { AT_MOST, CUT_END, CUT_START, TAIL, UNCERTAIN, UNWOUND } from '../types';
+import { AT_MOST, CUT_END, CUT_START, TAIL, UNCERTAIN, UNTRACED, UNWOUND } from '../types';
 import { cells, mergedCounter, mergedMarks, mergedStates } from './cells';
 import type { Calls, Data } from './data';
 import { BadRequest, allCallsOf, compare, explain, find, flame, instances, parseSide, parts, placeOf, report } from './numbers';
@@ -108,6 +108,7 @@ export class Engine {
     const children = new Map<number, SliceDetails['children'][number] & { longest: number }>();
     let own = calls.duration(call);
     for (let child = call + 1; child < calls.end[call]; child = calls.end[child]) {
+      if (calls.bits[child] & UNTRACED) continue;
       const time = calls.duration(child);
       own -= time;
       const row = children.get(calls.func[child]) ?? { function: calls.func[child], calls: 0, total_ns: 0, longest: -1 };

@@ -2,7 +2,7 @@
 // call that overlaps the scope, with its whole duration. The flame graph and comparisons of ranges have the part of
 // the time that lies in the range.
 
-import { AT_MOST, CUT_END, CUT_START, NOT_RECORDED, UNWOUND } from '../types';
+import { AT_MOST, BY_TAIL, CUT_END, CUT_START, TAIL, UNTRACED, UNWOUND } from '../types';
 import type {
   Compare, CompareNode, CompareRow, Explain, ExplainRow, Flame, FlameNode, Instances, Place, Report, ReportRow, Scope,
 } from '../types';
@@ -53,6 +53,7 @@ function walk(part: Part, functions: number, visit: (call: number, isOutermost: 
   const top = part.first < calls.length ? calls.depth[part.first] : 0;
   for (let call = part.first; call < part.end; call++) {
     while (open.length > calls.depth[call] - top) active[calls.func[open.pop() as number]]--;
+    if (calls.bits[call] & UNTRACED) continue;
     const func = calls.func[call];
     const around = active[func]++;
     open.push(call);
@@ -65,6 +66,8 @@ function ownTimes(part: Part): Float64Array {
   const { calls, first, end, from, to } = part;
   const own = new Float64Array(Math.max(0, end - first));
   for (let call = first; call < end; call++) {
+    // The time is the caller's own.
+    if (calls.bits[call] & UNTRACED) continue;
     const time = clipped(calls, call, from, to);
     own[call - first] += time;
     const parent = calls.parent[call];
@@ -129,7 +132,6 @@ export function report(data: Data, scope: Scope, by: string): Report {
       const key = by === 'path' ? path(data, calls, call) : group(func, part.track);
       const sum = sumOf(key, func);
       const bits = calls.bits[call];
-      if (bits & NOT_RECORDED) return;
       count++;
       sum.calls++;
       if (bits & UNWOUND) sum.unwound++;
@@ -233,6 +235,7 @@ function tree(data: Data, scope: Scope): Node {
         call = calls.end[call] - 1;
         continue;
       }
+      if (calls.bits[call] & UNTRACED) continue;
       if (level >= DEEPEST) {
         open[DEEPEST].own_ns += own[call - part.first];
         continue;
@@ -331,48 +334,172 @@ export const placeOf = (track: number, calls: Calls, call: number): Place => ({
   depth: calls.depth[call],
 });
 
-/** What a call did: own time, and for each function below it calls and time. */
-function below(calls: Calls, call: number): { own: number; rows: Map<number, { calls: number; ns: number }> } {
-  const rows = new Map<number, { calls: number; ns: number }>();
-  let own = calls.duration(call);
-  for (let inner = call + 1; inner < calls.end[call]; inner++) {
-    const row = rows.get(calls.func[inner]) ?? { calls: 0, ns: 0 };
-    row.calls++;
-    row.ns += calls.duration(inner);
-    const parent = calls.parent[inner];
-    if (parent === call) own -= calls.duration(inner);
-    else {
-      const above = rows.get(calls.func[parent]);
-      if (above) above.ns -= calls.duration(inner);
-    }
-    rows.set(calls.func[inner], row);
-  }
-  return { own, rows };
+/** What calls did. Times are sums of all of them. */
+interface Doings {
+  calls: number;
+  duration: number;
+  own: number;
+  /** Behind tail calls, in code that isn't traced, at most. */
+  tails: number;
+  called: Map<number, { calls: number; ns: number }>;
 }
 
+/** An outermost call of a function, with its time behind a tail call. */
+interface Outermost {
+  track: number;
+  calls: Calls;
+  call: number;
+  duration: number;
+}
+
+/** Where the time of a call lies that ended in a tail call: in the functions that it led to, and in code that isn't traced. */
+interface Tail {
+  /** One after the last slice of it. */
+  end: number;
+  behind: number;
+  untraced: number;
+  called: [func: number, ns: number][];
+}
+
+/** Follows the tail call that ended a call; null: when its target ended isn't known. */
+function follow(calls: Calls, call: number): Tail | null {
+  const tail: Tail = { end: calls.end[call], behind: 0, untraced: 0, called: [] };
+  let attributed = 0;
+  for (;;) {
+    const next = tail.end;
+    // Within another call, or not led to.
+    if (next >= calls.length || calls.depth[next] !== calls.depth[call]) return tail;
+    const bits = calls.bits[next];
+    if ((bits & (UNTRACED | BY_TAIL)) === 0) return tail;
+    tail.end = calls.end[next];
+    const isTruncated = (bits & (CUT_END | AT_MOST)) !== 0 && (bits & UNTRACED) === 0;
+    if (isTruncated) return null;
+    tail.behind = calls.to[next] - calls.to[call];
+    const rest = tail.behind - attributed;
+    if (bits & UNTRACED) {
+      tail.untraced = rest;
+      return tail;
+    }
+    if ((bits & TAIL) === 0) {
+      tail.called.push([calls.func[next], rest]);
+      return tail;
+    }
+    // It has jumped on.
+    attributed += calls.duration(next);
+    tail.called.push([calls.func[next], calls.duration(next)]);
+  }
+}
+
+/** Visits the outermost calls of a function whose durations are known. */
+function outermost(data: Data, func: number, visit: (call: Outermost, tail: Tail | null) => void): void {
+  for (const [track, calls] of data.calls) {
+    for (let call = 0; call < calls.length;) {
+      if (calls.func[call] !== func || calls.bits[call] & UNTRACED) {
+        call++;
+        continue;
+      }
+      const bits = calls.bits[call];
+      let end = calls.end[call];
+      if ((bits & UNTIMED) === 0) {
+        const tail = bits & TAIL ? follow(calls, call) : null;
+        const isKnown = !(bits & TAIL) || tail !== null;
+        if (isKnown) visit({ track, calls, call, duration: calls.duration(call) + (tail?.behind ?? 0) }, tail);
+        if (tail) end = tail.end;
+      }
+      call = end;
+    }
+  }
+}
+
+const nothing = (): Doings => ({ calls: 0, duration: 0, own: 0, tails: 0, called: new Map() });
+
+function addTo(sum: Doings, { calls, call, duration }: Outermost, tail: Tail | null): void {
+  const add = (func: number, ns: number): void => {
+    const row = sum.called.get(func) ?? { calls: 0, ns: 0 };
+    row.calls++;
+    row.ns += ns;
+    sum.called.set(func, row);
+  };
+  sum.calls++;
+  sum.duration += duration;
+  let own = calls.duration(call);
+  for (let child = call + 1; child < calls.end[call]; child = calls.end[child]) {
+    if (calls.bits[child] & UNTRACED) continue;
+    own -= calls.duration(child);
+    add(calls.func[child], calls.duration(child));
+  }
+  sum.own += own;
+  sum.tails += tail?.untraced ?? 0;
+  for (const [func, ns] of tail?.called ?? []) add(func, ns);
+}
+
+/** Values that are kept as they are, and parts of a power of two for more: as the server's percentiles have them. */
+const FEW = 32;
+const PER_OCTAVE = 64;
+
+/** The value that stands for one in a distribution of many. */
+function middle(value: number): number {
+  if (value < 2 * PER_OCTAVE) return value;
+  const size = 2 ** (Math.floor(Math.log2(value)) - 6);
+  return Math.floor(value / size) * size + Math.floor(size / 2);
+}
+
+/** A percentile, by nearest rank, as the server gives it. `sorted` isn't empty. */
+function percentile(sorted: Float64Array, share: number): number {
+  const value = rank(sorted, share) ?? 0;
+  return sorted.length <= FEW ? value : Math.max(sorted[0], Math.min(sorted[sorted.length - 1], middle(value)));
+}
+
+/** What a call did that calls around the median of its function didn't, as the server says it. */
 export function explain(data: Data, track: number, at: number, depth: number): Explain {
   const [calls, call] = find(data, track, at, depth);
   const func = calls.func[call];
-  const all = instances(data, func, { from: -Infinity, to: Infinity, tracks: [] }, 0);
-  const here = placeOf(track, calls, call);
-  const answer: Explain = {
-    function: func, here, median: null, here_ns: calls.duration(call), median_ns: all.p50 ?? 0, rows: [],
-  };
-  if (!all.median || all.count < 2) return answer;
-  answer.median = all.median;
-  const [others, other] = find(data, all.median.track, all.median.from, all.median.depth);
-  const [mine, theirs] = [below(calls, call), below(others, other)];
-  const rows: ExplainRow[] = [
-    { function: func, kind: 'own', here_ns: mine.own, median_ns: theirs.own, here_calls: 1, median_calls: 1 },
-  ];
-  for (const key of new Set([...mine.rows.keys(), ...theirs.rows.keys()])) {
-    const [a, b] = [mine.rows.get(key), theirs.rows.get(key)];
-    rows.push({
-      function: key, kind: 'call', here_ns: a?.ns ?? 0, median_ns: b?.ns ?? 0, here_calls: a?.calls ?? 0, median_calls: b?.calls ?? 0,
+  if (calls.bits[call] & UNTIMED) {
+    throw new BadRequest("this call wasn't recorded from its entry to its exit, so its time can't be compared");
+  }
+  const times: number[] = [];
+  outermost(data, func, ({ duration }) => times.push(duration));
+  const sorted = Float64Array.from(times).sort();
+  const [here, usual] = [nothing(), nothing()];
+  if (sorted.length > 0) {
+    const [low, high] = [percentile(sorted, 0.45), percentile(sorted, 0.55)];
+    const [from, to] = [low - Math.floor(low / 64), high + Math.floor(high / 64)];
+    outermost(data, func, (one, tail) => {
+      if (one.calls === calls && one.call === call) addTo(here, one, tail);
+      if (one.duration >= from && one.duration <= to) addTo(usual, one, tail);
     });
   }
-  const change = (row: ExplainRow): number => Math.abs(row.here_ns - row.median_ns);
-  answer.rows = rows.sort((a, b) => change(b) - change(a)).slice(0, 200);
+  if (here.calls === 0) {
+    throw new BadRequest('this call is a part of another call of its function; select the outermost one');
+  }
+  const per = (of: Doings, sum: number): number => sum / Math.max(1, of.calls);
+  const usualTime = per(usual, usual.duration);
+  const answer: Explain = {
+    function: func, here: placeOf(track, calls, call), median: null, here_ns: per(here, here.duration), median_ns: usualTime, rows: [],
+  };
+  if (sorted.length < 2) return answer;
+  let best = Infinity;
+  for (const [id, all] of data.calls) {
+    for (let other = 0; other < all.length; other++) {
+      const off = Math.abs(all.duration(other) - Math.floor(usualTime));
+      if (all.func[other] !== func || off >= best) continue;
+      best = off;
+      answer.median = placeOf(id, all, other);
+    }
+  }
+  const row = (of: number | null, kind: ExplainRow['kind'], value: (doings: Doings) => [number, number]): ExplainRow => {
+    const [[a, aCalls], [b, bCalls]] = [value(here), value(usual)];
+    return {
+      function: of, kind, here_ns: per(here, a), median_ns: per(usual, b), here_calls: per(here, aCalls), median_calls: per(usual, bCalls),
+    };
+  };
+  const rows = [row(null, 'own', ({ own }) => [own, 0])];
+  if (here.tails + usual.tails > 0) rows.push(row(null, 'tail', ({ tails }) => [tails, 0]));
+  for (const of of new Set([...here.called.keys(), ...usual.called.keys()])) {
+    rows.push(row(of, 'call', ({ called }) => [called.get(of)?.ns ?? 0, called.get(of)?.calls ?? 0]));
+  }
+  const change = (one: ExplainRow): number => Math.abs(one.here_ns - one.median_ns);
+  answer.rows = rows.sort((a, b) => change(b) - change(a));
   return answer;
 }
 

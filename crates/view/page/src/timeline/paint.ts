@@ -3,7 +3,7 @@
 
 import { mixed } from '../colour';
 import type { Look } from '../colour';
-import { AT_MOST, CUT_END, CUT_START, NOT_RECORDED, SEVERAL, UNWOUND } from '../types';
+import { AT_MOST, CUT_END, CUT_START, SEVERAL, UNWOUND } from '../types';
 import type { Slices } from '../types';
 
 export interface Canvas {
@@ -45,7 +45,7 @@ export interface Paints {
 }
 
 const WIDE = 22;
-const EDGES = AT_MOST | CUT_START | CUT_END | UNWOUND | NOT_RECORDED;
+const EDGES = AT_MOST | CUT_START | CUT_END | UNWOUND;
 
 /** Draws the first line of pixels of each row, between two columns, and collects what has more than a colour. */
 export function paintLines(
@@ -125,8 +125,7 @@ export function paintEdges(canvas: Canvas, special: Special, paints: Paints): vo
   if ((bits & EDGES) === 0) return;
   const { look } = paints;
   const base = slices.func[index] === SEVERAL ? look.several : paints.colour(slices.func[index]);
-  if (bits & NOT_RECORDED) hatch(canvas, x0, x1, y, height, mixed(base, look.background, 0.75), 6, 3);
-  else if (bits & AT_MOST) hatch(canvas, x0, x1, y, height, mixed(base, look.background, 0.5), 8, 3);
+  if (bits & AT_MOST) hatch(canvas, x0, x1, y, height, mixed(base, look.background, 0.5), 8, 3);
   const teeth = Math.min(4, x1 - x0);
   if (bits & CUT_START) ragged(canvas, x0, teeth, y, height, look.background, false);
   if (bits & CUT_END) ragged(canvas, x1 - teeth, teeth, y, height, look.background, true);
