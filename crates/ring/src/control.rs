@@ -167,10 +167,17 @@ pub struct Control {
     pub last_stamp: AtomicU64,
     /// Bytes of words from one stamp to the next, at most. 0: every event gets one.
     pub stamp_after: AtomicU64,
+
+    /// Stack pointers of calls that were found to have been unwound. If one of them returns after
+    /// all, its stack had only been left for another one in the same memory.
+    pub noticed: [AtomicU64; NOTICED],
 }
 
+/// Places in [`Control::noticed`]; a power of two.
+pub const NOTICED: usize = 16;
+
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Control>() == 384);
+const _: () = assert!(size_of::<Control>() == 512);
 
 /// [`Control::runner`] of a stack that a thread runs. Ticks are far below it.
 #[must_use]
@@ -222,7 +229,7 @@ impl Control {
 
 /// One definition for a `const` function with std's atomics, and for loom's, which aren't `const`.
 macro_rules! blank_control {
-    ($($constant:tt)?) => {
+    ($none_noticed:expr $(, $constant:tt)?) => {
         impl Control {
             /// A blank control block.
             #[must_use]
@@ -286,15 +293,16 @@ macro_rules! blank_control {
                     stamp_due: AtomicU64::new(0),
                     last_stamp: AtomicU64::new(0),
                     stamp_after: AtomicU64::new(0),
+                    noticed: $none_noticed,
                 }
             }
         }
     };
 }
 #[cfg(not(loom))]
-blank_control!(const);
+blank_control!([const { AtomicU64::new(0) }; NOTICED], const);
 #[cfg(loom)]
-blank_control!();
+blank_control!(std::array::from_fn(|_| AtomicU64::new(0)));
 
 impl Default for Control {
     fn default() -> Self {

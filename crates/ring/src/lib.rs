@@ -36,7 +36,7 @@ mod pool;
 mod primitive;
 mod ring;
 
-pub use control::{Control, left_out, running, state};
+pub use control::{Control, NOTICED, left_out, running, state};
 pub use free_list::FreeList;
 pub use grow::GrowRequest;
 pub use pool::{Pool, SegmentEntry, Taken};

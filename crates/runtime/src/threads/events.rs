@@ -164,6 +164,9 @@ impl Thread<'_> {
             }
             if found == Exit::Orphan {
                 self.slot.orphan_exits().fetch_add(1, Relaxed);
+                if !selection::may_have_left_out_entries() && self.open.was_noticed(frame) {
+                    self.process.arena().count(counter::FRAMES_MISPLACED, 1);
+                }
             } else {
                 self.drop_inside_uncounted(ticks);
             }
@@ -189,9 +192,12 @@ impl Thread<'_> {
     /// As [`Thread::leave_innermost`], for the calls that `remove` removes.
     pub(crate) fn leave(&self, ticks: u64, how: u8, remove: impl FnOnce(&mut Fallen)) {
         let mut fallen = Fallen::default();
-        let before = self.open.depth();
+        let (before, mark) = (self.open.depth(), self.open.mark());
         remove(&mut fallen);
         let count = before.saturating_sub(self.open.depth());
+        if count > 0 && how == unwound::NOTICED {
+            self.open.remember_noticed(mark);
+        }
         self.left(ticks, count, how);
         fallen.post(self);
     }
@@ -214,6 +220,8 @@ impl Thread<'_> {
             // Handlers that began during the gap weren't recorded.
             self.control.handled.store(0, Relaxed);
             self.open.settle_all();
+            // Functions that return may have been entered during the gap.
+            self.open.forget_noticed();
             let reason = self.control.gap_reason.swap(gap::DISABLED.into(), Relaxed) as u8;
             self.ring.push(&[
                 record_word(ticks, kind::GAP, 4, reason),

@@ -17,7 +17,7 @@ use everycall_format::event::EXIT;
 use everycall_format::frame::is_frame;
 use everycall_format::trigger::{is_jump, jump_word, jumped};
 use everycall_hooks::arch::frame::{ENTRY_BELOW_EXIT, HOOK_BELOW};
-use everycall_ring::Control;
+use everycall_ring::{Control, NOTICED};
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
 /// Marks a call whose exit must take the slow path: the stored stack pointer is this far above or
@@ -226,6 +226,40 @@ impl<'a> OpenCalls<'a> {
     fn outwards(&self) -> impl Iterator<Item = (u32, Known)> {
         let count = if self.deep().unknown() == 0 { usize::MAX } else { 0 };
         (1..).zip(self.outwards_known()).take(count)
+    }
+
+    /// The address behind the innermost call's entry, for [`OpenCalls::remember_noticed`].
+    pub(crate) fn mark(&self) -> u64 {
+        self.top()
+    }
+
+    /// Remembers the calls that have just been removed because they were found unwound: those up to
+    /// `mark`.
+    #[cold]
+    pub(crate) fn remember_noticed(&self, mark: u64) {
+        for entry in (self.top()..mark).step_by(ENTRY as usize).take(NOTICED) {
+            let pointer = self.own_pointer(entry);
+            self.noticed(pointer).store(pointer, Relaxed);
+        }
+    }
+
+    /// Whether the call that returns at `frame` was found unwound before, so that it wasn't.
+    pub(crate) fn was_noticed(&self, frame: Frame) -> bool {
+        // Many frames by id have one stack pointer; who reports them reports misplaced ones, too.
+        let (Frame::Start(own) | Frame::Body(own) | Frame::Left(own)) = frame else { return false };
+        let pointers = [own, own.wrapping_sub(ENTRY_BELOW_EXIT)];
+        pointers.into_iter().any(|pointer| self.noticed(pointer).load(Relaxed) == pointer)
+    }
+
+    /// Forgets the calls that were found unwound.
+    pub(crate) fn forget_noticed(&self) {
+        self.control.noticed.iter().for_each(|place| place.store(0, Relaxed));
+    }
+
+    /// The place for a call with this stack pointer that was found unwound.
+    fn noticed(&self, pointer: u64) -> &'a AtomicU64 {
+        let place = pointer.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+        &self.control.noticed[place as usize & (NOTICED - 1)]
     }
 
     /// Number of entries that still fit.
