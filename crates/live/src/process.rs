@@ -68,8 +68,21 @@ impl ProcessFacts {
     /// Takes the command line that it was started with; another one that it shows is its title.
     pub(crate) fn set_command(&mut self, words: Vec<Vec<u8>>) {
         let shown = std::mem::replace(&mut self.command, words);
+        self.title = self.title_of(&shown);
+    }
+
+    /// Its title now; of a process that has ended, the last one that is known.
+    pub(crate) fn newest_title(&self) -> Option<Vec<u8>> {
+        let is_there = began(self.pid) == Some(self.started);
+        let shown =
+            if is_there { words_of(&read(self.pid, "cmdline").unwrap_or_default()) } else { Vec::new() };
+        if shown.is_empty() { self.title.clone() } else { self.title_of(&shown) }
+    }
+
+    /// What the kernel shows in the place of the command line, if it isn't that.
+    fn title_of(&self, shown: &[Vec<u8>]) -> Option<Vec<u8>> {
         let title = shown.join(&b' ').trim_ascii().to_vec();
-        self.title = (shown != self.command && !title.is_empty()).then_some(title);
+        (shown != self.command && !title.is_empty()).then_some(title)
     }
 
     /// The name of its program: the file's, where it is known.

@@ -75,8 +75,11 @@ impl Frame<'_> {
 
     pub fn process(&self) -> (ProcessRecord, Vec<u8>) {
         let process = self.arena.process();
-        let command: Vec<u8> =
-            self.command().into_iter().flat_map(|word| [&word[..], b"\0"].concat()).collect();
+        // Servers that fork write over it what each process does.
+        let is_forked = self.arena.layout().origin == origin::FORK;
+        let title = if is_forked { process.newest_title() } else { None };
+        let shown = title.map_or_else(|| self.command(), |title| vec![title]);
+        let command: Vec<u8> = shown.into_iter().flat_map(|word| [&word[..], b"\0"].concat()).collect();
         let mut name = [0; 16];
         name.iter_mut().zip(&process.name).for_each(|(to, from)| *to = *from);
         let record = ProcessRecord {

@@ -84,6 +84,13 @@ fn names_are_the_newest_and_commands_those_of_the_start() {
                 listed.lines().any(|line| line.ends_with("names (names: worker 1)")),
                 "{label}: {listed}"
             );
+            let is_workers = |line: &&str| line.ends_with("names (names: worker 1)");
+            let worker = listed.lines().find(is_workers).and_then(|line| line.split_whitespace().next());
+            let of_worker = place.file(&format!("worker-{how}.ect"));
+            let mut snapshot = place.command(everycall());
+            successful(snapshot.args(["snapshot", "-q", worker.unwrap(), "-o"]).arg(&of_worker));
+            let trace = TraceFile::open(File::open(&of_worker).unwrap()).unwrap();
+            assert_eq!(trace.recording().processes[0].command, [b"names: worker 1"], "{label}");
             if recorded {
                 // Two rounds of the recorder at least: a title is seen while its process lives.
                 let reads = || std::fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap();
