@@ -289,7 +289,16 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         options.push("verify_asan_link_order=0");
         environment.push((OPTIONS, options));
     }
-    let launch = Launch { program: program.clone(), arguments: rest.to_vec(), preload, first, environment };
+    let recording = [(waits, WAITS_LIBRARY), (output, OUTPUT_LIBRARY), (memory, MEMORY_LIBRARY)].into_iter();
+    let recording = recording.filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| name.as_bytes().to_vec());
+    let launch = Launch {
+        program: program.clone(),
+        arguments: rest.to_vec(),
+        preload,
+        first,
+        recording: recording.collect(),
+        environment,
+    };
     Ok((launch, carries_runtime))
 }
 

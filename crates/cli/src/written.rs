@@ -488,6 +488,17 @@ fn running(out: &mut String, summary: &Summary) -> fmt::Result {
             }
         )?;
     }
+    if summary.without_libraries > 0 {
+        writeln!(
+            out,
+            "  {} without the libraries of --waits, --with-output or --memory, so what these record is missing there: \
+             static or privileged programs, or started with another environment",
+            match summary.without_libraries {
+                1 => "1 process ran".to_owned(),
+                several => format!("{} processes ran", Count(several.into())),
+            }
+        )?;
+    }
     if summary.untraced_processes > 0 {
         writeln!(
             out,

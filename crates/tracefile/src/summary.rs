@@ -26,6 +26,8 @@ pub struct Summary {
     pub running: u32,
     /// Processes that should have been followed, and found no memory to write to.
     pub untraced_processes: u32,
+    /// Processes into which libraries weren't loaded that record something.
+    pub without_libraries: u32,
     /// Threads, in the order in which they got their rings.
     pub threads: Vec<ThreadSummary>,
     /// Processes that were not followed.

@@ -59,8 +59,14 @@ pub fn run(arguments: &CountArguments) -> Result<ExitCode, Failure> {
         )));
     }
     let executable = Planned::of_program(&path)?;
-    let launch =
-        Launch { program, arguments: words, preload: Vec::new(), first: None, environment: Vec::new() };
+    let launch = Launch {
+        program,
+        arguments: words,
+        preload: Vec::new(),
+        first: None,
+        recording: Vec::new(),
+        environment: Vec::new(),
+    };
     let mut outcome = Err(InjectError::Refused("it wasn't started".to_owned()));
     let status = run_alone(&launch, |command| {
         let (child, found) = start(command, |process| hook_all(process, &executable, &arguments.modules))?;

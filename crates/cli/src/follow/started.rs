@@ -57,6 +57,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         arguments: rest.to_vec(),
         preload: Vec::new(),
         first: None,
+        recording: Vec::new(),
         environment: vec![(env::ONLY, only.path())],
     };
     let options = Options {

@@ -264,6 +264,7 @@ impl<W: Write> TraceWriter<W> {
         }
         let (ending, end_ticks) = member.end.unwrap_or((image_end::RUNNING, 0));
         self.summary.processes += 1;
+        self.summary.without_libraries += u32::from(member.lacks_libraries);
         self.summary.running += u32::from(ending == image_end::RUNNING);
         self.file.set_process(member.number);
         let process = bytes_of(&process_record(member, ending, end_ticks));

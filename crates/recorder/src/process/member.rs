@@ -57,6 +57,8 @@ pub(crate) struct Member {
     /// CPU time that it took in all, nanoseconds, if known.
     pub cpu_ns: Option<u64>,
     pub armed: Armed,
+    /// Libraries that record something weren't loaded into it.
+    pub lacks_libraries: bool,
     /// The names of its just-in-time compilers' code.
     code_files: CodeFiles,
     /// Number of its modules that the selector has got.
@@ -101,6 +103,7 @@ impl Member {
             end: None,
             cpu_ns: None,
             armed: Armed::default(),
+            lacks_libraries: false,
             code_files: CodeFiles::new(header.target_pid, forked_from.map(|parent| &parent.code_files)),
             selected: 0,
             names_selected: 0,

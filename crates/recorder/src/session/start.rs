@@ -79,6 +79,7 @@ fn begin(
     if let Some(program) = find_program(&launch.program) {
         tree.open_started(&program);
     }
+    tree.expect_libraries(launch.recording.clone());
     let hub = tree.hub().path();
     let preloads = launch.preloads();
     let mut environment: Vec<(&str, &OsStr)> = vec![(env::RECORDER, hub.as_os_str())];

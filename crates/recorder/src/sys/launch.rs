@@ -19,6 +19,9 @@ pub struct Launch {
     pub preload: Vec<PathBuf>,
     /// A shared object to load before all others, also before those that are preloaded already.
     pub first: Option<PathBuf>,
+    /// File names of those of these objects that record something. Processes without them are
+    /// counted.
+    pub recording: Vec<Vec<u8>>,
     /// Environment variables that it gets besides those of this process.
     pub environment: Vec<(&'static str, OsString)>,
 }

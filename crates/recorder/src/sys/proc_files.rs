@@ -11,6 +11,9 @@ const CUT: &[u8] = b"...";
 /// Bytes of a `stat` that are looked at; they are some hundred.
 const STAT_MAX: u64 = 4096;
 
+/// Bytes of `maps` that are looked at: 65,530 mappings are allowed.
+const MAPS_MAX: u64 = 16 << 20;
+
 /// Bytes of a `status` that are looked at; it is longer with more CPUs.
 const STATUS_MAX: u64 = 64 << 10;
 
@@ -70,6 +73,25 @@ fn name_in(pid: u32, file: &str) -> Option<Name> {
     let length = text.len().min(name.len() - 1);
     name[..length].copy_from_slice(&text[..length]);
     Some(name)
+}
+
+/// Whether it has mapped files with all of these names, without their folders; `None` where it has
+/// ended. Processes that this one may not look into, because they have other privileges, load no
+/// libraries of ours.
+#[must_use]
+pub fn has_mapped(pid: u32, names: &[Vec<u8>]) -> Option<bool> {
+    let maps = match read(pid, "maps", MAPS_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Some(false),
+        maps => maps.ok().filter(|maps| !maps.is_empty())?,
+    };
+    let ends = |name: &Vec<u8>| maps.split(|byte| *byte == b'\n').any(|line| is_of(line, name));
+    Some(names.iter().all(ends))
+}
+
+/// Whether a line of `maps` is of a file with this name.
+fn is_of(line: &[u8], name: &[u8]) -> bool {
+    let line = line.strip_suffix(b" (deleted)").unwrap_or(line);
+    line.strip_suffix(name).is_some_and(|path| path.ends_with(b"/"))
 }
 
 /// The needed fields of a process's `stat`.
@@ -153,6 +175,17 @@ fn read(pid: u32, file: &str, most: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mapped_files_are_known_by_their_names() {
+        let own = std::process::id();
+        let program = std::env::current_exe().unwrap();
+        let name = program.file_name().unwrap().as_encoded_bytes().to_vec();
+        assert_eq!(has_mapped(own, &[]), Some(true));
+        assert_eq!(has_mapped(own, &[name.clone()]), Some(true));
+        assert_eq!(has_mapped(own, &[name.clone(), name[1..].to_vec()]), Some(false));
+        assert_eq!(has_mapped(u32::MAX, &[name]), None);
+    }
 
     #[test]
     fn this_process_is_known() {

@@ -25,6 +25,7 @@ use crate::process::module_files::Files;
 use crate::process::selector::{Choosers, SelectFunctions};
 use crate::process::triggers::{FindSites, TriggeredProcess};
 use crate::sys::clock::ticks;
+use crate::sys::proc_files;
 use crate::tree::arenas::Arenas;
 use crate::tree::ends::Ends;
 use crate::tree::lineage::{ancestry, is_stranger};
@@ -52,6 +53,8 @@ pub(crate) struct ProcessTree {
     next_number: u32,
     ends: Ends,
     choosers: Choosers,
+    /// File names of libraries that each process should have loaded.
+    libraries: Vec<Vec<u8>>,
     /// Processes that are no longer members, and that the keeper hasn't seen since.
     forgotten: Vec<TriggeredProcess>,
 }
@@ -84,6 +87,7 @@ impl ProcessTree {
             next_number: 0,
             ends: Ends::new(),
             choosers: Choosers { finder, selectors: Vec::new() },
+            libraries: Vec::new(),
             forgotten: Vec::new(),
         })
     }
@@ -92,6 +96,11 @@ impl ProcessTree {
     pub fn select_with(&mut self, selector: Box<dyn SelectFunctions>) {
         self.choosers.selectors.push(selector);
         self.hub.page().selects().store(1, Ordering::Relaxed);
+    }
+
+    /// Processes should have loaded libraries with these file names when they join.
+    pub fn expect_libraries(&mut self, names: Vec<Vec<u8>>) {
+        self.libraries = names;
     }
 
     /// The hub by which processes join.
@@ -139,6 +148,12 @@ impl ProcessTree {
             forked_from.and_then(|number| self.members().find(|member| member.number == number));
         let number = self.next_number;
         let mut member = Member::new(number, arena, &header, start_ticks, parent, forked_from);
+        // One that has ended meanwhile had them, as far as is known.
+        member.lacks_libraries = match forked_from {
+            _ if self.libraries.is_empty() => false,
+            Some(parent) => parent.lacks_libraries,
+            None => proc_files::has_mapped(member.pid, &self.libraries) == Some(false),
+        };
         if self.choosers.finder.is_some() {
             member.armed = Armed::of(&member.arena, forked_from.map(|parent| &parent.armed));
         }

@@ -15,6 +15,7 @@ fn main() {
         arguments: arguments.collect(),
         preload: Vec::new(),
         first: None,
+        recording: Vec::new(),
         environment: Vec::new(),
     };
     let options = Options {
