@@ -229,6 +229,7 @@ impl<'t> Narrowed<'t> {
                 self.state.is_last_shown
             }
             TimelineEvent::Untraced(_) => self.state.is_last_shown,
+            TimelineEvent::Returned(_) => self.state.open.last().is_some_and(|open| open.shown.is_some()),
             TimelineEvent::Mark(mark) if mark.kind == MarkKind::Label => {
                 mark.at_ns >= self.to.start_ns
                     && self.state.open.last().is_none_or(|open| open.shown.is_some())
