@@ -270,6 +270,29 @@ fn doubtful_nesting_is_never_complete() {
     }
 }
 
+/// Stacks that the program switches by itself are found by the stack pointer where each has memory
+/// of its own. Within another stack, calls that had been taken for unwound return: that is said.
+#[test]
+fn unannounced_stacks_are_found_or_said() {
+    let place = Place::new("unannounced");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
+        let label = mode.label();
+        let program = place.build(mode, &["-O1", "unannounced.c"], &format!("unannounced-{label}"));
+        for (words, tracks) in [(&[][..], 5), (&["local"], 1)] {
+            let recording = place.record(&[], &program, words);
+            assert_eq!(recording.output.stdout, b"480\n", "{label}");
+            let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+            let is_found = tracks > 1;
+            assert_eq!(said.contains("  complete:"), is_found, "{label}: {said}");
+            assert_eq!(said.contains("the nesting of calls is in doubt"), !is_found, "{label}: {said}");
+            let trace = recording.trace();
+            assert_eq!(trace.threads.len(), tracks, "{label}");
+            let orphans: u64 = trace.threads.iter().map(|thread| thread.orphans).sum();
+            assert_eq!(orphans == 0, is_found, "{label}: {orphans}");
+        }
+    }
+}
+
 /// Labels of a function that isn't recorded belong to the innermost recorded call around it, or to
 /// the thread.
 #[test]
