@@ -73,7 +73,7 @@ pub use profile::{
     AllCalls, Allocations, CallPlace, Doings, Edge, Edges, Explanation, Focus, Function, FunctionFinder,
     FunctionIdentity, FunctionNumber, FunctionRow, Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX,
     Profile, ROOT, Row, Sketch, SlowCall, Slowest, Stretch, StretchNotes, Stretches, SumBounds, Sums, Tree,
-    WholeCall, WholeCalls, all_calls, machine, stored,
+    ValueOf, ValueText, WholeCall, WholeCalls, all_calls, machine, stored,
 };
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};

@@ -30,10 +30,10 @@ use crate::report::{Load, print_table};
 
 /// Runs the verb.
 pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
-    if matches!(arguments.by, Grouping::Path | Grouping::Label(_)) {
+    if matches!(arguments.by, Grouping::Path | Grouping::Label(_) | Grouping::Value(_)) {
         return Err(Failure::new(
             exit_code::USAGE,
-            "counts have no paths and no labels; record the program, and use everycall report --by",
+            "counts have no paths, labels and values; record the program, and use everycall report --by",
         ));
     }
     if arguments.untouched {

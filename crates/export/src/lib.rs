@@ -82,7 +82,9 @@ pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;
-pub use values::{arguments_json, result_json, shown_values};
+pub use values::{
+    arguments_json, arguments_text, result_json, result_text, shown_values, without_parameters,
+};
 
 /// Writes what passes `filter` to `out`, which doesn't need to be buffered. Calls `notify` with
 /// each note as soon as it is known.

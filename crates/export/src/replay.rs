@@ -249,7 +249,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
             let Some(open) = self.stack.pop() else { return };
             let far = (self.lines - open.line > LINES_NEAR).then_some(open.function);
             let times = ((start_ns, end_ns), bars);
-            let result = values::result(export.source, start.values);
+            let result = start.values.result.map(|number| values::result_text(export.source, number));
             return self.closing(self.stack.len(), far, times, result, (start.cut, how));
         }
         self.open(functions, export.source);
@@ -528,8 +528,10 @@ impl Page<'_> {
         if !values.are_any() {
             return Shown::default();
         }
-        let arguments = values::arguments(source, values).map(|text| self.shortened(&text, 1));
-        let result = values::result(source, values).map(|text| self.shortened(&text, 2));
+        let arguments = values.arguments.map(|number| values::arguments_text(source, number));
+        let arguments = arguments.map(|text| self.shortened(&text, 1));
+        let result = values.result.map(|number| values::result_text(source, number));
+        let result = result.map(|text| self.shortened(&text, 2));
         Shown { arguments, result }
     }
 

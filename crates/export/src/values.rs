@@ -12,17 +12,19 @@ pub fn shown_values(source: &impl Source, number: ValuesNumber) -> Vec<(String, 
     source.values(number).into_iter().map(|(name, value)| (name, text::text(&value))).collect()
 }
 
-/// The arguments of a call as they stand between parentheses; `None` if they weren't recorded.
-pub(crate) fn arguments(source: &impl Source, values: CallValues) -> Option<String> {
-    Some(text::arguments(&source.values(values.arguments?)))
+/// Arguments as they stand between parentheses.
+#[must_use]
+pub fn arguments_text(source: &impl Source, number: ValuesNumber) -> String {
+    text::arguments(&source.values(number))
 }
 
-/// The result of a call; `None` if it wasn't recorded.
-pub(crate) fn result(source: &impl Source, values: CallValues) -> Option<String> {
-    Some(match &source.values(values.result?)[..] {
+/// A result as it stands behind an equals sign.
+#[must_use]
+pub fn result_text(source: &impl Source, number: ValuesNumber) -> String {
+    match &source.values(number)[..] {
         [(_, value)] => text::text(value),
         values => format!("({})", text::arguments(values)),
-    })
+    }
 }
 
 /// Arguments as a JSON object.
@@ -49,7 +51,8 @@ pub(crate) fn json(source: &impl Source, values: CallValues) -> (Option<String>,
 }
 
 /// A function's name without the types of its parameters, in whose place its arguments are shown.
-pub(crate) fn without_parameters(name: &str) -> &str {
+#[must_use]
+pub fn without_parameters(name: &str) -> &str {
     let end = name.trim_end_matches(" const").trim_end_matches(['&', ' ']);
     if !end.ends_with(')') {
         return name;

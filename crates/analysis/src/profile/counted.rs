@@ -185,7 +185,8 @@ impl<'v> Selected<'v> {
             || filter.values.is_some()
             || filter.depth.is_some()
             || filter.call.is_some();
-        let is_possible = !is_filtered && !matches!(grouping, Grouping::Path | Grouping::Label(_));
+        let is_possible =
+            !is_filtered && !matches!(grouping, Grouping::Path | Grouping::Label(_) | Grouping::Value(_));
         let by_symbol = *grouping == Grouping::Symbol;
         is_possible.then(|| {
             let places = Places::new(view, filter.function.as_ref(), by_symbol);

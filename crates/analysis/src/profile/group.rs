@@ -1,5 +1,6 @@
 //! The criteria by which calls are grouped.
 
+use super::by_value::ValueOf;
 use super::functions::{FunctionNumber, Functions};
 
 /// The criterion by which calls are grouped.
@@ -20,6 +21,8 @@ pub enum Grouping {
     File,
     /// The value of this label at the innermost enclosing call that has it.
     Label(String),
+    /// A recorded argument, or the result, of calls of some functions; other calls are left out.
+    Value(ValueOf),
     /// The functions of all enclosing calls and of the call itself.
     Path,
 }
@@ -67,6 +70,8 @@ pub enum Key {
         /// Its value, if it was given one.
         value: Option<u64>,
     },
+    /// Text of a recorded value.
+    Value(String),
     /// The path, outermost function first. Empty: paths beyond [`super::PATHS_MAX`].
     Path(Vec<FunctionNumber>),
 }
@@ -88,6 +93,7 @@ impl Key {
             Key::Label { is_set: false, .. } => "(without the label)".to_owned(),
             Key::Label { value: None, .. } => "(without a value)".to_owned(),
             Key::Label { value: Some(value), .. } => value.to_string(),
+            Key::Value(text) => text.clone(),
             Key::Path(path) if path.is_empty() => "(further paths)".to_owned(),
             Key::Path(path) => path.iter().map(|number| name(*number)).collect::<Vec<_>>().join(" > "),
         }

@@ -104,6 +104,7 @@ pub fn key(profile: &Profile, key: &Key) -> Vec<(&'static str, Value)> {
                 value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) });
             vec![("has_label", json!(is_set)), ("value", json!(value))]
         }
+        Key::Value(text) => vec![("value", json!(text))],
         Key::Path(path) => {
             let names: Vec<String> = path.iter().map(|number| function(*number).identity.name).collect();
             vec![("path", json!(names))]

@@ -6,6 +6,7 @@
 //! bounds     what times are at least and at most
 //! sums       the sums of calls;  sketch: their durations, with percentiles within 1 %
 //! table      sums by group;  group: the criteria;  tree: by path
+//! by_value   groups by a recorded value
 //! focus      the functions of a query: edges (callers and callees), slowest, explain
 //! counted    calls that were counted: instead of recording them, or beside that
 //! memory, allocations   what counted calls allocated and freed
@@ -15,6 +16,7 @@
 
 mod allocations;
 mod bounds;
+mod by_value;
 mod counted;
 mod edges;
 mod explain;
@@ -42,6 +44,8 @@ use crate::corrected::{Correction, NoPrices, Prices, Range};
 use crate::view::TraceView;
 pub use allocations::Allocations;
 pub use bounds::SumBounds;
+use by_value::ByValue;
+pub use by_value::ValueOf;
 pub use counted::{AllCalls, all_calls};
 pub use edges::{Edge, Edges};
 pub use explain::{CallPlace, Doings, Explanation};
@@ -50,10 +54,10 @@ pub use functions::{Function, FunctionFinder, FunctionIdentity, FunctionNumber, 
 pub use group::{Grouping, Key};
 pub use notes::Notes;
 pub use sketch::Sketch;
-pub use slowest::{SlowCall, Slowest};
+pub use slowest::{SlowCall, Slowest, ValueText};
 pub use stretch::{Stretch, StretchNotes, Stretches, WholeCall, WholeCalls};
 pub use sums::Sums;
-use table::{Cells, Table};
+use table::{By, Cells, Table};
 pub use tree::{Node, PATHS_MAX, ROOT, Tree};
 
 /// The sums of one function. Its clones, such as the copies that compilers make of a constructor,
@@ -342,6 +346,9 @@ impl Profile {
             Some(tree) => walk::walk(view, filter, None, functions, notes, tree),
             None => {
                 let mut table = Table::new(cells, grouping, *traces, processes);
+                if let Grouping::Value(of) = grouping {
+                    table.by = By::Value(Box::new(ByValue::new(view, of)));
+                }
                 walk::walk(view, filter, label, functions, notes, &mut table);
             }
         }

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use everycall_export::{Filter, Thread};
+use everycall_export::{
+    Filter, Source as _, Thread, ValuesNumber, arguments_json, arguments_text, result_json, result_text,
+};
 use everycall_timeline::{Bars, EndKind};
 use rustc_hash::FxHashMap;
 
@@ -49,6 +51,21 @@ pub struct SlowCall {
     pub has_tail: bool,
     /// Whether its duration is an upper bound, because what it jumped to isn't traced.
     pub is_at_most: bool,
+    /// Its arguments and its result, as far as they were recorded.
+    values: [Option<ValuesNumber>; 2],
+    /// Its arguments, once all calls of its trace are known.
+    pub arguments: Option<ValueText>,
+    /// Its result, once all calls of its trace are known.
+    pub result: Option<ValueText>,
+}
+
+/// Arguments or a result, for people and for programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueText {
+    /// `path="/index", len=42`
+    pub text: String,
+    /// JSON.
+    pub json: String,
 }
 
 impl SlowCall {
@@ -132,7 +149,31 @@ impl<'f> Slowest<'f> {
         let mut notes = std::mem::take(&mut self.notes);
         walk(view, filter, None, &mut functions, &mut notes, self);
         (self.functions, self.notes) = (functions, notes);
+        if view.has_values() {
+            self.read_values(view);
+        }
         self.traces += 1;
+    }
+
+    /// Makes texts of the values of this trace's calls.
+    fn read_values(&mut self, view: &TraceView<'_>) {
+        let kept = std::mem::take(&mut self.kept).into_iter();
+        self.kept = kept
+            .map(|Reverse(mut call)| {
+                if call.trace == self.traces {
+                    let [arguments, result] = call.values;
+                    call.arguments = arguments.map(|number| ValueText {
+                        text: arguments_text(view, number),
+                        json: arguments_json(view, number),
+                    });
+                    call.result = result.map(|number| ValueText {
+                        text: result_text(view, number),
+                        json: result_json(view, number),
+                    });
+                }
+                Reverse(call)
+            })
+            .collect();
     }
 
     /// Keeps a call if it is one of the slowest so far.
@@ -238,6 +279,9 @@ impl Visitor for Slowest<'_> {
             is_uncertain: !call.is_timed(),
             has_tail: false,
             is_at_most: false,
+            values: call.values,
+            arguments: None,
+            result: None,
         };
         match call.goes_on {
             true => _ = self.jumped.insert(self.ended, slow),

@@ -4,6 +4,7 @@ use everycall_export::Thread;
 use rustc_hash::FxHashMap;
 
 use super::bounds::CallBounds;
+use super::by_value::ByValue;
 use super::functions::{FunctionNumber, Functions};
 use super::group::{Grouping, Key};
 use super::sums::Sums;
@@ -76,19 +77,26 @@ impl Cells {
 }
 
 /// How the group of a call is determined.
-pub(crate) enum By {
+pub(crate) enum By<'a> {
     /// By its function. Stores index + 1 of the group of known functions.
     Function(Vec<Place>),
     /// All calls of a thread belong to one group.
     Thread(Place),
     /// By the value of the label when the call begins.
     Label(Option<Option<u64>>),
+    /// By a value that is known when the call ends.
+    Value(Box<ByValue<'a>>),
 }
+
+/// The place of a call that belongs to no group, or whose group isn't known yet.
+const NOWHERE: Place = Place::MAX;
+/// That of a call whose group is known when it ends.
+const AT_ITS_END: Place = Place::MAX - 1;
 
 /// Adds calls to their groups.
 pub(crate) struct Table<'a> {
     pub(crate) cells: &'a mut Cells,
-    pub(crate) by: By,
+    pub(crate) by: By<'a>,
     pub(crate) grouping: Grouping,
     pub(crate) trace: usize,
     /// Names of processes.
@@ -158,6 +166,10 @@ impl Visitor for Table<'_> {
             By::Label(label) => {
                 self.cells.place(Key::Label { is_set: label.is_some(), value: label.flatten() })
             }
+            By::Value(by) => {
+                self.stack.push(if by.is_meant(function, functions) { AT_ITS_END } else { NOWHERE });
+                return;
+            }
         };
         self.cells.begin(place);
         self.stack.push(place);
@@ -168,24 +180,36 @@ impl Visitor for Table<'_> {
     }
 
     fn states(&mut self, states: &CallStates) {
-        let Some(place) = self.stack.last().filter(|_| states.is_shown) else { return };
+        let Some(place) = self.stack.last().filter(|place| states.is_shown && **place < AT_ITS_END) else {
+            return;
+        };
         let is_outermost = self.cells.open[*place as usize] == 1 && !states.goes_on;
         self.cells.waited_ns = states.own.runnable;
         self.cells.all[*place as usize].sums.add_states(states, is_outermost);
     }
 
     fn bounds(&mut self, bounds: &CallBounds, call: &EndedCall) {
-        let Some(place) = self.stack.last().filter(|_| call.is_shown) else { return };
+        let Some(place) = self.stack.last().filter(|place| call.is_shown && **place < AT_ITS_END) else {
+            return;
+        };
         let is_outermost = self.cells.open[*place as usize] == 1 && !call.goes_on;
         self.cells.all[*place as usize].sums.bounds.add_call(bounds, is_outermost);
     }
 
     #[inline]
     fn end(&mut self, call: &EndedCall) {
-        if let Some(place) = self.stack.pop() {
-            self.cells.end(place, call);
-            self.ended = place;
+        let Some(mut place) = self.stack.pop() else { return };
+        if let By::Value(by) = &mut self.by {
+            let value = if place == AT_ITS_END { by.of(call.values) } else { None };
+            place = value.map_or(NOWHERE, |value| self.cells.place(Key::Value(value.to_owned())));
+            if place != NOWHERE {
+                self.cells.begin(place);
+            }
         }
+        if place != NOWHERE {
+            self.cells.end(place, call);
+        }
+        self.ended = place;
     }
 
     fn follows_tails(&self) -> bool {
@@ -201,7 +225,7 @@ impl Visitor for Table<'_> {
     }
 
     fn tail_ended(&mut self, token: u32, call: &WithTail) {
-        let open = &mut self.cells.open[token as usize];
+        let Some(open) = self.cells.open.get_mut(token as usize) else { return };
         *open -= 1;
         if call.is_shown {
             self.cells.all[token as usize].sums.add_tail(call, *open == 0);
@@ -219,6 +243,7 @@ impl Visitor for Table<'_> {
             By::Function(places) => places.get(function as usize).and_then(|place| place.checked_sub(1)),
             By::Thread(place) => Some(*place),
             By::Label(_) => self.stack.last().copied(),
+            By::Value(_) => None,
         };
         if let Some(cell) = place.and_then(|place| self.cells.all.get_mut(place as usize)) {
             let sum = &mut cell.sums.untraced_at_most_ns;

@@ -185,6 +185,7 @@ mod tests {
                 is_shown: true,
                 counts: true,
                 goes_on: false,
+                values: [None; 2],
             });
         }
         tree

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::iter::Peekable;
 
-use everycall_export::{Filter, Selection, Source as _, Thread, Window, labelled_calls};
+use everycall_export::{Filter, Selection, Source as _, Thread, ValuesNumber, Window, labelled_calls};
 use everycall_symbols::Thunk;
 use everycall_timeline::{
     Bars, Begin, End, EndKind, Gap, GapKind, StateTimes, TailCall, ThreadStates, TimelineEvent, Untraced,
@@ -45,6 +45,8 @@ pub(crate) struct EndedCall {
     pub(crate) counts: bool,
     /// Whether it continues in a tail call: [`Visitor::tail_ended`] follows.
     pub(crate) goes_on: bool,
+    /// Its arguments and its result, as far as they were recorded.
+    pub(crate) values: [Option<ValuesNumber>; 2],
 }
 
 /// The duration of a call including its tail calls.
@@ -179,6 +181,8 @@ struct Rare {
     waiting: VecDeque<Waiting>,
     /// The sums of all of its callees, if not all of them are in the stretch that is read.
     whole: Option<Inner>,
+    /// Its arguments.
+    arguments: Option<ValuesNumber>,
 }
 
 /// Sums of a call's callees, and the call's suspended time.
@@ -325,6 +329,8 @@ struct Walker<'w, P, V> {
     selection: Selection,
     /// Positions of the calls with the label that the visitor requested.
     values: Option<Labelled>,
+    /// What the call returns that ends next.
+    returned: Option<ValuesNumber>,
     /// Number of begins so far.
     begins: u64,
     stack: Vec<Open>,
@@ -362,6 +368,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         Walker {
             selection,
             values: None,
+            returned: None,
             begins: 0,
             stack: Vec::new(),
             states: None,
@@ -403,8 +410,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 TimelineEvent::Loss(_)
                 | TimelineEvent::Instant(_)
                 | TimelineEvent::Mark(_)
-                | TimelineEvent::Unstamped(_)
-                | TimelineEvent::Returned(_) => {}
+                | TimelineEvent::Unstamped(_) => {}
+                TimelineEvent::Returned(returned) => self.returned = Some(returned.result),
             }
         }
     }
@@ -475,6 +482,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         if self.values.is_some() {
             self.tell_label(&mut rare);
         }
+        if begin.arguments.is_some() {
+            rare.get_or_insert_default().arguments = begin.arguments;
+        }
         self.begins += 1;
         if self.states.is_some() {
             self.inner_states.push(StateTimes::default());
@@ -527,6 +537,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         if self.has_loose_end {
             self.untie();
         }
+        let result = self.returned.take();
         let Some(open) = self.stack.pop() else { return };
         let whole = open.rare.as_ref().and_then(|rare| rare.whole);
         let states = if self.states.is_some() { self.states_of(end, whole) } else { None };
@@ -541,8 +552,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         // Only what follows a jump needs it.
         self.before = (end.how == EndKind::Jumped).then_some(Before { place, location, is_within });
         let (mut suspended_ns, mut thunk, mut inner_ns) = (0, None, open.inner_ns);
+        let mut arguments = None;
         if let Some(rare) = open.rare {
-            (suspended_ns, thunk) = (rare.suspended_ns, rare.thunk);
+            (suspended_ns, thunk, arguments) = (rare.suspended_ns, rare.thunk, rare.arguments);
             if !rare.waiting.is_empty() {
                 self.tail_ends(rare.waiting, end);
             }
@@ -568,6 +580,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             is_shown: self.selection.window().shows(end.start_ns, end.end_ns),
             counts: !open.is_led_to,
             goes_on: false,
+            values: [arguments, result],
         };
         if thunk_shown {
             // The thunk's call, which was not counted yet.

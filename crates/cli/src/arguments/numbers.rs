@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use everycall_analysis::{Grouping, Order};
+use everycall_analysis::{Grouping, Order, ValueOf};
 use everycall_io::terminal::Escapes;
 use everycall_units::parse_time;
 
@@ -112,7 +112,7 @@ pub struct ReportArguments {
     #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
     /// What to group calls by: function, symbol (linker's name), thread, process, module, file
-    /// (source file), label:NAME, or path (of calls)
+    /// (source file), label:NAME, path (of calls), or a recorded value, such as 'handle(len)'
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
     pub by: Grouping,
     /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max
@@ -297,11 +297,16 @@ fn grouping(text: &str) -> Result<Grouping, String> {
         "path" => Grouping::Path,
         _ => match text.strip_prefix("label:").filter(|name| !name.is_empty()) {
             Some(name) => Grouping::Label(name.to_owned()),
-            None => {
-                return Err(
-                    "write function, symbol, thread, process, module, file, label:NAME or path".to_owned()
-                );
-            }
+            None => match ValueOf::parse(text) {
+                Some(value) => Grouping::Value(value),
+                None => {
+                    return Err(
+                        "write function, symbol, thread, process, module, file, label:NAME, path, or a function with one of its \
+                         recorded values, such as 'handle(len)'"
+                            .to_owned(),
+                    );
+                }
+            },
         },
     })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use everycall_analysis::stored::{self, StoredRun};
 use everycall_analysis::{Function, Grouping, NameOptions, Order, Profile, SymbolNames, TraceView};
-use everycall_export::{Filter, end_ns};
+use everycall_export::{Filter, Source as _, end_ns};
 use everycall_io::say;
 use everycall_patterns::NamePattern;
 use everycall_reader::Source as _;
@@ -308,6 +308,14 @@ impl Load {
                     && !view.has_label(name)
                 {
                     traces::say_no_label(name, path);
+                }
+                if let Grouping::Value(_) = profile.grouping()
+                    && !view.has_values()
+                {
+                    say!(
+                        "everycall: {} has no arguments and no results; `everycall record --args` records them",
+                        path.display()
+                    );
                 }
                 if self.has_hooks {
                     profile.add_trace_with_hooks(view, &self.filter)?;

@@ -191,6 +191,7 @@ pub fn heading(by: &Grouping) -> &str {
         Grouping::Module => "module",
         Grouping::File => "source file",
         Grouping::Label(name) => name,
+        Grouping::Value(of) => &of.value,
         Grouping::Path => "path",
     }
 }

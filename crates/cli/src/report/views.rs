@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use everycall_analysis::{
     Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, KeptCall, Node, Order, Profile,
-    ROOT, SlowCall, Slowest, Tree, kept_calls,
+    ROOT, SlowCall, Slowest, Tree, ValueText, kept_calls,
 };
 use everycall_export::Calendar;
+use everycall_export::without_parameters;
 use everycall_io::say;
 use everycall_patterns::NamePattern;
 use everycall_timeline::{Bars, Clock, EndKind};
@@ -315,6 +316,18 @@ fn chosen(tree: &Tree, order: Order, limit: usize) -> (Vec<(usize, usize)>, usiz
     (shown, by_number.len() - count)
 }
 
+/// A call's name with its arguments and its result, if they were recorded.
+fn with_values(name: &str, call: &SlowCall) -> String {
+    let mut text = match &call.arguments {
+        Some(arguments) => format!("{}({})", without_parameters(name), clean(&arguments.text)),
+        None => name.to_owned(),
+    };
+    if let Some(result) = &call.result {
+        text.push_str(&format!(" = {}", clean(&result.text)));
+    }
+    text
+}
+
 /// `--slowest`.
 pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<ExitCode, Failure> {
     let pattern = pattern(text)?;
@@ -379,6 +392,13 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             put("with_tail", json!(call.has_tail));
             put("at_most", json!(call.is_at_most));
             put("kept_call", json!(kept_number(call)));
+            if call.arguments.is_some() || call.result.is_some() {
+                let json = |values: &Option<ValueText>| {
+                    values.as_ref().and_then(|values| serde_json::from_str(&values.json).ok())
+                };
+                put("arguments", json(&call.arguments).unwrap_or(Value::Null));
+                put("result", json(&call.result).unwrap_or(Value::Null));
+            }
             put("command", json!(command(call)));
             Value::Object(object)
         });
@@ -411,7 +431,7 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             "{:>3}  {}  {}{doubt}{kept}\n     own {}, at {} in thread {} {}\n     {}\n",
             number + 1,
             with_error(bars(call)),
-            clean(&name(call).name),
+            with_values(&clean(&name(call).name), call),
             Duration { ns: call.own_ns },
             began(arguments.clock, &calendar, runs.get(call.trace), call.start_ns),
             clean(&call.thread),

@@ -1,0 +1,110 @@
+//! Groups by a recorded value: `handle(path)` has a row for each path that `handle` was called
+//! with.
+
+use everycall_export::{Source as _, Value, ValuesNumber, value_text, without_parameters};
+use regex::Regex;
+use rustc_hash::FxHashMap;
+
+use super::functions::{FunctionNumber, Functions};
+use crate::view::TraceView;
+
+/// Limit on different values; calls with further ones are one group.
+const VALUES_MAX: usize = 1 << 16;
+/// The group of these calls.
+const FURTHER: &str = "(further values)";
+
+/// A function and one of its recorded values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueOf {
+    /// The function's name without parameters; `*` stands for any text.
+    pub function: String,
+    /// The value's name, as it was recorded; `returned` for the result.
+    pub value: String,
+}
+
+impl ValueOf {
+    /// Reads `FUNCTION(VALUE)`; `None` if it isn't that.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<ValueOf> {
+        let (function, value) = text.strip_suffix(')')?.split_once('(')?;
+        let (function, value) = (function.trim(), value.trim());
+        let is_one = !function.is_empty() && !value.is_empty();
+        is_one.then(|| ValueOf { function: function.to_owned(), value: value.to_owned() })
+    }
+}
+
+/// Finds the value by which a call is grouped.
+pub(crate) struct ByValue<'a> {
+    view: &'a TraceView<'a>,
+    /// The value's name. `.` and `->` mean the same.
+    name: String,
+    function: Option<Regex>,
+    /// By function: whether it is meant.
+    are_meant: Vec<Option<bool>>,
+    /// Texts of captures that were read.
+    texts: FxHashMap<ValuesNumber, Option<String>>,
+}
+
+impl<'a> ByValue<'a> {
+    pub(crate) fn new(view: &'a TraceView<'a>, of: &ValueOf) -> ByValue<'a> {
+        let pattern = regex::escape(&of.function).replace(r"\*", ".*");
+        ByValue {
+            view,
+            name: plain(&of.value),
+            function: Regex::new(&format!("^{pattern}$")).ok(),
+            are_meant: Vec::new(),
+            texts: FxHashMap::default(),
+        }
+    }
+
+    /// Whether calls of this function are grouped.
+    pub(crate) fn is_meant(&mut self, function: FunctionNumber, functions: &Functions) -> bool {
+        let index = function as usize;
+        if self.are_meant.len() <= index {
+            self.are_meant.resize(index + 1, None);
+        }
+        *self.are_meant[index].get_or_insert_with(|| {
+            let name = functions.get(function).map_or("", |function| function.name.as_str());
+            self.function.as_ref().is_some_and(|pattern| pattern.is_match(without_parameters(name)))
+        })
+    }
+
+    /// The value of a call with these arguments and this result; `None` if it has none.
+    pub(crate) fn of(&mut self, [arguments, result]: [Option<ValuesNumber>; 2]) -> Option<&str> {
+        let number = if self.name == "returned" { result } else { arguments }?;
+        if self.texts.len() >= VALUES_MAX && !self.texts.contains_key(&number) {
+            return Some(FURTHER);
+        }
+        let (view, name) = (self.view, &self.name);
+        let text = self.texts.entry(number).or_insert_with(|| {
+            let values = view.values(number);
+            values.iter().find(|(known, _)| plain(known) == *name).map(|(_, value)| shown(value))
+        });
+        text.as_deref()
+    }
+}
+
+fn plain(name: &str) -> String {
+    let name: String = name.chars().filter(|letter| !letter.is_whitespace()).collect();
+    name.replace("->", ".")
+}
+
+fn shown(value: &Value) -> String {
+    value_text::text(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_with_one_value() {
+        let of = |function: &str, value: &str| ValueOf { function: function.into(), value: value.into() };
+        assert_eq!(ValueOf::parse("handle(path)"), Some(of("handle", "path")));
+        assert_eq!(ValueOf::parse("a::b* ( req->len )"), Some(of("a::b*", "req->len")));
+        for text in ["handle", "handle()", "(path)", "handle(path", "path)"] {
+            assert_eq!(ValueOf::parse(text), None, "{text}");
+        }
+        assert_eq!(plain("req -> len"), "req.len");
+    }
+}
