@@ -195,8 +195,6 @@ pub mod register {
     pub const GENERAL: u32 = 0;
     /// How many general registers there are.
     pub const GENERAL_COUNT: u32 = 16;
-    /// rsp.
-    pub const STACK: u32 = 7;
     /// The lower halves of xmm0 to xmm15.
     pub const VECTOR: u32 = 17;
     /// The upper halves of xmm0 to xmm15.

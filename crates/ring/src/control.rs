@@ -165,6 +165,9 @@ pub struct Control {
     pub stamp_due: AtomicU64,
     /// The last stamp, ticks; only its lower half counts, and it is in the upper half of the word.
     pub last_stamp: AtomicU64,
+    /// Events below this stack pointer whose values are copied take the slow path: there may be no
+    /// room on the stack.
+    pub capture_floor: AtomicU64,
     /// Bytes of words from one stamp to the next, at most. 0: every event gets one.
     pub stamp_after: AtomicU64,
 
@@ -292,6 +295,7 @@ macro_rules! blank_control {
                     dumped: AtomicU64::new(0),
                     stamp_due: AtomicU64::new(0),
                     last_stamp: AtomicU64::new(0),
+                    capture_floor: AtomicU64::new(u64::MAX),
                     stamp_after: AtomicU64::new(0),
                     noticed: $none_noticed,
                 }

@@ -39,6 +39,8 @@ const SEQUENCE: [&str; 3] =
     ["everycall_unstamped_start", "everycall_unstamped_end", "everycall_unstamped_abort"];
 /// The part of the slow path that calls the runtime.
 const SLOW_COMMON: &str = "everycall_slow_common";
+/// The part of capture hooks that calls the runtime.
+const CAPTURE_COMMON: &str = "everycall_capture_common";
 /// Bytes of the thread's own stack that a hook may use, the return address included.
 const STACK_SIZE_MAX: i64 = 256;
 
@@ -176,7 +178,7 @@ fn hooks(file: &str) -> Code {
 
 /// The functions of the hooks and of their way into the slow path, in the order of their addresses.
 fn hook_functions(code: &Code) -> Vec<(String, u64, u64)> {
-    let ours = |name: &str| HOOKS.contains(&name) || name.starts_with(SLOW_PREFIX);
+    let ours = |name: &str| name == CAPTURE_COMMON || HOOKS.contains(&name) || name.starts_with(SLOW_PREFIX);
     let mut all: Vec<_> = code
         .functions
         .iter()
@@ -350,7 +352,9 @@ fn prove(code: &Code, hook: &str) -> i64 {
                 }
                 FlowControl::IndirectCall => {
                     calls += 1;
-                    assert!(code.name_of(instruction.ip()).starts_with(SLOW_COMMON), "{}: a call", place());
+                    let name = code.name_of(instruction.ip());
+                    let may_call = [SLOW_COMMON, CAPTURE_COMMON].iter().any(|may| name.starts_with(may));
+                    assert!(may_call, "{}: a call", place());
                     CALL_CLOBBERED.into_iter().chain(vectors()).for_each(|register| state.forget(register));
                 }
                 FlowControl::Return => {
@@ -494,7 +498,7 @@ fn hooks_use_general_registers_only_and_make_no_calls() {
     for file in [RUNTIME_OBJECT, MODULE_OBJECT] {
         let code = hooks(file);
         for (name, start, size) in hook_functions(&code) {
-            if name == SLOW_COMMON {
+            if name == SLOW_COMMON || name == CAPTURE_COMMON {
                 continue;
             }
             for instruction in code.decode(start, size) {
@@ -562,7 +566,7 @@ impl Code {
     /// Whether the address is in hooks or in their way into the slow path.
     fn is_hook(&self, address: u64) -> bool {
         self.functions.iter().any(|(name, (start, size))| {
-            (HOOKS.contains(&&name[..]) || name.starts_with(SLOW_PREFIX))
+            (name == CAPTURE_COMMON || HOOKS.contains(&&name[..]) || name.starts_with(SLOW_PREFIX))
                 && (*start..start + size).contains(&address)
         })
     }

@@ -29,7 +29,7 @@ pub(crate) struct Captured {
 pub(crate) type Captures = HashMap<u32, Captured>;
 
 /// The capture set of all parameters and results of these functions, written without our writer.
-pub(crate) fn set_of(program: &Path, requests: &[&str]) -> (Vec<u8>, Captures) {
+pub(crate) fn set_of(program: &Path, requests: &[&str], first_site: u64) -> (Vec<u8>, Captures) {
     let data = std::fs::read(program).unwrap();
     let file = object::File::parse(&*data).unwrap();
     let build_id = file.build_id().unwrap().unwrap().to_vec();
@@ -42,7 +42,7 @@ pub(crate) fn set_of(program: &Path, requests: &[&str]) -> (Vec<u8>, Captures) {
         let named = |symbol: &object::Symbol<'_, '_>| symbol.name() == Ok(&request.function);
         let symbol = file.symbols().find(named).unwrap_or_else(|| panic!("{text}"));
         let place = FunctionPlace {
-            first_site: 0,
+            first_site,
             address: symbol.address(),
             linkage_name: &request.function,
             is_local: Some(false),
@@ -197,6 +197,8 @@ fn lines_of(words: &[u64], captures: &Captures) -> Vec<String> {
     lines
 }
 
+/// Bytes of the site with which functions begin in mode `xray`.
+const XRAY_SLED: u64 = 11;
 const FUNCTIONS: [&str; 8] = ["two", "text", "floats", "many", "make", "wide", "handler_of", "tail"];
 
 fn built(place: &Place, mode: Mode) -> PathBuf {
@@ -232,9 +234,9 @@ fn handled(lines: &[String]) -> Vec<(i64, i64)> {
 #[test]
 fn values_are_those_that_the_program_writes_down() {
     let place = Place::new("values");
-    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY] {
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
         let program = built(&place, mode);
-        let (set, captures) = set_of(&program, &FUNCTIONS);
+        let (set, captures) = set_of(&program, &FUNCTIONS, if mode.name == "xray" { XRAY_SLED } else { 0 });
         for (options, arguments) in [
             (&[][..], &["3"][..]),
             (&["--clock", "bounded"], &["3", "f"]),

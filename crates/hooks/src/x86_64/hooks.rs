@@ -152,6 +152,8 @@ macro_rules! assemble {
             PLACES = const offset_of!(ModuleDescriptor, places),
             RECORDED_PLACES = const offset_of!(ModuleDescriptor, recorded_places),
             UNSTAMPED = const offset_of!(ModuleDescriptor, unstamped),
+            CAPTURE = const offset_of!(ModuleDescriptor, capture),
+            CAPTURE_FLOOR = const offset_of!(Control, capture_floor),
             STAMP_AFTER = const offset_of!(Control, stamp_after),
             GUARD_OFFSET = const offset_of!(ModuleDescriptor, guard_offset),
             GUARD = const offset_of!(ModuleDescriptor, guard),
@@ -442,13 +444,17 @@ everycall_called_\\what:
     everycall_function_end everycall_tail_exit
     ",
 
-    // Values are copied: the slow path does that. It needs no slot yet. Exits of short calls that
-    // are dropped go the usual way.
+    // Values are copied: a function of the runtime does that on the thread's own stack, if there is
+    // room, and the slow path otherwise. It needs no slot yet. Exits of short calls that are dropped
+    // go the usual way.
     "
     everycall_function everycall_capture_entry
         everycall_save
         everycall_load_own_control entry
-        jmp     everycall_slow_entry_without_slot
+        cmpq    {CAPTURE_FLOOR}(%rcx), %rsp
+        jb      everycall_slow_entry_without_slot
+        xorl    %esi, %esi
+        jmp     everycall_capture_common
     everycall_function_end everycall_capture_entry
 
     everycall_function everycall_capture_exit
@@ -474,8 +480,122 @@ everycall_called_\\what:
         .cfi_adjust_cfa_offset -8
         jmp     everycall_exit
         .cfi_adjust_cfa_offset 32
-    1:  jmp     everycall_slow_exit_without_slot
+    1:  cmpq    {CAPTURE_FLOOR}(%rcx), %rsp
+        jb      everycall_slow_exit_without_slot
+        movl    $1, %esi
+        jmp     everycall_capture_common
     everycall_function_end everycall_capture_exit
+
+    # esi: 1 for an exit, rcx: the control block. What is on the stack lies as in the slow path.
+    .type   everycall_capture_common, @function
+    .p2align 4
+everycall_capture_common:
+    .cfi_startproc
+    .cfi_def_cfa_offset 40
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %r8
+        .cfi_adjust_cfa_offset 8
+        pushq   %r9
+        .cfi_adjust_cfa_offset 8
+        pushq   %r10
+        .cfi_adjust_cfa_offset 8
+        pushq   %r11
+        .cfi_adjust_cfa_offset 8
+        pushq   %rbx
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset %rbx, 0
+        pushq   %rbp
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset %rbp, 0
+        pushq   %rsi
+        .cfi_adjust_cfa_offset 8
+        movq    %rsp, %rbx
+        .cfi_def_cfa_register %rbx
+        pushq   %r12                                # for `Registers::saved`; nothing pops them
+        pushq   %r13
+        pushq   %r14
+        pushq   %r15
+        pushq   %r15                                # place of the vector registers: `Registers::vectors`
+        andq    $-16, %rsp
+        subq    $272, %rsp
+        movaps  %xmm0, (%rsp)
+        movaps  %xmm1, 16(%rsp)
+        movaps  %xmm2, 32(%rsp)
+        movaps  %xmm3, 48(%rsp)
+        movaps  %xmm4, 64(%rsp)
+        movaps  %xmm5, 80(%rsp)
+        movaps  %xmm6, 96(%rsp)
+        movaps  %xmm7, 112(%rsp)
+        movaps  %xmm8, 128(%rsp)
+        movaps  %xmm9, 144(%rsp)
+        movaps  %xmm10, 160(%rsp)
+        movaps  %xmm11, 176(%rsp)
+        movaps  %xmm12, 192(%rsp)
+        movaps  %xmm13, 208(%rsp)
+        movaps  %xmm14, 224(%rsp)
+        movaps  %xmm15, 240(%rsp)
+        movq    %rsp, -40(%rbx)
+        movl    %esi, %r8d
+        movq    %rcx, %rdi
+        movq    96(%rbx), %rsi                      # behind the call of the hook
+        leaq    64(%rbx), %rdx                      # the hook's stack pointer
+        leaq    everycall_module(%rip), %rcx
+        pushfq
+        popq    256(%rsp)
+        cld
+        call    *{CAPTURE}(%rcx)
+        testl   $0x400, 256(%rsp)                   # the direction flag, as in the slow path
+        jz      5f
+        std
+    5:
+        movaps  (%rsp), %xmm0
+        movaps  16(%rsp), %xmm1
+        movaps  32(%rsp), %xmm2
+        movaps  48(%rsp), %xmm3
+        movaps  64(%rsp), %xmm4
+        movaps  80(%rsp), %xmm5
+        movaps  96(%rsp), %xmm6
+        movaps  112(%rsp), %xmm7
+        movaps  128(%rsp), %xmm8
+        movaps  144(%rsp), %xmm9
+        movaps  160(%rsp), %xmm10
+        movaps  176(%rsp), %xmm11
+        movaps  192(%rsp), %xmm12
+        movaps  208(%rsp), %xmm13
+        movaps  224(%rsp), %xmm14
+        movaps  240(%rsp), %xmm15
+        movq    %rbx, %rsp
+        popq    %rsi
+        .cfi_def_cfa %rsp, 96
+        popq    %rbp
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore %rbp
+        popq    %rbx
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore %rbx
+        popq    %r11
+        .cfi_adjust_cfa_offset -8
+        popq    %r10
+        .cfi_adjust_cfa_offset -8
+        popq    %r9
+        .cfi_adjust_cfa_offset -8
+        popq    %r8
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        testl   %eax, %eax
+        jnz     6f
+        everycall_epilogue
+    6:  .cfi_def_cfa_offset 40
+        everycall_load_control
+        cmpl    $1, %eax
+        jne     everycall_slow_count_entry_without_slot
+        testl   %esi, %esi
+        jnz     everycall_slow_exit_without_slot
+        jmp     everycall_slow_entry_without_slot
+    .cfi_endproc
+    .size   everycall_capture_common, . - everycall_capture_common
     ",
 
     // __cyg_profile_func_enter(function, call site), from within the function's frame.

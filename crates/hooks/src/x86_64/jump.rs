@@ -52,12 +52,20 @@ impl Registers {
         ])
     }
 
-    /// The value of the register that DWARF gives this number, of which four differ from the
-    /// processor's.
+    /// The value of the register to which DWARF gives this number.
+    ///
+    /// # Safety
+    /// As [`Registers::saved`].
     #[must_use]
-    pub fn by_dwarf(&self, number: u8) -> Option<u64> {
-        const DIFFERENT: [u8; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
-        self.get(DIFFERENT.get(usize::from(number)).copied().unwrap_or(number))
+    pub unsafe fn by_dwarf(hook: u64, number: u32) -> Option<u64> {
+        const RSP: u32 = 7;
+        const PLACES: [i8; 16] = [24, 16, 8, -48, 0, -8, -56, 0, -16, -24, -32, -40, -72, -80, -88, -96];
+        if number == RSP {
+            return Some(hook.wrapping_add(HOOK_BELOW));
+        }
+        let place = *PLACES.get(number as usize)?;
+        // SAFETY: by contract.
+        Some(unsafe { *(hook.wrapping_add_signed(place.into()) as *const u64) })
     }
 
     /// The lower and upper halves of the vector registers, by number.

@@ -13,6 +13,7 @@ use crate::sys::folder::FOLDER_MAX;
 use crate::sys::image::{Image, Text};
 use crate::sys::kept_path::KeptPath;
 use crate::sys::system;
+use crate::threads::quick_values;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::counter;
 use everycall_format::capture_set::{CaptureModule, CaptureSet, CaptureSetError};
@@ -207,6 +208,7 @@ fn build(
     }
     refused += builder.functions().iter().filter(|function| !function.has_hooks).count();
     builder.install(module);
+    module.capture.store(quick_values::record as *const () as u64, Relaxed);
     Some(refused.min(room.functions))
 }
 

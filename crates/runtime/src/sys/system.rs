@@ -35,6 +35,7 @@ const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 const RLIMIT_FSIZE: usize = 1;
 const RLIMIT_DATA: usize = 2;
+const RLIMIT_STACK: usize = 3;
 const RLIMIT_MEMLOCK: usize = 8;
 
 /// Maps memory; `descriptor` is -1 for anonymous memory.
@@ -311,6 +312,11 @@ pub(crate) fn address_space_limit() -> u64 {
 /// The hard limit, to which a process may raise that.
 pub(crate) fn hard_address_space_limit() -> u64 {
     limits(RLIMIT_AS)[1]
+}
+
+/// `RLIMIT_STACK`, the most bytes of the first thread's stack.
+pub(crate) fn stack_limit() -> u64 {
+    limit(RLIMIT_STACK)
 }
 
 /// `RLIMIT_DATA`, the most bytes of private memory.

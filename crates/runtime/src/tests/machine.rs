@@ -222,6 +222,7 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             capture_entry_hook: zero(),
             capture_exit_hook: zero(),
             captures: zero(),
+            capture: zero(),
             region: [zero(), zero()],
             trampolines: zero(),
         }))

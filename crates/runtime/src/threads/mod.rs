@@ -12,6 +12,7 @@
 //! short_calls  calls that are counted and not recorded
 //! timed, memory  times of calls that are counted, and what they allocate
 //! quick_marks  the program's marks, without the slow path
+//! quick_values events with values, without the slow path
 //! stretches    which events may go without a time of their own
 //! advance      space in the ring; room: space on the disk
 //! values       arguments and results, which are copied
@@ -30,6 +31,7 @@ pub(crate) mod memory;
 pub(crate) mod nested;
 pub(crate) mod open_calls;
 pub(crate) mod quick_marks;
+pub(crate) mod quick_values;
 pub(crate) mod retirement;
 pub(crate) mod room;
 pub(crate) mod shared_frames;

@@ -130,6 +130,38 @@ pub(crate) fn certain(control: &Control, pointer: u64) -> core::ops::Range<u64> 
     if is_within(control, pointer) && pointer < end { pointer..end } else { 0..0 }
 }
 
+/// Room on a stack that values may take, with what a signal handler needs.
+const CAPTURE_ROOM: u64 = 2 * PAGE;
+/// [`Control::capture_floor`] before it was looked for, and if there is none.
+const NOT_LOOKED: u64 = u64::MAX;
+const NO_ROOM: u64 = u64::MAX - 1;
+/// The first thread's stack is taken to have at least half of what it may have, but not of more than
+/// this.
+const MAIN_STACK: u64 = 8 << 20;
+
+/// Finds out, once for each stack, down to which stack pointer there is certainly room to copy values
+/// without the slow path's stack. A thread's own stack has a mapping of its own, above a guard page;
+/// if it doesn't look so, there is no room.
+pub(crate) fn look_for_room(control: &Control, pointer: u64) {
+    if control.capture_floor.load(Relaxed) != NOT_LOOKED || !is_within(control, pointer) {
+        return;
+    }
+    let end = control.stack_high.load(Relaxed);
+    let floor = match control.bounds.load(Relaxed) {
+        bounds::TOLD => Some(control.stack_end.load(Relaxed)),
+        bounds::MAIN => {
+            let size = system::stack_limit().min(MAIN_STACK) / 2;
+            MAIN_TOP.load(Relaxed).checked_sub(size)
+        }
+        bounds::THREAD => mapping::at(pointer)
+            .filter(|it| it.has_guard && it.end >= end && it.end - end <= NEAR_END)
+            .map(|it| it.start),
+        _ => None,
+    };
+    let floor = floor.map_or(NO_ROOM, |floor| floor.saturating_add(CAPTURE_ROOM));
+    control.capture_floor.store(floor, Relaxed);
+}
+
 /// Whether memory that ends at `high` lies in this thread's own stack. The stack may extend below
 /// its known bounds, but hardly far from its innermost call, so the memory lies in that call's
 /// frame.
@@ -152,12 +184,14 @@ pub(crate) fn set(process: &Process, control: &Control, bounds: Bounds) {
     control.bounds.store(bounds.how, Relaxed);
     control.stack_end.store(bounds.low, Relaxed);
     control.stack_high.store(bounds.high, Relaxed);
+    control.capture_floor.store(NOT_LOOKED, Relaxed);
     refit(process, control);
 }
 
 /// Detaches a control block from its stack: hooks of a thread that still finds it take the slow
 /// path.
 pub(crate) fn forget(control: &Control) {
+    control.capture_floor.store(NO_ROOM, Relaxed);
     control.stack_low.store(u64::MAX, Relaxed);
     control.stack_high.store(0, Relaxed);
     control.stack_end.store(u64::MAX, Relaxed);

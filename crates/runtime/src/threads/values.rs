@@ -14,14 +14,15 @@ use everycall_format::arena::counter;
 use everycall_format::capture::{OUTPUT_MAX, register};
 use everycall_format::event::{kind, payload_word, record_word, values};
 use everycall_hooks::arch::floating;
+use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_hooks::arch::jump::Registers;
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::Control;
 
 /// Bytes in a word of the record.
-const IN_WORD: usize = size_of::<u32>();
+pub(crate) const IN_WORD: usize = size_of::<u32>();
 /// Words of the record before those.
-const HEAD_WORDS: usize = 3;
+pub(crate) const HEAD_WORDS: usize = 3;
 
 /// Values of one event.
 pub(crate) struct Values {
@@ -51,11 +52,9 @@ impl Values {
         }
         let is_exit = what & slow::EXIT != 0;
         let program = Captures::of(module)?.program(behind, is_exit)?;
+        stacks::look_for_room(control, hook);
         // SAFETY: by contract.
-        let (general, vectors) = unsafe { (Registers::saved(hook), Registers::vectors(hook)) };
-        let stack = stacks::certain(control, general.by_dwarf(register::STACK as u8).unwrap_or(0));
-        let pid = process.pid.load(Relaxed);
-        let call = Call { general, vectors, stack, pid, may_ask: Cell::new(None) };
+        let call = unsafe { Call::new(process, control, hook) };
         let mut taken = Values { id: program.id(), is_exit, length: 0, bytes: [0; OUTPUT_MAX] };
         match program.run(&call, &mut taken.bytes) {
             Outcome::Captured(length) => taken.length = length,
@@ -75,17 +74,25 @@ impl Values {
 }
 
 /// The traced call, as programs see it.
-struct Call<'a> {
-    general: Registers,
-    vectors: &'a [[u64; 2]; 16],
+pub(crate) struct Call<'a> {
+    process: &'a Process,
+    /// The stack pointer of the hook, which has saved the registers.
+    hook: u64,
     /// What can be read directly of the stack.
     stack: Range<u64>,
-    pid: u32,
     /// Whether the kernel may be asked to read; not known before the first time.
     may_ask: Cell<Option<bool>>,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// # Safety
+    /// `hook` is the stack pointer of a hook that has saved all registers, and `control` the control
+    /// block of the stack that it runs on.
+    pub(crate) unsafe fn new(process: &'a Process, control: &Control, hook: u64) -> Call<'a> {
+        let stack = stacks::certain(control, hook + HOOK_BELOW);
+        Call { process, hook, stack, may_ask: Cell::new(None) }
+    }
+
     fn may_ask(&self) -> bool {
         self.may_ask.get().unwrap_or_else(|| {
             let may_ask = !filter::has_come();
@@ -98,10 +105,13 @@ impl Call<'_> {
 impl Machine for Call<'_> {
     fn register(&self, number: u32) -> Option<u64> {
         let half = |first: u32, half: usize| {
-            self.vectors.get((number - first) as usize).and_then(|halves| halves.get(half)).copied()
+            // SAFETY: by contract of `new`.
+            let vectors = unsafe { Registers::vectors(self.hook) };
+            vectors.get((number - first) as usize).and_then(|halves| halves.get(half)).copied()
         };
         match number {
-            _ if number < register::GENERAL_COUNT => self.general.by_dwarf(number as u8),
+            // SAFETY: by contract of `new`.
+            _ if number < register::GENERAL_COUNT => unsafe { Registers::by_dwarf(self.hook, number) },
             register::VECTOR..register::VECTOR_UPPER => half(register::VECTOR, 0),
             register::VECTOR_UPPER..register::FLOATING => half(register::VECTOR_UPPER, 1),
             register::FLOATING..register::END => {
@@ -119,7 +129,7 @@ impl Machine for Call<'_> {
             unsafe { core::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
             return into.len();
         }
-        if self.may_ask() { system::read_own(self.pid, address, into) } else { 0 }
+        if self.may_ask() { system::read_own(self.process.pid.load(Relaxed), address, into) } else { 0 }
     }
 }
 
