@@ -1,5 +1,6 @@
 //! Reports and exports of traces.
 
+mod arguments;
 mod exports;
 mod frames;
 mod frames_named_by_files;
