@@ -84,7 +84,7 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
         recorder.select_with(Box::new(growing));
     }
     if let Some(captures) = captures.clone() {
-        recorder.select_with(Box::new(captures));
+        recorder.capture_with(Box::new(captures));
     }
     let buffered = BufWriter::with_capacity(BUFFER, file);
     let mut file = TraceWriter::begin(buffered, &launch, env!("CARGO_PKG_VERSION"))

@@ -200,7 +200,7 @@ pub struct ModuleDescriptor {
     /// The object's entry hook for functions whose values are copied there, which continues in the
     /// slow path. In objects with XRay's interface it is the entry hook.
     pub capture_entry_hook: AtomicU64,
-    /// The same for exits.
+    /// The object's exit hook for these.
     pub capture_exit_hook: AtomicU64,
     /// Address of what the runtime copies at the object's functions, or 0.
     pub captures: AtomicU64,

@@ -260,15 +260,15 @@ impl<'t> Narrowed<'t> {
     fn from(&mut self, begin: &Begin) -> MadeIn {
         let jumped = self.state.last.filter(|_| begin.tail_call != TailCall::No);
         let caller = jumped.or_else(|| self.state.open.last().map(|open| open.location));
-        let Some(caller) = caller else { return self.from_outermost(begin.location) };
-        self.from_call(caller, begin.location)
+        let Some(caller) = caller else { return self.made_from_outermost(begin.location) };
+        self.made_from(caller, begin.location)
     }
 
     /// Where an outermost call was made from.
-    fn from_outermost(&mut self, callee: Location) -> MadeIn {
+    fn made_from_outermost(&mut self, callee: Location) -> MadeIn {
         let callers = &self.state.callers;
         match callers.stretches.get(self.state.stretch).copied() {
-            Some(Some(caller)) => self.from_call(caller, callee),
+            Some(Some(caller)) => self.made_from(caller, callee),
             None if callers.is_rest_untraced => MadeIn::Outside,
             Some(None) | None => MadeIn::Unknown,
         }
@@ -276,7 +276,7 @@ impl<'t> Narrowed<'t> {
 
     /// Where a call was made from within a call of the function at `caller`: by that one, or by
     /// code that isn't traced.
-    fn from_call(&mut self, caller: Location, callee: Location) -> MadeIn {
+    fn made_from(&mut self, caller: Location, callee: Location) -> MadeIn {
         let is_known = caller.module_index().is_some() && callee.module_index().is_some();
         if !is_known || caller.module != callee.module {
             return MadeIn::Outside;

@@ -27,7 +27,8 @@ pub fn top_two() -> [u64; 4] {
 mod tests {
     #[test]
     fn the_top_is_read_and_left_there() {
-        let (mut read, mut low) = ([0; 4], 0.0_f64);
+        let mut low = 0.0_f64;
+        let read;
         // SAFETY: pushes two numbers and pops them again.
         unsafe {
             core::arch::asm!("fld1", "fldpi", options(nostack));

@@ -50,6 +50,11 @@ impl HubPage {
         self.at(offset_of!(HubHeader, silent))
     }
 
+    /// [`HubHeader::captures`].
+    pub fn captures(&self) -> &AtomicU32 {
+        self.at(offset_of!(HubHeader, captures))
+    }
+
     /// [`HubHeader::selects`].
     pub fn selects(&self) -> &AtomicU32 {
         self.at(offset_of!(HubHeader, selects))

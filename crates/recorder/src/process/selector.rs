@@ -6,7 +6,7 @@ use everycall_format::arena::ModuleEntry;
 
 use crate::process::triggers::FindSites;
 
-/// Adds functions of modules to the selection that the processes read.
+/// Adds functions of modules to the selection, or to the capture set, that the processes read.
 pub trait SelectFunctions: Send {
     /// Called for each module that a process has loaded, before the process goes on. `file` is the
     /// module's file, if it could be opened. The process waits for a few seconds at most.

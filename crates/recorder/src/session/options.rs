@@ -91,4 +91,9 @@ impl Recorder {
     pub fn select_with(&mut self, selector: Box<dyn SelectFunctions>) {
         self.tree.select_with(selector);
     }
+
+    /// Passes each module that a process loads to `capturer`, which adds to the capture set.
+    pub fn capture_with(&mut self, capturer: Box<dyn SelectFunctions>) {
+        self.tree.capture_with(capturer);
+    }
 }

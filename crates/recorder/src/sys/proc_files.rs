@@ -182,7 +182,7 @@ mod tests {
         let program = std::env::current_exe().unwrap();
         let name = program.file_name().unwrap().as_encoded_bytes().to_vec();
         assert_eq!(has_mapped(own, &[]), Some(true));
-        assert_eq!(has_mapped(own, &[name.clone()]), Some(true));
+        assert_eq!(has_mapped(own, std::slice::from_ref(&name)), Some(true));
         assert_eq!(has_mapped(own, &[name.clone(), name[1..].to_vec()]), Some(false));
         assert_eq!(has_mapped(u32::MAX, &[name]), None);
     }

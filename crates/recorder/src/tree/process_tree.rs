@@ -98,6 +98,12 @@ impl ProcessTree {
         self.hub.page().selects().store(1, Ordering::Relaxed);
     }
 
+    /// Passes each module that a process loads to `capturer`, which adds to the capture set.
+    pub fn capture_with(&mut self, capturer: Box<dyn SelectFunctions>) {
+        self.choosers.selectors.push(capturer);
+        self.hub.page().captures().store(1, Ordering::Relaxed);
+    }
+
     /// Processes should have loaded libraries with these file names when they join.
     pub fn expect_libraries(&mut self, names: Vec<Vec<u8>>) {
         self.libraries = names;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // Memory that is mapped here; code of a module that is loaded.
 
 use crate::features::frames;
-use crate::features::site_set::{self, Trouble};
+use crate::features::set_file::{self, Trouble};
 use crate::features::sites::Sites;
 use crate::state::captures::{Builder, Captures, Function, Room};
 use crate::state::process::Process;
@@ -51,13 +51,13 @@ pub(crate) fn load(path: &[u8]) {
             SET.store(set, Release);
         }
         Err(trouble) => {
-            site_set::refuse(env::ARGS, path, &trouble, b"Going on without arguments and results.\n");
+            set_file::refuse(env::ARGS, path, &trouble, b"Going on without arguments and results.\n");
         }
     }
 }
 
 fn read(path: &[u8]) -> Result<*mut Loaded, Trouble> {
-    let block = site_set::read(path, HEAD)?;
+    let block = set_file::read(path, HEAD)?;
     let size = block.bytes().len() as u64;
     let base = block.leak();
     // SAFETY: the block's bytes, of which only the head is written from here on.

@@ -5,6 +5,7 @@
 //! snapshot_signal  snapshots on a signal
 //! keeper           keeps calls that met a trigger, without a recorder
 //! choice           which calls it keeps
+//! set_file         files with sets of functions, read at the start
 //! site_set         the set of functions that its triggers name
 //! crash            the arena in a file that outlives the process
 //! fork             a forked child gets an arena of its own
@@ -55,6 +56,7 @@ pub(crate) mod min_duration;
 pub(crate) mod modules;
 pub(crate) mod pause;
 pub(crate) mod plain_exits;
+pub(crate) mod set_file;
 pub(crate) mod site_set;
 pub(crate) mod sites;
 pub(crate) mod snapshot;

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // Memory that is mapped here; a buffer that the lock's holder has.
 
 use crate::features::live;
+use crate::features::set_file::{Trouble, read, refuse};
 use crate::features::sites::Sites;
 use crate::state::arena::Arena;
 use crate::state::hub;
@@ -11,11 +12,8 @@ use crate::state::process::Process;
 use crate::state::selection::{self, HEAD, Selection};
 use crate::state::thresholds::{self, Bound, is_heard};
 use crate::state::trigger_table::Triggers;
-use crate::sys::block::Block;
 use crate::sys::crc::Crc;
-use crate::sys::disk;
-use crate::sys::errors::{errno, error};
-use crate::sys::file::File;
+use crate::sys::errors::error;
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::kept_path::KeptPath;
 use crate::sys::mapped_file::MappedFile;
@@ -24,7 +22,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use everycall_format::arena::{ModuleEntry, module_flags};
 use everycall_format::control::NAME_MAX;
 use everycall_format::env;
-use everycall_format::site_set::{SIZE_MAX, SetError, SetModule, SiteSet};
+use everycall_format::site_set::{SetError, SetModule, SiteSet};
 use everycall_format::trigger::{NEVER, RULES, TriggerSite};
 
 /// Whether a warning was printed that a module differs from that of the set.
@@ -34,47 +32,6 @@ static IS_FULL_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// The path in `EVERYCALL_ONLY`.
 static ONLY_PATH: KeptPath = KeptPath::none();
-
-/// Why there is no set.
-pub(crate) enum Trouble {
-    Path,
-    NotThere,
-    NotAllowed,
-    NoFile,
-    NotOwn,
-    NoSet,
-    OtherVersion,
-    Damaged,
-    NoMemory,
-    NoTriggers,
-    NoSelection,
-}
-
-impl Trouble {
-    fn text(&self) -> &'static [u8] {
-        match self {
-            Trouble::Path => b"is no path of 1 to 1023 bytes; name a file that everycall resolve wrote",
-            Trouble::NotThere => b"isn't there; name a file that everycall resolve wrote, by its whole path",
-            Trouble::NotAllowed => b"can't be read by this program's user; make it that user's own with chown",
-            Trouble::NoFile => b"is no regular file; name a file that everycall resolve wrote",
-            Trouble::NotOwn => {
-                b"may be written by others than this program's user and root; chown it to one of these, and chmod go-w"
-            }
-            Trouble::NoSet => b"is none of the files that everycall resolve writes",
-            Trouble::OtherVersion => {
-                b"was written by another version of everycall than the program was built with; write it again with that one's everycall resolve"
-            }
-            Trouble::Damaged => b"is damaged; write it again with everycall resolve",
-            Trouble::NoMemory => b"has no room in memory",
-            Trouble::NoTriggers => {
-                b"is a selection of functions, not of triggers; name it in EVERYCALL_ONLY, or write one with everycall resolve --trigger"
-            }
-            Trouble::NoSelection => {
-                b"is no selection that this version wrote; write one with everycall resolve --only PATTERN -o FILE PROGRAM"
-            }
-        }
-    }
-}
 
 /// Reads the set of triggers in the file at `path`. On failure, it prints why, and the program
 /// continues. Call it only at the start.
@@ -129,12 +86,6 @@ pub(crate) fn selection_at(path: &[u8]) -> Result<&'static Selection, i32> {
     })
 }
 
-/// Says why the file that a variable names isn't used, and what happens instead.
-pub(crate) fn refuse(variable: &str, path: &[u8], trouble: &Trouble, instead: &[u8]) {
-    let shown = path.get(..path.len().min(200)).unwrap_or(path);
-    system::warn(&[b"everycall: ", variable.as_bytes(), b"=", shown, b" ", trouble.text(), b". ", instead]);
-}
-
 fn read_triggers(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
     let block = read(path, 0)?;
     let (length, base) = (block.bytes().len(), block.leak());
@@ -153,36 +104,6 @@ fn read_triggers(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
     };
     system::unmap(base, length as u64);
     set
-}
-
-/// A copy of the file at `path`, behind `before` free bytes. Not the mapped file: that may be
-/// truncated, and the program would then get SIGBUS.
-pub(crate) fn read(path: &[u8], before: usize) -> Result<Block, Trouble> {
-    let mut name = [0; FOLDER_MAX + 1];
-    if path.is_empty() || path.len() > FOLDER_MAX {
-        return Err(Trouble::Path);
-    }
-    name.get_mut(..path.len()).ok_or(Trouble::Path)?.copy_from_slice(path);
-    let file = File::open_to_read(name.get(..=path.len()).unwrap_or(&[])).map_err(|error| match error {
-        errno::ENOENT | errno::ENOTDIR | errno::ELOOP => Trouble::NotThere,
-        _ => Trouble::NotAllowed,
-    })?;
-    let facts = disk::facts_of(&file).filter(|facts| facts.is_regular).ok_or(Trouble::NoFile)?;
-    if !facts.is_trusted {
-        return Err(Trouble::NotOwn);
-    }
-    if facts.size == 0 || facts.size > SIZE_MAX {
-        return Err(Trouble::NoSet);
-    }
-    let mut block = Block::new(before as u64 + facts.size).ok_or(Trouble::NoMemory)?;
-    let mut length = before;
-    while let Some(free) = block.bytes_mut().get_mut(length..).filter(|free| !free.is_empty()) {
-        match file.read(free) {
-            0 => break,
-            count => length += count,
-        }
-    }
-    Ok(block)
 }
 
 /// A module was loaded: passes its functions that triggers name to the hooks' slow path. The caller

@@ -43,4 +43,5 @@ pub(crate) mod thread;
 pub(crate) mod throws;
 pub(crate) mod timed;
 pub(crate) mod triggers;
+mod value_records;
 pub(crate) mod values;

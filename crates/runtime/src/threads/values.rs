@@ -5,14 +5,12 @@ use crate::state::captures::Captures;
 use crate::state::process::Process;
 use crate::sys::{filter, system};
 use crate::threads::stacks;
-use crate::threads::thread::Thread;
 use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_capture::{Machine, Outcome};
 use everycall_format::arena::counter;
 use everycall_format::capture::{OUTPUT_MAX, register};
-use everycall_format::event::{kind, payload_word, record_word, values};
 use everycall_hooks::arch::floating;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_hooks::arch::jump::Registers;
@@ -26,8 +24,8 @@ pub(crate) const HEAD_WORDS: usize = 3;
 
 /// Values of one event.
 pub(crate) struct Values {
-    id: u32,
-    is_exit: bool,
+    pub(super) id: u32,
+    pub(super) is_exit: bool,
     length: usize,
     bytes: [u8; OUTPUT_MAX],
 }
@@ -67,8 +65,13 @@ impl Values {
         Some(taken)
     }
 
+    /// The capture.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&[])
+    }
+
     /// Words that they take in the ring.
-    fn words(&self) -> usize {
+    pub(super) fn words(&self) -> usize {
         HEAD_WORDS + self.length.div_ceil(IN_WORD)
     }
 }
@@ -130,37 +133,5 @@ impl Machine for Call<'_> {
             return into.len();
         }
         if self.may_ask() { system::read_own(self.process.pid.load(Relaxed), address, into) } else { 0 }
-    }
-}
-
-impl Thread<'_> {
-    /// Words that the values take which are to be written.
-    pub(crate) fn value_words(&self) -> usize {
-        self.values.get().map_or(0, Values::words)
-    }
-
-    /// Writes the values that belong to the event whose word comes next.
-    pub(crate) fn write_values(&self, ticks: u64) {
-        let Some(values) = self.values.take() else { return };
-        let detail = if values.is_exit { values::RESULT } else { values::ARGUMENTS };
-        let count = (values.words() - 1) as u8;
-        self.ring.push(&[
-            record_word(ticks, kind::VALUES, count, detail),
-            payload_word(values.id, kind::VALUES, 1),
-            payload_word(values.length as u32, kind::VALUES, 2),
-        ]);
-        let bytes = values.bytes.get(..values.length).unwrap_or(&[]);
-        for (index, part) in (3..).zip(bytes.chunks(IN_WORD)) {
-            let mut word = [0; IN_WORD];
-            word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-            self.ring.push(&[payload_word(u32::from_le_bytes(word), kind::VALUES, index)]);
-        }
-    }
-
-    /// Counts values that weren't written though the event was.
-    pub(crate) fn lose_values(&self) {
-        if self.values.take().is_some() {
-            self.process.arena().count(counter::VALUES_LOST, 1);
-        }
     }
 }
