@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
+use everycall_arguments::syntax::Request;
 use everycall_control::resolve;
 use everycall_inject::{InjectError, Process, on_tracer};
 use everycall_io::say;
@@ -22,7 +23,7 @@ use everycall_units::{Count, Several};
 use everycall_untouched::{Functions, Planned, Runtime, watch_leaving};
 use serde_json::{Map, Value, json};
 
-use crate::arguments::{OnlyArguments, TextFormat};
+use crate::arguments::{OnlyArguments, TextFormat, ValueArguments};
 use crate::control::without_match;
 use crate::exit_code;
 use crate::failure::Failure;
@@ -219,6 +220,14 @@ impl Choice {
             are_others_kept: false,
             least_size,
         })
+    }
+
+    /// Functions whose values are recorded get hooks in any case, too.
+    pub fn with_values(mut self, values: &ValueArguments) -> Choice {
+        let requests = values.args.iter().chain(&values.results);
+        let functions = requests.filter_map(|text| Some(Request::parse(text).ok()?.function));
+        self.always.extend(functions.filter_map(|function| NamePattern::new(&function).ok()));
+        self
     }
 
     /// All functions, as clients choose among them later. Each of these patterns has to match one.

@@ -98,7 +98,8 @@ impl Untouched {
         let refused = |why: String| Failure::new(exit_code::NOT_RECORDED, why);
         let program = arguments.command.first().and_then(|program| find_program(program)).unwrap_or_default();
         let path = program.canonicalize().unwrap_or(program);
-        let choice = Choice::of(&arguments.functions, arguments.as_is.all, &arguments.triggers.trigger)?;
+        let choice = Choice::of(&arguments.functions, arguments.as_is.all, &arguments.triggers.trigger)?
+            .with_values(&arguments.values);
         let executable = Planned::of(&path, &choice.functions())
             .map_err(|error| refused(format!("{}: {error}", path.display())))?;
         super::say_refused(&executable);
