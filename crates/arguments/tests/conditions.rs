@@ -219,7 +219,7 @@ fn arguments_by_number_need_no_debugging_information() {
     let Outcome::Captured(length) = program.run(&machine, &mut output) else { panic!("it is kept") };
     assert_eq!(
         text::arguments(&decode(&Layout::of_bytes(&compiled.layout).unwrap(), &output[..length])),
-        "arg1:int=-3, arg2:str=\"hello\", fparg1:f64=1.5, arg3:hex=0x0000000000000abc, arg1:int * 2=-6"
+        "arg1=-3, arg2=\"hello\", fparg1=1.5, arg3=0x0000000000000abc, arg1:int * 2=-6"
     );
     // A capture that was cut or damaged says so from there on.
     for end in 0..length {

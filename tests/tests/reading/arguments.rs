@@ -44,8 +44,10 @@ fn shown(replayed: &str) -> Vec<String> {
     let calls = calls.filter(|call| {
         ["handle(", "is_even(", "throws(", "plugged("].iter().any(|name| call.starts_with(name))
     });
-    // Behind two spaces is the duration.
-    calls.map(|call| call.rsplit_once("  ").map_or(call, |(call, _)| call).to_owned()).collect()
+    // Behind two spaces is the duration; a call with something in it ends by a brace.
+    let call =
+        |call: &str| call.rsplit_once("  ").map_or(call, |(call, _)| call).trim_end_matches(" {").to_owned();
+    calls.map(call).collect()
 }
 
 #[test]

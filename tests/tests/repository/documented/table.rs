@@ -291,6 +291,19 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall record --with-output -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle",
         ),
     ),
+    ("record --args", So("everycall record --args handle_request -q -o args.ect -- ./app args")),
+    ("--results FUNCTION", So("everycall record --results main -q -o results.ect -- ./app args")),
+    (
+        "--args-text 200",
+        So("everycall record --args-text 200 --args handle_request -q -o args.ect -- ./app args"),
+    ),
+    (
+        "--where CONDITION",
+        So(
+            "everycall record --args handle_request -q -o where.ect -- ./app args && everycall replay --where 'id == 7' where.ect | grep -q 'id=7'",
+        ),
+    ),
+    ("--where 'not (x == 1)'", So("everycall replay --where 'not (x == 1)' app.ect")),
     ("--log FILE", So("everycall record --log app.log -q -o st.ect -- ./app")),
     ("--log app.log", So("everycall record --log app.log -q -o st.ect -- ./app")),
     (
@@ -930,9 +943,9 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--sort total", So("everycall report --sort total old.ect")),
     ("--sort own", So("everycall report --sort own old.ect")),
     (
-        "--by function|symbol|thread|process|module|file|label:NAME|path",
+        "--by function|symbol|thread|process|module|file|label:NAME|path|'FUNCTION(VALUE)'",
         So(
-            "for by in function symbol thread process module file label:request path; do everycall report --by $by old.ect || exit 1; done",
+            "for by in function symbol thread process module file label:request path 'handle_request(id)'; do everycall report --by \"$by\" old.ect || exit 1; done",
         ),
     ),
     (
