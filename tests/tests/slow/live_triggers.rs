@@ -278,7 +278,7 @@ fn impossible_requests_are_refused_without_effect() {
         (&[pid, "handle > 2ms", "nothing_like_it > 1ms"], "no function in"),
         (&[pid, "handle"], "has no condition"),
         (&[pid, "signal USR1"], "everycall snapshot"),
-        (&[own, "handle > 2ms"], "isn't traced"),
+        (&[own, "handle > 2ms"], "was built without everycall"),
         (&["4194303", "handle > 2ms"], "process 4194303"),
         (&[pid, "handle > 2ms", "-o", "/nowhere/kept.ect"], "/nowhere"),
     ] {
