@@ -248,18 +248,27 @@ impl LiveArena {
     pub fn events_written(&self) -> u64 {
         let words = self.layout.segment_size / WORD_SIZE as u64;
         let threads = (0..self.thread_count()).filter_map(|slot| Some((slot, self.thread(slot)?)));
-        let newest: HashMap<(u32, u32), u64> =
-            threads.map(|(slot, header)| ((slot, header.generation), header.segment)).collect();
-        let whole = newest.values().fold(0, |sum: u64, segment| sum.saturating_add(*segment));
+        // The newest segment's number, and which it is if it is in use. Threads go on meanwhile, so
+        // segments may be newer than their thread's header said.
+        let mut newest: HashMap<(u32, u32), (u64, Option<u32>)> =
+            threads.map(|(slot, header)| ((slot, header.generation), (header.segment, None))).collect();
         let pool = self.pool();
-        let begun = (0..self.segments_taken()).filter_map(|index| {
-            let entry = pool.entries.get(index as usize).filter(|entry| entry.pins.load(Acquire) != 0)?;
+        for index in 0..self.segments_taken() {
+            let Some(entry) = pool.entries.get(index as usize).filter(|entry| entry.pins.load(Acquire) != 0)
+            else {
+                continue;
+            };
             let owner = (entry.slot.load(Relaxed), entry.generation.load(Relaxed));
-            let is_newest = newest.get(&owner) == Some(&entry.number.load(Relaxed));
-            // Words that follow aren't written yet.
-            is_newest.then(|| pool.segment(index).partition_point(|word| word.load(Relaxed) != 0) as u64)
-        });
-        begun.fold(whole.saturating_mul(words), u64::saturating_add)
+            let number = entry.number.load(Relaxed);
+            if let Some(known) = newest.get_mut(&owner).filter(|(newest, _)| number >= *newest) {
+                *known = (number, Some(index));
+            }
+        }
+        // Words behind the first empty one aren't written yet.
+        let begun = |index: u32| pool.segment(index).partition_point(|word| word.load(Relaxed) != 0) as u64;
+        newest.into_values().fold(0, |sum: u64, (number, index)| {
+            sum.saturating_add(number.saturating_mul(words)).saturating_add(index.map_or(0, begun))
+        })
     }
 
     /// The name of its control socket, its first byte lowest.
