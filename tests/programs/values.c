@@ -1,6 +1,6 @@
 // Writes down the arguments and results of its own calls, as everycall shows them.
 //   values CALLS   calls each function so often, with other values each time
-//   values CALLS s   the same, while a timer interrupts it with a handler that calls a function, too
+//   values CALLS s   the same, while a timer interrupts it; its handler calls a function, too
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

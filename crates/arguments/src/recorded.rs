@@ -1,6 +1,6 @@
 //! Conditions on values that were recorded, judged when a trace is read.
 
-use everycall_values::Value;
+use everycall_values::{Value, plain_name};
 
 use crate::error::ArgumentError;
 use crate::syntax::{Expression, Node, Operator};
@@ -245,13 +245,8 @@ fn calculate<'v>(operator: Operator, left: Operand<'v>, right: Operand<'v>) -> O
 
 /// The recorded value of an expression: recorded as such, or a member of one that was.
 fn value_of<'v>(it: &Expression, values: &'v [(String, Value)]) -> Option<&'v Value> {
-    // `.` and `->` mean the same.
-    let plain = |text: &str| {
-        let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
-        text.replace("->", ".")
-    };
-    let name = if let Node::Result = it.node { "returned".to_owned() } else { plain(&it.text) };
-    if let Some((_, value)) = values.iter().find(|(known, _)| plain(known) == name) {
+    let name = if let Node::Result = it.node { "returned".to_owned() } else { plain_name(&it.text) };
+    if let Some((_, value)) = values.iter().find(|(known, _)| plain_name(known) == name) {
         return Some(value);
     }
     let (object, member) = match &it.node {

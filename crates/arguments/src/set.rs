@@ -12,7 +12,7 @@ use everycall_format::capture_set::{
 };
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
-use object::{Object, ObjectSymbol, SymbolFlags};
+use object::{Object, ObjectSymbol, ReadCache, SymbolFlags};
 
 use crate::compile::{CaptureOptions, Compiled, Moment};
 use crate::error::ArgumentError;
@@ -107,12 +107,6 @@ impl CapturedFile {
     pub fn count(&self) -> usize {
         self.functions.len()
     }
-
-    /// The build id by which a process recognizes it.
-    #[must_use]
-    pub fn build_id(&self) -> &[u8] {
-        &self.build_id
-    }
 }
 
 /// How far a request could be met in a file.
@@ -187,7 +181,7 @@ pub fn capture_file(
     (CapturedFile { path: path.to_path_buf(), build_id, functions }, all_met)
 }
 
-/// What is known of a file beside its functions.
+/// Facts about a file beside its functions.
 struct Debugging {
     dwarf: Option<ModuleDwarf>,
     /// By address: whether no other object can call the function.
@@ -203,8 +197,8 @@ impl Debugging {
 }
 
 fn are_local(file: &Path) -> Option<HashMap<u64, bool>> {
-    let bytes = std::fs::read(file).ok()?;
-    let file = object::File::parse(&*bytes).ok()?;
+    let cache = ReadCache::new(everycall_io::infile::open(file).ok()?);
+    let file = object::File::parse(&cache).ok()?;
     let mut are_local = HashMap::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         let SymbolFlags::Elf { st_other, .. } = symbol.flags() else { continue };
@@ -289,7 +283,8 @@ pub fn set_of(files: &[CapturedFile]) -> Result<Vec<u8>, CaptureSetTooLarge> {
             put(&mut functions, &CaptureFunction { start, end, entry, exit, reserved: 0 });
         }
     }
-    let payload = [modules, functions, parts.captures, parts.bytes.clone()].concat();
+    let bytes = parts.bytes.len() as u32;
+    let payload = [modules, functions, parts.captures, parts.bytes].concat();
     let length = CaptureSetHeader::SIZE + payload.len();
     if length as u64 > SIZE_MAX || parts.count > CAPTURES_MAX {
         return Err(CaptureSetTooLarge::Bytes(length));
@@ -302,7 +297,7 @@ pub fn set_of(files: &[CapturedFile]) -> Result<Vec<u8>, CaptureSetTooLarge> {
         modules: files.len() as u32,
         functions: count as u32,
         captures: parts.count,
-        bytes: parts.bytes.len() as u32,
+        bytes,
         payload_checksum: crc32fast::hash(&payload),
         ..CaptureSetHeader::default()
     };
@@ -357,12 +352,8 @@ impl Parts {
     }
 }
 
-fn put(bytes: &mut Vec<u8>, what: &impl Wire) {
+fn put<T: Wire>(bytes: &mut Vec<u8>, what: &T) {
     let at = bytes.len();
-    bytes.resize(at + wire_size(what), 0);
+    bytes.resize(at + T::SIZE, 0);
     what.write(&mut bytes[at..]);
-}
-
-fn wire_size<T: Wire>(_: &T) -> usize {
-    T::SIZE
 }

@@ -1,10 +1,8 @@
 //! `--args` and `--results`: which values of calls are recorded from the start.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,20 +18,20 @@ use everycall_units::{Count, Several};
 use crate::arguments::{RecordArguments, ValueArguments};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::only::OpenSelection;
+use crate::grown::{self, OpenSet};
 use crate::preload;
 use crate::program::Objects;
 
 /// Names a file with patterns of names whose values are never recorded.
 const SECRETS: &str = "EVERYCALL_SECRETS";
 
-/// A capture set that programs read, and to which functions of libraries and programs are added that
-/// are loaded later.
+/// A capture set that programs read. Functions of libraries and programs that are loaded later are
+/// added to it.
 #[derive(Clone)]
 pub struct Growing(Arc<Mutex<State>>);
 
 struct State {
-    open: OpenSelection,
+    open: OpenSet,
     captures: Captures,
     /// Build ids of the files that were looked at.
     known: HashSet<Vec<u8>>,
@@ -188,22 +186,17 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<Growing>, Failure> 
         );
     }
     let bytes = captures.bytes().map_err(not_recorded)?;
-    let open = OpenSelection::new(&bytes)?;
+    let open = OpenSet::new(&bytes)?;
     Ok(Some(Growing(Arc::new(Mutex::new(State { open, captures, known, is_failure_told: false })))))
 }
 
 impl SelectFunctions for Growing {
     fn look(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) {
         let mut state = self.state();
-        let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default().to_vec();
-        if build_id.is_empty() || !state.known.insert(build_id.clone()) {
+        let Some((named, mut table)) = grown::new_table(&mut state.known, (module, path, file), table) else {
             return;
-        }
-        // By its descriptor: the path may name another file by now, or a file of another process.
-        let named = PathBuf::from(OsStr::from_bytes(path));
-        let opened = file.map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
-        let Some(mut table) = table(opened.as_deref().unwrap_or(&named)) else { return };
-        if table.build_id() != build_id || !state.captures.add(&mut table, &named) {
+        };
+        if !state.captures.add(&mut table, &named) {
             return;
         }
         let bytes = state.captures.bytes();

@@ -32,6 +32,7 @@ mod failure;
 mod follow;
 mod functions;
 mod gdb;
+mod grown;
 mod import;
 mod info;
 mod log_files;

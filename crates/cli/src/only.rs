@@ -1,12 +1,9 @@
 //! `--only` and `--not`: which functions are recorded from the start.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everycall_control::{Module, Outcome, SelectionSet, resolve};
@@ -16,47 +13,14 @@ use everycall_kit::WAITS_LIBRARY;
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_recorder::SelectFunctions;
 use everycall_units::{Count, Several};
-use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
-use rustix::io::{DupFlags, dup3};
 
 use crate::arguments::{OnlyArguments, RecordArguments};
 use crate::control::{add, all_match, without_match};
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::grown::{self, OpenSet};
 use crate::preload;
 use crate::program::Objects;
-
-/// A selection in an unnamed file.
-pub struct OpenSelection(OwnedFd);
-
-impl OpenSelection {
-    /// A selection with these bytes of a site set.
-    pub fn new(bytes: &[u8]) -> Result<OpenSelection, Failure> {
-        let failed = |error| {
-            Failure::new(exit_code::NOT_RECORDED, format!("no memory for the functions to record: {error}"))
-        };
-        OpenSelection::file(bytes).map(OpenSelection).map_err(failed)
-    }
-
-    fn file(bytes: &[u8]) -> io::Result<OwnedFd> {
-        let file = memfd_create("everycall-selection", MemfdFlags::CLOEXEC)?;
-        fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-        let mut file = File::from(file);
-        file.write_all(bytes)?;
-        Ok(file.into())
-    }
-
-    /// The path at which the program opens it.
-    pub fn path(&self) -> OsString {
-        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
-    }
-
-    /// Puts other bytes at the same path. Whoever opens it gets either the old or the new ones.
-    pub fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let new = OpenSelection::file(bytes)?;
-        Ok(dup3(&new, &mut self.0, DupFlags::CLOEXEC)?)
-    }
-}
 
 /// A selection that programs read, and to which functions of libraries and programs are added that
 /// are loaded later.
@@ -64,7 +28,7 @@ impl OpenSelection {
 pub struct Growing(Arc<Mutex<State>>);
 
 struct State {
-    open: OpenSelection,
+    open: OpenSet,
     selection: Selection,
     set: SelectionSet,
     /// Rules of the options, and how many functions each of the selection's rules has matched.
@@ -109,21 +73,18 @@ impl Growing {
 impl SelectFunctions for Growing {
     fn look(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) {
         let mut state = self.state();
-        let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default().to_vec();
-        if build_id.is_empty() || !state.known.insert(build_id.clone()) {
+        let open = |path: &Path| FunctionTable::open(path).ok();
+        let Some((named, mut table)) = grown::new_table(&mut state.known, (module, path, file), open) else {
             return;
-        }
-        // By its descriptor: the path may name another file by now, or a file of another process.
-        let named = PathBuf::from(OsStr::from_bytes(path));
-        let opened = file.map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
-        let Ok(mut table) = FunctionTable::open(opened.as_deref().unwrap_or(&named)) else { return };
-        if table.build_id() != build_id {
-            return;
-        }
+        };
         state.added += 1;
         let resolved = state.selection.resolve(&mut table);
         state.matched.iter_mut().zip(&resolved.matched).for_each(|(sum, more)| *sum += more.functions);
-        state.set.modules.push(Module { path: named.clone(), build_id, ranges: resolved.ranges });
+        state.set.modules.push(Module {
+            path: named.clone(),
+            build_id: table.build_id().to_vec(),
+            ranges: resolved.ranges,
+        });
         let bytes = state.set.bytes().map_err(|error| error.to_string());
         let put = |bytes: Vec<u8>| state.open.replace(&bytes).map_err(|error| error.to_string());
         if let Err(error) = bytes.and_then(put) {
@@ -178,7 +139,7 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<(Growing, bool)>, F
     }
     let bytes = set.bytes().map_err(|error| Failure::new(exit_code::NOT_RECORDED, error))?;
     let state = State {
-        open: OpenSelection::new(&bytes)?,
+        open: OpenSet::new(&bytes)?,
         known: set.modules.iter().map(|module| module.build_id.clone()).collect(),
         matched: outcome.matched.iter().map(|matched| matched.functions).collect(),
         selection,

@@ -12,7 +12,7 @@
 //! | `min_duration_ns` | it took at least so long, as far as it was recorded |
 //! | `function` | its function's name matches, or it was called from such a call, directly or not |
 //! | `label` | it carries this label, or was called from such a call, directly or not |
-//! | `values` | its recorded arguments and result meet this condition, or it was called from such a call, directly or not |
+//! | `values` | its values meet this condition, or it was called from such a call, directly or not |
 //! | `call` | it is this call, or was called from it, directly or not |
 //! | `depth` | fewer than so many calls are around it; with `function` or `label`: from the outermost match inwards |
 //!

@@ -90,10 +90,11 @@ pub(crate) struct Start {
 
 /// Values of a call that were recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CallValues {
-    pub(crate) arguments: Option<ValuesNumber>,
-    /// Known at the call's end.
-    pub(crate) result: Option<ValuesNumber>,
+pub struct CallValues {
+    /// Its arguments.
+    pub arguments: Option<ValuesNumber>,
+    /// Its result, known at the call's end.
+    pub result: Option<ValuesNumber>,
 }
 
 impl CallValues {
@@ -201,7 +202,7 @@ pub(crate) struct Filtered<'s, I> {
     held_calls: usize,
     held_marks: usize,
     shown: usize,
-    /// What the call returns that ends next.
+    /// The result of the call that ends next.
     returned: Option<ValuesNumber>,
     /// An event that waits until pending ones have been passed on.
     waiting: Option<TimelineEvent>,

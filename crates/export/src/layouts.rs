@@ -6,7 +6,7 @@ use everycall_timeline::{Trace, ValuesNumber};
 use everycall_values::layout::Layout;
 use everycall_values::{Value, decode};
 
-/// What the captures of a trace contain.
+/// The layouts of a trace's captures, by id.
 #[derive(Clone, Debug, Default)]
 pub struct Layouts(HashMap<u32, Layout>);
 

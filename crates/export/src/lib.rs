@@ -66,8 +66,9 @@ pub use everycall_timeline::{
     MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
     Trace, ValuesNumber, Wait,
 };
-pub use everycall_values::{Value, text as value_text};
+pub use everycall_values::{Value, plain_name, text as value_text};
 pub use filter::{CallAt, Filter, LabelPattern, ValueCondition, parse_function};
+pub use filtered::CallValues;
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use layouts::Layouts;
 pub use names::{Details, FunctionId, FunctionName, Inlined, Names};

@@ -20,7 +20,7 @@ pub trait Receiver {
     /// A call begins.
     fn begin(&mut self, call: &Beginning);
 
-    /// What the innermost call returns, which ends next.
+    /// The result of the innermost call, which ends next.
     fn returned(&mut self, result: ValuesNumber) {
         let _ = result;
     }

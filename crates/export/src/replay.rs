@@ -25,7 +25,7 @@
 //!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
 //! - `-- => name (not traced, at most) 30.1 ms --` behind a call that ended in a tail call: where it jumped to isn't traced, and took at most that
 //!   long: until the thread's next event.
-//! - `handle(path="/index", len=42) = 0`: the call's arguments and its result, if they were recorded.
+//! - `handle(path="/index", len=42) = 0`: arguments and result of the call, if they were recorded.
 //! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
 //!   came by there or not.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
@@ -523,7 +523,7 @@ impl Page<'_> {
         used
     }
 
-    /// What is shown of a call's values.
+    /// A call's values as they are shown.
     fn values(&self, source: &impl Source, values: CallValues) -> Shown {
         if !values.are_any() {
             return Shown::default();
@@ -556,13 +556,8 @@ impl Page<'_> {
         let Some(arguments) = &values.arguments else {
             return self.name(functions, id, indent, rest + result);
         };
-        let function = functions.get(id);
-        let name = visible(if function.name.is_empty() { "(no name)" } else { &function.name });
-        // The rest of what is known of the function is kept with its name.
-        let place = self.sink.bytes.len();
-        self.name(functions, id, indent, rest);
-        self.sink.bytes.truncate(place);
-        let name = Shortable::new(values::without_parameters(&name).to_owned());
+        let name = &self.label(functions, id).name.whole;
+        let name = Shortable::new(values::without_parameters(name).to_owned());
         let taken = columns(arguments) + 2 + result;
         let room = self.style.names.columns(self.room(indent + rest + taken));
         let used = indent + name.put(&mut self.sink.bytes, room);
@@ -582,6 +577,13 @@ impl Page<'_> {
     /// Writes the function's name, shortened to leave `tail` columns. Returns the number of columns
     /// used after it.
     fn name(&mut self, functions: &Functions<'_>, id: FunctionId, used: usize, tail: usize) -> usize {
+        let room = self.style.names.columns(self.room(used + tail));
+        self.label(functions, id);
+        used + self.labels[id.index()].name.put(&mut self.sink.bytes, room)
+    }
+
+    /// The function as it is shown.
+    fn label(&mut self, functions: &Functions<'_>, id: FunctionId) -> &Label {
         if self.labels.len() <= id.index() {
             self.labels.resize(id.index() + 1, Label::default());
         }
@@ -592,8 +594,7 @@ impl Page<'_> {
             let details = functions.details(id);
             self.labels[id.index()] = Label { name: Shortable::new(name.into_owned()), place, details };
         }
-        let room = self.style.names.columns(self.room(used + tail));
-        used + self.labels[id.index()].name.put(&mut self.sink.bytes, room)
+        &self.labels[id.index()]
     }
 
     /// Writes file and line at the right edge, if there is room.

@@ -1,5 +1,5 @@
-//! What a filter selects among the calls of a thread. All that reads filtered calls asks here, so
-//! that each condition is written once.
+//! The calls of a thread that a filter selects. All that reads filtered calls asks here, so that
+//! each condition is written once.
 //!
 //! A call is *selected* by what is known when it begins: its function, the labels and the place
 //! that it or a call around it has, its depth, and that it begins within the window. Whether a

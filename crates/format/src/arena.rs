@@ -256,8 +256,8 @@ pub mod counter {
     pub const THREADS_UNCOUNTED: usize = 20;
     /// Modules whose calls aren't in the counts of all calls, because there was no memory.
     pub const MODULES_UNCOUNTED: usize = 21;
-    /// Frames, by id or with hooks, that ended on a stack of calls on which they hadn't begun, or from
-    /// which they had been taken for unwound: another stack was in the same memory meanwhile.
+    /// Frames, by id or with hooks, that ended on a stack of calls on which they hadn't begun, or
+    /// from which they had been taken for unwound: another stack was in that memory meanwhile.
     pub const FRAMES_MISPLACED: usize = 22;
     /// Functions whose values were to be recorded and can't be: their hooks aren't called at their
     /// first instruction, or a program was refused.

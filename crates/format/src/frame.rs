@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Records with the id [`THREAD`] are the names that the program gives its threads, those with the
-//! id [`TRAMPOLINES`] are tables of trampolines, those with the id [`CAPTURES`] layouts of captures.
+//! id [`TRAMPOLINES`] are tables of trampolines, and those with the id [`CAPTURES`] are layouts of
+//! captures.
 //!
 //! Records are only added. The last one of an id counts. One whose thread was killed meanwhile
 //! stays incomplete. Only used parts take memory.
@@ -44,8 +45,8 @@ pub const THREAD: u32 = u32::MAX;
 pub const TRAMPOLINES: u32 = u32::MAX - 1;
 
 /// In place of an id: a part of the layout of a [capture](crate::capture_set). Its line is the
-/// capture's id, in place of a name it has bytes of the layout, and in place of a path the number of
-/// this part, from 0, and how many parts there are, 4 bytes each. Since version 2.15.
+/// capture's id, in place of a name it has bytes of the layout, and in place of a path the number
+/// of this part, from 0, and how many parts there are, 4 bytes each. Since version 2.15.
 pub const CAPTURES: u32 = u32::MAX - 2;
 
 /// [`FrameNames::is_used`].

@@ -24,8 +24,8 @@
 //! - [`site_set`]: sets of functions, for triggers and selections.
 //! - [`budget`]: the limit on the cost of tracing, and the instants that report about it.
 //! - [`calibration`]: what the hooks cost.
-//! - [`capture`]: programs that copy values of calls, and what they write; [`capture_set`]: of which
-//!   functions.
+//! - [`capture`]: programs that copy values of calls, and what they write.
+//! - [`capture_set`]: the functions that have such programs.
 //! - [`dropped`]: counts of calls that are not recorded.
 //! - [`all_calls`]: counts of all calls, beside the rings.
 //! - [`times`]: times of calls that are counted; [`memory`]: what they allocate and free.

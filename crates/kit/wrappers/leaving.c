@@ -14,7 +14,7 @@ enum function {
     RETHROW = 6,      // std::rethrow_exception(pointer)
 };
 
-// What leaving.rs writes before the code that leads here.
+// leaving.rs writes this before the code that leads here.
 struct area {
     uint64_t mark[2];
     const void* leaving;

@@ -79,7 +79,7 @@ impl ProcessFacts {
         if shown.is_empty() { self.title.clone() } else { self.title_of(&shown) }
     }
 
-    /// What the kernel shows in the place of the command line, if it isn't that.
+    /// The title that the kernel shows in the place of the command line, if it isn't that.
     fn title_of(&self, shown: &[Vec<u8>]) -> Option<Vec<u8>> {
         let title = shown.join(&b' ').trim_ascii().to_vec();
         (shown != self.command && !title.is_empty()).then_some(title)

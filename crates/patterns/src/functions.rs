@@ -111,6 +111,17 @@ pub struct Instrumented {
 }
 
 impl Instrumented {
+    /// A function of the symbols, whose sites aren't counted.
+    fn of(entry: FunctionEntry<'_>) -> Instrumented {
+        Instrumented {
+            start: entry.start,
+            size: entry.size,
+            linkage_name: String::from_utf8_lossy(entry.linkage_name).into_owned(),
+            sites: 0,
+            id: entry.id,
+        }
+    }
+
     /// Its name for people; `+0x1234` where there is no symbol.
     #[must_use]
     pub fn name(&self) -> String {
@@ -217,8 +228,7 @@ impl FunctionTable {
         Ok(table)
     }
 
-    /// Reads the file at `path` with all functions that its symbols name, whether they have hooks or
-    /// not.
+    /// Reads the file at `path` with all functions that its symbols name, with and without hooks.
     ///
     /// # Errors
     ///
@@ -226,15 +236,7 @@ impl FunctionTable {
     pub fn of_all(path: &Path) -> Result<FunctionTable, TableError> {
         let (mut table, ..) = FunctionTable::read(path)?;
         let named = table.symbols.functions().filter(FunctionEntry::is_programs);
-        table.functions = named
-            .map(|function| Instrumented {
-                start: function.start,
-                size: function.size,
-                linkage_name: String::from_utf8_lossy(function.linkage_name).into_owned(),
-                sites: 0,
-                id: function.id,
-            })
-            .collect();
+        table.functions = named.map(Instrumented::of).collect();
         table.functions.sort_by_key(|function| function.start);
         table.is_plain = true;
         Ok(table)
@@ -484,15 +486,7 @@ impl FunctionTable {
     /// Functions that call one of these hooks.
     fn add_plain(&mut self, hooks: &[u64]) {
         let entries = self.symbols.functions().filter(|entry| !entry.is_plt && entry.size > 0);
-        let mut functions: Vec<Instrumented> = entries
-            .map(|entry| Instrumented {
-                start: entry.start,
-                size: entry.size,
-                linkage_name: String::from_utf8_lossy(entry.linkage_name).into_owned(),
-                sites: 0,
-                id: entry.id,
-            })
-            .collect();
+        let mut functions: Vec<Instrumented> = entries.map(Instrumented::of).collect();
         for Text { address: begin, bytes, .. } in &self.text {
             for at in memchr_iter(CALL, bytes) {
                 let Some(displacement) = bytes.get(at + 1..).and_then(|rest| rest.first_chunk()) else {

@@ -48,7 +48,7 @@ pub struct Recording {
     pub calibrations: Vec<ProcessCalibration>,
     /// Where trampolines belong to, by the number that modules have.
     pub trampolines: Vec<Trampolines>,
-    /// What captures of calls' values contain, by the id that these have.
+    /// Layouts of calls' values, by the id that captures have.
     pub layouts: Vec<CaptureLayout>,
     /// One session's request, if the file was written by `everycall trace`: all other calls of its
     /// process are left out.
@@ -304,7 +304,7 @@ pub enum Ending {
     Other(u32),
 }
 
-/// What captures contain.
+/// The layout of captures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureLayout {
     /// The id in captures.

@@ -23,7 +23,7 @@ pub enum TimelineEvent {
     Untraced(Untraced),
     /// When the calls that begin or end next, at the same time, may have done so.
     Unstamped(Unstamped),
-    /// What the call returns that ends next, at the same time.
+    /// The result of the call that ends next, at the same time.
     Returned(Returned),
 }
 
@@ -122,7 +122,7 @@ pub struct End {
     pub start_cut: bool,
 }
 
-/// What the call returns that ends next.
+/// The result of the call that ends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     /// When, in nanoseconds since the origin.

@@ -286,7 +286,7 @@ impl<'t> Narrowed<'t> {
         }
         let code = self.code;
         let find = || code.and_then(|code| code.may_call(caller, callee));
-        // What functions call through pointers is taken for their own.
+        // A function's calls through pointers are taken for its own.
         match *self.pairs.entry((caller, callee)).or_insert_with(find) {
             Some(false) => MadeIn::Outside,
             Some(true) | None => MadeIn::Inside,

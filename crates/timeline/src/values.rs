@@ -59,11 +59,6 @@ impl CapturedValues {
         Some((u32::from_le_bytes(*id), bytes))
     }
 
-    /// Layout id and bytes of all captures, by index.
-    pub fn all(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        (0..self.captures.len() as u32).filter_map(|index| self.get(ValuesNumber::of_index(index)?))
-    }
-
     /// Counts the capture in the record that begins at `slot` of `words`.
     pub(crate) fn add(&mut self, words: &[u64], slot: u32) {
         let Some(key) = key(words, slot) else { return };

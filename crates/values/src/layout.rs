@@ -1,5 +1,6 @@
-//! What a program's items are: kept once for each program, in trace files as JSON.
+//! Layouts: the items of a program, kept once for each program, in trace files as JSON.
 
+use everycall_format::trigger::type_hash;
 use serde::{Deserialize, Serialize};
 
 /// The items of one program, in the order in which it writes them.
@@ -133,9 +134,7 @@ impl Layout {
     /// 0.
     #[must_use]
     pub fn id_of(bytes: &[u8]) -> u32 {
-        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
+        let hash = type_hash(bytes);
         ((hash ^ hash >> 32) as u32).max(1)
     }
 }

@@ -4,8 +4,8 @@
 //! capture, Layout --decode--> values --text::arguments, text::json--> text
 //! ```
 //!
-//! A [`Layout`](layout::Layout) says what a capture's items are. `everycall-arguments` makes it from
-//! DWARF; trace files have it as JSON, which later versions can extend.
+//! A [`Layout`](layout::Layout) says what a capture's items are. `everycall-arguments` makes it
+//! from DWARF; trace files have it as JSON, which later versions can extend.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs, clippy::missing_errors_doc)]
@@ -19,3 +19,10 @@ pub mod layout;
 pub mod text;
 
 pub use decode::{Value, decode};
+
+/// A value's name as names are compared: without spaces, and with `.` for `->`, which mean the same.
+#[must_use]
+pub fn plain_name(name: &str) -> String {
+    let name: String = name.chars().filter(|letter| !letter.is_whitespace()).collect();
+    name.replace("->", ".")
+}

@@ -18,7 +18,7 @@ use everycall_tests::{Mode, Place, everycall};
 use everycall_values::{decode, layout::Layout, text};
 use object::{Object, ObjectSymbol};
 
-/// What a capture is of.
+/// The function and the moment of a capture, and its layout.
 pub(crate) struct Captured {
     function: String,
     moment: Moment,
@@ -133,13 +133,13 @@ impl Run {
         Run { output, file }
     }
 
-    /// What the program wrote.
+    /// The lines that the program wrote.
     fn lines(&self) -> Vec<String> {
         String::from_utf8_lossy(&self.output.stdout).lines().map(str::to_owned).collect()
     }
 
-    /// Process by process, what was recorded, in the same form and in the order of the events; and the
-    /// counters.
+    /// Process by process, what was recorded, in the same form and in the order of the events; and
+    /// the counters.
     fn recorded(&self, captures: &Captures) -> Vec<(Vec<String>, Vec<u64>)> {
         let bytes = std::fs::read(&self.file).unwrap();
         let file = TraceFile::open(&bytes).unwrap();

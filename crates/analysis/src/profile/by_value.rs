@@ -1,7 +1,7 @@
 //! Groups by a recorded value: `handle(path)` has a row for each path that `handle` was called
 //! with.
 
-use everycall_export::{Source as _, Value, ValuesNumber, value_text, without_parameters};
+use everycall_export::{CallValues, Source as _, ValuesNumber, plain_name, value_text, without_parameters};
 use regex::Regex;
 use rustc_hash::FxHashMap;
 
@@ -36,7 +36,7 @@ impl ValueOf {
 /// Finds the value by which a call is grouped.
 pub(crate) struct ByValue<'a> {
     view: &'a TraceView<'a>,
-    /// The value's name. `.` and `->` mean the same.
+    /// The value's plain name.
     name: String,
     function: Option<Regex>,
     /// By function: whether it is meant.
@@ -50,7 +50,7 @@ impl<'a> ByValue<'a> {
         let pattern = regex::escape(&of.function).replace(r"\*", ".*");
         ByValue {
             view,
-            name: plain(&of.value),
+            name: plain_name(&of.value),
             function: Regex::new(&format!("^{pattern}$")).ok(),
             are_meant: Vec::new(),
             texts: FxHashMap::default(),
@@ -69,28 +69,22 @@ impl<'a> ByValue<'a> {
         })
     }
 
-    /// The value of a call with these arguments and this result; `None` if it has none.
-    pub(crate) fn of(&mut self, [arguments, result]: [Option<ValuesNumber>; 2]) -> Option<&str> {
-        let number = if self.name == "returned" { result } else { arguments }?;
+    /// The value of a call with these values; `None` if it has none.
+    pub(crate) fn of(&mut self, values: CallValues) -> Option<&str> {
+        let number = if self.name == "returned" { values.result } else { values.arguments }?;
         if self.texts.len() >= VALUES_MAX && !self.texts.contains_key(&number) {
             return Some(FURTHER);
         }
         let (view, name) = (self.view, &self.name);
         let text = self.texts.entry(number).or_insert_with(|| {
             let values = view.values(number);
-            values.iter().find(|(known, _)| plain(known) == *name).map(|(_, value)| shown(value))
+            values
+                .iter()
+                .find(|(known, _)| plain_name(known) == *name)
+                .map(|(_, value)| value_text::text(value))
         });
         text.as_deref()
     }
-}
-
-fn plain(name: &str) -> String {
-    let name: String = name.chars().filter(|letter| !letter.is_whitespace()).collect();
-    name.replace("->", ".")
-}
-
-fn shown(value: &Value) -> String {
-    value_text::text(value)
 }
 
 #[cfg(test)]
@@ -105,6 +99,6 @@ mod tests {
         for text in ["handle", "handle()", "(path)", "handle(path", "path)"] {
             assert_eq!(ValueOf::parse(text), None, "{text}");
         }
-        assert_eq!(plain("req -> len"), "req.len");
+        assert_eq!(plain_name("req -> len"), "req.len");
     }
 }

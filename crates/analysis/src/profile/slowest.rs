@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use everycall_export::{
-    Filter, Source as _, Thread, ValuesNumber, arguments_json, arguments_text, result_json, result_text,
+    CallValues, Filter, Source as _, Thread, arguments_json, arguments_text, result_json, result_text,
 };
 use everycall_timeline::{Bars, EndKind};
 use rustc_hash::FxHashMap;
@@ -52,7 +52,7 @@ pub struct SlowCall {
     /// Whether its duration is an upper bound, because what it jumped to isn't traced.
     pub is_at_most: bool,
     /// Its arguments and its result, as far as they were recorded.
-    values: [Option<ValuesNumber>; 2],
+    values: CallValues,
     /// Its arguments, once all calls of its trace are known.
     pub arguments: Option<ValueText>,
     /// Its result, once all calls of its trace are known.
@@ -161,7 +161,7 @@ impl<'f> Slowest<'f> {
         self.kept = kept
             .map(|Reverse(mut call)| {
                 if call.trace == self.traces {
-                    let [arguments, result] = call.values;
+                    let CallValues { arguments, result } = call.values;
                     call.arguments = arguments.map(|number| ValueText {
                         text: arguments_text(view, number),
                         json: arguments_json(view, number),

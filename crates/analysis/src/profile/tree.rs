@@ -158,6 +158,7 @@ impl Visitor for Tree {
 mod tests {
     use super::*;
     use crate::corrected::HookTime;
+    use everycall_export::CallValues;
     use everycall_timeline::EndKind;
 
     /// A tree of calls given by function number; `0` ends the innermost call.
@@ -185,7 +186,7 @@ mod tests {
                 is_shown: true,
                 counts: true,
                 goes_on: false,
-                values: [None; 2],
+                values: CallValues::default(),
             });
         }
         tree

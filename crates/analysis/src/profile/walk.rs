@@ -7,7 +7,9 @@
 use std::collections::VecDeque;
 use std::iter::Peekable;
 
-use everycall_export::{Filter, Selection, Source as _, Thread, ValuesNumber, Window, labelled_calls};
+use everycall_export::{
+    CallValues, Filter, Selection, Source as _, Thread, ValuesNumber, Window, labelled_calls,
+};
 use everycall_symbols::Thunk;
 use everycall_timeline::{
     Bars, Begin, End, EndKind, Gap, GapKind, StateTimes, TailCall, ThreadStates, TimelineEvent, Untraced,
@@ -46,7 +48,7 @@ pub(crate) struct EndedCall {
     /// Whether it continues in a tail call: [`Visitor::tail_ended`] follows.
     pub(crate) goes_on: bool,
     /// Its arguments and its result, as far as they were recorded.
-    pub(crate) values: [Option<ValuesNumber>; 2],
+    pub(crate) values: CallValues,
 }
 
 /// The duration of a call including its tail calls.
@@ -329,7 +331,7 @@ struct Walker<'w, P, V> {
     selection: Selection,
     /// Positions of the calls with the label that the visitor requested.
     values: Option<Labelled>,
-    /// What the call returns that ends next.
+    /// The result of the call that ends next.
     returned: Option<ValuesNumber>,
     /// Number of begins so far.
     begins: u64,
@@ -580,7 +582,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             is_shown: self.selection.window().shows(end.start_ns, end.end_ns),
             counts: !open.is_led_to,
             goes_on: false,
-            values: [arguments, result],
+            values: CallValues { arguments, result },
         };
         if thunk_shown {
             // The thunk's call, which was not counted yet.

@@ -83,7 +83,8 @@ pub struct FunctionsArguments {
 #[derive(Debug, Args)]
 #[command(after_help = PATTERNS)]
 pub struct TraceArguments {
-    /// Process id, as `everycall ps` lists it; a program that was built without everycall gets hooks
+    /// Process id, as `everycall ps` lists it; a program that was built without everycall gets
+    /// hooks
     #[arg(value_name = "PID", value_parser = process_id)]
     pub pid: u32,
     /// Functions; required unless --within or --crossing is given [default then: all]

@@ -64,7 +64,8 @@ pub struct KeepArguments {
 /// `trigger`.
 #[derive(Debug, Args)]
 pub struct LiveTriggerArguments {
-    /// Process id, as `everycall ps` lists it; a program that was built without everycall gets hooks
+    /// Process id, as `everycall ps` lists it; a program that was built without everycall gets
+    /// hooks
     #[arg(value_name = "PID")]
     pub pid: u32,
     /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc'; see --trigger in

@@ -23,7 +23,7 @@ use crate::arguments::FollowArguments;
 use crate::control::Program;
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::only::OpenSelection;
+use crate::grown::OpenSet;
 use crate::program;
 use crate::record::{end_as, ring_size};
 
@@ -51,7 +51,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
     }
     let (levels, set) = Levels::new(rules, &mut tables, objects.names_frames()).map_err(not_recorded)?;
     // Stays open as long as the program may start.
-    let only = OpenSelection::new(&set)?;
+    let only = OpenSet::new(&set)?;
     let launch = Launch {
         program: name.clone(),
         arguments: rest.to_vec(),

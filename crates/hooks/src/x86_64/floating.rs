@@ -3,7 +3,7 @@
 
 use core::arch::asm;
 
-/// What the processor writes.
+/// The memory that `fxsave` writes.
 #[repr(C, align(16))]
 struct Area([u64; 64]);
 

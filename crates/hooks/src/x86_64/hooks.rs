@@ -263,6 +263,44 @@ hooks_asm! {
     8:  everycall_epilogue
     .endm
 
+    # All vector registers, at the stack pointer, which is a multiple of 16.
+    .macro everycall_save_vectors
+        movaps  %xmm0, (%rsp)
+        movaps  %xmm1, 16(%rsp)
+        movaps  %xmm2, 32(%rsp)
+        movaps  %xmm3, 48(%rsp)
+        movaps  %xmm4, 64(%rsp)
+        movaps  %xmm5, 80(%rsp)
+        movaps  %xmm6, 96(%rsp)
+        movaps  %xmm7, 112(%rsp)
+        movaps  %xmm8, 128(%rsp)
+        movaps  %xmm9, 144(%rsp)
+        movaps  %xmm10, 160(%rsp)
+        movaps  %xmm11, 176(%rsp)
+        movaps  %xmm12, 192(%rsp)
+        movaps  %xmm13, 208(%rsp)
+        movaps  %xmm14, 224(%rsp)
+        movaps  %xmm15, 240(%rsp)
+    .endm
+    .macro everycall_restore_vectors
+        movaps  (%rsp), %xmm0
+        movaps  16(%rsp), %xmm1
+        movaps  32(%rsp), %xmm2
+        movaps  48(%rsp), %xmm3
+        movaps  64(%rsp), %xmm4
+        movaps  80(%rsp), %xmm5
+        movaps  96(%rsp), %xmm6
+        movaps  112(%rsp), %xmm7
+        movaps  128(%rsp), %xmm8
+        movaps  144(%rsp), %xmm9
+        movaps  160(%rsp), %xmm10
+        movaps  176(%rsp), %xmm11
+        movaps  192(%rsp), %xmm12
+        movaps  208(%rsp), %xmm13
+        movaps  224(%rsp), %xmm14
+        movaps  240(%rsp), %xmm15
+    .endm
+
     .macro everycall_function name
     .globl  \\name
     .hidden \\name
@@ -444,9 +482,9 @@ everycall_called_\\what:
     everycall_function_end everycall_tail_exit
     ",
 
-    // Values are copied: a function of the runtime does that on the thread's own stack, if there is
-    // room, and the slow path otherwise. It needs no slot yet. Exits of short calls that are dropped
-    // go the usual way.
+    // Values are copied: a function of the runtime does that on the thread's own stack, if there
+    // is room, and the slow path otherwise. It needs no slot yet. Exits of short calls that are
+    // dropped go the usual way.
     "
     everycall_function everycall_capture_entry
         everycall_save
@@ -519,22 +557,7 @@ everycall_capture_common:
         pushq   %r15                                # place of the vector registers: `Registers::vectors`
         andq    $-16, %rsp
         subq    $272, %rsp
-        movaps  %xmm0, (%rsp)
-        movaps  %xmm1, 16(%rsp)
-        movaps  %xmm2, 32(%rsp)
-        movaps  %xmm3, 48(%rsp)
-        movaps  %xmm4, 64(%rsp)
-        movaps  %xmm5, 80(%rsp)
-        movaps  %xmm6, 96(%rsp)
-        movaps  %xmm7, 112(%rsp)
-        movaps  %xmm8, 128(%rsp)
-        movaps  %xmm9, 144(%rsp)
-        movaps  %xmm10, 160(%rsp)
-        movaps  %xmm11, 176(%rsp)
-        movaps  %xmm12, 192(%rsp)
-        movaps  %xmm13, 208(%rsp)
-        movaps  %xmm14, 224(%rsp)
-        movaps  %xmm15, 240(%rsp)
+        everycall_save_vectors
         movq    %rsp, -40(%rbx)
         movl    %esi, %r8d
         movq    %rcx, %rdi
@@ -549,22 +572,7 @@ everycall_capture_common:
         jz      5f
         std
     5:
-        movaps  (%rsp), %xmm0
-        movaps  16(%rsp), %xmm1
-        movaps  32(%rsp), %xmm2
-        movaps  48(%rsp), %xmm3
-        movaps  64(%rsp), %xmm4
-        movaps  80(%rsp), %xmm5
-        movaps  96(%rsp), %xmm6
-        movaps  112(%rsp), %xmm7
-        movaps  128(%rsp), %xmm8
-        movaps  144(%rsp), %xmm9
-        movaps  160(%rsp), %xmm10
-        movaps  176(%rsp), %xmm11
-        movaps  192(%rsp), %xmm12
-        movaps  208(%rsp), %xmm13
-        movaps  224(%rsp), %xmm14
-        movaps  240(%rsp), %xmm15
+        everycall_restore_vectors
         movq    %rbx, %rsp
         popq    %rsi
         .cfi_def_cfa %rsp, 96
@@ -1220,22 +1228,7 @@ everycall_slow_common:
         subq    ${SLOW_FRAME_SIZE}, %rsp
         movq    %rax, 256(%rsp)
         movq    %r10, 272(%rsp)
-        movaps  %xmm0, (%rsp)
-        movaps  %xmm1, 16(%rsp)
-        movaps  %xmm2, 32(%rsp)
-        movaps  %xmm3, 48(%rsp)
-        movaps  %xmm4, 64(%rsp)
-        movaps  %xmm5, 80(%rsp)
-        movaps  %xmm6, 96(%rsp)
-        movaps  %xmm7, 112(%rsp)
-        movaps  %xmm8, 128(%rsp)
-        movaps  %xmm9, 144(%rsp)
-        movaps  %xmm10, 160(%rsp)
-        movaps  %xmm11, 176(%rsp)
-        movaps  %xmm12, 192(%rsp)
-        movaps  %xmm13, 208(%rsp)
-        movaps  %xmm14, 224(%rsp)
-        movaps  %xmm15, 240(%rsp)
+        everycall_save_vectors
         movq    %rsp, -40(%rbx)
 
         movl    %r9d, %edi                          # what
@@ -1251,22 +1244,7 @@ everycall_slow_common:
         jz      5f
         std
     5:
-        movaps  (%rsp), %xmm0
-        movaps  16(%rsp), %xmm1
-        movaps  32(%rsp), %xmm2
-        movaps  48(%rsp), %xmm3
-        movaps  64(%rsp), %xmm4
-        movaps  80(%rsp), %xmm5
-        movaps  96(%rsp), %xmm6
-        movaps  112(%rsp), %xmm7
-        movaps  128(%rsp), %xmm8
-        movaps  144(%rsp), %xmm9
-        movaps  160(%rsp), %xmm10
-        movaps  176(%rsp), %xmm11
-        movaps  192(%rsp), %xmm12
-        movaps  208(%rsp), %xmm13
-        movaps  224(%rsp), %xmm14
-        movaps  240(%rsp), %xmm15
+        everycall_restore_vectors
 
         # Back to the thread's own stack; then restore the signal mask. A pending signal arrives
         # right here.

@@ -1,5 +1,5 @@
-// What the tests load into programs that run. Its initialiser allocates, and has thread-local
-// memory.
+// A library that the tests load into programs that run. Its initialiser allocates, and has
+// thread-local memory.
 #include <stdlib.h>
 #include <string.h>
 

@@ -36,8 +36,8 @@ static SET: AtomicPtr<Loaded> = AtomicPtr::new(core::ptr::null_mut());
 /// The path in `EVERYCALL_ARGS`.
 static PATH: KeptPath = KeptPath::none();
 
-/// Ids of captures whose layouts are in the arena, a hash table: 0 is a free place. A forked child's
-/// arena has its parent's layouts. Those that find no place are written again.
+/// Ids of captures whose layouts are in the arena, a hash table: 0 is a free place. A forked
+/// child's arena has its parent's layouts. Those that find no place are written again.
 static TOLD: [AtomicU32; 1 << 12] = [const { AtomicU32::new(0) }; 1 << 12];
 /// Places that are looked at for an id.
 const TRIES: usize = 32;
@@ -84,7 +84,7 @@ fn set() -> Option<&'static CaptureSet<'static>> {
     unsafe { SET.load(Acquire).as_ref() }.map(|loaded| &loaded.set)
 }
 
-/// What the set says of the module with this build id.
+/// The module with this build id, as it is in the set.
 fn module_in(set: &CaptureSet<'static>, build_id_length: u32, build_id: &[u8; 32]) -> Option<CaptureModule> {
     set.modules().find(|module| (module.build_id_length, &module.build_id) == (build_id_length, build_id))
 }
@@ -109,7 +109,7 @@ pub(crate) fn load_again() -> bool {
     true
 }
 
-/// Lets the hooks of a module copy what the set says, which none of its code has run yet. The caller
+/// Lets the hooks of a module, of which no code has run yet, copy what the set says. The caller
 /// holds the module lock. Returns whether there is anything to copy.
 pub(crate) fn install(process: &'static Process, module: &ModuleDescriptor, image: &Image) -> bool {
     if dropped::is_counting() || image.build_id_length == 0 {
@@ -230,8 +230,8 @@ fn bytes_at<const SIZE: usize>(address: u64) -> [u8; SIZE] {
     unsafe { (address as *const [u8; SIZE]).read_volatile() }
 }
 
-/// Whether something is pushed before the call of an entry hook: gcc does that with the static chain
-/// of nested functions, so the stack pointer isn't the one that programs expect.
+/// Whether something is pushed before the call of an entry hook: gcc does that with the static
+/// chain of nested functions, so the stack pointer isn't the one that programs expect.
 fn has_pushed(behind: u64, start: u64) -> bool {
     const CALL: u64 = 5;
     const PUSH_R10: [u8; 2] = [0x41, 0x52];

@@ -40,7 +40,7 @@ struct Place {
     is_exit: bool,
 }
 
-/// What is copied at the functions of a module.
+/// The programs that copy values at the functions of a module.
 pub(crate) struct Captures {
     /// Bytes of the memory.
     size: u64,
@@ -57,7 +57,7 @@ impl Captures {
         unsafe { (module.captures.load(Relaxed) as *const Captures).as_ref() }
     }
 
-    /// What is copied at the function that begins here: its programs at the entry and the returns.
+    /// The function that begins here, with its programs at the entry and at the returns.
     pub(crate) fn at(&self, start: u64) -> Option<&Function> {
         let found = self.functions.binary_search_by_key(&start, |function| function.start);
         self.functions.get(found.ok()?)

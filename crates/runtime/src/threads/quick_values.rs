@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 160;
 /// Bytes of an open call.
 const CALL: u64 = size_of::<OpenCall>() as u64;
 
-/// What is left to do. Hooks know these numbers.
+/// The work that is left. Hooks know these numbers.
 mod outcome {
     /// Nothing.
     pub const DONE: u32 = 0;
@@ -124,8 +124,8 @@ impl Event<'_> {
         Some(self.count())
     }
 
-    /// Whether the open-call stack is as hooks expect it: at an entry, no call is dead; at an exit, it
-    /// is that of the innermost call, which didn't take long.
+    /// Whether the open-call stack is as hooks expect it: at an entry, no call is dead; at an exit,
+    /// it is that of the innermost call, which didn't take long.
     fn is_right_call(&self, is_exit: bool, innermost: u64, ticks: u64) -> bool {
         let pointer = word_at(innermost + offset_of!(OpenCall, stack_pointer) as u64).load(Relaxed);
         if !is_exit {
@@ -136,8 +136,8 @@ impl Event<'_> {
         pointer == self.hook && took < self.control.floor.load(Relaxed)
     }
 
-    /// Counts a call, as entry hooks do: the address of the counts is read first, because it is wiped
-    /// in a forked child, as the places are.
+    /// Counts a call, as entry hooks do: the address of the counts is read first, because it is
+    /// wiped in a forked child, as the places are.
     fn count(&self) -> u32 {
         let counts = self.control.counts.load(Relaxed);
         let places = self.module.recorded_places.load(Relaxed);
@@ -179,7 +179,7 @@ fn put_values(slot: u64, ticks: u64, detail: u8, id: u32, bytes: Option<&[u8]>) 
 }
 
 fn word_at(address: u64) -> &'static AtomicU64 {
-    // SAFETY: a slot that is reserved, a word of the open-call stack, or of the thread's counts, all
-    // of which are never unmapped.
+    // SAFETY: a slot that is reserved, a word of the open-call stack, or of the thread's counts,
+    // all of which are never unmapped.
     unsafe { &*(address as *const AtomicU64) }
 }

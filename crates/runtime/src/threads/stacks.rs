@@ -119,8 +119,8 @@ pub(crate) fn is_within(control: &Control, pointer: u64) -> bool {
     control.stack_end.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
 }
 
-/// What is certainly mapped of the stack that the calling thread runs, whose stack pointer is this:
-/// from there to its end, if that is known and not a guess.
+/// The part of the stack that the calling thread runs which is certainly mapped: from this stack
+/// pointer to its end, if that is known and not a guess.
 pub(crate) fn certain(control: &Control, pointer: u64) -> core::ops::Range<u64> {
     let end = match control.bounds.load(Relaxed) {
         bounds::TOLD | bounds::THREAD => control.stack_high.load(Relaxed),
@@ -135,13 +135,13 @@ const CAPTURE_ROOM: u64 = 2 * PAGE;
 /// [`Control::capture_floor`] before it was looked for, and if there is none.
 const NOT_LOOKED: u64 = u64::MAX;
 const NO_ROOM: u64 = u64::MAX - 1;
-/// The first thread's stack is taken to have at least half of what it may have, but not of more than
-/// this.
+/// The first thread's stack is taken to have at least half of what it may have, but not of more
+/// than this.
 const MAIN_STACK: u64 = 8 << 20;
 
-/// Finds out, once for each stack, down to which stack pointer there is certainly room to copy values
-/// without the slow path's stack. A thread's own stack has a mapping of its own, above a guard page;
-/// if it doesn't look so, there is no room.
+/// Finds out, once for each stack, down to which stack pointer there is certainly room to copy
+/// values without the slow path's stack. A thread's own stack has a mapping of its own, above a
+/// guard page; if it doesn't look so, there is no room.
 pub(crate) fn look_for_room(control: &Control, pointer: u64) {
     if control.capture_floor.load(Relaxed) != NOT_LOOKED || !is_within(control, pointer) {
         return;

@@ -81,7 +81,7 @@ pub(crate) struct Call<'a> {
     process: &'a Process,
     /// The stack pointer of the hook, which has saved the registers.
     hook: u64,
-    /// What can be read directly of the stack.
+    /// The part of the stack that can be read directly.
     stack: Range<u64>,
     /// Whether the kernel may be asked to read; not known before the first time.
     may_ask: Cell<Option<bool>>,
@@ -89,8 +89,8 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// # Safety
-    /// `hook` is the stack pointer of a hook that has saved all registers, and `control` the control
-    /// block of the stack that it runs on.
+    /// `hook` is the stack pointer of a hook that has saved all registers, and `control` the
+    /// control block of the stack that it runs on.
     pub(crate) unsafe fn new(process: &'a Process, control: &Control, hook: u64) -> Call<'a> {
         let stack = stacks::certain(control, hook + HOOK_BELOW);
         Call { process, hook, stack, may_ask: Cell::new(None) }
@@ -127,8 +127,8 @@ impl Machine for Call<'_> {
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
         let end = address.checked_add(into.len() as u64);
         if address >= self.stack.start && end.is_some_and(|end| end <= self.stack.end) {
-            // SAFETY: the part of the thread's own stack that is in use. Others may write there: any
-            // bytes will do.
+            // SAFETY: the part of the thread's own stack that is in use. Others may write there:
+            // any bytes will do.
             unsafe { core::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
             return into.len();
         }
