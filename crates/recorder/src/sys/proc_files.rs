@@ -2,10 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 
 /// Bytes of a command line that are kept; of one that is longer, the last word ends in [`CUT`]. Linux allows so many where the
 /// stack may have 8 MiB.
-const COMMAND_MAX: u64 = 2 << 20;
+const COMMAND_MAX: usize = 2 << 20;
+/// Bytes of a command line that are asked for at first: most have less.
+const COMMAND_FIRST: usize = 4096;
 /// Mark at the place where a command line was cut.
 const CUT: &[u8] = b"...";
 /// Bytes of a `stat` that are looked at; they are some hundred.
@@ -24,17 +27,39 @@ pub type Name = [u8; 16];
 /// has none.
 #[must_use]
 pub fn command_line(pid: u32) -> Option<Vec<u8>> {
-    let mut command = read(pid, "cmdline", COMMAND_MAX).ok()?;
-    if command.is_empty() {
-        return None;
-    }
-    if command.len() as u64 == COMMAND_MAX {
+    let file = File::open(format!("/proc/{pid}/cmdline")).ok()?;
+    let (mut command, is_whole) = in_one_read(COMMAND_FIRST, COMMAND_MAX, |to| file.read_at(to, 0))?;
+    if !is_whole {
         return Some(ended(command));
     }
     if command.last() != Some(&0) {
         command.push(0);
     }
     Some(command)
+}
+
+/// What `read` gives from the beginning, and whether this is all of it. The kernel gives a command
+/// line to one read whole, also if the process ends meanwhile, but nothing to the reads that
+/// follow: pieces of several reads could end anywhere. So a buffer that is filled is read again
+/// with a larger one. `None` where nothing is there.
+fn in_one_read(
+    first: usize,
+    max: usize,
+    read: impl Fn(&mut [u8]) -> io::Result<usize>,
+) -> Option<(Vec<u8>, bool)> {
+    let mut buffer = vec![0; first];
+    let mut length = read(&mut buffer).ok().filter(|length| *length > 0)?;
+    while length == buffer.len() && length < max {
+        let mut larger = vec![0; length.saturating_mul(32).min(max)];
+        let all = read(&mut larger).unwrap_or(0);
+        if all < length {
+            break;
+        }
+        (buffer, length) = (larger, all);
+    }
+    let is_whole = length < buffer.len();
+    buffer.truncate(length);
+    Some((buffer, is_whole))
 }
 
 /// A command line that was cut, so that this can be seen.
@@ -174,7 +199,31 @@ fn read(pid: u32, file: &str, most: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// A process that ends after `reads` reads of its 100 bytes.
+    fn of_100(reads: usize, first: usize, max: usize) -> Option<(usize, bool)> {
+        let left = Cell::new(reads);
+        let read = |to: &mut [u8]| {
+            let lives = left.get() > 0;
+            left.set(left.get().saturating_sub(1));
+            Ok(if lives { to.len().min(100) } else { 0 })
+        };
+        in_one_read(first, max, read).map(|(bytes, is_whole)| (bytes.len(), is_whole))
+    }
+
+    #[test]
+    fn command_lines_are_whole_or_known_to_be_cut() {
+        assert_eq!(of_100(0, 4, 1000), None);
+        assert_eq!(of_100(1, 200, 1000), Some((100, true)));
+        assert_eq!(of_100(1, 4, 1000), Some((4, false)));
+        assert_eq!(of_100(2, 4, 1000), Some((100, true)));
+        assert_eq!(of_100(9, 4, 1000), Some((100, true)));
+        assert_eq!(of_100(9, 4, 64), Some((64, false)));
+        assert_eq!(of_100(9, 100, 1000), Some((100, true)));
+    }
 
     #[test]
     fn mapped_files_are_known_by_their_names() {
