@@ -55,6 +55,12 @@ fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
 /// A ring that can hold every small run.
 const RING: &str = "256M";
 
+/// Options for a run that overwrites its ring: a small ring, as debug builds take long for more
+/// events; with `EVERYCALL_FULL` the default one.
+fn overwritten_ring() -> &'static [&'static str] {
+    if is_full() { &[] } else { &["--ring-size", "4M"] }
+}
+
 /// Runs a program; returns its standard output.
 fn stdout_of(command: &mut Command) -> Vec<u8> {
     let output = ended_well(command);
@@ -123,7 +129,7 @@ impl Case<'_> {
         }
         let hooks = hooks::check(self.mode, &traced, &objects);
         let events = self.check_counts(&label, &traced);
-        let slices = self.check_default_ring(&label, &traced);
+        let slices = self.check_overwritten_ring(&label, &traced);
         for entry in std::fs::read_dir(self.place.path()).expect("the temporary folder") {
             let path = entry.expect("a readable folder").path();
             if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&label)) {
@@ -131,7 +137,7 @@ impl Case<'_> {
             }
         }
         format!(
-            "{hooks}, {events} events as counted, {slices} slices of default rings, compiled in {compiled:.1} s"
+            "{hooks}, {events} events as counted, {slices} slices of overwritten rings, compiled in {compiled:.1} s"
         )
     }
 
@@ -220,10 +226,10 @@ impl Case<'_> {
         }
     }
 
-    /// A run that overwrites a ring of default size: the rest can be exported in all formats.
-    fn check_default_ring(&self, label: &str, traced: &Path) -> u64 {
+    /// A run that overwrites its ring: the rest can be exported in all formats.
+    fn check_overwritten_ring(&self, label: &str, traced: &Path) -> u64 {
         let file = self.place.file(&format!("{label}-large.ect"));
-        let output = self.record(&[], traced, self.build.workload.large, &file);
+        let output = self.record(overwritten_ring(), traced, self.build.workload.large, &file);
         assert_eq!(output.stdout, self.large, "{label} under record");
         let trace = of_trace(&file, traced);
         assert_eq!(trace.warnings, [""; 0], "{label}");
@@ -310,7 +316,7 @@ fn pages() {
             let (program, file) = (place.file(&build.label()), place.file(&format!("{}.ect", build.label())));
             build.link(Linkage::Traced, &program);
             let mut record = Command::new(everycall());
-            record.args(["record", "-o"]).arg(&file).arg("--").arg(&program);
+            record.arg("record").args(overwritten_ring()).arg("-o").arg(&file).arg("--").arg(&program);
             ended_well(record.args(arguments(workload, workload.large)));
             let (slices, select) = browser::chosen(&shown(&["replay", "--format", "json"], &file));
             match workload.name {
