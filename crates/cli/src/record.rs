@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everycall_format::dropped::TICKS_MAX;
@@ -93,7 +94,11 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
         file.stream(progress::line(quiet));
     }
     let logs = log_files::watch(&arguments.log)?;
-    let running = match untouched {
+    let untouched = untouched.map(Arc::new);
+    if let Some(untouched) = untouched.clone() {
+        recorder.hook_with(move |pid| untouched.hook_more(pid));
+    }
+    let running = match &untouched {
         None => start(recorder, &launch)?,
         Some(untouched) => start_by(recorder, &launch, |command| untouched.start(command))?,
     };
@@ -109,6 +114,9 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
     }
     let ended = running.wait(arguments.wait, &mut file)?;
     progress::clear(quiet || !arguments.stream);
+    if let Some(untouched) = &untouched {
+        untouched.say_without_match();
+    }
     let status = ended.status();
     file.add_log_files(logs.into_iter().map(log_files::Logged::end).collect());
     let shown = || files.as_ref().map_or_else(|| output.clone(), Files::newest);

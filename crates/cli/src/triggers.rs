@@ -130,8 +130,8 @@ fn look_at_program(
     functions: &mut Functions,
 ) -> Result<(), Failure> {
     let (files, more) = match Untouched::looked_through(arguments) {
-        Some((program, brings_libraries)) => {
-            (vec![program], brings_libraries.then_some("its libraries may have one"))
+        Some((program, brings_others)) => {
+            (vec![program], brings_others.then_some("libraries and programs that it starts may have one"))
         }
         None => {
             let Some(objects) = preload::traced_objects(arguments)? else { return Ok(()) };

@@ -38,10 +38,12 @@ pub const OWNER_MODE: u32 = 0o600;
 pub const SPARE_MODE: u32 = 0o1000;
 /// Places for unclaimed arenas.
 pub const SPARES: usize = 32;
+/// Places for processes that wait for hooks.
+pub const ASKING: usize = 16;
 
 wire_struct! {
     /// First bytes of the hub; the rest of its page is zero.
-    pub struct HubHeader [200] {
+    pub struct HubHeader [272] {
         /// [`HUB_MAGIC`].
         pub magic: u64,
         /// [`HUB_VERSION`].
@@ -77,6 +79,13 @@ wire_struct! {
         /// 1 if the recorder adds captures of modules that are loaded to the set in
         /// `EVERYCALL_ARGS`: a process reads that again.
         pub captures: u32,
+        /// 1 if the recorder writes hooks into programs that are executed, and into libraries that
+        /// are loaded later: a process asks for them, and waits.
+        pub hooks: u32,
+        /// Counts requests for hooks; a shared futex.
+        pub asked: u32,
+        /// Ids of processes that wait for hooks; 0 for an empty place. Shared futexes.
+        pub asking: [u32; ASKING],
     }
 }
 

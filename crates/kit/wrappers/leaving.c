@@ -1,6 +1,6 @@
 // Functions by which calls are left, in programs that were built without everycall: the entries of
 // these functions lead here (crates/untouched/src/leaving.rs), where a link would have wrapped
-// calls of them. Part of libeverycall.so.
+// calls of them. And the loader's function for debuggers (loading.rs). Part of libeverycall.so.
 #include "exceptions.h"
 #include "jumps.h"
 
@@ -12,15 +12,34 @@ enum function {
     CANCEL = 4,       // pthread_cancel(thread)
     THROW = 5,        // __cxa_throw(object, type, destroy)
     RETHROW = 6,      // std::rethrow_exception(pointer)
+    LOADED = 7,       // _dl_debug_state()
 };
 
-// leaving.rs writes this before the code that leads here.
+// As in <link.h>.
+struct link_map {
+    void* others[3];
+    struct link_map* next;
+};
+struct r_debug {
+    int version;
+    struct link_map* first;
+    void* called;
+    enum { CONSISTENT } state;
+};
+
+// leaving.rs and loading.rs write this before the code that leads here.
 struct area {
     uint64_t mark[2];
     const void* leaving;
-    // Of the unwinder whose function is entered; 0 if it has none.
-    uint64_t (*stack_pointer)(void* context);
-    uint64_t (*function)(void* context);
+    union {
+        struct {
+            // Of the unwinder whose function is entered; 0 if it has none.
+            uint64_t (*stack_pointer)(void* context);
+            uint64_t (*function)(void* context);
+        };
+        // Of the loader whose function is entered.
+        const struct r_debug* debug;
+    };
 };
 
 enum { RESULT_REGISTER = 0 };
@@ -56,6 +75,18 @@ static inline void jump(const uint64_t* registers) {
     if (are_registers(stack_pointer, code)) everycall_tell(EVERYCALL_JUMP, stack_pointer, 0);
 }
 
+// The loader calls its function before and after it changes its list, and holds its lock. What is
+// unloaded needs nothing.
+static inline void loaded(const struct r_debug* debug) {
+    static uint32_t known;
+    if (debug->state != CONSISTENT) return;
+    uint32_t count = 0;
+    for (const struct link_map* one = debug->first; one; one = one->next) count++;
+    const uint32_t before = known;
+    known = count;
+    if (count > before) everycall_tell(EVERYCALL_LOADED, 0, 0);
+}
+
 // `stack_pointer`: the caller's, before it called the function.
 __attribute__((visibility("hidden"), used)) void everycall_leaves(
     uint32_t function, const uint64_t arguments[3], uint64_t stack_pointer, const struct area* area) {
@@ -64,6 +95,7 @@ __attribute__((visibility("hidden"), used)) void everycall_leaves(
         if ((uint32_t)arguments[1] == RESULT_REGISTER) landing((void*)arguments[0], arguments[2], area);
         break;
     case JUMP: jump((const uint64_t*)arguments[0]); break;
+    case LOADED: loaded(area->debug); break;
     case THREAD_EXIT: everycall_tell(EVERYCALL_THREAD_END, stack_pointer, 0); break;
     case CANCEL: everycall_tell(EVERYCALL_CANCEL, arguments[0], 0); break;
     case THROW: everycall_tell(EVERYCALL_THROW, stack_pointer, name_of_type((const void*)arguments[1])); break;

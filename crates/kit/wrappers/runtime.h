@@ -51,6 +51,8 @@ enum everycall_unwinding {
     EVERYCALL_CANCEL = 14,
     // The unwinder asks a frame whether it catches an exception of this type.
     EVERYCALL_RAISED = 15,
+    // The loader has loaded libraries.
+    EVERYCALL_LOADED = 16,
     // With EVERYCALL_CATCH or EVERYCALL_CLEANUP: calls that were inlined into the frame may end
     // without an exit event.
     EVERYCALL_UNTOLD_ENDS = 1 << 8,

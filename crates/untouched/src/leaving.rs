@@ -19,7 +19,8 @@ use everycall_rewrite::Plan;
 
 use crate::changes::{Lead, island_pages, lead, patch_sets, placed};
 use crate::modules::{first_page, has_own_hooks, range_of};
-use crate::recording::Runtime;
+use crate::own::{Witness, marked};
+use crate::recording::{Runtime, number_of};
 
 /// The functions, with the numbers that `kit/wrappers/leaving.c` gives them.
 const FUNCTIONS: [(&str, u8); 8] = [
@@ -37,9 +38,10 @@ const UNWINDER: [&str; 2] = ["_Unwind_GetCFA", "_Unwind_GetRegionStart"];
 /// An area begins with it.
 const MARK: [u8; 16] = *b"everycall leaves";
 const AREA: usize = 64;
-/// Where the runtime's address is in it, and that of the module.
+/// Where the runtime's address is in it, that of the module, and the witness.
 const RUNTIME_AT: usize = 16;
 const MODULE_AT: usize = 40;
+const WITNESS_AT: usize = 48;
 const STUB: usize = 16;
 const INT3: u8 = 0xcc;
 
@@ -97,7 +99,9 @@ impl Library {
         let size = self.plan.region_size();
         self.plan = placed(self.plan, maps, module, 0, size);
         let base = self.plan.base(self.start);
-        let (start, region) = (base.wrapping_add_signed(self.plan.region), self.region(leaving));
+        let sets = patch_sets(&self.plan, base);
+        let start = base.wrapping_add_signed(self.plan.region);
+        let region = self.region(leaving, Witness::of(&sets, number_of(&self.plan)));
         process.with_thread(patience, |thread| {
             thread.map_at(start, &region, Access::Execute)?;
             for (page, bytes) in island_pages(&self.plan, base) {
@@ -105,15 +109,30 @@ impl Library {
             }
             Ok(())
         })?;
-        lead(process, patch_sets(&self.plan, base), Lead::ToTrampolines, patience).map(|_| ())
+        lead(process, sets, Lead::ToTrampolines, patience).map(|_| ())
+    }
+
+    /// Leads to a region that is there already, or back.
+    fn lead(
+        mut self,
+        process: &mut Process,
+        region: u64,
+        to: Lead,
+        patience: Duration,
+    ) -> Result<(), InjectError> {
+        let base = self.plan.base(self.start);
+        let moved = self.plan.move_region(region.wrapping_sub(base).cast_signed());
+        moved.map_err(|error| InjectError::Refused(error.to_string()))?;
+        lead(process, patch_sets(&self.plan, base), to, patience).map(|_| ())
     }
 
     /// The bytes of area, stubs and trampolines.
-    fn region(&self, leaving: u64) -> Vec<u8> {
+    fn region(&self, leaving: u64, witness: Witness) -> Vec<u8> {
         let mut region = MARK.to_vec();
         for pointer in [leaving].into_iter().chain(self.unwinder).chain([self.start]) {
             region.extend(pointer.to_le_bytes());
         }
+        region.extend(witness.to_bytes());
         region.resize(AREA, 0);
         for number in &self.numbers {
             let at = region.len();
@@ -129,7 +148,7 @@ impl Library {
 }
 
 /// Leads the functions by which calls are left to the runtime, in all libraries of a process that
-/// have some. Returns libraries where that isn't possible, with the reason: there, calls end late.
+/// have some, and in which they don't lead there yet. Returns libraries where that isn't possible, with the reason: there, calls end late.
 ///
 /// # Errors
 ///
@@ -142,18 +161,28 @@ pub fn watch_leaving(
     let Some(leaving) = runtime.leaving else { return Ok(Vec::new()) };
     let maps = mappings(process.pid())?;
     let paths = maps.iter().filter(|mapping| mapping.is_executable).map(|mapping| Path::new(&mapping.name));
+    let areas = areas(process, &maps);
     let (mut seen, mut failed) = (HashSet::new(), Vec::new());
     for path in paths.filter(|path| path.is_absolute()) {
         if !seen.insert(path) {
             continue;
         }
+        let start = first_page(&maps, path);
+        let own: Vec<&Area> = areas.iter().filter(|area| Some(area.module) == start).collect();
+        if own.iter().any(|area| area.is_led) {
+            continue;
+        }
         let done = match Library::of(process, &maps, path) {
             None => continue,
-            Some(Ok(library)) => {
-                // With the regions of those before.
-                let maps = mappings(process.pid())?;
-                library.install(process, &maps, leaving, patience).map_err(|error| error.to_string())
+            Some(Ok(library)) => match own.iter().find(|area| area.number == number_of(&library.plan)) {
+                Some(area) => library.lead(process, area.region, Lead::ToTrampolines, patience),
+                None => {
+                    // With the regions of those before.
+                    let maps = mappings(process.pid())?;
+                    library.install(process, &maps, leaving, patience)
+                }
             }
+            .map_err(|error| error.to_string()),
             Some(Err(why)) => Err(why),
         };
         if let Err(why) = done {
@@ -170,21 +199,39 @@ pub fn watch_leaving(
 /// The process can't be read or changed.
 pub fn lead_leaving(process: &mut Process, to: Lead, patience: Duration) -> Result<(), InjectError> {
     let maps = mappings(process.pid())?;
-    for region in maps.iter().filter(|mapping| mapping.is_executable).map(|mapping| mapping.range.start) {
-        let Ok(area) = process.read(region, AREA) else { continue };
-        let module = area.get(MODULE_AT..).and_then(|bytes| bytes.first_chunk());
-        let Some(module) = module.filter(|_| area.starts_with(&MARK)) else { continue };
-        let module = u64::from_le_bytes(*module);
-        let name = maps.iter().find(|mapping| mapping.range.start == module).map(|mapping| &mapping.name);
-        let Some(Some(Ok(mut library))) = name.map(|name| Library::of(process, &maps, Path::new(name)))
-        else {
-            continue;
-        };
-        let base = library.plan.base(module);
-        // Another version of everycall may have made another plan.
-        if library.plan.move_region(region.wrapping_sub(base).cast_signed()).is_ok() {
-            lead(process, patch_sets(&library.plan, base), to, patience)?;
+    for area in areas(process, &maps) {
+        let name =
+            maps.iter().find(|mapping| mapping.range.start == area.module).map(|mapping| &mapping.name);
+        let library = name.and_then(|name| Library::of(process, &maps, Path::new(name)));
+        // Another library may be there now, or another version of everycall have made the plan.
+        if let Some(Ok(library)) = library
+            && area.number == number_of(&library.plan)
+        {
+            library.lead(process, area.region, to, patience)?;
         }
     }
     Ok(())
+}
+
+/// An area that was found in a process.
+struct Area {
+    /// Where it is, and so its region.
+    region: u64,
+    /// The first page of the library.
+    module: u64,
+    /// Of its plan.
+    number: u32,
+    /// Whether the library's functions lead there.
+    is_led: bool,
+}
+
+fn areas(process: &Process, maps: &[Mapping]) -> Vec<Area> {
+    let found = marked(process, maps, &MARK, AREA).into_iter();
+    found
+        .filter_map(|(region, bytes)| {
+            let module = u64::from_le_bytes(*bytes.get(MODULE_AT..)?.first_chunk()?);
+            let witness = Witness::read(bytes.get(WITNESS_AT..)?)?;
+            Some(Area { region, module, number: witness.number, is_led: witness.is_there(process) })
+        })
+        .collect()
 }

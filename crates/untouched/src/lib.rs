@@ -4,7 +4,9 @@
 //! ```text
 //! modules     which files of a process
 //! changes     a plan's changes, for a process that has loaded the file somewhere
+//! own         memory of ours in a process
 //! leaving     functions by which calls are left
+//! loading     libraries that are loaded later
 //! recording   plans whose hooks record, and the runtime that they need
 //! ```
 //!
@@ -20,10 +22,14 @@
 
 mod changes;
 mod leaving;
+mod loading;
 mod modules;
+mod own;
 mod recording;
 
 pub use changes::{Lead, island_pages, patch_sets};
 pub use leaving::{lead_leaving, watch_leaving};
+pub use loading::watch_loading;
 pub use modules::{first_page, has_own_hooks, libraries, may_have_libraries};
+pub use own::{Installed, installed};
 pub use recording::{Functions, Planned, Runtime};

@@ -24,6 +24,7 @@ use everycall_rewrite::{HookCall, HookKind, HookLayout, Plan, PlannedFunction, R
 
 use crate::changes::{Lead, island_pages, lead, patch_sets, placed};
 use crate::modules::{first_page, has_own_hooks, range_of};
+use crate::own::{ADOPTED_AT, Installed, Witness};
 
 const PAGE: u64 = 4096;
 /// Lists begin at multiples of this.
@@ -32,8 +33,6 @@ const ALIGN: usize = 64;
 const CALL: u32 = 5;
 /// Of the runtime's library (`kit/wrappers/leaving.c`).
 const LEAVING_SYMBOL: &str = "everycall_leaving";
-/// Where the runtime's argument is on the descriptor's page.
-const ADOPTED_AT: u64 = 2048;
 
 /// Which functions of a file get hooks.
 pub struct Functions<'a> {
@@ -227,8 +226,14 @@ impl Planned {
             ..Adopted::default()
         };
         let mut page = vec![0; PAGE as usize];
-        if let Some(place) = page.get_mut(ADOPTED_AT as usize..) {
+        let sets = patch_sets(&plan, base);
+        if let Some(place) = page.get_mut(ADOPTED_AT..) {
             adopted.write(place);
+        }
+        if let Some(place) =
+            page.get_mut(ADOPTED_AT + Adopted::SIZE..).and_then(|page| page.first_chunk_mut())
+        {
+            *place = Witness::of(&sets, self.number).to_bytes();
         }
         process.with_thread(patience, |thread| {
             thread.map_at(descriptor, &page, Access::Write)?;
@@ -236,9 +241,14 @@ impl Planned {
             for (page, bytes) in island_pages(&plan, base) {
                 thread.map_at(page, &bytes, Access::Execute)?;
             }
-            thread.call_function(runtime.adopt, [descriptor + ADOPTED_AT, 0, 0, 0, 0, 0]).map(|_| ())
+            thread.call_function(runtime.adopt, [descriptor + ADOPTED_AT as u64, 0, 0, 0, 0, 0]).map(|_| ())
         })?;
-        lead(process, patch_sets(&plan, base), Lead::ToTrampolines, patience)
+        lead(process, sets, Lead::ToTrampolines, patience)
+    }
+
+    /// Whether a region is that of this plan.
+    pub fn is_of(&self, installed: &Installed) -> bool {
+        self.number == installed.number
     }
 
     /// The mappings of a process, and from the file's first page to its last one among them.
@@ -315,7 +325,7 @@ impl Planned {
 }
 
 /// A number that differs between plans.
-fn number_of(plan: &Plan) -> u32 {
+pub(crate) fn number_of(plan: &Plan) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&plan.build_id);
     for call in &plan.calls {

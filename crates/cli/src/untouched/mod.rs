@@ -171,9 +171,14 @@ pub fn start<T: Send>(
 /// may be left. Says where they can't.
 pub fn watch(process: &mut Process, runtime: &Runtime) -> Result<(), InjectError> {
     for (path, why) in watch_leaving(process, runtime, PATIENCE)? {
-        say!("everycall: {}: calls that exceptions or longjmp leave may end late: {why}", path.display());
+        say!("everycall: {}", not_watched(&path, &why));
     }
     Ok(())
+}
+
+/// Says that [`watch_leaving`] failed for a library.
+fn not_watched(path: &Path, why: &str) -> String {
+    format!("{}: calls that exceptions or longjmp leave may end late: {why}", path.display())
 }
 
 /// Says which functions that options name can't get hooks.

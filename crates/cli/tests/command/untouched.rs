@@ -359,3 +359,55 @@ fn sessions_bring_hooks_into_a_process() {
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 }
+
+/// Libraries that are loaded later, also more than once, and programs that are executed.
+#[test]
+fn what_comes_later_is_recorded() {
+    let here = Workplace::new();
+    here.write("one.c", "__attribute__((noinline)) int inner(int x) { return x ^ 5; }\nint later(int x) { return inner(x) + inner(x + 1); }\n");
+    here.write(
+        "two.cpp",
+        "__attribute__((noinline)) int after(int x) { return x ^ 5; }\n\
+         __attribute__((noinline)) int throws(int n) { if (n == 0) throw 7; return throws(n - 1) + 1; }\n\
+         extern \"C\" int catches(int n) { try { return throws(n); } catch (int e) { return after(e); } }\n",
+    );
+    here.write(
+        "main.c",
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+         __attribute__((noinline)) int use(const char *file, const char *name, int flags) {\n\
+           void *library = dlopen(file, flags);\n\
+           if (!library) { puts(dlerror()); exit(3); }\n\
+           int (*function)(int) = (int (*)(int))dlsym(library, name);\n\
+           int sum = 0; for (int i = 0; i < 10; i++) sum += function(i);\n\
+           dlclose(library); return sum; }\n\
+         void *work(void *data) { return (void *)(long)use(\"./libtwo.so\", \"catches\", RTLD_NOW | RTLD_DEEPBIND); }\n\
+         __attribute__((noinline)) int last(int x) { return x ^ 5; }\n\
+         int main(int count, char **words) {\n\
+           int sum = 0;\n\
+           if (count > 1) { for (int i = 0; i < 6; i++) sum += last(i); return sum; }\n\
+           for (int i = 0; i < 3; i++) sum += use(\"./libone.so\", \"later\", RTLD_LAZY);\n\
+           pthread_t thread; void *result; pthread_create(&thread, 0, work, 0); pthread_join(thread, &result); sum += (long)result;\n\
+           pid_t child = fork();\n\
+           if (!child) { use(\"./libone.so\", \"later\", RTLD_NOW); execl(words[0], words[0], \"child\", (char *)0); }\n\
+           int status; waitpid(child, &status, 0);\n\
+           printf(\"%d %d\\n\", sum, WEXITSTATUS(status)); return 0; }\n",
+    );
+    let build = "gcc -O1 -shared -fPIC one.c -o libone.so && g++ -O2 -shared -fPIC two.cpp -o libtwo.so && gcc -O1 -pthread main.c -o main";
+    assert_eq!(here.shell(build).code, Some(0));
+    let plain = here.shell("./main");
+    let recorded = here.succeed("record --all -o later.ect -- ./main");
+    assert_eq!(recorded.stdout, plain.stdout);
+    let once = |file: &str| recorded.stderr.matches(file).count() == 1;
+    assert!(once("libone.so: recording 2 of") && once("libtwo.so: recording 3 of"), "{}", recorded.stderr);
+    let json = here.succeed("replay -f json later.ect").stdout;
+    let calls = |name: &str| -> Vec<&str> {
+        let names = [format!("\"name\":\"{name}\""), format!("\"name\":\"{name}(int)\"")];
+        json.lines().filter(|call| names.iter().any(|name| call.contains(name))).collect()
+    };
+    let counts = [("later", 40), ("inner", 80), ("catches", 10), ("throws", 10), ("after", 10), ("last", 6)];
+    for (name, count) in counts {
+        assert_eq!(calls(name).len(), count, "{name}: {json}");
+    }
+    // What an exception leaves ends with it, though the unwinder came with the library.
+    assert!(calls("after").iter().all(|call| call.contains("\"depth\":3,")), "{:?}", calls("after"));
+}

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 
 use everycall_format::arena::PAGE;
-use everycall_format::hub::{HubHeader, SPARES};
+use everycall_format::hub::{ASKING, HubHeader, SPARES};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// A shared mapping of the hub's header.
@@ -63,6 +63,21 @@ impl HubPage {
     /// [`HubHeader::follow`].
     pub fn follow(&self) -> &AtomicU32 {
         self.at(offset_of!(HubHeader, follow))
+    }
+
+    /// [`HubHeader::hooks`].
+    pub fn hooks(&self) -> &AtomicU32 {
+        self.at(offset_of!(HubHeader, hooks))
+    }
+
+    /// [`HubHeader::asked`].
+    pub fn asked(&self) -> &AtomicU32 {
+        self.at(offset_of!(HubHeader, asked))
+    }
+
+    /// The places of [`HubHeader::asking`].
+    pub fn asking(&self) -> impl Iterator<Item = &AtomicU32> {
+        (0..ASKING).map(|place| self.at(offset_of!(HubHeader, asking) + place * size_of::<u32>()))
     }
 
     /// The places of [`HubHeader::spares`].

@@ -6,7 +6,7 @@ pub mod capacity;
 pub mod contents;
 pub mod frame_rules;
 pub mod hub;
-mod hub_page;
+pub(crate) mod hub_page;
 pub mod kept_states;
 pub mod memory_file;
 pub mod open_calls;

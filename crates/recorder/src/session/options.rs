@@ -42,6 +42,16 @@ pub struct Recorder {
     pub(super) signals: Vec<i32>,
     pub(super) states: Option<Choice>,
     pub(super) counters: Option<Duration>,
+    pub(super) hooks: Option<HooksBox>,
+}
+
+/// What writes hooks into processes that ask for them.
+pub(super) struct HooksBox(pub Box<dyn FnMut(u32) + Send>);
+
+impl std::fmt::Debug for HooksBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HooksBox")
+    }
 }
 
 /// The keeper of calls.
@@ -84,12 +94,19 @@ impl Recorder {
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
         let hub = Hub::create(options.follow).map_err(no_memory)?;
         let tree = ProcessTree::new(hub, capacity, options.follow, sites).map_err(no_memory)?;
-        Ok(Recorder { tree, keep, signals, states: options.states, counters: options.counters })
+        let (states, counters) = (options.states, options.counters);
+        Ok(Recorder { tree, keep, signals, states, counters, hooks: None })
     }
 
     /// Passes each module that a process loads to `selector`.
     pub fn select_with(&mut self, selector: Box<dyn SelectFunctions>) {
         self.tree.select_with(selector);
+    }
+
+    /// Processes that start, execute another program or load libraries are passed to `write`, and
+    /// wait until it returns. The recorder answers their other messages meanwhile.
+    pub fn hook_with(&mut self, write: impl FnMut(u32) + Send + 'static) {
+        self.hooks = Some(HooksBox(Box::new(write)));
     }
 
     /// Passes each module that a process loads to `capturer`, which adds to the capture set.

@@ -10,7 +10,7 @@ use everycall_format::arena::ChildEntry;
 use everycall_format::ect::{ProcessEnd, end};
 use everycall_sched::Sched;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
 use crate::memory::arena::Arena;
 use crate::output::trace_writer::TraceWriter;
@@ -24,6 +24,7 @@ use crate::sys::lock::lock;
 use crate::sys::signals::{Received, Signals, send};
 use crate::sys::usage;
 use crate::tree::doorbell::Doorbell;
+use crate::tree::hooking::Hooking;
 use crate::tree::keeper::Keeper;
 use crate::tree::process_tree::ProcessTree;
 use crate::tree::sampler::Sampler;
@@ -55,6 +56,7 @@ pub struct Running {
     pub(super) readings: Readings,
     pub(super) doorbell: Doorbell,
     pub(super) keeper: Option<Keeper>,
+    pub(super) hooking: Option<Hooking>,
     pub(super) sched: Option<Sched>,
     pub(super) sharing: Sharing,
     pub(super) sampler: Option<Sampler>,
@@ -145,7 +147,9 @@ impl Running {
     /// How the program ended, if it has.
     fn end_of_program(&mut self) -> io::Result<Option<End>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_none() {
+        // A thread of ours that traces the program has it stop, which the kernel tells here, too.
+        let is_over = |status: &WaitIdStatus| status.exited() || status.killed() || status.dumped();
+        if waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.filter(is_over).is_none() {
             return Ok(None);
         }
         // It stays a zombie for now, so that its main thread's name and its process id remain
@@ -264,6 +268,8 @@ impl Running {
     fn end(mut self, mut silent: Vec<ChildEntry>, (status, end): End) -> Ended {
         // Slow steps from now on, such as a full disk, don't delay the program.
         self.signals.let_end();
+        // It may need answers.
+        self.hooking.into_iter().for_each(Hooking::stop);
         self.doorbell.stop();
         self.sampler.into_iter().for_each(Sampler::stop);
         let mut keep = self.keeper.and_then(Keeper::stop);

@@ -9,7 +9,7 @@ use everycall_format::env;
 use everycall_sched::Sched;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::session::options::{KeepBox, Recorder};
+use crate::session::options::{HooksBox, KeepBox, Recorder};
 use crate::session::running::Running;
 use crate::session::serving::Serving;
 use crate::session::sharing::Sharing;
@@ -19,6 +19,7 @@ use crate::sys::launch::{Launch, find_program};
 use crate::sys::lock::lock;
 use crate::sys::signals::Signals;
 use crate::tree::doorbell::Doorbell;
+use crate::tree::hooking::Hooking;
 use crate::tree::keeper::Keeper;
 use crate::tree::sampler::Sampler;
 
@@ -75,7 +76,7 @@ fn begin(
     answers: Answers,
     spawn: impl FnOnce(Command) -> io::Result<Child>,
 ) -> Result<Running, RecordError> {
-    let Recorder { mut tree, keep, signals: wanted, states, counters } = recorder;
+    let Recorder { mut tree, keep, signals: wanted, states, counters, hooks } = recorder;
     if let Some(program) = find_program(&launch.program) {
         tree.open_started(&program);
     }
@@ -92,6 +93,7 @@ fn begin(
     // The program inherits it from this thread.
     let mut sched = states.map(|choice| Sched::of_processes_to_come(choice, SCHED_MEMORY));
     let tree = Arc::new(Mutex::new(tree));
+    let hooking = hooks.map(|HooksBox(write)| Hooking::attend(Arc::clone(lock(&tree).hub()), write));
     let mut doorbell = None;
     let (child, signals) = Signals::spawn(command, &environment, &wanted, |command| {
         doorbell = (answers == Answers::Meanwhile).then(|| Doorbell::attend(Arc::clone(&tree)));
@@ -112,5 +114,17 @@ fn begin(
     }
     let serving = sched.as_ref().and_then(|_| Serving::begin());
     let sharing = Sharing::default();
-    Ok(Running { tree, child, signals, readings, doorbell, keeper, sched, sharing, sampler, serving })
+    Ok(Running {
+        tree,
+        child,
+        signals,
+        readings,
+        doorbell,
+        keeper,
+        hooking,
+        sched,
+        sharing,
+        sampler,
+        serving,
+    })
 }

@@ -1,13 +1,14 @@
-//! A thread that calls a function whenever the hub's doorbell rings.
+//! A thread that calls a function whenever one of the hub's futexes counts up, such as its doorbell.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use rustix::thread::futex;
+use rustix::thread::futex::{self as futexes, Timespec};
 
 use crate::memory::hub::Hub;
+use crate::memory::hub_page::HubPage;
 
 /// Shortest time between two calls, so that a process that rings all the time doesn't block the
 /// process tree.
@@ -17,6 +18,7 @@ const PAUSE_MIN: Duration = Duration::from_micros(20);
 #[derive(Debug)]
 pub(super) struct Listener {
     hub: Arc<Hub>,
+    futex: fn(&HubPage) -> &AtomicU32,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -24,11 +26,20 @@ pub(super) struct Listener {
 impl Listener {
     /// Starts the thread. `look` receives the doorbell's number, and returns the longest time until
     /// its next call without a ring.
-    pub fn start(hub: Arc<Hub>, mut look: impl FnMut(u32) -> Duration + Send + 'static) -> Listener {
+    pub fn start(hub: Arc<Hub>, look: impl FnMut(u32) -> Duration + Send + 'static) -> Listener {
+        Listener::on(HubPage::doorbell, hub, look)
+    }
+
+    /// As [`Listener::start`], for another of the hub's futexes.
+    pub fn on(
+        futex: fn(&HubPage) -> &AtomicU32,
+        hub: Arc<Hub>,
+        mut look: impl FnMut(u32) -> Duration + Send + 'static,
+    ) -> Listener {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, rings) = (Arc::clone(&stop), Arc::clone(&hub));
         let thread = Builder::new().spawn(move || {
-            let doorbell = rings.page().doorbell();
+            let doorbell = futex(rings.page());
             while !stopped.load(Ordering::Acquire) {
                 let rung = doorbell.load(Ordering::Acquire);
                 let pause = look(rung);
@@ -36,11 +47,11 @@ impl Listener {
                 // answered without delay.
                 std::thread::sleep(PAUSE_MIN);
                 let timeout =
-                    futex::Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
-                let _ = futex::wait(doorbell, futex::Flags::empty(), rung, Some(&timeout));
+                    Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+                let _ = futexes::wait(doorbell, futexes::Flags::empty(), rung, Some(&timeout));
             }
         });
-        Listener { hub, stop, thread: thread.ok() }
+        Listener { hub, futex, stop, thread: thread.ok() }
     }
 
     /// Whether the thread could be started.
@@ -50,12 +61,13 @@ impl Listener {
 
     /// Rings the doorbell like a process.
     pub fn ring(&self) {
-        self.hub.page().doorbell().fetch_add(1, Ordering::AcqRel);
+        (self.futex)(self.hub.page()).fetch_add(1, Ordering::AcqRel);
         self.wake();
     }
 
     fn wake(&self) {
-        let _ = futex::wake(self.hub.page().doorbell(), futex::Flags::empty(), u32::MAX >> 1);
+        let futex = (self.futex)(self.hub.page());
+        let _ = futexes::wake(futex, futexes::Flags::empty(), u32::MAX >> 1);
     }
 
     /// Ends the thread. The last rings may be unanswered.

@@ -3,6 +3,7 @@
 mod arenas;
 pub mod doorbell;
 mod ends;
+pub mod hooking;
 pub mod keeper;
 mod lineage;
 mod listener;

@@ -34,9 +34,11 @@ pub fn children(inode: u64, known: impl Fn(u32) -> bool) -> Vec<ChildEntry> {
     proc_files::all_processes().into_iter().filter_map(entry).collect()
 }
 
+/// Whether process `pid` maps the hub in memory file `inode`.
+///
 /// Processes of other users can't be checked, and don't belong to the program unless it changed its
 /// user.
-fn maps_hub(pid: u32, inode: u64) -> bool {
+pub fn maps_hub(pid: u32, inode: u64) -> bool {
     maps(pid, memory_file::HUB, inode).unwrap_or(false)
 }
 

@@ -4,6 +4,8 @@
 use crate::entry::environment::Environment;
 #[cfg(any(feature = "executable", feature = "shared"))]
 use crate::features::calibration;
+#[cfg(feature = "shared")]
+use crate::features::hooks_asked;
 use crate::features::{
     budget as governor, captures, control, crash, fork, keeper, min_duration, site_set, snapshot_signal,
 };
@@ -214,6 +216,9 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             ]);
         }
     }
+    // In a program that was built without hooks.
+    #[cfg(feature = "shared")]
+    hooks_asked::ask();
 }
 
 /// Whether the link of the program said that tracing is off at the start.

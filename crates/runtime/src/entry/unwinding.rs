@@ -5,7 +5,7 @@
 //! frame.
 #![allow(unsafe_code)] // Called by the kit's wrappers, with C strings.
 
-use crate::features::calling;
+use crate::features::{calling, hooks_asked};
 use crate::state::places::{self, Place};
 use crate::state::{process, recording};
 use crate::sys::text;
@@ -31,6 +31,8 @@ const CLEANED: u32 = 13;
 const CANCEL: u32 = 14;
 /// The unwinder asks a frame whether it catches an exception. The stack pointer is unused.
 const RAISED: u32 = 15;
+/// The loader has loaded libraries. Holds the loader's lock.
+const LOADED: u32 = 16;
 /// With [`CATCH`] or [`CLEANUP`]: the compiler may not call exit hooks for calls that were inlined
 /// into the frame.
 const UNTOLD_ENDS: u32 = 1 << 8;
@@ -49,6 +51,7 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     }
     let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
     match what {
+        LOADED => hooks_asked::ask(),
         CANCEL => {
             // The calling thread need not record.
             if let Some(process) = process::traced() {

@@ -8,6 +8,7 @@
 //! set_file         files with sets of functions, read at the start
 //! site_set         the set of functions that its triggers name
 //! crash            the arena in a file that outlives the process
+//! hooks_asked      hooks for what was built without them, by the recorder
 //! fork             a forked child gets an arena of its own
 //! pause            recording off and on again, for one thread or all
 //! control          other processes choose what is recorded, through a socket
@@ -46,6 +47,7 @@ pub(crate) mod crash;
 pub(crate) mod fork;
 pub(crate) mod frame_bits;
 pub(crate) mod frames;
+pub(crate) mod hooks_asked;
 pub(crate) mod keeper;
 pub(crate) mod left_out;
 pub(crate) mod live;

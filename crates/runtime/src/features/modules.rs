@@ -113,8 +113,12 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
         }
         None => arena.count(counter::MODULES_WITHOUT_PLACE, 1),
     }
-    // SAFETY: the scratch buffer is ours while we hold the lock.
-    note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
+    // Modules with trampolines are registered from outside, by a thread on a stack that isn't its
+    // own: a note would be one of a fiber.
+    if module.region[0].load(Relaxed) == 0 {
+        // SAFETY: the scratch buffer is ours while we hold the lock.
+        note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
+    }
     let may_be_added = site_set::may_be_added(image.build_id_length, &image.build_id);
     let may_be_captured = captures::may_be_added(image.build_id_length, &image.build_id);
     if tell_recorder(arena, may_be_added || may_be_captured) {

@@ -12,7 +12,7 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ChildEntry};
-use everycall_format::hub::{HUB_MAGIC, HUB_VERSION, HubHeader, SPARES, silence};
+use everycall_format::hub::{ASKING, HUB_MAGIC, HUB_VERSION, HubHeader, SPARES, silence};
 
 /// How long a process waits for the recorder to open a module's file: long enough for a recorder
 /// that gets no CPU for a while. If the recorder doesn't answer in this time, no process waits
@@ -179,6 +179,39 @@ impl Hub {
             let Some(nanoseconds) = longer() else { return false };
             system::wait(acknowledged, seen, nanoseconds);
         }
+    }
+
+    /// Has the recorder write hooks into the files that the process has loaded, if it does that, and
+    /// waits for it. Returns false if it hasn't in time.
+    ///
+    /// A thread of the process calls functions of the runtime meanwhile, possibly this one: it must
+    /// not be in a part of the runtime that those enter.
+    pub(crate) fn ask_for_hooks(&self) -> bool {
+        if self.field(offset_of!(HubHeader, hooks)).load(Relaxed) == 0 {
+            return true;
+        }
+        let pid = system::process_id();
+        let place = (0..ASKING)
+            .map(|place| self.field(offset_of!(HubHeader, asking) + place * size_of::<u32>()))
+            .find(|place| place.compare_exchange(0, pid, AcqRel, Relaxed).is_ok());
+        let Some(place) = place else { return false };
+        let asked = self.field(offset_of!(HubHeader, asked));
+        asked.fetch_add(1, Release);
+        system::wake(asked);
+        let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + NAMES_WAIT_NS;
+        let is_silent = self.field(offset_of!(HubHeader, silent));
+        while place.load(Acquire) == pid {
+            system::wait(place, pid, LOOK_NS);
+            let is_late = system::clock_ns(system::CLOCK_MONOTONIC) > deadline;
+            if is_late
+                || is_silent.load(Relaxed) & (silence::LONG | silence::OVER) != 0
+                || processes::process_has_ended(self.recorder_pid)
+            {
+                // A recorder that hasn't begun doesn't do so any more.
+                return place.compare_exchange(pid, 0, AcqRel, Relaxed).is_err();
+            }
+        }
+        true
     }
 
     /// Takes a spare arena. If there is none, the recorder gets a moment to make one.
