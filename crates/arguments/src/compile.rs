@@ -1,7 +1,7 @@
 //! From expressions to a program.
 
 use everycall_capture::Program;
-use everycall_format::capture::{OUTPUT_MAX, calculation, operation, register};
+use everycall_format::capture::{OUTPUT_MAX, UNTIL_ZERO, calculation, operation, register};
 
 use crate::abi::INTEGERS;
 use crate::builder::Builder;
@@ -92,8 +92,23 @@ pub(crate) struct Typed {
 /// A type that a user wrote.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Plain {
-    Text,
+    /// A text at a pointer; the register of the interpreter that has its length, or [`UNTIL_ZERO`].
+    Text(u8),
     Shape(Shape),
+}
+
+impl Plain {
+    /// Bytes that a value has in memory.
+    fn size(&self) -> u64 {
+        match self {
+            Self::Text(_) | Self::Shape(Shape::Pointer) => 8,
+            Self::Shape(Shape::Integer { size, .. }) => *size as u64,
+            Self::Shape(Shape::Bool(size) | Shape::Char(size) | Shape::Float(size) | Shape::Hex(size)) => {
+                *size as u64
+            }
+            Self::Shape(_) => 8,
+        }
+    }
 }
 
 /// A number in a register of the interpreter.
@@ -108,7 +123,16 @@ pub(crate) enum Number {
     Pointer,
 }
 
-/// Names that can be referred to.
+/// How a value is called in a trace: as it was written, without its type.
+fn item_name(it: &Expression) -> &str {
+    match &it.node {
+        Node::Argument { .. } => it.text.split(':').next().unwrap_or_default().trim(),
+        Node::Typed { value, .. } => item_name(value),
+        Node::Named(name, _) => name,
+        _ => &it.text,
+    }
+}
+
 pub(crate) struct Compiler<'t, 'd, 'a> {
     pub types: Option<&'t mut Types<'d, 'a>>,
     pub signature: Option<Signature>,
@@ -150,12 +174,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         match values {
             Some(values) => {
                 for value in values {
-                    // The type is said once.
-                    let name = match &value.node {
-                        Node::Argument { .. } => value.text.split(':').next().unwrap_or_default().trim(),
-                        _ => &value.text,
-                    };
-                    let name = name.to_owned();
+                    let name = item_name(value).to_owned();
                     if self.has_secret_name(value) {
                         layout.items.push(Item { name, content: Content::Missing(Missing::Hidden) });
                         continue;
@@ -189,6 +208,8 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
     fn has_secret_name(&self, it: &Expression) -> bool {
         match &it.node {
             Node::Name(name) => self.options.secrets.has(name),
+            Node::Named(name, inner) => self.options.secrets.has(name) || self.has_secret_name(inner),
+            Node::Typed { value, .. } => self.has_secret_name(value),
             Node::Member(object, name) => self.options.secrets.has(name) || self.has_secret_name(object),
             Node::Index(left, right) | Node::Binary(_, left, right) => {
                 self.has_secret_name(left) || self.has_secret_name(right)
@@ -327,6 +348,11 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             Node::Argument { number, is_float, type_name } => {
                 self.argument(it, *number, *is_float, type_name)
             }
+            Node::Typed { value, type_name, length } => {
+                let found = self.value(value)?;
+                self.read_as(it, &found, type_name, length.as_deref())
+            }
+            Node::Named(_, value) => self.value(value),
             Node::Result => self.returned(it),
             Node::Member(object, name) => {
                 let object = self.value(object)?;
@@ -443,10 +469,10 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         }
     }
 
-    /// An argument by its number: in the order of the System V ABI.
-    fn argument(&mut self, it: &Expression, number: u32, is_float: bool, type_name: &str) -> Result<Typed> {
+    /// A type by its name.
+    fn plain(&self, it: &Expression, type_name: &str) -> Result<Plain> {
         let integer = |size, is_signed| Plain::Shape(Shape::Integer { size, is_signed });
-        let plain = match type_name {
+        Ok(match type_name {
             "int" | "i32" => integer(4, true),
             "i8" => integer(1, true),
             "i16" | "short" => integer(2, true),
@@ -459,7 +485,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             "char" => Plain::Shape(Shape::Char(1)),
             "ptr" => Plain::Shape(Shape::Pointer),
             "hex" => Plain::Shape(Shape::Hex(8)),
-            "str" => Plain::Text,
+            "str" => Plain::Text(UNTIL_ZERO),
             "f32" | "float" => Plain::Shape(Shape::Float(4)),
             "f64" | "double" => Plain::Shape(Shape::Float(8)),
             _ => {
@@ -467,7 +493,37 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
                     "types: i8 to i64, u8 to u64, int, long, bool, char, f32, f64, ptr, hex, str",
                 ));
             }
+        })
+    }
+
+    /// A value's bytes, read as another type.
+    fn read_as(
+        &mut self,
+        it: &Expression,
+        found: &Typed,
+        type_name: &str,
+        length: Option<&Expression>,
+    ) -> Result<Typed> {
+        let mut plain = self.plain(it, type_name)?;
+        let register = match &found.value {
+            Value::Missing(_) => return Ok(found.clone()),
+            Value::At { register, offset } => self.load(*register, *offset, plain.size(), false),
+            Value::Bits(_) | Value::Pieces(_) => self.first_word(it, found)?,
+            _ => return Err(self.error(it, "only values in memory and registers are read as another type")),
         };
+        if let Some(length) = length {
+            let (bytes, number) = self.number(length)?;
+            if number == Number::Float {
+                return Err(self.error(length, "a length is an integer"));
+            }
+            plain = Plain::Text(bytes);
+        }
+        Ok(Typed { value: Value::Bits(register), ty: None, plain: Some(plain) })
+    }
+
+    /// An argument by its number: in the order of the System V ABI.
+    fn argument(&mut self, it: &Expression, number: u32, is_float: bool, type_name: &str) -> Result<Typed> {
+        let plain = self.plain(it, type_name)?;
         let is_float_type = matches!(plain, Plain::Shape(Shape::Float(_)));
         if is_float != is_float_type {
             return Err(self.error(it, "integers and floats are counted by themselves").with_help(format!(
@@ -527,7 +583,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
     }
 
     fn follow(&mut self, it: &Expression, found: &Typed) -> Result<Typed> {
-        let Some(id) = found.ty else { return Err(self.error(it, "this isn't a pointer")) };
+        let Some(id) = found.ty else { return self.follow_address(it, found) };
         let ty = self.get(id);
         let target = match (&ty.kind, self.known(&ty)) {
             (Kind::Pointer { to: Some(to), is_reference: false }, _) => *to,
@@ -539,7 +595,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             (_, Some(Known::Optional { value, .. })) => {
                 return Ok(Typed { ty: Some(value), ..found.clone() });
             }
-            (Kind::Pointer { to: None, .. }, _) => return Err(self.error(it, "`void *` points to no type")),
+            (Kind::Pointer { to: None, .. }, _) => return self.follow_address(it, found),
             _ => {
                 let shown = self.shown(Some(id));
                 return Err(self.error(it, format!("`{shown}` isn't a pointer")));
@@ -551,6 +607,27 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         let register = self.first_word(it, found)?;
         self.builder.emit(operation::FAIL_IF_ZERO, 0, register, 0, 0, 0);
         Ok(Typed { value: Value::At { register, offset: 0 }, ty: Some(target), plain: None })
+    }
+
+    /// What is at an address whose type nobody knows but the user: a value in 8 bytes.
+    fn follow_address(&mut self, it: &Expression, found: &Typed) -> Result<Typed> {
+        let is_number = match &found.plain {
+            Some(Plain::Shape(shape)) => matches!(shape, Shape::Pointer | Shape::Integer { size: 8, .. }),
+            Some(Plain::Text(_)) => false,
+            None => found.ty.is_some(),
+        };
+        match found.value {
+            Value::Missing(_) => return Ok(found.clone()),
+            _ if is_number => {}
+            _ => {
+                let error = self.error(it, "this isn't a pointer");
+                return Err(error.with_help("write the type of a pointer, as in *(arg1:ptr + 8)"));
+            }
+        }
+        let register = self.first_word(it, found)?;
+        self.builder.emit(operation::FAIL_IF_ZERO, 0, register, 0, 0, 0);
+        let plain = Some(Plain::Shape(Shape::Hex(8)));
+        Ok(Typed { value: Value::At { register, offset: 0 }, ty: None, plain })
     }
 
     pub(crate) fn reference_target(&mut self, it: &Expression, found: &Typed, to: TypeId) -> Result<Typed> {
@@ -683,7 +760,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         {
             found = self.reference_target(it, &found, to)?;
         }
-        let Some(id) = found.ty else { return Err(self.error(it, "this has no elements")) };
+        let Some(id) = found.ty else { return self.word_of(it, &found, index) };
         let ty = self.get(id);
         let (element, base, offset) = match (&ty.kind, self.known(&ty)) {
             (_, _) if matches!(found.value, Value::Missing(_)) => return Ok(found),
@@ -708,11 +785,17 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         if size == 0 {
             return Err(self.error(it, "the elements have no size"));
         }
+        let value = self.element_at(base, offset, index, size)?;
+        Ok(Typed { value, ty: Some(element), plain: None })
+    }
+
+    /// The element with a number, of so many bytes.
+    fn element_at(&mut self, base: u8, offset: i64, index: &Expression, size: u64) -> Result<Value> {
         if let Node::Number(number) = index.node {
             let distance = i64::try_from(number).ok().and_then(|number| number.checked_mul(size as i64));
             let sum = distance.and_then(|distance| offset.checked_add(distance));
             let Some(offset) = sum else { return Err(self.error(index, "this index is too large")) };
-            return Ok(Typed { value: Value::At { register: base, offset }, ty: Some(element), plain: None });
+            return Ok(Value::At { register: base, offset });
         }
         let (number, kind) = self.number(index)?;
         if !matches!(kind, Number::Signed | Number::Unsigned(_)) {
@@ -721,7 +804,22 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         let size = self.builder.constant(size);
         let distance = self.builder.binary(operation::CALCULATE, calculation::MULTIPLY, number, size);
         let register = self.builder.binary(operation::CALCULATE, calculation::ADD, base, distance);
-        Ok(Typed { value: Value::At { register, offset }, ty: Some(element), plain: None })
+        Ok(Value::At { register, offset })
+    }
+
+    /// A pointer, as everything that a pointer of unknown type points to.
+    fn word_of(&mut self, it: &Expression, found: &Typed, index: &Expression) -> Result<Typed> {
+        let pointer = Some(Plain::Shape(Shape::Pointer));
+        if matches!(found.value, Value::Missing(_)) {
+            return Ok(found.clone());
+        }
+        if found.plain != pointer {
+            let error = self.error(it, "this has no elements");
+            return Err(error.with_help("write the type of a pointer, as in arg1:ptr[2]"));
+        }
+        let base = self.first_word(it, found)?;
+        self.builder.emit(operation::FAIL_IF_ZERO, 0, base, 0, 0, 0);
+        Ok(Typed { value: self.element_at(base, 0, index, 8)?, ty: None, plain: pointer })
     }
 
     /// Eight bytes of a value at an offset.

@@ -268,8 +268,8 @@ impl Compiler<'_, '_, '_> {
     pub(crate) fn text_place(&mut self, it: &Expression, found: &Typed) -> Result<Option<TextPlace>> {
         if let Some(plain) = &found.plain {
             return match (plain, &found.value) {
-                (Plain::Text, Value::Bits(register)) => {
-                    Ok(Some(TextPlace { pointer: *register, length: UNTIL_ZERO }))
+                (Plain::Text(length), Value::Bits(register)) => {
+                    Ok(Some(TextPlace { pointer: *register, length: *length }))
                 }
                 _ => Ok(None),
             };
@@ -424,8 +424,10 @@ impl Compiler<'_, '_, '_> {
             return Err(self.removed(it, missing));
         }
         if let Some(plain) = found.plain.clone() {
-            let Value::Bits(register) = found.value else {
-                return Err(self.error(it, "this isn't a number"));
+            let register = match found.value {
+                Value::Bits(register) => register,
+                Value::At { register, offset } => self.load(register, offset, 8, false),
+                _ => return Err(self.error(it, "this isn't a number")),
             };
             return Ok(match plain {
                 Plain::Shape(Shape::Integer { size, is_signed }) => {

@@ -50,9 +50,7 @@ impl Compiler<'_, '_, '_> {
         }
         if let Some(plain) = found.plain.clone() {
             return Ok(match (plain, &found.value) {
-                (Plain::Text, Value::Bits(register)) => {
-                    self.text(*register, everycall_format::capture::UNTIL_ZERO)
-                }
+                (Plain::Text(length), Value::Bits(register)) => self.text(*register, length),
                 (Plain::Shape(shape), _) => self.fixed(found, shape),
                 _ => Content::Missing(Missing::OptimisedOut),
             });

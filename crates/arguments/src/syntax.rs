@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! request    = function [ "(" value { "," value } ")" ] [ "if" condition ]
+//! value      = [ name "=" ] condition
 //! condition  = conjunction { "or" conjunction };  conjunction = negation { "and" negation }
 //! negation   = [ "not" ] sum [ comparison sum ];  comparison = "==" | "<" | "contains" | ...
+//! unary      = { "-" | "*" | "&" } postfix [ ":" type [ "[" length "]" ] ]
 //! postfix    = primary { ("." | "->") name | "[" value "]" }
 //! primary    = name | argN ":" type | fpargN ":" type | number | text | "null" | "(" condition ")"
 //! ```
@@ -61,6 +63,17 @@ pub enum Node {
         /// The type's name.
         type_name: String,
     },
+    /// `value:type`, and `pointer:str[length]`.
+    Typed {
+        /// The value, whose own type doesn't count.
+        value: Box<Expression>,
+        /// The type's name.
+        type_name: String,
+        /// How many bytes a text has.
+        length: Option<Box<Expression>>,
+    },
+    /// `name = value`, as a value of a function.
+    Named(String, Box<Expression>),
     /// `returned`.
     Result,
     /// `a.b` and `a->b`.
@@ -297,7 +310,7 @@ impl<'t> Parser<'t> {
             return Ok(values);
         }
         loop {
-            values.push(self.level(0)?);
+            values.push(self.named_value()?);
             match self.tokens.get(self.at) {
                 Some((Token::Sign(","), _)) => self.at += 1,
                 Some((Token::Sign(")"), span)) if span.start == end => return Ok(values),
@@ -305,6 +318,17 @@ impl<'t> Parser<'t> {
                 None => return Err(self.unexpected(None, end..end)),
             }
         }
+    }
+
+    fn named_value(&mut self) -> Result<Expression, ArgumentError> {
+        let start = self.here().start;
+        let name = match (self.peek(), self.tokens.get(self.at + 1)) {
+            (Some(Token::Word(name)), Some((Token::Sign("="), _))) => name.clone(),
+            _ => return self.level(0),
+        };
+        self.at += 2;
+        let value = self.level(0)?;
+        Ok(self.make(Node::Named(name, Box::new(value)), start))
     }
 
     fn peek(&self) -> Option<&Token> {
@@ -410,6 +434,37 @@ impl<'t> Parser<'t> {
 
     fn unary(&mut self) -> Result<Expression, ArgumentError> {
         let start = self.here().start;
+        let value = self.signed()?;
+        if !self.take_sign(":") {
+            return Ok(value);
+        }
+        let type_name = self.type_name()?;
+        let length = self.text_length(&type_name)?;
+        Ok(self.make(Node::Typed { value: Box::new(value), type_name, length }, start))
+    }
+
+    /// The `[length]` of a text.
+    fn text_length(&mut self, type_name: &str) -> Result<Option<Box<Expression>>, ArgumentError> {
+        if type_name != "str" || !self.take_sign("[") {
+            return Ok(None);
+        }
+        let length = self.level(0)?;
+        if !self.take_sign("]") {
+            return Err(self.error(self.here(), "`]` is missing here"));
+        }
+        Ok(Some(Box::new(length)))
+    }
+
+    fn type_name(&mut self) -> Result<String, ArgumentError> {
+        let Some(Token::Word(name)) = self.peek().cloned() else {
+            return Err(self.error(self.here(), "a type is missing here, such as int, str, f64 or hex"));
+        };
+        self.at += 1;
+        Ok(name)
+    }
+
+    fn signed(&mut self) -> Result<Expression, ArgumentError> {
+        let start = self.here().start;
         let make: fn(Box<Expression>) -> Node = match self.peek() {
             Some(Token::Sign("-")) => Node::Negative,
             Some(Token::Sign("*")) => Node::Follow,
@@ -421,7 +476,7 @@ impl<'t> Parser<'t> {
         if self.depth > DEPTH_MAX * LEVELS.len() {
             return Err(self.error(self.here(), "this is nested too deeply"));
         }
-        let operand = self.unary()?;
+        let operand = self.signed()?;
         self.depth -= LEVELS.len();
         // A negative number is a number.
         let node = match make(Box::new(operand)) {
@@ -538,13 +593,13 @@ impl<'t> Parser<'t> {
                 "write a type behind it, as in `{word}:{example}`, or the parameter's name"
             )));
         }
-        match self.peek().cloned() {
-            Some(Token::Word(type_name)) => {
-                self.at += 1;
-                Ok(Node::Argument { number, is_float, type_name })
-            }
-            _ => Err(self.error(self.here(), "a type is missing here, such as int, str, f64 or hex")),
-        }
+        let type_name = self.type_name()?;
+        let argument = Node::Argument { number, is_float, type_name: type_name.clone() };
+        let value = self.make(argument.clone(), span.start);
+        Ok(match self.text_length(&type_name)? {
+            None => argument,
+            length => Node::Typed { value: Box::new(value), type_name, length },
+        })
     }
 }
 
@@ -649,6 +704,11 @@ mod tests {
                 Node::Member(inner, name) => format!("{}.{name}", of(inner)),
                 Node::Index(inner, index) => format!("{}[{}]", of(inner), of(index)),
                 Node::Follow(inner) => format!("*{}", of(inner)),
+                Node::Typed { value, type_name, length: None } => format!("({} as {type_name})", of(value)),
+                Node::Typed { value, type_name, length: Some(length) } => {
+                    format!("({} as {type_name} of {})", of(value), of(length))
+                }
+                Node::Argument { number, type_name, .. } => format!("{number}:{type_name}"),
                 Node::Name(name) => name.clone(),
                 Node::Number(number) => number.to_string(),
                 Node::Text(text) => format!("{:?}", String::from_utf8_lossy(text)),
@@ -670,6 +730,10 @@ mod tests {
         assert_eq!(shape("not a == b"), "(Not (Equal a b))");
         assert_eq!(shape("path starts with \"/a\""), "(StartsWith path \"/a\")");
         assert_eq!(shape("x == -5"), "(Equal x -5)");
+        assert_eq!(shape("*(arg2:ptr + 8):str"), "(*(Add 2:ptr 8) as str)");
+        assert_eq!(shape("arg1:str[arg2:u64]"), "(1:str as str of 2:u64)");
+        assert_eq!(shape("arg1:ptr[11][1]:str"), "(1:ptr[11][1] as str)");
+        assert_eq!(shape("a->p:str[a->n + 1] == \"x\""), "(Equal (a.p as str of (Add a.n 1)) \"x\")");
     }
 
     #[test]
@@ -680,6 +744,8 @@ mod tests {
         assert_eq!(Request::parse("handle_*").unwrap().values, None);
         assert_eq!(Request::parse("f()").unwrap().values, Some(Vec::new()));
         assert_eq!(Request::parse("gif(x)").unwrap().function, "gif");
+        let it = Request::parse("f(key = *(arg2:ptr + 8):str, n)").unwrap().values.unwrap();
+        assert!(matches!(&it[0].node, Node::Named(name, _) if name == "key"));
         let it = Request::parse("f(arg1:int, fparg2:f64)").unwrap();
         assert!(matches!(&it.values.unwrap()[1].node, Node::Argument { number: 2, is_float: true, .. }));
     }
@@ -699,6 +765,8 @@ mod tests {
             ("f(str(path))", "write the parameter alone"),
             ("f(a) if a && b", "write `and`"),
             ("f(a) if a = b", "write `==`"),
+            ("f(a:)", "a type is missing"),
+            ("f(a:str[2)", "`]` is missing"),
             ("f(a) if retval < 0", "write `returned`"),
             ("f@retval", "--results 'f'"),
             ("f(a,)", "isn't expected"),

@@ -229,6 +229,44 @@ fn arguments_by_number_need_no_debugging_information() {
     }
 }
 
+/// At the fourth argument: a pointer to a text, a number, the text's length; then the text.
+#[test]
+fn memory_behind_pointers_needs_no_debugging_information() {
+    let words = [TEXT_AT + 32, 7 << 32 | 5, 3, TEXT_AT];
+    let mut text: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+    text.extend(b"hello\0");
+    let machine = Fake { registers: [(2, TEXT_AT), (8, 0), (9, 4)].into_iter().collect(), text };
+    let run = |all: &str| {
+        let request = Request::parse(all).unwrap();
+        let options = CaptureOptions::default();
+        let compiled = compile(&request, all, Moment::Entry, None, PLACE, &options).unwrap();
+        let program = Program::check(&compiled.program).unwrap();
+        let mut output = [0; OUTPUT_MAX];
+        let Outcome::Captured(length) = program.run(&machine, &mut output) else { return None };
+        Some(text::arguments(&decode(&Layout::of_bytes(&compiled.layout).unwrap(), &output[..length])))
+    };
+    for (written, shown) in [
+        ("*(arg4:ptr + 8):int", "*(arg4:ptr + 8)=5"),
+        ("n = *(arg4:ptr + 12):u32", "n=7"),
+        ("*(arg4:ptr):str", "*(arg4:ptr)=\"hello\""),
+        ("key = arg4:ptr[3][0]:str", "key=\"hello\""),
+        ("arg4:ptr[0]:str[arg4:ptr[2]:u64]", "arg4:ptr[0]=\"hel\""),
+        ("arg4:str[arg6:u64 - 4]", "arg4=\"\""),
+        ("a = arg5:ptr[1]:str, b = arg6:int", "a=<unreadable>, b=4"),
+        ("token = arg4:ptr[0]:str, x = password:str", "token=<hidden>, x=<hidden>"),
+    ] {
+        assert_eq!(run(&format!("f({written})")).as_deref(), Some(shown));
+    }
+    for (condition, is_kept) in [
+        ("*(arg4:ptr + 8):int == 5 and arg4:ptr[0]:str starts with \"he\"", true),
+        ("arg4:ptr[2]:u64 > 3", false),
+        ("arg5:ptr[2]:u64 <= 3", false),
+        ("arg4:ptr[arg6:u64 / 2]:u64 == 3", true),
+    ] {
+        assert_eq!(run(&format!("f() if {condition}")).is_some(), is_kept, "{condition}");
+    }
+}
+
 #[test]
 fn errors_say_what_to_write() {
     let said = |all: &str| {
@@ -246,6 +284,10 @@ fn errors_say_what_to_write() {
         ("f() if fparg1:f64 + 1 > 2", "not calculated with"),
         ("f() if fparg1:f64 > arg1:int", "compare each with a number"),
         ("f() if arg1:int == \"a\"", "isn't a text"),
+        ("f(*arg1:int)", "isn't a pointer"),
+        ("f(arg1:int[2])", "as in arg1:ptr[2]"),
+        ("f(1:str)", "values in memory and registers"),
+        ("f(arg1:str[fparg1:f64])", "a length is an integer"),
         ("f() if fparg1:f64", "as in x > 0.5"),
     ] {
         assert!(said(all).contains(part), "{all}: {}", said(all));

@@ -178,8 +178,8 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<Growing>, Failure> 
         }
         say!("everycall: {sentence}; functions that are loaded later are looked through, too");
     }
-    if !arguments.quiet {
-        let functions: usize = captures.files.iter().map(CapturedFile::count).sum();
+    let functions: usize = captures.files.iter().map(CapturedFile::count).sum();
+    if !arguments.quiet && functions > 0 {
         say!(
             "everycall: recording values of {}",
             Several(functions as u64, "function's calls", "functions' calls")
