@@ -14,6 +14,7 @@
 pub mod abi;
 mod built;
 pub mod callgrind;
+pub mod debian;
 pub mod generated;
 pub mod imports;
 pub mod journal;

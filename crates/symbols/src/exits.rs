@@ -102,7 +102,8 @@ impl Exits {
             };
         }
         // An exit's hook returns to the address after a call; a function's first address isn't one.
-        if is_start || !(self.is_untouched || self.follows_call(image, address)) {
+        // Untouched code has no such calls, and a function may be one jump.
+        if !self.is_untouched && (is_start || !self.follows_call(image, address)) {
             return None;
         }
         self.instruction(image, address)
@@ -269,14 +270,27 @@ fn name_of<'t>(text: &'t [u8], row: &NameRow) -> &'t [u8] {
 mod tests {
     use super::*;
 
-    fn leaving(bytes: &[u8]) -> Option<Leaving> {
-        let exits = Exits {
+    fn exits(bytes: &[u8], is_untouched: bool) -> Exits {
+        Exits {
             sites: Vec::new(),
             code: vec![(0x1000, 0, bytes.len() as u64)],
-            is_untouched: false,
+            is_untouched,
             slots: vec![(0x2000, b"g".to_vec())],
-        };
-        exits.at(bytes, 0x1005, false)
+        }
+    }
+
+    fn leaving(bytes: &[u8]) -> Option<Leaving> {
+        exits(bytes, false).at(bytes, 0x1005, false)
+    }
+
+    /// In code as it is, all of a function may be one jump; elsewhere its hooks come first.
+    #[test]
+    fn a_function_may_be_one_jump() {
+        let jump = [0xe9, 0x10, 0, 0, 0];
+        assert_eq!(exits(&jump, true).at(&jump, 0x1000, true), Some(Leaving::JumpsTo(0x1015)));
+        assert_eq!(exits(&jump, false).at(&jump, 0x1000, true), None);
+        let push = [0x55, 0xc3];
+        assert_eq!(exits(&push, true).at(&push, 0x1000, true), None);
     }
 
     #[test]

@@ -166,6 +166,8 @@ impl ModuleSymbols {
                     Some((true, name)) => Leave::JumpByName(String::from_utf8_lossy(name).into_owned()),
                     // A stub without a name, or unknown code.
                     None => Leave::JumpAnywhere,
+                    // Over a site: an exit that is only known by its function.
+                    Some(_) if is_start && self.table.find(image_address) == Some(id) => return None,
                     Some(_) => Leave::Jump(id),
                 }
             }

@@ -112,14 +112,14 @@ impl<'a> Answers<'a> {
     /// Compares an exit with a call that was entered at `entry`.
     #[inline]
     pub fn exit(&mut self, entry: Location, exit: Location) -> Exit {
-        // An exit that is only known by its function doesn't show what it does.
-        if entry == exit {
-            return Exit { same: Some(true), jumps: false };
-        }
         if entry.module != exit.module && entry.module_index().is_some() && exit.module_index().is_some() {
             return Exit { same: Some(false), jumps: false };
         }
-        let Some(code) = self.code else { return Exit { same: None, jumps: false } };
+        let Some(code) = self.code else {
+            return Exit { same: (entry == exit).then_some(true), jumps: false };
+        };
+        // An exit that is only known by its function doesn't show how it leaves, unless all of the
+        // function is one jump.
         kept(&mut self.exits, entry, exit, || {
             let same = code.same_function(entry, exit);
             Exit { same, jumps: same != Some(false) && code.jumps(exit) }

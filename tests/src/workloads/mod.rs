@@ -17,6 +17,7 @@ mod sources;
 pub use build::{Build, Linkage};
 pub use counts::{FunctionCounts, ThreadCounts, TraceCounts, of_oracle, of_trace};
 pub use functions::FunctionTable;
+pub(crate) use sources::lock;
 pub use sources::target_folder;
 
 /// A program with its driver.

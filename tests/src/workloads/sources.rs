@@ -28,7 +28,7 @@ pub fn target_folder() -> PathBuf {
 /// # Panics
 /// When the file of the lock can't be made.
 #[must_use]
-pub(super) fn lock(name: &str) -> File {
+pub(crate) fn lock(name: &str) -> File {
     let folder = target_folder().join("workloads/locks");
     fs::create_dir_all(&folder).expect("a folder in the target folder");
     let file = File::create(folder.join(name)).expect("a file in the target folder");

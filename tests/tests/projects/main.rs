@@ -1,3 +1,4 @@
 //! Real programs, from their sources to the exported trace.
 
+mod answers;
 mod workloads;

@@ -30,6 +30,7 @@ const SUITE: &str = "the test suite itself, or a part of it";
 const RUST: &str = "as the command above with other options; tested by `rust`";
 const ATTACHED: &str = "needs Python 3.14; tested in python_attach.rs";
 const LONG: &str = "takes too long for a test";
+const ANSWERS: &str = "needs programs of other packages; run by answers.rs";
 pub const STARTS_A_SERVER: &str =
     "./server & server=$!; sleep 0.3; kill -USR2 $server; sleep 0.5; kill $server; ls server-$server-*.ect";
 
@@ -41,6 +42,23 @@ pub const TABLE: &[(&str, Run)] = &[
             "echo 'int rethook(int x) { return x; } int luaD_throw(int x) { return x; }' > ldo.c && everycall cc --not 'luaD_hook*' --not rethook --not 'luaD_p*call' --not 'pre*' --not 'luaG_trace*' -- gcc -O2 -c ldo.c",
         ),
     ),
+    (
+        "everycall record --only '*Command' --args 'getCommand(key = arg1:ptr[10][1][1]:str)' -o redis.ect -- redis-server",
+        Not(ANSWERS),
+    ),
+    ("everycall report --tails --by 'getCommand(key)' redis.ect", Not(ANSWERS)),
+    (
+        "everycall record --only 'ngx_http_*' --only ngx_open_cached_file --args 'ngx_open_cached_file(path = arg2:ptr[1]:str)' -o nginx.ect -- nginx -g 'daemon off; master_process off;'",
+        Not(ANSWERS),
+    ),
+    ("everycall report --by 'ngx_open_cached_file(path)' nginx.ect", Not(ANSWERS)),
+    (
+        "everycall record --modules 'libsqlite3*' --only sqlite3_prepare_v2 --args 'sqlite3_prepare_v2(sql = arg2:str)' --args-text 200 -o sql.ect -- sqlite3 app.db '.read queries.sql'",
+        Not(ANSWERS),
+    ),
+    ("everycall report --by 'sqlite3_prepare_v2(sql)' sql.ect", Not(ANSWERS)),
+    ("everycall record --args '*respond(path)' -o routes.ect -- ./routes", Not(ANSWERS)),
+    ("everycall report --by '*respond(path)' routes.ect", Not(ANSWERS)),
     // In a folder of their own: some of them write files beside the script.
     ("python3 -m pip install ./python", Not("needs pip; the package's own setup.py is run by `python`")),
     (
