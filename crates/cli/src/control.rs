@@ -1,5 +1,7 @@
 //! `everycall enable`, `disable`, `trace` and `sessions`: what a running program records.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use everycall_live::{Control, LiveArena, ProcessFacts};
 use everycall_patterns::{FunctionTable, NamePattern, Rule, Selection, TableError};
 use everycall_recorder::{ArenaContents, SharedTriggers};
 use everycall_units::{Count, Duration as Shown, Several};
+use everycall_untouched::Hooked;
 use serde_json::json;
 
 use crate::arguments::{EventTimes, SelectArguments, SessionsArguments, TextFormat};
@@ -24,7 +27,7 @@ use crate::failure::Failure;
 use crate::output::{clean, lines, print, print_as};
 use crate::trigger::Signals;
 use crate::untouched::Choice;
-use crate::untouched::attach::attach_for;
+use crate::untouched::attach::{Start, attach_for};
 use crate::written::WHY_EXACT;
 
 /// Time between two checks whether a process has loaded libraries.
@@ -38,7 +41,11 @@ pub fn select(
     clock: Option<EventTimes>,
     is_in: bool,
 ) -> Result<ExitCode, Failure> {
-    let program = Program::attach(arguments.pid)?;
+    // There is nothing to disable in a process that isn't traced.
+    let program = match is_in {
+        true => Program::attach_or_hook(arguments.pid, &Choice::of_clients(&arguments.patterns)?)?,
+        false => Program::attach(arguments.pid)?,
+    };
     if arguments.patterns.is_empty() {
         let mut control = program.connect()?;
         let begin = Instant::now();
@@ -204,12 +211,15 @@ impl Program {
     }
 
     /// Connects to process `pid`. One that isn't traced gets hooks for these functions, if that is
-    /// possible.
+    /// possible, and one whose hooks were taken out gets them back.
     pub fn attach_or_hook(pid: u32, choice: &Choice) -> Result<Program, Failure> {
-        if let Err(error) = everycall_live::attach(pid) {
-            attach_for(pid, choice, &error)?;
-        }
+        attach_for(pid, choice, Start::Off)?;
         Program::attach(pid)
+    }
+
+    /// Records all functions from now on, or none.
+    pub fn switch(&self, is_on: bool) -> Result<(), Failure> {
+        self.connect()?.set(is_on, None, &[]).map(|_| ()).map_err(|error| self.failed(&error))
     }
 
     /// A process that we have started; somebody else sets `over` when it has ended.
@@ -295,6 +305,31 @@ impl Program {
         let functions = plan.functions.iter().filter(|function| hooked.contains(&function.start));
         let sizes = functions.map(|function| (function.start, function.size));
         FunctionTable::of_functions(path, sizes).map_err(|error| error.to_string())
+    }
+
+    /// How many functions of the modules that were built without hooks have some, and why others
+    /// have none.
+    pub fn hooked(&self) -> Vec<(PathBuf, Hooked)> {
+        let is_one = |module: &ModuleEntry| {
+            module.flags & module_flags::TRAMPOLINES != 0
+                && module.state == module_state::COMPLETE
+                && module.unloaded_ticks == 0
+        };
+        let modules = self.arena.modules().into_iter().filter(|(module, _)| is_one(module));
+        let of = |(module, path): (ModuleEntry, Vec<u8>)| {
+            let path = PathBuf::from(OsString::from_vec(path));
+            let build_id = module.build_id.get(..module.build_id_length as usize)?;
+            let file = Hooked::of(&self.inside(&path), build_id, &self.arena.origins(module.trampolines));
+            Some((path, file.ok()??))
+        };
+        modules.filter_map(of).collect()
+    }
+
+    /// Where a path of the process is found: in a container, it names another file than here.
+    fn inside(&self, path: &Path) -> PathBuf {
+        let mut inside = PathBuf::from(format!("/proc/{}/root", self.pid));
+        inside.push(path.strip_prefix("/").unwrap_or(path));
+        if inside.exists() { inside } else { path.to_owned() }
     }
 
     /// The functions of one module, if its file is still the loaded one.

@@ -19,14 +19,16 @@ use everycall_io::say;
 use everycall_recorder::Counting;
 
 use crate::arguments::{
-    CountArguments, EmbedChoice, FilterArguments, Force, KeepArguments, RecordArguments, TableFormat,
-    TriggerArguments, ValueArguments,
+    CountArguments, EmbedChoice, FilterArguments, Force, KeepArguments, OnlyArguments, RecordArguments,
+    TableFormat, TriggerArguments, ValueArguments,
 };
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::Destination;
 use crate::record;
 use crate::report::{Load, print_table};
+use crate::untouched::Choice;
+use crate::untouched::attach::{Start, attach_for};
 
 /// Runs the verb.
 pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
@@ -46,7 +48,11 @@ pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
         ));
     }
     match arguments.pid {
-        Some(pid) => of_process(pid, &arguments),
+        Some(pid) => {
+            let functions = OnlyArguments { only: Vec::new(), not: Vec::new() };
+            attach_for(pid, &Choice::of(&functions, false, &[])?, Start::On)?;
+            of_process(pid, &arguments)
+        }
         None => of_program(arguments),
     }
 }

@@ -1,6 +1,6 @@
 //! `everycall functions`: which functions can be recorded, and which are on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_control::{SelectionSet, resolve, selection_of};
@@ -12,6 +12,7 @@ use everycall_io::terminal::Escapes;
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_symbols::short_name;
 use everycall_units::{Count, Several};
+use everycall_untouched::Hooked;
 use serde_json::{Value, json};
 
 use crate::arguments::{FunctionsArguments, TextFormat};
@@ -27,7 +28,7 @@ pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
         let files = std::iter::once(&arguments.of).chain(&arguments.patterns);
         return untouched::run(files.map(Path::new), arguments.format);
     }
-    let (mut tables, now) = tables(&arguments.of)?;
+    let (mut tables, now, hooked) = tables(&arguments.of)?;
     let mut recorded = 0;
     let mut wanted = Selection::all_or_none(arguments.patterns.is_empty());
     let added = control::add(&mut wanted, &arguments.patterns, true)?;
@@ -63,6 +64,11 @@ pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
                 Several(outcome.all.functions, "function", "functions"),
                 Several(outcome.all.sites, "site", "sites")
             );
+            for (path, file) in &hooked {
+                let (hooks, reasons) = untouched::hooks_of(file);
+                let lines: Vec<String> = std::iter::once(hooks).chain(reasons).collect();
+                say!("everycall: {}: {}", clean(&path.display().to_string()), lines.join("\n  "));
+            }
         }
         TextFormat::Json => print_as(Escapes::Json, &format!("{:#}\n", json!({ "functions": objects })))?,
     }
@@ -155,16 +161,19 @@ impl State {
     }
 }
 
+/// Functions, which are recorded, and what is known of files that were built without hooks.
+type Found = (Vec<FunctionTable>, Option<Now>, Vec<(PathBuf, Hooked)>);
+
 /// The functions of a process or a file and, for a process, which are recorded.
-fn tables(of: &str) -> Result<(Vec<FunctionTable>, Option<Now>), Failure> {
+fn tables(of: &str) -> Result<Found, Failure> {
     if let Ok(pid) = of.parse::<u32>()
         && !Path::new(of).exists()
     {
         let program = Program::attach(pid)?;
-        return Ok((program.tables()?, Some(Now::of(&program)?)));
+        return Ok((program.tables()?, Some(Now::of(&program)?), program.hooked()));
     }
     let table = FunctionTable::open(Path::new(of)).map_err(|error| Failure::new(exit_code::FAILED, error))?;
-    Ok((vec![table], None))
+    Ok((vec![table], None, Vec::new()))
 }
 
 struct Function {

@@ -39,6 +39,7 @@ const STREAM_MEMORY: u64 = 256 << 20;
 
 /// Runs the verb.
 pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
+    arguments.as_is.is_given = arguments.as_is.untouched;
     arguments.as_is.untouched |=
         arguments.as_is.all || !arguments.as_is.modules.is_empty() || Untouched::is_due(&arguments);
     let quiet = arguments.quiet;
@@ -235,7 +236,11 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         Prospect::Traced if arguments.as_is.untouched => {
             return Err(Failure::new(
                 exit_code::NOT_RECORDED,
-                format!("{} was built with everycall; leave out --untouched", program.display()),
+                format!(
+                    "{} was built with everycall; leave out {}",
+                    program.display(),
+                    Untouched::asked_by(arguments)
+                ),
             ));
         }
         Prospect::Traced if preload => {

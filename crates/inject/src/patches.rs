@@ -65,7 +65,7 @@ impl PatchSet {
 /// The outcome for a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Written, or written back.
+    /// Written, or written back; or it was so already.
     Done,
     /// A thread is inside of the replaced bytes and can't be moved, or will return there from a
     /// signal handler. Nothing of the set was changed: let the threads go on, and try again.

@@ -88,6 +88,10 @@ impl<'a> Stopped<'a> {
         let mut done: Vec<&PatchSet> = Vec::new();
         let mut outcomes = Vec::with_capacity(sets.len());
         for set in sets {
+            if !set.patches.is_empty() && set.patches.iter().all(|patch| pages.find(patch) == Found::New) {
+                outcomes.push(Outcome::Done);
+                continue;
+            }
             let outcome = self.prepare(set, &mut places, &mut pages)?;
             if outcome == Outcome::Done {
                 done.push(set);

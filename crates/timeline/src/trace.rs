@@ -322,6 +322,14 @@ impl<'a> Trace<'a> {
         self.source.recording().frames_of(module)
     }
 
+    /// Image addresses of the instructions that a module's hooks stand before, if trampolines call
+    /// them.
+    pub fn origins_of(&self, module: &Module) -> impl Iterator<Item = u64> {
+        let tables = self.source.recording().trampolines.iter();
+        let own = tables.filter(|table| table.number == module.trampolines && module.trampolines != 0);
+        own.flat_map(|table| table.entries.iter().map(|(_, origin)| *origin))
+    }
+
     /// Whether some events have no times of their own, in which case durations have bounds.
     #[must_use]
     pub fn has_bounds(&self) -> bool {

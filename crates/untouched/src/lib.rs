@@ -7,6 +7,7 @@
 //! own         memory of ours in a process
 //! leaving     functions by which calls are left
 //! loading     libraries that are loaded later
+//! hooked      how many functions have hooks, and why others don't
 //! recording   plans whose hooks record, and the runtime that they need
 //! ```
 //!
@@ -21,6 +22,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod changes;
+mod hooked;
 mod leaving;
 mod loading;
 mod modules;
@@ -28,6 +30,7 @@ mod own;
 mod recording;
 
 pub use changes::{Lead, island_pages, patch_sets};
+pub use hooked::Hooked;
 pub use leaving::{lead_leaving, watch_leaving};
 pub use loading::watch_loading;
 pub use modules::{first_page, has_own_hooks, libraries, may_have_libraries};

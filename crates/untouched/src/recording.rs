@@ -261,7 +261,9 @@ impl Planned {
     }
 
     /// Leads a module's code to its trampolines again, or away from them, in a process in which it
-    /// was installed. `region` is where its region begins. Returns how many functions are changed.
+    /// was installed. `region` is where its region begins, `installed` has image addresses at which
+    /// hooks stand there: other functions have no trampolines, and are left alone. Returns how many
+    /// functions are changed.
     ///
     /// # Errors
     ///
@@ -270,12 +272,14 @@ impl Planned {
         &self,
         process: &mut Process,
         region: u64,
+        installed: &HashSet<u64>,
         to: Lead,
         patience: Duration,
     ) -> Result<u64, InjectError> {
         let (_, range) = self.loaded_in(process)?;
         let base = self.plan.base(range.start);
         let mut plan = self.plan.clone();
+        plan.keep(|function| installed.contains(&function.start));
         plan.move_region(region.wrapping_sub(base).cast_signed()).map_err(|_| {
             InjectError::Refused(format!(
                 "the hooks in {} were written by another version of everycall",
@@ -283,6 +287,11 @@ impl Planned {
             ))
         })?;
         lead(process, patch_sets(&plan, base), to, patience)
+    }
+
+    /// Image addresses at which its hooks stand.
+    pub fn origins(&self) -> HashSet<u64> {
+        self.plan.calls.iter().map(|call| origin_of(&self.plan, call)).collect()
     }
 
     /// The region's bytes, and where in it the sites and the table begin.

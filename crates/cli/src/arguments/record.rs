@@ -23,13 +23,16 @@ pub struct AsIsArguments {
     /// x86-64 programs with a dynamic linker, also stripped ones. docs/untouched.md says more.
     #[arg(long)]
     pub untouched: bool,
-    /// As --untouched, and record the program and libraries that match, of those that are loaded at
-    /// its start, such as 'libssl*,libcrypto*' [default: those in the program's folder]
+    /// As --untouched, and record the program and libraries that match, also those that are loaded
+    /// later, such as 'libssl*,libcrypto*' [default: those in the program's folder]
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     pub modules: Vec<String>,
     /// As --untouched, and record also small functions, which are left out otherwise
     #[arg(long)]
     pub all: bool,
+    /// Whether --untouched was given itself.
+    #[arg(skip)]
+    pub is_given: bool,
 }
 
 /// Values of calls.

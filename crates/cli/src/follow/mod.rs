@@ -38,6 +38,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Room, clean};
 use crate::trigger::Signals;
+use crate::untouched::Choice;
 
 /// Time between two reads of the rings.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -61,7 +62,9 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         usage(&format!("`{pid}` is no process id; `everycall ps` lists the traced processes"))
     })?;
     let rules = rules(patterns, &arguments.level)?;
-    let program = Program::attach(pid)?;
+    let named: Vec<String> =
+        rules.iter().filter(|rule| rule.level > 0).map(|rule| rule.pattern.clone()).collect();
+    let program = Program::attach_or_hook(pid, &Choice::of_clients(&named)?)?;
     let (levels, set) = Levels::new(rules, &mut program.tables()?, false)?;
     // From here on, signals end the wait instead of this process.
     let signals = Signals::begin();

@@ -294,6 +294,19 @@ fn marks(report: &Report<'_>) -> Value {
 
 fn modules(report: &Report<'_>) -> Value {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    // Of each file once: several processes may load it.
+    let files = report.trace.modules().iter().enumerate().map(|(index, module)| {
+        let own = (module.same_file == index).then_some(module)?;
+        let file = super::hooked(report.trace, own)?;
+        let left_out = file.left_out.iter().map(|(why, count)| (why.name().to_owned(), json!(count)));
+        Some(json!({
+            "functions": file.functions,
+            "hooked": file.hooked,
+            "not_chosen": file.not_chosen,
+            "left_out": left_out.collect::<serde_json::Map<_, _>>(),
+        }))
+    });
+    let hooks: Vec<Option<Value>> = files.collect();
     let modules = report.trace.modules().iter().zip(0..).map(|(module, index)| {
         let frames = report.trace.frames_of(module);
         json!({
@@ -312,6 +325,7 @@ fn modules(report: &Report<'_>) -> Value {
             "end": module.end,
             "sites": module.sites,
             "sites_unpatched": module.sites_unpatched,
+            "hooks": hooks.get(module.same_file).cloned().flatten(),
             "unloaded": module.unloaded_ticks.is_some(),
             "has_symbols": report.file.has_symbols(index),
         })

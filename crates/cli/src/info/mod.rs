@@ -5,6 +5,8 @@
 mod json;
 mod page;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,8 +16,9 @@ use everycall_analysis::{
     sampled_counters,
 };
 use everycall_export::{Calendar, NameLength};
-use everycall_reader::TraceFile;
+use everycall_reader::{Module, TraceFile};
 use everycall_timeline::Trace;
+use everycall_untouched::Hooked;
 
 use crate::arguments::{Clock, InfoArguments, TextFormat};
 use crate::failure::Failure;
@@ -54,6 +57,16 @@ impl Report<'_> {
     fn is_sampled(&self, name: &str) -> bool {
         self.sampled.iter().flat_map(|process| &process.counters).any(|counter| counter.name == name)
     }
+}
+
+/// How many functions of a module that was built without hooks have some. `None` for others, and if
+/// its file isn't there any more.
+fn hooked(trace: &Trace<'_>, module: &Module) -> Option<Hooked> {
+    if module.trampolines == 0 {
+        return None;
+    }
+    let origins = trace.origins_of(module).collect();
+    Hooked::of(Path::new(OsStr::from_bytes(&module.path)), &module.build_id, &origins).ok()?
 }
 
 /// The displayed name of a kept call's function.

@@ -20,6 +20,7 @@ use nix::sys::signal::Signal;
 use super::{Report, kept_function};
 use crate::arguments::Clock;
 use crate::output::clean;
+use crate::untouched::hooks_of;
 use crate::written::{self, is_of_no_function, named_late, not_armed, perhaps_shorter};
 use everycall_analysis::counters;
 
@@ -530,6 +531,8 @@ fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
         if module.sites_unpatched > 0 {
             notes.push(format!("{} not switched on", Count(module.sites_unpatched.into())));
         }
+        let (hooks, reasons) = super::hooked(report.trace, module).map(|file| hooks_of(&file)).unzip();
+        notes.extend(hooks);
         if module.unloaded_ticks.is_some() {
             notes.push("unloaded".to_owned());
         }
@@ -538,6 +541,9 @@ fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
         }
         writeln!(out, "  {}", if path.is_empty() { "(no path)" } else { &path })?;
         writeln!(out, "      {}", notes.join(", "))?;
+        for reason in reasons.into_iter().flatten() {
+            writeln!(out, "        {reason}")?;
+        }
     }
     more(out, modules.len())
 }

@@ -4,22 +4,25 @@
 //! lock, modules are registered, and all threads are stopped while the code is changed. The process
 //! is its own recorder: its newest calls stay in its memory.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use everycall_format::arena::{ModuleEntry, module_flags, module_state};
+use everycall_format::arena::{ModuleEntry, module_flags, module_state, process_state};
 use everycall_inject::{InjectError, Mapping, Process, check, mappings, on_tracer};
 use everycall_io::say;
 use everycall_live::LiveError;
 use everycall_units::{Count, Several};
-use everycall_untouched::{Functions, Lead, Planned, Runtime, lead_leaving, libraries};
+use everycall_untouched::{
+    Functions, Lead, Planned, Runtime, first_page, installed, lead_leaving, libraries,
+};
 
 use super::Choice;
 use crate::arguments::{AttachArguments, DetachArguments};
-use crate::control::nothing_named;
+use crate::control::{Program, nothing_named};
 use crate::exit_code;
 use crate::failure::Failure;
 
@@ -34,37 +37,61 @@ fn failed(why: impl ToString) -> Failure {
 pub fn run(arguments: &AttachArguments) -> Result<ExitCode, Failure> {
     let pid = arguments.pid;
     let choice = Choice::of(&arguments.functions, arguments.all, &[])?;
-    hook(pid, &choice, &arguments.modules, arguments.ring_size, "on")?;
+    hook(pid, &choice, &arguments.modules, arguments.ring_size, Start::On)?;
+    // A session may have left it off.
+    let program = Program::attach(pid)?;
+    if program.arena.header().state == process_state::OFF {
+        program.switch(true)?;
+    }
     say!("  next: everycall snapshot {pid}\n        everycall detach {pid}");
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether hooks record as soon as they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    On,
+    /// Once a verb switches some on.
+    Off,
+}
+
 /// For a verb that needs a process that is traced: writes hooks into one that isn't, if that is
-/// possible. They are off until the verb switches some on. `why` it can't go on otherwise.
-pub fn attach_for(pid: u32, choice: &Choice, why: &LiveError) -> Result<(), Failure> {
-    if !matches!(why, LiveError::NotTraced) {
-        return Err(failed(format!("process {pid}: {why}")));
-    }
-    let hooked = hook(pid, choice, &[], None, "off");
-    hooked.map_err(|failure| {
+/// possible, or again into one from which they were taken.
+pub fn attach_for(pid: u32, choice: &Choice, start: Start) -> Result<(), Failure> {
+    let is_known = match everycall_live::attach(pid) {
+        Ok(_) if is_detached(pid) => true,
+        Ok(_) => return Ok(()),
+        Err(LiveError::NotTraced) => false,
+        Err(error) => return Err(failed(format!("process {pid}: {error}"))),
+    };
+    hook(pid, choice, &[], None, start).map_err(|failure| {
         failed(format!(
             "process {pid} was built without everycall, and gets no hooks: {}",
             failure.sentence()
         ))
     })?;
-    say!(
-        "everycall: process {pid} was built without everycall, so it got hooks; `everycall detach {pid}` takes them out"
-    );
+    let how = if is_known { "got its hooks back" } else { "was built without everycall, so it got hooks" };
+    say!("everycall: process {pid} {how}; `everycall detach {pid}` takes them out");
+    if is_known {
+        Program::attach(pid)?.switch(start == Start::On)?;
+    }
     Ok(())
 }
 
-/// Writes hooks into a process, and says how many. `start`: whether they are on.
+/// Whether hooks were taken out of a process, which still has the runtime.
+fn is_detached(pid: u32) -> bool {
+    let there = on_tracer(|| installed(&Process::open(pid.cast_signed())?));
+    there.is_ok_and(|there| !there.is_empty() && there.iter().all(|module| !module.is_led))
+}
+
+/// Writes hooks into a process, also into libraries that it has loaded since the last time, and says
+/// how many.
 fn hook(
     number: u32,
     choice: &Choice,
     modules: &[String],
     ring_size: Option<u64>,
-    start: &str,
+    start: Start,
 ) -> Result<(), Failure> {
     let pid = number.cast_signed();
     check(pid).map_err(failed)?;
@@ -92,7 +119,7 @@ fn hook(
     }
     if planned.iter().all(|file| file.planned() == 0) {
         return Err(failed(format!(
-            "no function of process {pid} gets hooks; --all takes small ones, --modules names libraries"
+            "none of its functions is large enough; `everycall attach --all {pid}` takes small ones, --modules names libraries"
         )));
     }
     let there = modules_of(number);
@@ -106,36 +133,37 @@ fn hook(
         let mut process = Process::open(pid)?;
         if !there.is_empty() {
             lead_leaving(&mut process, Lead::ToTrampolines, PATIENCE)?;
-            return again(&mut process, &planned, &there, Lead::ToTrampolines);
+            let runtime = runtime_of(&process)?;
+            return hook_again(&mut process, &planned, &there, runtime.as_ref());
         }
         let ring_size = ring_size.unwrap_or(everycall_format::env::RING_SIZE_DEFAULT).to_string();
-        let settings = [("EVERYCALL_START", start), ("EVERYCALL_RING_SIZE", ring_size.as_str())];
+        let is_on = if start == Start::On { "on" } else { "off" };
+        let settings = [("EVERYCALL_START", is_on), ("EVERYCALL_RING_SIZE", ring_size.as_str())];
         let library = everycall_kit::library_with_settings(&settings)
             .ok_or_else(|| InjectError::Refused("the runtime has no room for its settings".to_owned()))?;
         let start = process.with_calm_thread(PATIENCE, |thread| thread.load_library(&library))?;
         let runtime = Runtime::at(&process, start)?
             .ok_or_else(|| InjectError::Refused(format!("process {pid} has not loaded the runtime")))?;
         super::watch(&mut process, &runtime)?;
-        planned
-            .iter()
-            .map(|file| match file.install(&mut process, &runtime, PATIENCE) {
-                Err(error) if error.is_taken() => {
-                    say!("everycall: {}: not recorded: memory near it is taken", file.path.display());
-                    Ok(0)
-                }
-                hooked => hooked,
-            })
-            .collect()
+        hook_again(&mut process, &planned, &[], Some(&runtime))
     })
     .map_err(failed)?;
     for (file, hooked) in planned.iter().zip(hooked) {
         say!(
             "everycall: {}: {} {} of {}",
             file.path.display(),
-            if start == "on" { "recording" } else { "hooks in" },
+            if start == Start::On { "recording" } else { "hooks in" },
             Count(hooked),
             Several(file.functions, "function", "functions")
         );
+        let others = file.planned().saturating_sub(hooked);
+        if others > 0 && region_of(file, &there).is_some() {
+            say!(
+                "everycall: {}: {} more got no hooks when it was attached first, and get none now",
+                file.path.display(),
+                Several(others, "function", "functions")
+            );
+        }
     }
     Ok(())
 }
@@ -152,12 +180,15 @@ pub fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
     let maps = mappings(pid).map_err(failed)?;
     let planned: Result<Vec<Planned>, Failure> = there
         .iter()
-        .map(|(_, path)| plan(path, &all, &maps).map_err(|why| failed(format!("{}: {why}", path.display()))))
+        .map(|there| {
+            let path = &there.path;
+            plan(path, &all, &maps).map_err(|why| failed(format!("{}: {why}", path.display())))
+        })
         .collect();
     let planned = planned?;
     on_tracer(|| {
         let mut process = Process::open(pid)?;
-        again(&mut process, &planned, &there, Lead::Back)?;
+        lead_back(&mut process, &planned, &there)?;
         lead_leaving(&mut process, Lead::Back, PATIENCE)
     })
     .map_err(failed)?;
@@ -178,8 +209,16 @@ fn plan(path: &Path, functions: &Functions<'_>, maps: &[Mapping]) -> Result<Plan
     Planned::of(path, functions)
 }
 
-/// The modules of a process that have trampolines, with their paths.
-fn modules_of(pid: u32) -> Vec<(ModuleEntry, PathBuf)> {
+/// A module of a process that has trampolines.
+struct There {
+    path: PathBuf,
+    region: u64,
+    /// Image addresses at which hooks stand.
+    origins: HashSet<u64>,
+}
+
+/// The modules of a process that have trampolines.
+fn modules_of(pid: u32) -> Vec<There> {
     let Ok(arena) = everycall_live::attach(pid) else { return Vec::new() };
     let is_one = |entry: &ModuleEntry| {
         entry.state == module_state::COMPLETE
@@ -187,20 +226,63 @@ fn modules_of(pid: u32) -> Vec<(ModuleEntry, PathBuf)> {
             && entry.flags & module_flags::TRAMPOLINES != 0
     };
     let modules = arena.modules().into_iter().filter(|(entry, _)| is_one(entry));
-    modules.map(|(entry, path)| (entry, PathBuf::from(OsStr::from_bytes(&path)))).collect()
+    let there = modules.map(|(entry, path)| There {
+        path: PathBuf::from(OsStr::from_bytes(&path)),
+        region: entry.start,
+        origins: arena.origins(entry.trampolines),
+    });
+    there.collect()
 }
 
-/// Leads files of which a process has trampolines there again, or back.
-fn again(
+/// The runtime that was loaded into a process.
+fn runtime_of(process: &Process) -> Result<Option<Runtime>, InjectError> {
+    let maps = mappings(process.pid())?;
+    let mut names: Vec<&str> = maps.iter().map(|mapping| mapping.name.as_str()).collect();
+    names.retain(|name| name.starts_with("/memfd:"));
+    names.dedup();
+    for name in names {
+        if let Some(start) = first_page(&maps, Path::new(name))
+            && let Some(runtime) = Runtime::at(process, start)?
+        {
+            return Ok(Some(runtime));
+        }
+    }
+    Ok(None)
+}
+
+/// Leads files of which a process has trampolines there, and writes hooks into the others.
+fn hook_again(
     process: &mut Process,
     planned: &[Planned],
-    there: &[(ModuleEntry, PathBuf)],
-    to: Lead,
+    there: &[There],
+    runtime: Option<&Runtime>,
 ) -> Result<Vec<u64>, InjectError> {
-    let region =
-        |file: &Planned| there.iter().find(|(_, path)| *path == file.path).map(|(entry, _)| entry.start);
-    planned
-        .iter()
-        .map(|file| region(file).map_or(Ok(0), |region| file.lead_again(process, region, to, PATIENCE)))
-        .collect()
+    let hook = |file: &Planned| match (region_of(file, there), runtime) {
+        (Some(there), _) => {
+            file.lead_again(process, there.region, &there.origins, Lead::ToTrampolines, PATIENCE)
+        }
+        (None, None) => Ok(0),
+        (None, Some(runtime)) => match file.install(process, runtime, PATIENCE) {
+            Err(error) if error.is_taken() => {
+                say!("everycall: {}: not recorded: memory near it is taken", file.path.display());
+                Ok(0)
+            }
+            hooked => hooked,
+        },
+    };
+    planned.iter().map(hook).collect()
+}
+
+fn region_of<'t>(file: &Planned, there: &'t [There]) -> Option<&'t There> {
+    there.iter().find(|there| there.path == file.path)
+}
+
+/// Leads the code of files back.
+fn lead_back(process: &mut Process, planned: &[Planned], there: &[There]) -> Result<(), InjectError> {
+    for file in planned {
+        if let Some(there) = region_of(file, there) {
+            file.lead_again(process, there.region, &there.origins, Lead::Back, PATIENCE)?;
+        }
+    }
+    Ok(())
 }

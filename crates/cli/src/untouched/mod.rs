@@ -20,7 +20,7 @@ use everycall_plans::Binary;
 use everycall_rewrite::{Coverage, FileKind, HookLayout, Refusal, Tactic};
 use everycall_triggers::Trigger;
 use everycall_units::{Count, Several};
-use everycall_untouched::{Functions, Planned, Runtime, watch_leaving};
+use everycall_untouched::{Functions, Hooked, Planned, Runtime, watch_leaving};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{OnlyArguments, TextFormat, ValueArguments};
@@ -134,6 +134,14 @@ fn text(of: &str, coverage: &Coverage) -> String {
     rows.extend(coverage.left_out.iter().map(|(refusal, count)| row(count, format!("can't: {refusal}"))));
     text.push_str(&lines(&rows, &[0, 2]));
     text
+}
+
+/// How many functions of a file have hooks, and, a line for each reason, why others have none.
+pub fn hooks_of(file: &Hooked) -> (String, Vec<String>) {
+    let all = Several(file.functions, "function", "functions");
+    let not_chosen = (file.not_chosen > 0).then(|| format!("{} not chosen", Count(file.not_chosen)));
+    let left_out = file.left_out.iter().map(|(why, count)| format!("{} can't: {why}", Count(*count)));
+    (format!("hooks in {} of {all}", Count(file.hooked)), not_chosen.into_iter().chain(left_out).collect())
 }
 
 /// Rounded down: 100 % are all of them.

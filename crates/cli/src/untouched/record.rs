@@ -112,6 +112,16 @@ impl Untouched {
         is_due
     }
 
+    /// The options by which it was asked for, as text.
+    pub fn asked_by(arguments: &RecordArguments) -> String {
+        let as_is = &arguments.as_is;
+        let options =
+            [(as_is.is_given, "--untouched"), (as_is.all, "--all"), (!as_is.modules.is_empty(), "--modules")];
+        let given: Vec<&str> =
+            options.iter().filter(|(is_given, _)| *is_given).map(|(_, option)| *option).collect();
+        given.join(" and ")
+    }
+
     /// Refuses options that don't go with it.
     pub fn refuse_options(arguments: &RecordArguments) -> Result<(), Failure> {
         let given = [(arguments.launcher, "--launcher"), (arguments.preload, "--preload")];
@@ -119,7 +129,8 @@ impl Untouched {
             Some((_, option)) => Err(Failure::new(
                 exit_code::USAGE,
                 format!(
-                    "--untouched doesn't go with {option} yet: leave out one of them, or build the program with everycall cc"
+                    "{} doesn't go with {option} yet: leave out one of them, or build the program with everycall cc",
+                    Untouched::asked_by(arguments)
                 ),
             )),
             None => Ok(()),
@@ -245,7 +256,10 @@ impl Untouched {
             }
             let Some(file) = self.file(path) else { continue };
             let hooked = match regions.iter().find(|region| file.is_of(region)) {
-                Some(region) => file.lead_again(process, region.region, Lead::ToTrampolines, patience),
+                Some(region) => {
+                    let (to, origins) = (Lead::ToTrampolines, file.origins());
+                    file.lead_again(process, region.region, &origins, to, patience)
+                }
                 None => self.install(process, &file, runtime, patience),
             };
             match hooked {

@@ -166,6 +166,9 @@ fn what_cant_be_counted_isnt_started() {
         here.fail(&format!("count --untouched {line}"), code, &[words]);
         assert!(!here.path("started").exists(), "{line}");
     }
+    // Only options that were given are to be left out.
+    here.fail("record --all -- ./traced", 125, &["built with everycall; leave out --all\n"]);
+    here.fail("record --untouched --all -- ./traced", 125, &["leave out --untouched and --all\n"]);
 }
 
 /// A process without anything of everycall gets the runtime: it listens as after a start with
@@ -284,8 +287,13 @@ fn hooks_come_into_a_process_that_runs_and_go() {
         assert_eq!(after.iter().find(|call| !has_depth(call, 0) && !has_depth(call, 1)), None);
         assert!(after.iter().any(|call| has_depth(call, 1)), "{after:?}");
         // Clients know its functions.
-        let listed = here.succeed(&format!("functions {pid} fib leaf")).stdout;
-        assert!(listed.contains("fib") && listed.contains("leaf"), "{listed}");
+        let listed = here.succeed(&format!("functions {pid} fib leaf"));
+        assert!(listed.stdout.contains("fib") && listed.stdout.contains("leaf"), "{listed:?}");
+        // Which functions have hooks, and why others don't: `_start` can't.
+        let info = here.succeed("info taken.ect").stdout;
+        for text in [&listed.stderr, &info] {
+            assert!(text.contains("hooks in ") && text.contains("1 can't: return twice, start"), "{text}");
+        }
         here.succeed(&format!("trace {pid} leaf --for 100ms --force -o leaf.ect"));
         let table = here.succeed("report -f csv leaf.ect").stdout;
         assert!(table.contains("leaf") && !table.contains("fib"), "{table}");
@@ -293,6 +301,29 @@ fn hooks_come_into_a_process_that_runs_and_go() {
         assert_eq!(detached.code, Some(0), "{detached:?}");
         assert_eq!(changed_files(pid), Vec::<String>::new());
     }
+    // A process gets hooks once: in functions that had none before, it gets none, and goes on.
+    let few = "attach --only leaf --only fib";
+    let mut other = std::process::Command::new(here.path("busy"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    for verb in [few, few, "detach", "attach --all"] {
+        let done = here.succeed(&format!("{verb} {}", other.id()));
+        let is_told = done.stderr.contains("more got no hooks when it was attached first");
+        assert_eq!(is_told, verb == "attach --all", "{done:?}");
+        assert!(verb == "detach" || done.stderr.contains("recording 2 of"), "{done:?}");
+    }
+    here.succeed(&format!("detach {}", other.id()));
+    drop(other.stdin.take());
+    assert_eq!(other.wait().unwrap().code(), Some(0));
+    // The hooks come back for a session.
+    let traced = here.succeed(&format!("trace {pid} leaf --for 200ms --force -o leaf.ect"));
+    assert!(traced.stderr.contains("got its hooks back"), "{traced:?}");
+    let table = here.succeed("report -f csv leaf.ect").stdout;
+    assert!(table.contains("leaf") && !table.contains("fib"), "{table}");
+    here.succeed(&format!("detach {pid}"));
+    assert_eq!(changed_files(pid), Vec::<String>::new());
     let rows = |run: &str| {
         here.succeed(&format!("snapshot {pid} --force -o {run}"));
         here.succeed(&format!("replay -f json {run}")).stdout.lines().count()
@@ -330,7 +361,7 @@ fn calls_that_triggers_name_are_kept() {
     );
 }
 
-/// `trace` and `trigger` write hooks into a process that isn't traced.
+/// `trace`, `trigger` and others write hooks into a process that isn't traced.
 #[test]
 fn sessions_bring_hooks_into_a_process() {
     let here = Workplace::new();
@@ -355,6 +386,18 @@ fn sessions_bring_hooks_into_a_process() {
         let table = here.succeed("report -f csv session.ect").stdout;
         assert!(table.contains("request") && !table.contains("leaf"), "{table}");
         assert!(done.stderr.contains("so it got hooks"), "{}", done.stderr);
+        drop(child.stdin.take());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    for verb in ["follow PID request --for 200ms", "enable PID request"] {
+        let input = std::process::Stdio::piped();
+        let mut child = std::process::Command::new(here.path("slow")).stdin(input).spawn().unwrap();
+        let done = here.succeed(&verb.replace("PID", &child.id().to_string()));
+        assert!(done.stderr.contains("so it got hooks"), "{verb}: {}", done.stderr);
+        // Its functions are smaller than what is counted without being named.
+        let detached = here.succeed(&format!("detach {}", child.id()));
+        assert!(detached.stderr.contains("what it was"), "{detached:?}");
+        here.fail(&format!("count {}", child.id()), 1, &["`everycall attach --all", "takes small ones"]);
         drop(child.stdin.take());
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
