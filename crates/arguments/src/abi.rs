@@ -2,6 +2,7 @@
 
 use everycall_format::capture::register;
 
+use crate::layout;
 use crate::place::{Piece, Place};
 use crate::types::{Kind, Type, TypeId, Types};
 
@@ -18,17 +19,28 @@ const DEPTH_MAX: usize = 16;
 
 /// How eight bytes of a value are passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+pub(crate) enum Class {
     Nothing,
     Integer,
     Vector,
 }
 
+/// A number or pointer within a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scalar {
+    pub offset: u64,
+    /// At most 8 bytes, or 16 for an integer.
+    pub size: u64,
+    pub is_float: bool,
+}
+
 /// How a value is passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Passed {
+pub(crate) enum Passed {
     /// In registers as far as there are any, else on the stack.
     Classes(Vec<Class>),
+    /// Rust: each is an argument of its own.
+    Scalars(Vec<Scalar>),
     /// On the stack, aligned.
     Memory(u64),
     /// Its address is passed as an integer.
@@ -58,6 +70,11 @@ impl Places {
         Self { system: Some(system), rust }
     }
 
+    /// A parameter or result has a type that only Rust has.
+    pub(crate) fn is_rust_only(&mut self) {
+        self.system = self.system.take_if(|_| self.rust.is_none());
+    }
+
     /// A parameter of this type is passed by its address: C passes large ones on the stack.
     pub(crate) fn is_by_address(&mut self, types: &mut Types<'_, '_>, ty: TypeId) {
         if matches!(classify(types, ty), Some(Passed::Memory(_))) && self.rust.is_some() {
@@ -67,7 +84,7 @@ impl Places {
 
     /// A parameter of this type, in code without optimisation, isn't passed by its address.
     pub(crate) fn is_in_frame(&mut self, types: &mut Types<'_, '_>, ty: TypeId) {
-        if rust(types, ty) == Some(Passed::Reference) && self.system.is_some() {
+        if layout::passed(types, ty, false) == Some(Passed::Reference) && self.system.is_some() {
             self.rust = None;
         }
     }
@@ -110,7 +127,7 @@ impl Assignment {
     fn new(types: &mut Types<'_, '_>, result: Option<TypeId>, is_rust: bool, is_gcc: bool) -> Self {
         let mut assignment = Self { integers: 0, vectors: 0, stack: 8, is_lost: false, is_rust, is_gcc };
         if let Some(result) = result {
-            let passed = if is_rust { rust(types, result) } else { classify(types, result) };
+            let passed = if is_rust { layout::passed(types, result, true) } else { classify(types, result) };
             match passed {
                 // On the stack as an argument, in st0 as a result.
                 Some(Passed::Memory(_)) if is_long_double(&types.get(result)) => {}
@@ -124,7 +141,7 @@ impl Assignment {
 
     fn next(&mut self, types: &mut Types<'_, '_>, ty: TypeId) -> Place {
         let size = types.get(ty).size;
-        let passed = if self.is_rust { rust(types, ty) } else { classify(types, ty) };
+        let passed = if self.is_rust { layout::passed(types, ty, false) } else { classify(types, ty) };
         let is_wide = size == 16 && matches!(types.get(ty).kind, Kind::Integer { .. });
         self.place(passed, size, is_wide)
     }
@@ -155,10 +172,21 @@ impl Assignment {
                     other => other,
                 },
             },
+            Some(Passed::Scalars(scalars)) => {
+                let pieces: Option<Vec<_>> = scalars.iter().map(|scalar| self.scalar(*scalar)).collect();
+                match (pieces, &scalars[..]) {
+                    (Some(pieces), _) => Place::Registers(pieces),
+                    (None, [_]) => self.stacked(size, 8),
+                    (None, _) => {
+                        self.is_lost = true;
+                        Place::Unknown
+                    }
+                }
+            }
             Some(Passed::Classes(classes)) => {
                 let count = |class| classes.iter().filter(|found| **found == class).count();
                 let (integers, vectors) = (count(Class::Integer), count(Class::Vector) as u32);
-                // Rust's pairs are two arguments; aggregates of C are passed as a whole.
+                // They are passed as a whole.
                 let is_whole =
                     self.integers + integers <= INTEGERS.len() && self.vectors + vectors <= VECTORS;
                 if !is_whole {
@@ -189,6 +217,22 @@ impl Assignment {
         }
     }
 
+    /// The register of a scalar, if there is one left.
+    fn scalar(&mut self, Scalar { offset, size, is_float }: Scalar) -> Option<Piece> {
+        let register = if is_float {
+            if self.vectors == VECTORS {
+                return None;
+            }
+            self.vectors += 1;
+            register::VECTOR + self.vectors - 1
+        } else {
+            let register = *INTEGERS.get(self.integers)?;
+            self.integers += 1;
+            register
+        };
+        Some(Piece { register, offset, size })
+    }
+
     /// Parts that would be in registers, if there were enough.
     fn stacked_words(&mut self, size: u64, is_wide: bool) -> Place {
         if !is_wide {
@@ -213,16 +257,17 @@ impl Assignment {
     }
 }
 
-/// Where a function's result is at its exit.
-pub(crate) fn result(types: &mut Types<'_, '_>, ty: TypeId, is_rust: bool) -> Place {
-    let system = Some(result_by(types, ty, false));
+/// Where a function's result is at its exit. `is_rust`: it may have Rust's ABI; `is_rust_only`: it
+/// has.
+pub(crate) fn result(types: &mut Types<'_, '_>, ty: TypeId, is_rust: bool, is_rust_only: bool) -> Place {
+    let system = (!is_rust_only).then(|| result_by(types, ty, false));
     let rust = is_rust.then(|| result_by(types, ty, true));
     both(system, rust)
 }
 
 fn result_by(types: &mut Types<'_, '_>, ty: TypeId, is_rust: bool) -> Place {
     let size = types.get(ty).size;
-    let passed = if is_rust { rust(types, ty) } else { classify(types, ty) };
+    let passed = if is_rust { layout::passed(types, ty, true) } else { classify(types, ty) };
     match passed {
         None => Place::Unknown,
         Some(Passed::Empty) => Place::Registers(Vec::new()),
@@ -231,23 +276,26 @@ fn result_by(types: &mut Types<'_, '_>, ty: TypeId, is_rust: bool) -> Place {
             Piece { register: register::FLOATING + 1, offset: 8, size: 2 },
         ]),
         Some(Passed::Memory(_) | Passed::Reference) => Place::Memory { register: RAX, offset: 0 },
+        Some(Passed::Scalars(scalars)) => returned(scalars.into_iter()),
         Some(Passed::Classes(classes)) => {
-            let (mut integers, mut vectors) =
-                ([RAX, RDX].into_iter(), register::VECTOR..register::VECTOR + 2);
-            let mut pieces = Vec::new();
-            for (index, class) in classes.iter().enumerate() {
-                let register = match class {
-                    Class::Nothing => continue,
-                    Class::Integer => integers.next(),
-                    Class::Vector => vectors.next(),
-                };
-                let Some(register) = register else { return Place::Unknown };
+            let parts = classes.iter().enumerate().filter(|(_, class)| **class != Class::Nothing);
+            returned(parts.map(|(index, class)| {
                 let offset = 8 * index as u64;
-                pieces.push(Piece { register, offset, size: size.saturating_sub(offset).min(8) });
-            }
-            Place::Registers(pieces)
+                let size = size.saturating_sub(offset).min(8);
+                Scalar { offset, size, is_float: *class == Class::Vector }
+            }))
         }
     }
+}
+
+/// The registers of a result's parts.
+fn returned(parts: impl Iterator<Item = Scalar>) -> Place {
+    let (mut integers, mut vectors) = ([RAX, RDX].into_iter(), register::VECTOR..register::VECTOR + 2);
+    let piece = |Scalar { offset, size, is_float }| {
+        let register = if is_float { vectors.next() } else { integers.next() };
+        register.map(|register| Piece { register, offset, size })
+    };
+    parts.map(piece).collect::<Option<_>>().map_or(Place::Unknown, Place::Registers)
 }
 
 fn is_long_double(ty: &Type) -> bool {
@@ -398,65 +446,5 @@ fn align_of(types: &mut Types<'_, '_>, id: TypeId, depth: usize) -> u64 {
         Kind::Array { element, .. } => align_of(types, *element, depth + 1),
         Kind::Float if ty.size == 16 => 16,
         _ => ty.size.clamp(1, 16),
-    }
-}
-
-/// A scalar of a Rust type: offset, size, and whether it is a float.
-type Scalar = (u64, u64, bool);
-
-/// Rust's own ABI, as far as it is clear: scalars, pairs of scalars, and what is larger than two
-/// registers.
-fn rust(types: &mut Types<'_, '_>, id: TypeId) -> Option<Passed> {
-    let size = types.get(id).size;
-    if size == 0 {
-        return Some(Passed::Empty);
-    }
-    let scalars = scalars(types, id, 0)?;
-    let class = |scalar: &Scalar| if scalar.2 { Class::Vector } else { Class::Integer };
-    match &scalars[..] {
-        [] => None,
-        [(0, 16, false)] => Some(Passed::Classes(vec![Class::Integer; 2])),
-        [one @ (0, 1..=8, _)] => Some(Passed::Classes(vec![class(one)])),
-        // A pair's second half is a register of its own, wherever it lies: only pairs of words have
-        // both halves where pieces of eight bytes are.
-        [one @ (0, 1..=8, _), two @ (8, 1..=8, _)] => Some(Passed::Classes(vec![class(one), class(two)])),
-        _ if size > 16 => Some(Passed::Reference),
-        // Two scalars of less than a word each are two arguments, more of them are packed.
-        [_, _, _, ..] if scalars.iter().all(|scalar| !scalar.2) => {
-            Some(Passed::Classes(vec![Class::Integer; size.div_ceil(8) as usize]))
-        }
-        _ => None,
-    }
-}
-
-/// The scalars of a Rust type, in order of their offsets; `None` for enums with fields.
-fn scalars(types: &mut Types<'_, '_>, id: TypeId, depth: usize) -> Option<Vec<Scalar>> {
-    if depth > DEPTH_MAX {
-        return None;
-    }
-    let ty = types.get(id);
-    if ty.size > 16 {
-        return Some(vec![(0, ty.size, false); 3]);
-    }
-    match &ty.kind {
-        Kind::Integer { .. } | Kind::Bool | Kind::Char { .. } | Kind::Enum { .. } | Kind::Pointer { .. } => {
-            Some(vec![(0, ty.size, false)])
-        }
-        Kind::Float => Some(vec![(0, ty.size, true)]),
-        Kind::Void => Some(Vec::new()),
-        Kind::Aggregate(it) if it.variants.is_none() && !it.is_union => {
-            let mut all = Vec::new();
-            for member in &it.members {
-                let inner = scalars(types, member.ty, depth + 1)?;
-                all.extend(
-                    inner
-                        .into_iter()
-                        .map(|(offset, size, is_float)| (offset + member.offset, size, is_float)),
-                );
-            }
-            all.sort_unstable();
-            Some(all)
-        }
-        _ => None,
     }
 }

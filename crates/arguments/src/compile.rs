@@ -707,11 +707,17 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             Value::Pieces(pieces) => {
                 let begin = member.offset;
                 let end = begin + size;
-                let within = pieces.iter().find(|piece| {
-                    piece.offset <= begin && end <= piece.offset + piece.size.max(1).next_multiple_of(8)
-                });
+                // A register has eight bytes of the value, or those up to the next one's.
+                let until = |index: usize, piece: &Piece| {
+                    let next = pieces.get(index + 1).map_or(u64::MAX, |next| next.offset);
+                    next.min(piece.offset + piece.size.max(1).next_multiple_of(8))
+                };
+                let within = pieces
+                    .iter()
+                    .enumerate()
+                    .find(|(index, piece)| piece.offset <= begin && end <= until(*index, piece));
                 match (within, size) {
-                    (Some(piece), 0..=8) => {
+                    (Some((_, piece)), 0..=8) => {
                         let register = self.call_register(piece.register);
                         self.bits_of(register, 8 * (begin - piece.offset), member.bits, size)
                     }
@@ -726,7 +732,8 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
                             })
                             .collect();
                         let covered: u64 = inner.iter().map(|piece| piece.size).sum();
-                        if covered == size {
+                        // Padding has no register.
+                        if covered == size || inner.len() == pieces.len() {
                             Value::Pieces(inner)
                         } else {
                             Value::Missing(Missing::OptimisedOut)

@@ -326,25 +326,37 @@ impl Compiler<'_, '_, '_> {
                 self.builder.emit(operation::EMIT, 0, register, 0, size.min(8) as u32, 0);
             }
             Value::Pieces(pieces) => {
-                let mut at = 0;
+                let (mut at, size) = (0, size as u64);
                 for Piece { register, offset, size: length } in pieces.clone() {
-                    let length = length.min((size as u64).saturating_sub(at));
-                    if offset != at || length == 0 {
+                    let length = length.min(size.saturating_sub(offset));
+                    if offset < at || offset - at >= 8 || length == 0 {
                         return missing;
                     }
+                    self.padding(offset - at);
                     let in_use = self.builder.in_use();
                     let register = self.call_register(register);
                     self.builder.emit(operation::EMIT, 0, register, 0, length as u32, 0);
                     self.builder.release(in_use);
-                    at += length;
+                    at = offset + length;
                 }
-                if at != size as u64 {
+                if size - at >= 8 {
                     return missing;
                 }
+                self.padding(size - at);
             }
             _ => return missing,
         }
         Content::Fixed(shape)
+    }
+
+    /// Bytes between the parts of a value.
+    fn padding(&mut self, size: u64) {
+        if size > 0 {
+            let in_use = self.builder.in_use();
+            let zero = self.builder.constant(0);
+            self.builder.emit(operation::EMIT, 0, zero, 0, size.min(8) as u32, 0);
+            self.builder.release(in_use);
+        }
     }
 
     /// What the bytes of a type are. `None` if they must not be copied as they are, because some

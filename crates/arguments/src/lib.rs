@@ -23,6 +23,7 @@ mod condition;
 mod content;
 mod error;
 mod known;
+mod layout;
 mod module;
 mod place;
 mod recorded;

@@ -6,6 +6,7 @@ use everycall_symbols::DwarfSlice;
 use gimli::{AttributeValue, Dwarf, Unit};
 
 use crate::abi::{self, Places};
+use crate::layout;
 use crate::place::{self, Located, Piece, Place};
 use crate::types::{Entry, Kind, TypeId, Types};
 
@@ -92,28 +93,61 @@ pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -
         };
         raw.push((name, ty, located));
     }
-    let is_clone =
-        [".constprop", ".isra", ".part", ".cold", ".llvm."].iter().any(|part| linkage_name.contains(part));
-    let is_gcc = is_by_gcc(dwarf, &unit);
+    // LLVM says of functions whose parameters or results it has removed that they have another
+    // calling convention.
+    let is_changed = matches!(
+        entry.attr_value(gimli::DW_AT_calling_convention),
+        Some(AttributeValue::CallingConvention(gimli::DW_CC_nocall))
+    );
+    let is_clone = is_changed
+        || [".constprop", ".isra", ".part", ".cold", ".llvm."].iter().any(|part| linkage_name.contains(part));
+    let producer = Producer::of(dwarf, &unit);
+    let is_gcc = producer == Producer::Gcc;
+    let is_optimised = !is_gcc && is_optimised(dwarf, &unit, is_rust);
     let mut by_abi = Places::new(types, result, is_rust, is_gcc);
+    let is_rust_only =
+        is_rust && (raw.iter().map(|(_, ty, _)| *ty).chain(result)).any(|ty| layout::is_rust_only(types, ty));
+    if is_rust_only {
+        by_abi.is_rust_only();
+    }
     if is_rust {
-        let is_plain = !is_optimised(&unit);
         for (_, ty, located) in &raw {
             match located {
                 Located::Later(_) => by_abi.is_by_address(types, *ty),
-                Located::Frame(false) if is_plain => by_abi.is_in_frame(types, *ty),
+                Located::Frame(false) if !is_optimised => by_abi.is_in_frame(types, *ty),
                 _ => {}
             }
         }
     }
-    let parameters = places(types, raw, &mut by_abi, is_external, is_clone);
-    // Where all calls of a function are known, LLVM removes results that are constant or unused.
-    let is_result_kept = !is_clone && (is_external || is_gcc || !is_optimised(&unit));
+    // LLVM removes parameters of functions whose calls it all knows, in place. Later versions say so.
+    let needs = match producer {
+        _ if is_clone => Needs::More,
+        _ if is_external => Needs::Nothing,
+        Producer::LlvmThatTells => Needs::PlacesOfPointers,
+        Producer::Other if is_optimised => Needs::More,
+        _ => Needs::AllPlaces,
+    };
+    let parameters = places(types, raw, &mut by_abi, needs);
+    // It leaves results as they are that are constant or unused.
+    let is_result_kept = !is_clone && (is_external || !is_optimised);
     let result_place = match result {
-        Some(result) if is_result_kept => abi::result(types, result, is_rust),
+        Some(result) if is_result_kept => abi::result(types, result, is_rust, is_rust_only),
         _ => Place::Unknown,
     };
     Some(Signature { parameters, result, result_place })
+}
+
+/// What the ABI's places need to be trusted, besides agreement with those that DWARF names.
+#[derive(Clone, Copy, PartialEq)]
+enum Needs {
+    Nothing,
+    /// A place of each parameter that may be passed by its address: LLVM may pass what is there,
+    /// without telling.
+    PlacesOfPointers,
+    /// A place of each parameter: then none was removed.
+    AllPlaces,
+    /// Nothing would be enough.
+    More,
 }
 
 /// Joins what DWARF says with what the ABI says.
@@ -121,8 +155,7 @@ fn places(
     types: &mut Types<'_, '_>,
     raw: Vec<(String, TypeId, Located)>,
     assignment: &mut Places,
-    is_external: bool,
-    is_clone: bool,
+    needs: Needs,
 ) -> Vec<Parameter> {
     let by_abi: Vec<Place> = raw
         .iter()
@@ -137,9 +170,20 @@ fn places(
             _ => assignment.next(types, *ty),
         })
         .collect();
-    let is_complete = raw.iter().all(|(_, _, located)| *located != Located::Nowhere);
+    let mut is_number = |ty| {
+        matches!(
+            types.get(ty).kind,
+            Kind::Integer { .. } | Kind::Bool | Kind::Char { .. } | Kind::Float | Kind::Enum { .. }
+        )
+    };
+    let is_there = raw.iter().all(|(_, ty, located)| match needs {
+        Needs::Nothing => true,
+        Needs::PlacesOfPointers => *located != Located::Nowhere || is_number(*ty),
+        Needs::AllPlaces => *located != Located::Nowhere,
+        Needs::More => false,
+    });
     let agrees = raw.iter().zip(&by_abi).all(|((_, _, located), abi)| agrees(located, abi));
-    let is_trusted = !is_clone && agrees && (is_external || is_complete);
+    let is_trusted = is_there && agrees;
     raw.into_iter()
         .zip(by_abi)
         .map(|((name, ty, located), abi)| {
@@ -208,29 +252,61 @@ fn joined(parts: &[(u64, u64, Option<u32>)], size: u64, abi: Option<&Place>) -> 
     if covered >= size && size > 0 { Place::Registers(pieces) } else { Place::Unknown }
 }
 
-/// Whether gcc has compiled a unit. It gives functions other names when it changes their results.
-fn is_by_gcc<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>) -> bool {
-    let mut entries = unit.entries();
-    let Ok(Some(root)) = entries.next_dfs() else { return false };
-    let Some(value) = root.attr_value(gimli::DW_AT_producer) else { return false };
-    dwarf.attr_string(unit, value).is_ok_and(|producer| producer.slice().starts_with(b"GNU "))
+/// Who has compiled a unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Producer {
+    /// It gives functions other names when it changes their parameters or results.
+    Gcc,
+    /// From LLVM 16 on, functions with other parameters have another calling convention.
+    LlvmThatTells,
+    Other,
+}
+
+impl Producer {
+    fn of<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>) -> Self {
+        let mut entries = unit.entries();
+        let Ok(Some(root)) = entries.next_dfs() else { return Self::Other };
+        let Some(value) = root.attr_value(gimli::DW_AT_producer) else { return Self::Other };
+        dwarf.attr_string(unit, value).map_or(Self::Other, |text| Self::named(&text.to_string_lossy()))
+    }
+
+    fn named(text: &str) -> Self {
+        let version = |behind: &str| -> Option<(u32, u32)> {
+            let (_, rest) = text.split_once(behind)?;
+            let mut numbers = rest.split(['.', ' ', '-']).map(str::parse);
+            Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+        };
+        match (version("rustc version "), version("clang version ")) {
+            _ if text.starts_with("GNU ") => Self::Gcc,
+            (Some(rustc), _) if rustc >= (1, 70) => Self::LlvmThatTells,
+            (None, Some(clang)) if clang >= (16, 0) => Self::LlvmThatTells,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Whether a unit's code is optimised: parameters move, or calls are described.
-fn is_optimised(unit: &Unit<Slice<'_>>) -> bool {
+fn is_optimised<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>, is_rust: bool) -> bool {
     let Ok(mut entries) = unit.entries_raw(None) else { return true };
     while !entries.is_empty() {
         let Ok(abbreviation) = entries.read_abbreviation() else { return true };
         let Some(abbreviation) = abbreviation else { continue };
-        // The variable that becomes a result in memory moves without optimisation, too.
-        let is_moved = abbreviation.tag() == gimli::DW_TAG_formal_parameter
-            && abbreviation.attributes().iter().any(|it| {
-                it.name() == gimli::DW_AT_location
-                    && matches!(it.form(), gimli::DW_FORM_sec_offset | gimli::DW_FORM_loclistx)
-            });
-        let is_call = matches!(abbreviation.tag(), gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site);
-        if is_moved || is_call || entries.skip_attributes(abbreviation.attributes()).is_err() {
+        if matches!(abbreviation.tag(), gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site) {
             return true;
+        }
+        let is_parameter = abbreviation.tag() == gimli::DW_TAG_formal_parameter;
+        for specification in abbreviation.attributes() {
+            let Ok(attribute) = entries.read_attribute(*specification) else { return true };
+            let is_list = matches!(specification.form(), gimli::DW_FORM_sec_offset | gimli::DW_FORM_loclistx);
+            // The variable that becomes a result in memory moves without optimisation, too; rustc
+            // describes values whose address is passed by lists.
+            if is_parameter
+                && specification.name() == gimli::DW_AT_location
+                && is_list
+                && (!is_rust || place::is_ever_in_register(dwarf, unit, attribute.value()))
+            {
+                return true;
+            }
         }
     }
     false

@@ -368,6 +368,7 @@ impl Json for &str { fn json(&self) -> String { format!("\"{self}\"") } }
 impl Json for String { fn json(&self) -> String { format!("\"{self}\"") } }
 impl<T: Json> Json for [T] { fn json(&self) -> String { let all: Vec<String> = self.iter().map(Json::json).collect(); format!("[{}]", all.join(",")) } }
 impl<T: Json> Json for &[T] { fn json(&self) -> String { (**self).json() } }
+impl<T: Json, const N: usize> Json for [T; N] { fn json(&self) -> String { self[..].json() } }
 impl<T: Json> Json for Vec<T> { fn json(&self) -> String { (**self).json() } }
 impl Json for &i32 { fn json(&self) -> String { (**self).json() } }
 impl Json for &P { fn json(&self) -> String { (**self).json() } }
@@ -382,6 +383,12 @@ impl Json for N { fn json(&self) -> String { format!("{{\"__0\":{}}}", self.0) }
 impl Json for P { fn json(&self) -> String { format!("{{\"x\":{},\"y\":{},\"z\":{}}}", self.x, self.y, self.z) } }
 #[derive(Clone, Copy)] struct Q { a: u16, b: u8, c: u32 }
 impl Json for Q { fn json(&self) -> String { format!("{{\"a\":{},\"b\":{},\"c\":{}}}", self.a, self.b, self.c) } }
+#[derive(Clone, Copy)] struct R { a: u32, b: u16, c: u32, d: u8 }
+impl Json for R { fn json(&self) -> String { format!("{{\"a\":{},\"b\":{},\"c\":{},\"d\":{}}}", self.a, self.b, self.c, self.d) } }
+#[derive(Clone, Copy)] struct S { x: i32, y: i32 }
+impl Json for S { fn json(&self) -> String { format!("{{\"x\":{},\"y\":{}}}", self.x, self.y) } }
+#[derive(Clone, Copy)] enum V { A(u32), B(i32), None }
+impl Json for V { fn json(&self) -> String { match self { V::A(i) => format!("{{\"A\":{{\"__0\":{i}}}}}"), V::B(i) => format!("{{\"B\":{{\"__0\":{i}}}}}"), V::None => "\"None\"".to_owned() } } }
 #[derive(Clone, Copy)] enum C { Red, Green = 7, Blue }
 impl Json for C { fn json(&self) -> String { format!("\"{}\"", match self { C::Red => "Red", C::Green => "Green", C::Blue => "Blue" }) } }
 #[derive(Clone)] enum E { A, B(i32), D { x: u8, s: String } }
@@ -448,6 +455,26 @@ pub fn rust(seed: u64) -> String {
             ][n.below(3)]
             .clone()
         }),
+        ("R", |n| {
+            format!("R {{ a: {}, b: {}, c: 7, d: {} }}", n.integer(32, false), n.below(999), n.below(99))
+        }),
+        ("S", |n| format!("S {{ x: {}, y: {} }}", n.integer(31, true), n.integer(31, true))),
+        ("V", |n| {
+            let integer = n.integer(31, true);
+            ["V::None".to_owned(), format!("V::A({})", n.below(99)), format!("V::B({integer})")][n.below(3)]
+                .clone()
+        }),
+        ("Option<u64>", |n| {
+            if n.chance(40) { "None".to_owned() } else { format!("Some({})", n.integer(64, false)) }
+        }),
+        ("Option<C>", |n| ["None", "Some(C::Red)", "Some(C::Green)"][n.below(3)].to_owned()),
+        ("Result<u8, u8>", |n| format!("{}({})", ["Ok", "Err"][n.below(2)], n.below(256))),
+        ("Option<Duration>", |n| {
+            if n.chance(40) { "None".to_owned() } else { format!("Some(Duration::new({}, 5))", n.below(99)) }
+        }),
+        ("Option<f32>", |n| if n.chance(40) { "None".to_owned() } else { format!("Some({:?})", n.float()) }),
+        ("[u16; 3]", |n| format!("[{}, 2, {}]", n.below(65536), n.below(99))),
+        ("[u32; 3]", |n| format!("[{}, 2, {}]", n.integer(32, false), n.below(99))),
         ("Box<i32>", |n| format!("Box::new({})", n.below(99))),
     ];
     let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -457,13 +484,21 @@ pub fn rust(seed: u64) -> String {
     for index in 0..FUNCTIONS {
         let count = numbers.below(7);
         let parameters: Vec<usize> = (0..count).map(|_| numbers.below(kinds.len())).collect();
-        let result = numbers.below(kinds.len());
-        let result = kinds.get(result).filter(|(name, _)| !name.starts_with('&'));
+        let result_index = Some(numbers.below(kinds.len())).filter(|at| !kinds[*at].0.starts_with('&'));
+        let result = result_index.map(|at| &kinds[at]);
         let declared: Vec<String> =
             parameters.iter().enumerate().map(|(at, kind)| format!("a{at}: {}", kinds[*kind].0)).collect();
+        // rustc warns of functions with the ABI of C and types that only Rust has.
+        let is_of_c = |at: &usize| {
+            let name = kinds[*at].0;
+            let is_wide = ["&str", "&[i32]"].contains(&name) || name.starts_with('(');
+            !is_wide
+                && !["Option", "Result", "String", "Vec", "Duration"].iter().any(|own| name.starts_with(own))
+        };
+        let may_be_of_c = parameters.iter().all(is_of_c) && result_index.is_none_or(|at| is_of_c(&at));
         let kind = match numbers.below(3) {
             0 => "#[unsafe(no_mangle)] #[inline(never)] pub fn",
-            1 => "#[inline(never)] pub extern \"C\" fn",
+            1 if may_be_of_c => "#[inline(never)] pub extern \"C\" fn",
             _ => "#[inline(never)] fn",
         };
         let arrow = result.map_or(String::new(), |(name, _)| format!(" -> {name}"));
@@ -482,7 +517,9 @@ pub fn rust(seed: u64) -> String {
             writeln!(text, "    black_box({})", value(&mut numbers)).unwrap();
         }
         text.push_str("}\n");
-        for _ in 0..3 {
+        // The optimiser knows all arguments of a function that is called once.
+        let calls = if numbers.chance(20) { 1 } else { 3 };
+        for _ in 0..calls {
             let is_laundered = numbers.chance(60);
             main.push_str("    {\n");
             let mut fields = Vec::new();
