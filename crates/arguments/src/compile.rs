@@ -696,6 +696,8 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
     /// So many bytes of an object, from where a member begins.
     pub(crate) fn part_sized(&mut self, object: &Typed, member: &Member, size: u64) -> Typed {
         let value = match &object.value {
+            Value::Missing(missing) => Value::Missing(*missing),
+            _ if size == 0 => Value::Pieces(Vec::new()),
             Value::At { register, offset } => {
                 let offset = offset.saturating_add_unsigned(member.offset);
                 match member.bits {
@@ -741,7 +743,6 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
                     }
                 }
             }
-            Value::Missing(missing) => Value::Missing(*missing),
             _ => Value::Missing(Missing::OptimisedOut),
         };
         Typed { value, ty: Some(member.ty), plain: None }

@@ -43,18 +43,19 @@ pub(crate) fn known(types: &mut Types<'_, '_>, ty: &Type) -> Option<Known> {
     if name.starts_with('&') && ty.size == 16 {
         let pointer = it.members.iter().find(|member| member.name == "data_ptr")?;
         let length = it.members.iter().find(|member| member.name == "length")?.offset;
-        if name.ends_with("str") {
+        let is_path = ["std::path::Path", "std::ffi::os_str::OsStr"].iter().any(|path| name.ends_with(path));
+        if name.ends_with("str") || is_path {
             return Some(Known::Text { pointer: pointer.offset, length });
         }
         let Kind::Pointer { to: Some(element), .. } = types.get(pointer.ty).kind.clone() else { return None };
         return Some(Known::Elements { pointer: pointer.offset, count: length, element });
     }
-    if name == "alloc::string::String" {
-        let (pointer, length) = vector(types, it)?;
+    if matches!(name, "alloc::string::String" | "std::path::PathBuf" | "std::ffi::os_str::OsString") {
+        let (pointer, length) = vector(types, it, 0)?;
         return Some(Known::Text { pointer, length });
     }
     if name.starts_with("alloc::vec::Vec<") {
-        let (pointer, count) = vector(types, it)?;
+        let (pointer, count) = vector(types, it, 0)?;
         return Some(Known::Elements { pointer, count, element: argument? });
     }
     None
@@ -98,16 +99,19 @@ fn of_cpp(types: &mut Types<'_, '_>, name: &str, size: u64, argument: Option<Typ
 }
 
 /// Where the pointer and the length of Rust's `Vec` or `String` are.
-fn vector(types: &mut Types<'_, '_>, it: &Aggregate) -> Option<(u64, u64)> {
+fn vector(types: &mut Types<'_, '_>, it: &Aggregate, depth: usize) -> Option<(u64, u64)> {
+    if depth > DEPTH_MAX {
+        return None;
+    }
     if let Some(length) = it.members.iter().find(|member| member.name == "len") {
         let buffer = it.members.iter().find(|member| member.name == "buf")?;
         let pointer = pointer_in(types, buffer.ty, 0)?;
         return Some((buffer.offset + pointer, length.offset));
     }
-    // A string is a vector.
-    let inner = it.members.iter().find(|member| member.name == "vec")?;
+    // A string is a vector, a path is a string of the system, which is one, too.
+    let inner = it.members.iter().find(|member| matches!(&*member.name, "vec" | "inner"))?;
     let Kind::Aggregate(vec) = types.get(inner.ty).kind.clone() else { return None };
-    let (pointer, length) = vector(types, &vec)?;
+    let (pointer, length) = vector(types, &vec, depth + 1)?;
     Some((inner.offset + pointer, inner.offset + length))
 }
 

@@ -90,25 +90,6 @@ pub(crate) fn located<'a>(
     }
 }
 
-/// Whether a list of locations has one that is a register or a value.
-pub(crate) fn is_ever_in_register<'a>(
-    dwarf: &Dwarf<Slice<'a>>,
-    unit: &Unit<Slice<'a>>,
-    value: AttributeValue<Slice<'a>>,
-) -> bool {
-    let Ok(Some(mut locations)) = dwarf.attr_locations(unit, value) else { return true };
-    while let Ok(Some(location)) = locations.next() {
-        let mut operations = location.data.operations(unit.encoding());
-        while let Ok(Some(operation)) = operations.next() {
-            let is_value = matches!(operation, Operation::StackValue | Operation::ImplicitValue { .. });
-            if is_value || matches!(operation, Operation::Register { .. } | Operation::Piece { .. }) {
-                return true;
-            }
-        }
-    }
-    false
-}
-
 /// Whether the frame's base is the value of the stack pointer before the call.
 fn is_call_frame(encoding: Encoding, frame_base: Option<AttributeValue<Slice<'_>>>) -> bool {
     let Some(AttributeValue::Exprloc(expression)) = frame_base else { return false };

@@ -93,17 +93,14 @@ pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -
         };
         raw.push((name, ty, located));
     }
-    // LLVM says of functions whose parameters or results it has removed that they have another
-    // calling convention.
-    let is_changed = matches!(
-        entry.attr_value(gimli::DW_AT_calling_convention),
-        Some(AttributeValue::CallingConvention(gimli::DW_CC_nocall))
-    );
-    let is_clone = is_changed
+    let is_clone = is_changed(&entry)
         || [".constprop", ".isra", ".part", ".cold", ".llvm."].iter().any(|part| linkage_name.contains(part));
     let producer = Producer::of(dwarf, &unit);
     let is_gcc = producer == Producer::Gcc;
-    let is_optimised = !is_gcc && is_optimised(dwarf, &unit, is_rust);
+    let is_optimised = match is_rust {
+        true => is_optimised_by_rustc(dwarf, &unit),
+        false => !is_gcc && is_optimised(&unit),
+    };
     let mut by_abi = Places::new(types, result, is_rust, is_gcc);
     let is_rust_only =
         is_rust && (raw.iter().map(|(_, ty, _)| *ty).chain(result)).any(|ty| layout::is_rust_only(types, ty));
@@ -286,30 +283,68 @@ impl Producer {
 }
 
 /// Whether a unit's code is optimised: parameters move, or calls are described.
-fn is_optimised<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>, is_rust: bool) -> bool {
+fn is_optimised(unit: &Unit<Slice<'_>>) -> bool {
     let Ok(mut entries) = unit.entries_raw(None) else { return true };
     while !entries.is_empty() {
         let Ok(abbreviation) = entries.read_abbreviation() else { return true };
         let Some(abbreviation) = abbreviation else { continue };
-        if matches!(abbreviation.tag(), gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site) {
+        // The variable that becomes a result in memory moves without optimisation, too.
+        let is_moved = abbreviation.tag() == gimli::DW_TAG_formal_parameter
+            && abbreviation.attributes().iter().any(|it| {
+                it.name() == gimli::DW_AT_location
+                    && matches!(it.form(), gimli::DW_FORM_sec_offset | gimli::DW_FORM_loclistx)
+            });
+        let is_call = matches!(abbreviation.tag(), gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site);
+        if is_moved || is_call || entries.skip_attributes(abbreviation.attributes()).is_err() {
             return true;
-        }
-        let is_parameter = abbreviation.tag() == gimli::DW_TAG_formal_parameter;
-        for specification in abbreviation.attributes() {
-            let Ok(attribute) = entries.read_attribute(*specification) else { return true };
-            let is_list = matches!(specification.form(), gimli::DW_FORM_sec_offset | gimli::DW_FORM_loclistx);
-            // The variable that becomes a result in memory moves without optimisation, too; rustc
-            // describes values whose address is passed by lists.
-            if is_parameter
-                && specification.name() == gimli::DW_AT_location
-                && is_list
-                && (!is_rust || place::is_ever_in_register(dwarf, unit, attribute.value()))
-            {
-                return true;
-            }
         }
     }
     false
+}
+
+/// Whether rustc has optimised a unit's code: a function has other parameters than it should, or
+/// one is in a register when it begins. (It describes no calls, and copies optimised functions of
+/// the standard library, whose parameters move, into all programs.)
+fn is_optimised_by_rustc<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>) -> bool {
+    let mut entries = unit.entries();
+    // Where the function begins whose parameters come next.
+    let mut function = None;
+    while let Ok(Some(entry)) = entries.next_dfs() {
+        match entry.tag() {
+            gimli::DW_TAG_subprogram => {
+                if is_changed(entry) {
+                    return true;
+                }
+                let start = entry.attr_value(gimli::DW_AT_low_pc);
+                function = start.and_then(|start| dwarf.attr_address(unit, start).ok().flatten());
+            }
+            gimli::DW_TAG_formal_parameter => {
+                let Some(start) = function else { continue };
+                let is_in_register = match entry.attr_value(gimli::DW_AT_location) {
+                    Some(value) => matches!(
+                        place::located(dwarf, unit, value, start, None),
+                        Located::Exactly(Place::Registers(_)) | Located::Parts(_)
+                    ),
+                    None => true,
+                };
+                if is_in_register {
+                    return true;
+                }
+            }
+            gimli::DW_TAG_template_type_parameter => {}
+            _ => function = None,
+        }
+    }
+    false
+}
+
+/// LLVM says of functions whose parameters or results it has removed that they have another
+/// calling convention.
+fn is_changed(entry: &Entry<'_>) -> bool {
+    matches!(
+        entry.attr_value(gimli::DW_AT_calling_convention),
+        Some(AttributeValue::CallingConvention(gimli::DW_CC_nocall))
+    )
 }
 
 /// The unit's language.
