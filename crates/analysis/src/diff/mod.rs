@@ -16,6 +16,7 @@
 //!   same run: what makes the whole run slower or longer is not a change of a single function. It
 //!   is reported as a change of all functions, see [`Diff::common_time`] and
 //!   [`Diff::common_calls`].
+//! - A change that preemptions may explain isn't significant ([`preemption`]).
 //! - Between both sides, the machine may have changed. How far the changes of all functions spread,
 //!   beyond what runs of one side explain, is added to the uncertainty of each
 //!   ([`Diff::machine_spread`]); where there are too few functions, it is assumed, unless the runs
@@ -24,6 +25,7 @@
 mod align;
 mod condition;
 mod machine;
+mod preemption;
 mod stats;
 mod verdict;
 
@@ -256,8 +258,9 @@ impl Diff {
         for (change, is_found) in changes.into_iter().zip(holm(&likelihoods, ALPHA)) {
             change.is_found = is_found;
         }
+        let common = self.common_time.map_or(0.0, |common| common.change.ln_1p());
         for row in &mut self.rows {
-            let may_be_same = row.may_be_same();
+            let may_be_same = row.may_be_same() || preemption::explains(&row.old, &row.new, common);
             if let Some(own) = &mut row.own {
                 own.is_found &= !may_be_same;
             }

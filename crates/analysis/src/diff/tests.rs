@@ -159,6 +159,8 @@ fn a_change_of_all_functions_is_reported_once() {
 struct BusyMachine {
     functions: Vec<SimulatedFunction>,
     sides: [Load; 2],
+    /// For how long a thread has the CPU.
+    slice_ns: f64,
 }
 
 /// A function, and how the machine changes it.
@@ -181,7 +183,7 @@ struct Load {
     contention: f64,
 }
 
-/// Milliseconds that a thread has the CPU for.
+/// A usual time slice.
 const TIME_SLICE_NS: f64 = 3e6;
 const BUSY_FUNCTIONS: usize = 12;
 /// The function that changes, if one does.
@@ -190,7 +192,7 @@ const CHANGED: usize = 3;
 impl BusyMachine {
     /// `longest` is the own time of its longest functions: the longer, the more often neighbours
     /// interrupt a call.
-    fn new(longest: f64, random: &mut Random) -> BusyMachine {
+    fn new(longest: f64, slice_ns: f64, random: &mut Random) -> BusyMachine {
         let shortest = 20.0;
         let powers = (longest / shortest).log10();
         let load = |random: &mut Random| {
@@ -207,7 +209,7 @@ impl BusyMachine {
             sensitivity: if random.part() < 0.1 { 0.6 } else { 0.2 * random.part() },
         };
         let functions = (0..BUSY_FUNCTIONS).map(|_| function(random)).collect();
-        BusyMachine { functions, sides: [old, new] }
+        BusyMachine { functions, sides: [old, new], slice_ns }
     }
 
     /// Runs of one side; the changed function takes `factor` times as long.
@@ -228,9 +230,9 @@ impl BusyMachine {
             let call = |place: u64| {
                 let mut ns = mean * (of.call_spread * random.normal()).exp();
                 ns *= if phase.contains(&place) { in_phase } else { 1.0 };
-                let slices = ns / TIME_SLICE_NS;
+                let slices = ns / self.slice_ns;
                 if load.threads > 0.0 && random.part() < slices.min(1.0) {
-                    ns -= TIME_SLICE_NS * load.threads * slices.max(1.0) * random.part().max(1e-9).ln();
+                    ns -= self.slice_ns * load.threads * slices.max(1.0) * random.part().max(1e-9).ln();
                 }
                 ns as u64
             };
@@ -257,12 +259,12 @@ struct Outcomes {
     holds_not: u64,
 }
 
-fn outcomes(longest: f64, machines: u64, runs: usize, factor: f64) -> Outcomes {
+fn outcomes((longest, slice_ns): (f64, f64), machines: u64, runs: usize, factor: f64) -> Outcomes {
     let mut all = Outcomes::default();
     let condition = Condition::parse("p50(f3) > +10%").unwrap();
     for seed in 0..machines {
         let random = &mut Random::new(seed + 1);
-        let machine = BusyMachine::new(longest, random);
+        let machine = BusyMachine::new(longest, slice_ns, random);
         let old = machine.runs(0, runs, 1.0, random);
         let new = machine.runs(1, runs, factor, random);
         let diff = Diff::of(&old, &new, false);
@@ -297,16 +299,32 @@ fn outcomes(longest: f64, machines: u64, runs: usize, factor: f64) -> Outcomes {
 const LONGEST_NS: f64 = 632e3;
 
 /// Where calls take up to 2 ms, busy neighbours interrupt most calls of the longest functions, on
-/// one side only: intervals hold, and false alarms are more than one of a hundred, as
-/// docs/report.md says.
+/// one side only: that is no change, and a change is found all the same. So it is with short time
+/// slices, where more calls are interrupted.
 #[test]
 fn a_neighbours_load_on_long_functions() {
     let machines = number_of_tries();
-    for (runs, percent) in [(3, 1.0), (5, 2.0), (10, 6.5)] {
-        let all = outcomes(2e6, machines, runs, 1.0);
-        assert!(all.right_intervals as f64 >= 0.945 * all.intervals as f64, "{runs}: {all:?}");
-        let mean = machines as f64 * percent / 100.0;
-        assert!(all.false_alarms as f64 <= mean + 3.0 * mean.sqrt(), "{runs}: {percent} %: {all:?}");
+    for (slice_ns, runs, factor) in [
+        (TIME_SLICE_NS, 3, 1.0),
+        (TIME_SLICE_NS, 5, 1.0),
+        (TIME_SLICE_NS, 10, 1.0),
+        (TIME_SLICE_NS, 10, 1.5),
+        (TIME_SLICE_NS, 5, 3.0),
+        (1e6, 5, 1.0),
+        (1e6, 10, 1.0),
+        (1e6, 5, 3.0),
+    ] {
+        let all = outcomes((2e6, slice_ns), machines, runs, factor);
+        println!("slices of {slice_ns} ns, {runs} runs, {factor}: {all:?}");
+        let label = format!("{slice_ns} {runs} {factor}: {all:?}");
+        let right = if slice_ns < TIME_SLICE_NS { 0.92 } else { 0.945 };
+        assert!(all.right_intervals as f64 >= right * all.intervals as f64, "{label}");
+        let mean = machines as f64 / 100.0;
+        assert!(all.false_alarms as f64 <= mean + 3.0 * mean.sqrt(), "{label}");
+        assert_eq!(all.found_wrong, 0, "{label}");
+        if factor == 3.0 {
+            assert!(all.found * 100 >= machines * 80, "{label}");
+        }
     }
 }
 
@@ -316,12 +334,13 @@ fn a_neighbours_load_is_no_change() {
     let machines = number_of_tries();
     for runs in [3, 5, 10] {
         for factor in [1.0, 1.5, 3.0] {
-            let all = outcomes(LONGEST_NS, machines, runs, factor);
+            let all = outcomes((LONGEST_NS, TIME_SLICE_NS), machines, runs, factor);
             // Of a hundred, and what chance adds in as many machines.
             let at_most = |count: u64, percent: f64| {
                 let mean = machines as f64 * percent / 100.0;
                 assert!(count as f64 <= mean + 3.0 * mean.sqrt(), "{runs} {factor}: {percent} %: {all:?}");
             };
+            println!("{runs} {factor}: {all:?}");
             assert!(all.right_intervals as f64 >= 0.945 * all.intervals as f64, "{runs} {factor}: {all:?}");
             at_most(all.false_alarms, 1.0);
             assert_eq!(all.found_wrong, 0, "{runs} {factor}");
