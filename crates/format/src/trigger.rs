@@ -418,9 +418,36 @@ const _: () = assert!(FRAME_TEXTS_OFFSET == 1664 && FRAME_TEXTS_SIZE > 2000);
 const _: () = assert!(perhaps_at(RULES) <= TYPES_OFFSET);
 const _: () = assert!(TYPES_OFFSET + TYPES as u64 * size_of::<ThrownType>() as u64 <= SITES_OFFSET);
 
+/// The entries for posted calls of a rule, of `rules` that there are (0: unknown), in the order in
+/// which they are taken. Half of all entries are shared. Of the others, each rule has an equal
+/// part, so that one that fires often can't take every entry from one that fires rarely.
+pub fn calls_for(rule: u32, rules: u32) -> impl Iterator<Item = u32> {
+    let own = if rule < rules && rules <= RULES { CALLS / 2 / rules } else { 0 };
+    let first = rule.wrapping_mul(own);
+    (own * rules.min(RULES)..CALLS).chain(first..first + own)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_rule_has_entries_of_its_own() {
+        for rules in 1..=RULES {
+            let all: Vec<Vec<u32>> = (0..rules).map(|rule| calls_for(rule, rules).collect()).collect();
+            for (rule, entries) in all.iter().enumerate() {
+                let others = || all.iter().enumerate().filter(|(other, _)| *other != rule);
+                let own = entries.iter().filter(|entry| others().all(|(_, other)| !other.contains(entry)));
+                assert!(own.count() as u32 >= CALLS / 2 / rules, "{rule} of {rules}");
+                assert!(entries.iter().all(|entry| *entry < CALLS) && entries.len() as u32 >= CALLS / 2);
+            }
+        }
+        assert_eq!(calls_for(0, 1).count(), CALLS as usize);
+        // Shared memory may have any numbers.
+        for (rule, rules) in [(0, 0), (7, 3), (u32::MAX, u32::MAX), (3, RULES + 1), (u32::MAX, 0)] {
+            assert!(calls_for(rule, rules).all(|entry| entry < CALLS), "{rule} {rules}");
+        }
+    }
 
     #[test]
     fn sites_are_where_their_word_says() {

@@ -7,6 +7,7 @@
 //! Sizes and offsets come from the header that we wrote, never from the arena's present contents.
 
 use std::io::{self, Write};
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use everycall_format::Wire;
@@ -19,6 +20,7 @@ use everycall_tracefile::{ChunkWriter, Dropped, FrameNames, write_calibration};
 use rustix::fs::Mode;
 
 use crate::memory::contents::ArenaContents;
+use crate::memory::frame_rules::Rules;
 use crate::memory::memory_file;
 use crate::memory::shared_pool::SharedPool;
 use crate::sys::proc_files::Name;
@@ -113,12 +115,12 @@ impl Arena {
         Ok(Arena { file, layout })
     }
 
-    /// Writes what triggers say of frames by id ([`crate::memory::frame_rules`]).
-    pub(crate) fn put_rules(&self, rules: &[u8]) -> io::Result<()> {
-        match self.layout.triggers_at() {
-            Some(at) if !rules.is_empty() => memory_file::write_bytes_at(&self.file, rules, at + rule_at(0)),
-            _ => Ok(()),
-        }
+    /// Writes what is known of triggers before there are functions.
+    pub(crate) fn put_rules(&self, rules: &Rules) -> io::Result<()> {
+        let Some(at) = self.layout.triggers_at() else { return Ok(()) };
+        let count = at + offset_of!(TriggerHeader, rules) as u64;
+        memory_file::write_bytes_at(&self.file, &rules.count.to_le_bytes(), count)?;
+        memory_file::write_bytes_at(&self.file, &rules.of_frames, at + rule_at(0))
     }
 
     /// From here on no other process can take it, whatever the hub contains.
@@ -238,6 +240,16 @@ impl Arena {
             self.read_bytes(offset, bytes);
             true
         })
+    }
+
+    /// The short calls that were dropped so far by the threads of a slot.
+    pub fn dropped_in_slot(&self, slot: u32) -> u64 {
+        if self.layout.dropped_offset == 0 || slot >= self.layout.thread_capacity {
+            return 0;
+        }
+        let mut count = [0; size_of::<u64>()];
+        self.read_bytes(self.layout.dropped_counts_at(slot), &mut count);
+        u64::from_le_bytes(count)
     }
 
     /// The names of frames by id that the process has stored so far.

@@ -1,10 +1,24 @@
-//! Triggers on frames by id, encoded as in a fresh arena.
+//! Triggers in a fresh arena: their number, and what they say of frames by id.
 
 use everycall_format::Wire;
 use everycall_format::trigger::{CALLS_OFFSET, FrameRule, RULES, TriggerRule, places_of_texts, rule_at};
 
-/// The bytes from the first rule up to the calls; nothing if no rule is about frames.
-pub(crate) fn encoded(rules: &[FrameRule<'_>]) -> Vec<u8> {
+/// Triggers as a fresh arena gets them.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    pub count: u32,
+    /// The bytes from the first rule up to the calls; nothing if no rule is about frames.
+    pub of_frames: Vec<u8>,
+}
+
+impl Rules {
+    /// All triggers, with what each one says of frames.
+    pub fn of(rules: &[FrameRule<'_>]) -> Rules {
+        Rules { count: rules.len().min(RULES as usize) as u32, of_frames: encoded(rules) }
+    }
+}
+
+fn encoded(rules: &[FrameRule<'_>]) -> Vec<u8> {
     let rules = rules.get(..RULES as usize).unwrap_or(rules);
     if rules.iter().all(|rule| rule.pattern.is_empty()) {
         return Vec::new();

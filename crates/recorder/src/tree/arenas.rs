@@ -14,6 +14,7 @@ use everycall_format::hub::{SPARES, silence};
 
 use crate::memory::arena::Arena;
 use crate::memory::capacity::Capacity;
+use crate::memory::frame_rules::Rules;
 use crate::memory::hub::Hub;
 
 /// Largest number of arenas that are taken and not yet claimed. Claiming takes some microseconds,
@@ -30,8 +31,7 @@ const SPARES_ALONE: usize = 1;
 pub(super) struct Arenas {
     hub: Arc<Hub>,
     capacity: Capacity,
-    /// Encoded triggers on frames by id: see [`crate::memory::frame_rules`].
-    frame_rules: Vec<u8>,
+    rules: Rules,
     /// Number of spare arenas to keep.
     spares_wanted: usize,
     spares: [Option<Arc<Arena>>; SPARES],
@@ -48,11 +48,11 @@ impl Arenas {
     /// # Errors
     ///
     /// Not even one arena can be created.
-    pub fn new(hub: Arc<Hub>, capacity: Capacity, follow: bool, frame_rules: Vec<u8>) -> io::Result<Arenas> {
+    pub fn new(hub: Arc<Hub>, capacity: Capacity, follow: bool, rules: Rules) -> io::Result<Arenas> {
         let spares_wanted = if follow { SPARES } else { SPARES_ALONE };
         let spares = [const { None }; SPARES];
         let mut arenas =
-            Arenas { hub, capacity, frame_rules, spares_wanted, spares, taken: Vec::new(), dropped: 0 };
+            Arenas { hub, capacity, rules, spares_wanted, spares, taken: Vec::new(), dropped: 0 };
         arenas.refill()?;
         if !follow {
             arenas.spares_wanted = 0;
@@ -86,7 +86,7 @@ impl Arenas {
         for (place, spare) in self.hub.page().spares().zip(&mut self.spares).take(self.spares_wanted) {
             if spare.is_none() {
                 let arena = Arc::new(self.capacity.arena()?);
-                arena.put_rules(&self.frame_rules)?;
+                arena.put_rules(&self.rules)?;
                 place.store(arena.number(), Ordering::Release);
                 *spare = Some(arena);
             }

@@ -17,7 +17,7 @@ use everycall_format::hub::origin;
 
 use crate::memory::arena::Arena;
 use crate::memory::capacity::Capacity;
-use crate::memory::frame_rules::encoded;
+use crate::memory::frame_rules::Rules;
 use crate::memory::hub::Hub;
 use crate::process::armed::Armed;
 use crate::process::member::{Life, Member};
@@ -74,9 +74,9 @@ impl ProcessTree {
         finder: Option<Box<dyn FindSites>>,
     ) -> io::Result<ProcessTree> {
         let hub = Arc::new(hub);
-        let frame_rules = finder.as_ref().map(|finder| encoded(&finder.frames())).unwrap_or_default();
+        let rules = finder.as_ref().map(|finder| Rules::of(&finder.frames())).unwrap_or_default();
         Ok(ProcessTree {
-            arenas: Arenas::new(Arc::clone(&hub), capacity, follow, frame_rules)?,
+            arenas: Arenas::new(Arc::clone(&hub), capacity, follow, rules)?,
             hub,
             began: ticks(),
             started: None,

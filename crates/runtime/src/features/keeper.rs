@@ -41,7 +41,7 @@ pub(crate) fn begin(arena: &Arena) {
     if let Some(triggers) = Triggers::of(arena) {
         triggers.begin(arena, thresholds::set().map_or(0, |set| set.header().memory));
         if let Some(set) = thresholds::set() {
-            own_triggers::put_throws(&triggers, set);
+            own_triggers::put_rules(&triggers, set);
             own_triggers::put_frames(&triggers, set, |ns| thresholds::ticks(ns, Bound::Lower));
         }
     }

@@ -98,7 +98,7 @@ pub(crate) fn arm(process: &'static Process, area: Option<u32>, block: Block) ->
     if is_new {
         triggers.begin_live(arena, set.header().memory);
     }
-    own_triggers::put_throws(&triggers, set);
+    own_triggers::put_rules(&triggers, set);
     own_triggers::put_frames(&triggers, set, |ticks| ticks);
     let mut left_out = 0;
     for index in 0..arena.module_count().load(Relaxed).min(arena.layout().module_capacity) {

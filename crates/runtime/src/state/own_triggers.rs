@@ -207,8 +207,9 @@ pub(crate) fn put_frames(triggers: &Triggers, set: &SiteSet<'_>, threshold: impl
     }
 }
 
-/// Writes the exceptions for which the rules of a set wait.
-pub(crate) fn put_throws(triggers: &Triggers, set: &SiteSet<'_>) {
+/// Writes how many rules a set has, and for which exceptions they wait.
+pub(crate) fn put_rules(triggers: &Triggers, set: &SiteSet<'_>) {
+    field!(triggers.base, TriggerHeader, rules, AtomicU32).store(set.rule_count(), Relaxed);
     let rules_with = |throw: u32| {
         let rules = (0..set.rule_count().min(RULES)).filter_map(|rule| Some((rule, set.rule(rule)?)));
         rules.filter(|(_, set)| set.throws & throw != 0).fold(0, |all, (rule, _)| all | 1 << rule)

@@ -13,7 +13,7 @@ use everycall_format::event::ESCAPE_FIRST;
 use everycall_format::trigger::{
     CALLS, FRAME_TEXTS_OFFSET, FRAME_TEXTS_SIZE, LIVE_AREAS, LIVE_SITES, NEVER, RULES, Sites, TYPES,
     ThrownType, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, WAIT_TICKS, area_size, call_at,
-    call_state, perhaps_at, rule_at, site_flags, type_at,
+    call_state, calls_for, perhaps_at, rule_at, site_flags, type_at,
 };
 use everycall_ring::Control;
 
@@ -210,9 +210,10 @@ impl Triggers {
         self.at(call_at(index))
     }
 
-    /// Takes a free entry for a call. Returns its index.
-    pub(crate) fn take_call(&self) -> Option<u32> {
-        (0..CALLS).find(|index| {
+    /// Takes a free entry for a call of a rule. Returns its index.
+    pub(crate) fn take_call(&self, rule: u32) -> Option<u32> {
+        let rules = field!(self.base, TriggerHeader, rules, AtomicU32).load(Relaxed);
+        calls_for(rule, rules).find(|index| {
             let state = field!(self.call(*index), TriggeredCall, state, AtomicU32);
             state.load(Relaxed) == call_state::FREE
                 && state.compare_exchange(call_state::FREE, call_state::FILLING, AcqRel, Relaxed).is_ok()

@@ -244,7 +244,7 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     // that keeps calls doesn't know of it: it expires.
     let pool = process.arena().pool();
     core::mem::forget(GrowRequest::begin(&pool, everycall_hooks::ticks, triggers.grow_ticks()));
-    let Some(entry) = triggers.take_call() else { return triggers.count_missed(site.rule) };
+    let Some(entry) = triggers.take_call(site.rule) else { return triggers.count_missed(site.rule) };
     let events = thread.ring.events();
     let events_before = match left.call.stamp {
         0 => events_before_entry(thread, &left.call),
