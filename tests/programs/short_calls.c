@@ -1,10 +1,10 @@
 // Short and long calls in several threads, with a timer's handler that makes calls, too, and with jumps. It counts its calls by
 // itself and prints the counts: "name calls" for each function.
 //
-//   short_calls THREADS ROUNDS [endless | switched]
+//   short_calls THREADS ROUNDS [endless | switched | lingers]
 //
 // With `endless`, it says that it is ready, and goes on until its standard input ends. With `switched`, it drops no calls at first, then
-// those of less than 5 us, then none again, by everycall.h.
+// those of less than 5 us, then none again, by everycall.h. With `lingers`, it goes on for a while after its threads have ended.
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -150,6 +150,7 @@ int main(int argc, char **argv) {
         pthread_join(all[i], NULL);
     memset(&timer, 0, sizeof timer);
     setitimer(ITIMER_REAL, &timer, NULL);
+    if (argc > 3 && strcmp(argv[3], "lingers") == 0) rest(200);
     CALLED(main);
     for (int i = 0; i < COUNT; i++)
         totals[i] += counts[i];

@@ -406,7 +406,8 @@ wire_struct! {
         /// A set of [`thread_flags`]. Since version 2.8.
         pub flags: u32,
         /// Short calls that were dropped in its slot, by it and by the threads that had the slot
-        /// before, as in [`crate::event::kind::DROPPED`]. Since version 2.8.
+        /// before, as in [`crate::event::kind::DROPPED`]; 0 if another thread has had the slot
+        /// since. Since version 2.8.
         pub dropped: u64,
         /// Zero.
         pub reserved_too: [u32; 2],

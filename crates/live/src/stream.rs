@@ -447,7 +447,8 @@ impl<'a, W: Write> SessionStream<'a, W> {
             let age_ns = nanoseconds_since(&self.arena.layout().start, now, header.start_ticks);
             record.name = names.new_name(header.tid, age_ns, &header.name).unwrap_or(record.name);
         }
-        record.dropped = dropped.of_slot(owner.0);
+        let is_there = self.arena.thread(owner.0).is_some_and(|now| now.generation == owner.1);
+        record.dropped = if is_there { dropped.of_slot(owner.0) } else { 0 };
         self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(open_calls)])
     }
 

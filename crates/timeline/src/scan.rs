@@ -22,8 +22,8 @@ pub(crate) struct ThreadScan {
     pub malformed_words: u64,
     pub segments_lost: u64,
     pub open_calls: u64,
-    /// The first recorded count of dropped calls.
-    pub dropped: Option<u64>,
+    /// The first recorded count of dropped calls, and the last one.
+    pub dropped: Option<(u64, u64)>,
     /// Whether all of its segments exist, from the first on.
     pub is_complete: bool,
     /// Tasks that run in it.
@@ -177,7 +177,7 @@ impl ThreadScan {
                     continue;
                 }
                 EventKind::Dropped { count } => {
-                    self.dropped.get_or_insert(count);
+                    self.dropped.get_or_insert((count, count)).1 = count;
                     continue;
                 }
                 EventKind::Segment { .. } => continue,

@@ -596,6 +596,7 @@ fn thread_info(
         deep: thread.deep,
         fiber: thread.fiber,
         is_sampled: thread.is_sampled,
-        dropped_within: scan.dropped.map(|first| thread.dropped.saturating_sub(first)),
+        // The count at the end is unknown if another thread had the slot by then.
+        dropped_within: scan.dropped.map(|(first, last)| thread.dropped.max(last).saturating_sub(first)),
     }
 }

@@ -70,7 +70,8 @@ fn kept_and_dropped_calls_are_all_calls_in_every_mode() {
             let label = format!("{} {options:?}", mode.label());
             let program = built(&place, mode);
             let options = [&["--min-duration", "5us"], options].concat();
-            let recording = place.record(&options, &program, &["3", "400"]);
+            // A stream has the end of each thread while the program runs.
+            let recording = place.record(&options, &program, &["3", "400", "lingers"]);
             assert!(recording.output.status.success(), "{label}: {recording:?}");
             let made = made(&recording.stdout());
             let (kept, info) = (kept(&recording.tallies()), info(&place, &recording.file));
@@ -218,7 +219,7 @@ fn a_killed_program_leaves_what_it_kept_and_counted() {
         ]);
         command.arg(&program).args(["3", "1000000000", "endless"]);
         let standing = Standing::start(&mut command).find_traced();
-        std::thread::sleep(std::time::Duration::from_millis(20 + 7 * number));
+        wait::until_worked(standing.pid, std::time::Duration::from_millis(20 + 7 * number));
         successful(place.command("kill").args(["-KILL", &standing.pid.to_string()]));
         let (status, _) = standing.end();
         assert!(!status.success());

@@ -319,10 +319,16 @@ impl ArenaStream {
         owner: Owner,
         name: [u8; 16],
     ) -> io::Result<()> {
+        // While the process runs, the counts of an ended thread are those of its slot, as long as no
+        // other thread has that.
+        let of_slot = match self.is_last {
+            true => self.dropped.of_slot(owner.0),
+            false => self.arena.dropped_in_slot(owner.0),
+        };
         let is_there = self.header(owner).is_some();
         let Some(thread) = self.threads.get_mut(&owner) else { return Ok(()) };
         thread.is_announced = true;
-        let dropped = self.dropped.of_slot(owner.0);
+        let dropped = if is_there { of_slot } else { 0 };
         let record = ThreadRecord { name, dropped, ..thread.record(self.number, self.pid, owner) };
         let open_calls =
             if is_there { self.arena.open_calls_within(owner.0, &mut self.open_calls) } else { Vec::new() };
