@@ -34,7 +34,7 @@ pub mod workloads;
 
 pub use mount::Mount;
 pub use place::{Mode, Place, Recording, everycall, found, programs, successful};
-pub use standing::Standing;
+pub use standing::{Standing, Waiting};
 pub use trace::{Call, Tally, ThreadTrace, TraceView, all, text, unsure};
 
 /// Whether tests take every combination of modes, levels and tools (`EVERYCALL_FULL`). Otherwise

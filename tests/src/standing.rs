@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, PINNERS, PINNERS_OFFSET, PinnerEntry, SegmentEntry, pinned_by};
@@ -23,8 +23,15 @@ pub struct Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        // It ends by itself at the end of its input, and its recorder with it.
+        // It ends by itself at the end of its input, and its recorder with it. Not all programs
+        // notice that at once: after a failure they are ended.
         drop(self.child.stdin.take());
+        if std::thread::panicking() {
+            if wait::children(self.child.id()).contains(&self.pid) {
+                let _ = Command::new("kill").args(["-KILL", &self.pid.to_string()]).status();
+            }
+            let _ = self.child.kill();
+        }
         let _ = self.child.wait();
     }
 }
@@ -178,6 +185,68 @@ impl Standing {
         let at = |index: u32| base + PINNERS_OFFSET + u64::from(index) * PinnerEntry::SIZE as u64;
         let pinners = (0..PINNERS).filter(|index| read::<PinnerEntry>(&memory, at(*index)).pid != 0).count();
         (pinned, pinners)
+    }
+}
+
+/// `everycall trigger`, which waits for calls.
+#[derive(Debug)]
+pub struct Waiting {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Waiting {
+    /// Starts it, and waits until the functions are armed.
+    ///
+    /// # Panics
+    /// Where it ends.
+    #[must_use]
+    pub fn start(place: &Place, pid: u32, words: &[&str]) -> Waiting {
+        let mut command = place.command(everycall());
+        command.arg("trigger").arg(pid.to_string()).args(words);
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = String::new();
+        while !lines.contains("keeping calls") {
+            let count = said.read_line(&mut lines).unwrap();
+            assert_ne!(count, 0, "{words:?} ended: {lines}");
+        }
+        Waiting { child, said }
+    }
+
+    /// Ends it at once.
+    ///
+    /// # Panics
+    /// Where it can't be waited for.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for its end: what it said.
+    ///
+    /// # Panics
+    /// Where it fails.
+    #[must_use]
+    pub fn end(mut self) -> String {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{rest}");
+        rest
+    }
+
+    /// Interrupts it, and waits for its end: what it said.
+    ///
+    /// # Panics
+    /// As [`Waiting::end`].
+    pub fn interrupt(self) -> String {
+        self.signal("INT");
+        self.end()
     }
 }
 

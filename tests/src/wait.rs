@@ -50,6 +50,25 @@ pub fn until_ended(pid: u32) {
     });
 }
 
+/// Waits until the threads of a process have run for some more time: unlike after a pause, they
+/// have then done something, however busy the machine is.
+///
+/// # Panics
+/// As [`until`].
+#[track_caller]
+pub fn until_worked(pid: u32, more: Duration) {
+    let ran = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let of = |task: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        Duration::from_nanos(tasks.filter_map(of).sum())
+    };
+    let begin = ran();
+    until(&format!("process {pid} has worked for {more:?}"), || ran() >= begin + more);
+}
+
 /// Processes that a process has started and not buried.
 #[must_use]
 pub fn children(pid: u32) -> Vec<u32> {

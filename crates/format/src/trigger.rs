@@ -429,6 +429,10 @@ pub fn calls_for(rule: u32, rules: u32) -> impl Iterator<Item = u32> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]

@@ -28,7 +28,7 @@ pub fn unsure(instance: &Instance, cpus: &[usize]) -> Vec<usize> {
         || {
             std::thread::scope(|scope| {
                 // Its affinity is its own. Without it, nothing is known.
-                let visitor = std::thread::Builder::new().spawn_scoped(scope, || visit(cpus));
+                let visitor = std::thread::Builder::new().spawn_scoped(scope, || visit(cpus, TIME));
                 closed = visitor.ok().and_then(|visitor| visitor.join().ok()).unwrap_or_default();
             });
         },
@@ -39,12 +39,12 @@ pub fn unsure(instance: &Instance, cpus: &[usize]) -> Vec<usize> {
     chains.into_keys().collect()
 }
 
-/// Sleeps on each. Returns those that aren't for this process.
-fn visit(cpus: &[usize]) -> Vec<usize> {
+/// Sleeps on each, as far as `time` allows. Returns those that aren't for this process.
+fn visit(cpus: &[usize], time: Duration) -> Vec<usize> {
     let begin = Instant::now();
     let mut closed = Vec::new();
     for cpu in cpus {
-        if begin.elapsed() > TIME {
+        if begin.elapsed() > time {
             break;
         }
         let mut only = CpuSet::new();
@@ -106,7 +106,8 @@ mod tests {
         let allowed: Vec<usize> = crate::perf::cpu_list(allowed).collect();
         // Of a thread of its own: its affinity is another one then.
         let all = [&allowed[..], &[5000]].concat();
-        let thread = std::thread::Builder::new().spawn(move || visit(&all)).unwrap();
+        let thread =
+            std::thread::Builder::new().spawn(move || visit(&all, Duration::from_secs(600))).unwrap();
         assert_eq!(thread.join().unwrap(), [5000]);
     }
 }

@@ -140,6 +140,8 @@ impl Build {
     fn folder(&self) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         prefix_hash().hash(&mut hasher);
+        // Objects name their sources, also in a target folder that is a copy of another one's.
+        target_folder().hash(&mut hasher);
         let Workload { name, sources, except, includes, options, .. } = self.workload;
         (name, sources, except, includes, options).hash(&mut hasher);
         for entry in fs::read_dir(own_folder().join("drivers")).expect("drivers") {

@@ -170,7 +170,7 @@ fn the_clock_of_a_running_process_is_chosen() {
         let session = |clock: &[&str]| {
             let file = place.file("session.ect");
             let mut command = place.command(everycall());
-            command.args(["trace", "-q", &pid, "work_*", "--for", "0.2s", "-o"]).arg(&file).args(clock);
+            command.args(["trace", "-q", &pid, "work_*", "--for", "0.4s", "-o"]).arg(&file).args(clock);
             (command.output().expect("trace"), file)
         };
         let share = |clock: &[&str]| {

@@ -362,9 +362,14 @@ fn tui_shows_the_numbers_of_report_and_leads_to_the_slowest_call() {
         lines.iter().filter(|line| line.contains("ms") && line.contains("tree")).count() == 3
     });
     terminal.press("\r");
+    let mut command = place.command(everycall());
+    let slowest = successful(command.args(["report", "--slowest", "sleeper", "-f", "json", "tree.ect"]));
+    let slowest: serde_json::Value = serde_json::from_str(&slowest).expect("JSON");
+    let longest = shown(slowest["rows"][0]["dur_ns"].as_u64().expect("a duration"));
     terminal.until("the longest is selected", |lines| {
+        let has_duration = |line: &String| line.replace(' ', "").contains(&format!("duration{longest}own"));
         lines.iter().any(|line| line.trim() == "sleeper")
-            && lines.iter().any(|line| line.contains("duration 3"))
+            && lines.iter().any(has_duration)
             && lines.iter().any(|line| line.contains("tree.c:"))
     });
     terminal.resize(200, 50);
@@ -508,7 +513,7 @@ fn what_came_since_an_earlier_reading_is_shown() {
         // A session of which only counts are wanted says how many there are.
         if how.is_none() {
             let mut command = place.command(everycall());
-            let session = ["trace", "--counts", "--for", "200ms", "-o", "session.ect", &pid, "often_called"];
+            let session = ["trace", "--counts", "--for", "1s", "-o", "session.ect", &pid, "often_called"];
             let said = command.args(session).output().expect("it starts").stderr;
             let said = String::from_utf8_lossy(&said);
             assert!(said.contains("calls were counted") && said.contains("report session.ect"), "{said}");

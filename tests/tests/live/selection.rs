@@ -333,17 +333,24 @@ fn done(place: &Place, words: &[&str]) -> String {
     said
 }
 
+/// Ends a session early, after what was to be in it. Whether it succeeded.
+fn interrupted(tracing: &mut std::process::Child) -> bool {
+    let pid = tracing.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    tracing.wait().unwrap().success()
+}
+
 /// The trace of a session while the program takes a step.
 fn traced(place: &Place, standing: &mut Standing, options: &[&str]) -> TraceView {
     let pid = standing.pid.to_string();
     let mut command = place.command(everycall());
-    command.args(["trace", &pid, "-q", "--for", "1s", "-o", "session.ect"]).args(options);
+    command.args(["trace", &pid, "-q", "--for", "1000s", "-o", "session.ect"]).args(options);
     let mut tracing = command.spawn().unwrap();
     wait::until("the session is there", || {
         done(place, &["sessions", "-f", "json", &pid]).contains("\"active\": true")
     });
     standing.go_on();
-    assert!(tracing.wait().unwrap().success(), "{options:?}");
+    assert!(interrupted(&mut tracing), "{options:?}");
     TraceView::open(&place.file("session.ect"))
 }
 
@@ -741,7 +748,7 @@ fn functions_are_switched_by_commands() {
         // A session for a moment, beside nothing. Its file shows nothing else.
         let mut tracing = place
             .command(everycall())
-            .args(["trace", &pid, "blue", "--for", "2s", "-o", "traced.ect", "--name", "blues"])
+            .args(["trace", &pid, "blue", "--for", "1000s", "-o", "traced.ect", "--name", "blues"])
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
@@ -758,7 +765,7 @@ fn functions_are_switched_by_commands() {
             assert_eq!(function["sessions"], serde_json::json!(sessions), "{mode:?}: {function}");
         }
         standing.go_on();
-        assert!(tracing.wait().unwrap().success());
+        assert!(interrupted(&mut tracing));
         let trace = TraceView::open(&place.file("traced.ect"));
         assert_eq!((trace.calls("blue"), trace.calls("red")), (10, 0), "{mode:?}");
         assert_eq!(step(&mut standing), [0, 0, 0], "{mode:?}: the session is over");

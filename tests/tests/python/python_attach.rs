@@ -98,10 +98,7 @@ fn calls_are_those_that_the_interpreter_counts_and_nothing_stays() {
         events()
     });
     assert_eq!(now, later);
-    assert_eq!(
-        said(&python, &["attach", &pid, "-q", "--for", "200ms", "--c-functions", "-o", "u.ect"], 0),
-        ""
-    );
+    assert_eq!(said(&python, &["attach", &pid, "-q", "--for", "2s", "--c-functions", "-o", "u.ect"], 0), "");
     let calls = python.calls("u.ect");
     assert!(calls.count("time.sleep") > 5 && calls.count("posix.stat") > 5, "{calls:?}");
     python.place.write("end", "");
@@ -123,7 +120,7 @@ fn functions_and_slow_calls_are_chosen() {
         names.dedup();
         names
     };
-    let only = ["attach", &pid, "--only", "slow.*", "--not", "quick", "--for", "300ms", "-o", "o.ect"];
+    let only = ["attach", &pid, "--only", "slow.*", "--not", "quick", "--for", "2s", "-o", "o.ect"];
     let told = said(&python, &only, 0);
     assert!(told.contains("o.ect"), "{told}");
     let recorded = names("o.ect");
@@ -136,7 +133,7 @@ fn functions_and_slow_calls_are_chosen() {
     assert!(told.contains("2 calls of python"), "{told}");
     let info = successful(python.place.command(everycall()).args(["info", "k.ect"]));
     assert!(info.contains("2 kept calls") && info.contains("  handle"), "{info}");
-    let streamed = ["attach", &pid, "-q", "--stream", "--for", "200ms", "--events", "gc", "-o", "s.ect"];
+    let streamed = ["attach", &pid, "-q", "--stream", "--for", "2s", "--events", "gc", "-o", "s.ect"];
     assert_eq!(said(&python, &streamed, 0), "");
     assert!(names("s.ect").contains(&"quick".to_owned()));
 }
@@ -169,7 +166,7 @@ fn it_ends_however_whoever_attached_ends() {
     let mut killed = attach("killed.ect");
     signal(&killed, "-KILL");
     killed.wait().unwrap();
-    let _ = run(&python, &["attach", &pid, "-q", "--for", "200ms", "-o", "t.ect"]);
+    let _ = run(&python, &["attach", &pid, "-q", "--for", "1s", "-o", "t.ect"]);
     assert!(python.calls("t.ect").count("f") > 5);
     let mut last = attach("last.ect");
     drop(running);
@@ -248,7 +245,7 @@ fn what_cant_be_done_is_said() {
         command
     };
     let (nobodys, _) = Running::new(&mut as_nobody(&["-c", BUSY]));
-    let words = ["attach", &nobodys.pid(), "-q", "--for", "200ms", "-o", "n.ect"];
+    let words = ["attach", &nobodys.pid(), "-q", "--for", "1s", "-o", "n.ect"];
     assert_eq!(said(&python, &words, 0), "");
     assert!(python.calls("n.ect").count("f") > 5);
     let mut nobody = as_nobody(&["-m", "everycall", "attach", &other.pid()]);

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use everycall_reader::{KeptCall, Source, TraceFile, Trigger};
 use everycall_tests::slow::KEEP_ALL;
-use everycall_tests::{Call, Mode, Place, Standing, TraceView, everycall, successful};
+use everycall_tests::{Call, Mode, Place, Standing, TraceView, Waiting, everycall, successful};
 
 const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT];
 
@@ -182,13 +182,13 @@ fn exceptions_of_a_running_program() {
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FINSTRUMENT] {
         let place = Place::new("throws-live");
         let program = program(&place, mode, &[]);
-        let standing = Standing::alone(&program, &["1", "2", "8", "throw"]);
-        let pid = standing.pid.to_string();
+        let mut standing = Standing::alone(&program, &["1", "2", "8", "throw"]);
         let from = everycall_hooks::ticks();
-        let mut command = place.command(everycall());
-        command.args(["trigger", "-q", &pid]).args(WANTED.map(|(text, ..)| text));
-        command.args(["--keep", "40", "--keep-every", "0", "--for", "600ms", "-o", "thrown.ect"]);
-        assert!(command.status().unwrap().success());
+        let words = WANTED.map(|(text, ..)| text);
+        let options = ["--keep", "40", "--keep-every", "0", "-o", "thrown.ect"];
+        let waiting = Waiting::start(&place, standing.pid, &[&words[..], &options].concat());
+        standing.go_on();
+        waiting.interrupt();
         let to = everycall_hooks::ticks();
         let (status, printed) = standing.end();
         assert!(status.success());

@@ -130,10 +130,17 @@ fn disks_that_become_full_meanwhile() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("full.ect") && said.contains("free some space"), "{said}");
     // A snapshot by signal on a full disk: no file, no harm.
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
+    let before = threads();
     successful(Command::new("kill").args(["-USR1", &pid]));
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let left: Vec<_> = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["other"], "nothing stays");
+    let is_pending = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().any(|line| line.starts_with("ShdPnd:") && !line.ends_with("\t0000000000000000"))
+    };
+    wait::until("nothing stays of the signal's snapshot", || {
+        let left = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        !is_pending() && threads() == before && left.eq(["other"])
+    });
     // No segment is pinned any more: another snapshot gets all.
     successful(place.command(everycall()).args(["snapshot", "-q", "-o", "well.ect", &pid]));
     let trace = TraceView::tallies_only(&place.file("well.ect"));

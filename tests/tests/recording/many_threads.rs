@@ -90,10 +90,16 @@ fn memory_is_back_where_it_was() {
         let late = Use::of(&standing);
         println!("{together} at a time: {early:?}, then {late:?}");
         // Retained are 1 MiB of 8 KiB each, the living ones, and those whose end hasn't been
-        // noticed yet.
-        assert!(late.slots <= 512 && late.slots <= early.slots + 32, "{together}: {early:?}, {late:?}");
-        assert!(late.resident_kib <= early.resident_kib + 512, "{together}: {early:?}, {late:?}");
-        assert!(late.mappings <= early.mappings + 64, "{together}: {early:?}, {late:?}");
-        assert!(late.segments <= early.segments + 64, "{together}: {early:?}, {late:?}");
+        // noticed yet. How many of these there were at most depends on who got a CPU; fifty
+        // thousand threads that left something behind each would be far above.
+        let more = late.slots.saturating_sub(early.slots);
+        assert!(late.slots <= 1024 && more <= 256, "{together}: {early:?}, {late:?}");
+        assert!(late.segments <= early.segments + 64 + 2 * more, "{together}: {early:?}, {late:?}");
+        // Core dumps contain parts of each slot: its counts and its open calls. Each is a mapping
+        // of its own, and so is what lies between two of them.
+        let mappings = early.mappings + 64 + 4 * more as usize;
+        assert!(late.mappings <= mappings, "{together}: {early:?}, {late:?}");
+        let resident = early.resident_kib + 512 + 32 * u64::from(more);
+        assert!(late.resident_kib <= resident, "{together}: {early:?}, {late:?}");
     }
 }

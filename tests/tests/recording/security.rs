@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use everycall_format::arena::ArenaHeader;
 use everycall_format::hub::{HubHeader, SPARES};
-use everycall_tests::{Mode, Place, everycall, successful};
+use everycall_tests::{Mode, Place, everycall, successful, wait};
 
 /// A user that owns nothing.
 const OTHER: u32 = 65_533;
@@ -166,13 +166,11 @@ fn claimed_memory_belongs_to_one_process() {
     let maps = fs::read_to_string(format!("/proc/{}/maps", waiting.pid)).unwrap();
     let own = inode(maps.lines().find(|line| line.contains(ARENA)).unwrap());
     // The recorder sees the claim a moment later.
-    let all = (0..100)
-        .map(|_| {
-            std::thread::sleep(Duration::from_millis(20));
-            waiting.memory(ARENA)
-        })
-        .find(|all| all.iter().any(|(_, inode, mode)| *inode == own && *mode == 0o600))
-        .expect("the mark is taken away");
+    let mut all = Vec::new();
+    wait::until("the mark is taken away", || {
+        all = waiting.memory(ARENA);
+        all.iter().any(|(_, inode, mode)| *inode == own && *mode == 0o600)
+    });
     for (_, inode, mode) in &all {
         assert_eq!(*mode, if *inode == own { 0o600 } else { 0o1600 });
     }

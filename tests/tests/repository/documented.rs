@@ -325,3 +325,21 @@ fn the_demo_runs() {
     let output = cargo.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Functions of the C API that documents name are in its header.
+#[test]
+fn functions_of_the_documents_exist() {
+    let header = fs::read_to_string(workspace().join("crates/kit/include/everycall.h")).unwrap();
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    for document in documents(&workspace()) {
+        let text = fs::read_to_string(&document).unwrap();
+        for (at, _) in text.match_indices("everycall_") {
+            let rest = &text[at..];
+            let name = &rest[..rest.find(|letter| !is_of_name(letter)).unwrap_or(rest.len())];
+            let is_called = rest[name.len()..].starts_with('(');
+            let is_whole = !text[..at].ends_with(is_of_name);
+            let is_there = header.contains(&format!("{name}("));
+            assert!(!is_called || !is_whole || is_there, "{}: there is no {name}", document.display());
+        }
+    }
+}

@@ -2,16 +2,15 @@
 //! clock, and afterwards the program is as before.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 
 use everycall_format::Wire;
 use everycall_format::trigger::{LIVE_AREAS, TriggerHeader};
 use everycall_reader::{KeptCall, Source, TraceFile, Trigger};
 use everycall_tests::slow::{KEEP_ALL, OwnCall};
-use everycall_tests::{Mode, Place, Standing, TraceView, everycall, wait};
+use everycall_tests::{Mode, Place, Standing, TraceView, Waiting, everycall, wait};
 
 const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT];
 
@@ -36,46 +35,6 @@ fn own_calls(printed: &str) -> (u64, Vec<Own>) {
         Own { name, tid, call: OwnCall::of(next()) }
     });
     (rate.parse().expect("a number"), calls.collect())
-}
-
-/// A command that waits for calls.
-struct Waiting {
-    child: Child,
-    said: BufReader<std::process::ChildStderr>,
-}
-
-impl Waiting {
-    /// Starts it, and waits until the functions are armed.
-    fn start(place: &Place, pid: u32, words: &[&str]) -> Waiting {
-        let mut command = place.command(everycall());
-        command.arg("trigger").arg(pid.to_string()).args(words);
-        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut lines = String::new();
-        while !lines.contains("keeping calls") {
-            let count = said.read_line(&mut lines).unwrap();
-            assert_ne!(count, 0, "{words:?} ended: {lines}");
-        }
-        Waiting { child, said }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
-    }
-
-    /// Waits for its end: what it said.
-    fn end(mut self) -> String {
-        let mut rest = String::new();
-        self.said.read_to_string(&mut rest).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{rest}");
-        rest
-    }
-
-    fn interrupt(self) -> String {
-        self.signal("INT");
-        self.end()
-    }
 }
 
 fn kept(file: &Path) -> (Vec<Trigger>, Vec<(KeptCall, String)>) {
@@ -150,16 +109,25 @@ fn code(pid: u32, program: &Path) -> Vec<u8> {
     lines.flat_map(read).collect()
 }
 
-/// Areas that clients have.
-fn areas_in_use(standing: &Standing) -> u32 {
+/// The areas for clients.
+fn areas(standing: &Standing) -> impl Iterator<Item = TriggerHeader> {
     let (memory, base) = standing.memory();
     let header = standing.header();
-    let area = |index| {
+    (0..LIVE_AREAS).map(move |index| {
         let mut bytes = [0; TriggerHeader::SIZE];
         memory.read_exact_at(&mut bytes, base + header.live_triggers_at(index).unwrap()).unwrap();
-        TriggerHeader::read(&bytes).unwrap().in_use
-    };
-    (0..LIVE_AREAS).map(area).sum()
+        TriggerHeader::read(&bytes).unwrap()
+    })
+}
+
+/// Areas that clients have.
+fn areas_in_use(standing: &Standing) -> u32 {
+    areas(standing).map(|area| area.in_use).sum()
+}
+
+/// Functions that clients have armed.
+fn sites(standing: &Standing) -> u32 {
+    areas(standing).filter(|area| area.in_use != 0).map(|area| area.sites & !(1 << 31)).sum()
 }
 
 #[test]
@@ -203,11 +171,10 @@ fn killed_clients_leave_no_triggers_behind() {
         let standing = Standing::alone(&program, &["3000", "2"]);
         let before = code(standing.pid, &program);
         for round in 0..5 {
-            let mut waiting = Waiting::start(&place, standing.pid, &["handle* > 1ms", "-o", "kept.ect"]);
+            let waiting = Waiting::start(&place, standing.pid, &["handle* > 1ms", "-o", "kept.ect"]);
             assert_eq!(areas_in_use(&standing), 1);
             std::thread::sleep(std::time::Duration::from_millis(20 * round));
-            waiting.child.kill().unwrap();
-            waiting.child.wait().unwrap();
+            waiting.kill();
             wait::until("the area is free", || areas_in_use(&standing) == 0);
             assert!(code(standing.pid, &program) == before, "{}: code has changed", mode.label());
         }
@@ -316,20 +283,23 @@ fn libraries_that_are_loaded_meanwhile() {
         "#include <dlfcn.h>\n#include <poll.h>\n#include <stdio.h>\n#include <unistd.h>\n\
          static volatile int calls;\n\
          extern \"C\" __attribute__((noinline)) void played(int us) { usleep(us); calls = calls + 1; }\n\
-         int main(int, char** argv) {\n  void (*play)(int) = played;\n  printf(\"ready\\n\"); fflush(stdout);\n\
+         int main(int, char** argv) {\n  void (*play)(int) = played;\n  int more = 0;\n  printf(\"ready\\n\"); fflush(stdout);\n\
            for (;;) {\n    pollfd input = {0, POLLIN, 0};\n    if (poll(&input, 1, 0)) {\n      char byte;\n\
                if (read(0, &byte, 1) <= 0) return 0;\n\
-               play = (void (*)(int))dlsym(dlopen(argv[1], RTLD_NOW), \"plugged\");\n\
-               printf(\"ready\\n\"); fflush(stdout);\n    }\n    play(3000);\n  }\n}\n",
+               if (byte == 'l') play = (void (*)(int))dlsym(dlopen(argv[1], RTLD_NOW), \"plugged\");\n\
+               more = 10;\n    }\n    play(3000);\n\
+             if (more && --more == 0) { printf(\"ready\\n\"); fflush(stdout); }\n  }\n}\n",
     );
     let plugin = place.build(Mode::GCC_NOPS, &["-O2", "-shared", "-fPIC", "plugin.cpp"], "plugin.so");
     let program = place.build(Mode::GCC_NOPS, &["-O2", "player.cpp", "-ldl"], "player");
     let mut standing = Standing::alone(&program, &[plugin.to_str().unwrap()]);
     let words = [&["pl*ed > 1ms", "-o", "kept.ect"][..], &KEEP_ALL].concat();
     let waiting = Waiting::start(&place, standing.pid, &words);
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    // Ten more calls each time, those of the library once its function is armed.
     standing.go_on();
-    std::thread::sleep(std::time::Duration::from_millis(600));
+    standing.tell("l");
+    wait::until("both functions are armed", || sites(&standing) == 2);
+    standing.go_on();
     waiting.interrupt();
     let (triggers, kept) = kept(&place.file("kept.ect"));
     let count = |wanted: &str| kept.iter().filter(|(_, name)| name == wanted).count();

@@ -263,10 +263,10 @@ fn signals_to_record_keep_the_moment() {
     command.args(["record", "--trigger", "signal USR1", "-o"]).arg(&file).arg("--").arg(&program);
     let mut child = command.args(["30000000", "1000000000", "1", "1"]).stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
-    wait::until_started(child.id(), &program);
+    let program = wait::until_started(child.id(), &program);
     for _ in 0..2 {
         // The program makes some calls meanwhile.
-        std::thread::sleep(Duration::from_millis(400));
+        wait::until_worked(program, Duration::from_millis(200));
         assert!(Command::new("kill").args(["-USR1", &pid]).status().unwrap().success());
     }
     assert!(child.wait().unwrap().success(), "the program didn't notice");

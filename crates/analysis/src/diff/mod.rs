@@ -16,7 +16,7 @@
 //!   same run: what makes the whole run slower or longer is not a change of a single function. It
 //!   is reported as a change of all functions, see [`Diff::common_time`] and
 //!   [`Diff::common_calls`].
-//! - A change that preemptions may explain isn't significant ([`preemption`]).
+//! - A change that preemptions may explain isn't significant (`preemption.rs`).
 //! - Between both sides, the machine may have changed. How far the changes of all functions spread,
 //!   beyond what runs of one side explain, is added to the uncertainty of each
 //!   ([`Diff::machine_spread`]); where there are too few functions, it is assumed, unless the runs

@@ -1,19 +1,19 @@
-//! What other threads' turns on the CPUs explain. A thread that is preempted waits for milliseconds,
-//! so a call that takes a good part of a time slice itself is often several times as long. On a
-//! machine that is busier on one side, most calls of such a function may be: the middle of its calls
-//! then differs between the sides, although the function doesn't.
+//! What other threads' turns on the CPUs explain. A thread that is preempted waits for
+//! milliseconds, so a call that takes a good part of a time slice itself is often several times as
+//! long. On a machine that is busier on one side, most calls of such a function may be: the middle
+//! of its calls then differs between the sides, although the function doesn't.
 
 use crate::profile::{Sketch, Sums};
 
-/// A thread runs at least for about that long before another one gets its CPU: the shortest time
-/// slice of Linux' schedulers is 0.75 ms, and of most machines' settings 3 ms.
+/// A thread runs for about that long at least before another one gets its CPU: time slices of
+/// Linux' schedulers are 0.75 to 3 ms, depending on the number of CPUs.
 const SLICE_NS: f64 = 1e6;
 
 /// Whether the difference between both sides, of which `common` is that of all functions as a
 /// logarithm, may be nothing but preemptions. Preemptions make calls longer, never shorter, and
-/// touch at most as large a part of the calls as a call takes of a time slice. So at the side
-/// where calls are longer, the middle of the others lies between the middle of all calls and that of
-/// the shortest ones.
+/// touch at most as large a part of the calls as a call takes of a time slice. So at the side where
+/// calls are longer, the middle of the others lies between the middle of all calls and that of the
+/// shortest ones.
 pub(super) fn explains(old: &Sums, new: &Sums, common: f64) -> bool {
     // Own times are without the time that threads waited for a CPU.
     if old.own_states.running > 0 && new.own_states.running > 0 {

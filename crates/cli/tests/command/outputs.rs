@@ -107,7 +107,8 @@ fn rotation_that_makes_no_sense_is_refused() {
     here.succeed(
         "record -q --stream --file-age 100ms --file-size 64K --stream-memory 64K -o o.ect -- ./loop",
     );
-    assert_eq!(here.files(), ["loop", "loop.c", "o.0001.ect"]);
+    // On a busy machine the program runs for longer than a file's age.
+    assert_eq!(here.files()[..3], ["loop", "loop.c", "o.0001.ect"]);
 }
 
 /// Files exceed the requested size only slightly, and files of earlier runs belong to the same

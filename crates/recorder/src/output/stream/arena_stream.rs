@@ -319,8 +319,8 @@ impl ArenaStream {
         owner: Owner,
         name: [u8; 16],
     ) -> io::Result<()> {
-        // While the process runs, the counts of an ended thread are those of its slot, as long as no
-        // other thread has that.
+        // While the process runs, the count of an ended thread is that of its slot, as long as no
+        // other thread has the slot.
         let of_slot = match self.is_last {
             true => self.dropped.of_slot(owner.0),
             false => self.arena.dropped_in_slot(owner.0),
