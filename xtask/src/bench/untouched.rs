@@ -1,4 +1,5 @@
-//! How many functions of this machine's programs and libraries could get hooks in place.
+//! How many functions of this machine's programs and libraries could get hooks in place, and what
+//! these cost.
 
 use std::path::Path;
 use std::time::Instant;
@@ -75,7 +76,7 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
             Err(why) => table.failure(&path.display().to_string(), &why),
         }
     }
-    Ok(vec![table])
+    Ok(vec![table, price(lab, is_quick)?])
 }
 
 fn row(lab: &Lab, path: &Path) -> Result<Vec<Cell>, String> {
@@ -112,4 +113,80 @@ fn row(lab: &Lab, path: &Path) -> Result<Vec<Cell>, String> {
         Cell::Number(seconds, 1),
         Cell::text(obstacles.join(", ")),
     ])
+}
+
+/// A program that measures what a call takes in itself: the least of several rounds, in ns.
+const PRICED: &str = r#"
+#include <stdio.h>
+#include <time.h>
+__attribute__((noinline)) int leaf(int x) { __asm__ volatile(""); return x * 3 + 1; }
+__attribute__((noinline)) int middle(int x) { int a = leaf(x); return a + leaf(a); }
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e9 + t.tv_nsec; }
+int main(int count, char **words) {
+    int sum = 0; double best = 1e18;
+    for (int round = 0; round < 30; round++) {
+        double begin = now();
+        for (int i = 0; i < 500000; i++) sum += middle(i);
+        double took = (now() - begin) / 1.5e6;
+        if (took < best) best = took;
+    }
+    printf("%.3f\n", best);
+    return count > 1 ? sum : 0;
+}
+"#;
+
+/// An event at most so many times that of a rebuilt program.
+const EVENT: f64 = 1.1;
+/// Runs of each program, of which the quickest counts: others of the machine only make it slower.
+const RUNS: usize = 7;
+
+/// What hooks cost in a program as it is, beside one that was rebuilt.
+fn price(lab: &Lab, is_quick: bool) -> Result<Table, String> {
+    let mut table = Table::new(
+        "A call in a program as it is, beside the same one built with everycall",
+        &["program", "ns a call", "ns an event", "of a rebuilt program's", "promise"],
+    );
+    table.note(
+        "A loop of calls of three instructions, gcc -O2. Off: with EVERYCALL_START=off, so detours without hooks. The least of all runs.",
+    );
+    let (source, plain, rebuilt) = (lab.path("price.c"), lab.path("plain"), lab.path("rebuilt"));
+    std::fs::write(&source, PRICED).map_err(|error| error.to_string())?;
+    lab.successful(lab.command("gcc").arg("-O2").arg(&source).arg("-o").arg(&plain))?;
+    let mut build = lab.command(lab.everycall());
+    lab.successful(build.args(["cc", "--", "gcc", "-O2"]).arg(&source).arg("-o").arg(&rebuilt))?;
+    let trace = lab.path("price.ect");
+    let recorded = |program: &Path, options: &[&str], start: &str| {
+        let mut command = lab.command(lab.everycall());
+        command
+            .args(["record", "-q", "--ring-size", "256K", "--force", "-o"])
+            .arg(&trace)
+            .args(options)
+            .arg("--")
+            .arg(program);
+        command.env("EVERYCALL_START", start);
+        command
+    };
+    let mut least = [f64::INFINITY; 4];
+    for _ in 0..if is_quick { 2 } else { RUNS } {
+        let mut commands = [
+            lab.command(&plain),
+            recorded(&rebuilt, &[], "on"),
+            recorded(&plain, &["--all"], "on"),
+            recorded(&plain, &["--all"], "off"),
+        ];
+        for (command, least) in commands.iter_mut().zip(&mut least) {
+            let printed = lab.successful(command)?;
+            *least = least.min(printed.trim().parse().map_err(|_| printed)?);
+        }
+    }
+    let [plain, rebuilt, ..] = least;
+    let names = ["not recorded", "built with everycall", "as it is", "as it is, off"];
+    let event = |call: f64| (call - plain) / 2.0;
+    for (name, call) in names.into_iter().zip(least) {
+        let ratio = event(call) / event(rebuilt);
+        let promise = if name == "as it is" { Cell::Target(Target::Most(EVENT), ratio) } else { Cell::Empty };
+        let (cost, ratio) = (Cell::Number(event(call), 2), Cell::Number(ratio, 2));
+        table.row(vec![Cell::text(name), Cell::Number(call, 2), cost, ratio, promise]);
+    }
+    Ok(table)
 }

@@ -24,6 +24,8 @@ const NAMES_WAIT_NS: u64 = 10_000_000_000;
 /// A process that waits for [`NAMES_WAIT_NS`] checks this often whether the recorder is still
 /// running.
 const LOOK_NS: u64 = 100_000_000;
+/// Time between two attempts to get a place among the processes that wait for hooks.
+const PLACE_WAIT_NS: u64 = 5_000_000;
 /// How long a process waits for an arena. If the recorder doesn't answer in this time, no process
 /// waits again until it does.
 const ARENA_WAIT_NS: u64 = 50_000_000;
@@ -191,22 +193,33 @@ impl Hub {
             return true;
         }
         let pid = system::process_id();
-        let place = (0..ASKING)
-            .map(|place| self.field(offset_of!(HubHeader, asking) + place * size_of::<u32>()))
-            .find(|place| place.compare_exchange(0, pid, AcqRel, Relaxed).is_ok());
-        let Some(place) = place else { return false };
+        let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + NAMES_WAIT_NS;
+        let is_silent = self.field(offset_of!(HubHeader, silent));
+        let is_in_vain = || {
+            system::clock_ns(system::CLOCK_MONOTONIC) > deadline
+                || is_silent.load(Relaxed) & (silence::LONG | silence::OVER) != 0
+                || processes::process_has_ended(self.recorder_pid)
+        };
+        let places =
+            || (0..ASKING).map(|place| self.field(offset_of!(HubHeader, asking) + place * size_of::<u32>()));
+        let place = loop {
+            let free = places().find(|place| place.compare_exchange(0, pid, AcqRel, Relaxed).is_ok());
+            if let Some(place) = free {
+                break place;
+            }
+            // Others have all places: each is answered in milliseconds.
+            let first = self.field(offset_of!(HubHeader, asking));
+            system::wait(first, first.load(Acquire), PLACE_WAIT_NS);
+            if is_in_vain() {
+                return false;
+            }
+        };
         let asked = self.field(offset_of!(HubHeader, asked));
         asked.fetch_add(1, Release);
         system::wake(asked);
-        let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + NAMES_WAIT_NS;
-        let is_silent = self.field(offset_of!(HubHeader, silent));
         while place.load(Acquire) == pid {
             system::wait(place, pid, LOOK_NS);
-            let is_late = system::clock_ns(system::CLOCK_MONOTONIC) > deadline;
-            if is_late
-                || is_silent.load(Relaxed) & (silence::LONG | silence::OVER) != 0
-                || processes::process_has_ended(self.recorder_pid)
-            {
+            if place.load(Acquire) == pid && is_in_vain() {
                 // A recorder that hasn't begun doesn't do so any more.
                 return place.compare_exchange(pid, 0, AcqRel, Relaxed).is_err();
             }
