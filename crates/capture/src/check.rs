@@ -7,7 +7,7 @@ use everycall_format::capture::{
 };
 
 /// A checked program. It borrows its bytes, which can't change any more.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Program<'a> {
     header: ProgramHeader,
     instructions: &'a [u8],

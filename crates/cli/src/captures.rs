@@ -1,4 +1,5 @@
-//! `--args` and `--results`: which values of calls are recorded from the start.
+//! `--args` and `--results`: which values of calls are recorded, from the start or of running
+//! programs.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -10,12 +11,15 @@ use everycall_arguments::{
     ArgumentError, CaptureOptions, CapturedFile, Met, Moment, Secrets, Wanted, capture_file, set_of,
 };
 use everycall_format::arena::ModuleEntry;
+use everycall_format::control::Reply;
 use everycall_io::say;
+use everycall_live::Control;
 use everycall_patterns::FunctionTable;
 use everycall_recorder::SelectFunctions;
 use everycall_units::{Count, Several};
 
 use crate::arguments::{RecordArguments, ValueArguments};
+use crate::control::Program;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::grown::{self, OpenSet};
@@ -132,6 +136,39 @@ impl Captures {
         sentences
     }
 
+    /// Fails if an option means nothing in functions with these names. `may_come`: it may in those
+    /// that are loaded later.
+    fn check(&self, names: &[String], may_come: bool) -> Result<(), Failure> {
+        if let Some((name, error)) = self.failed() {
+            return Err(Failure::new(exit_code::USAGE, format!("{name}: {error}")));
+        }
+        for (wanted, _) in self.wanted.iter().zip(&self.met).filter(|(_, met)| met.matched == 0) {
+            let near = match &wanted.near(names)[..] {
+                [] => String::new(),
+                near => format!("; similar names: {}", near.join(", ")),
+            };
+            let sentence = format!("`{}` matches no function of the program{near}", wanted.function());
+            if !may_come {
+                return Err(Failure::new(exit_code::USAGE, sentence));
+            }
+            say!("everycall: {sentence}; functions that are loaded later are looked through, too");
+        }
+        Ok(())
+    }
+
+    /// Functions whose values are recorded.
+    fn count(&self) -> usize {
+        self.files.iter().map(CapturedFile::count).sum()
+    }
+
+    fn say_recorded(&self) {
+        let functions = self.count();
+        say!(
+            "everycall: recording values of {}",
+            Several(functions as u64, "function's calls", "functions' calls")
+        );
+    }
+
     fn bytes(&self) -> Result<Vec<u8>, String> {
         set_of(&self.files).map_err(|error| error.to_string())
     }
@@ -164,26 +201,9 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<Growing>, Failure> 
             captures.add(&mut table, &path);
         }
     }
-    if let Some((name, error)) = captures.failed() {
-        return Err(Failure::new(exit_code::USAGE, format!("{name}: {error}")));
-    }
-    for (wanted, _) in captures.wanted.iter().zip(&captures.met).filter(|(_, met)| met.matched == 0) {
-        let near = match &wanted.near(&names)[..] {
-            [] => String::new(),
-            near => format!("; similar names: {}", near.join(", ")),
-        };
-        let sentence = format!("`{}` matches no function of the program{near}", wanted.function());
-        if !brings_more {
-            return Err(Failure::new(exit_code::USAGE, sentence));
-        }
-        say!("everycall: {sentence}; functions that are loaded later are looked through, too");
-    }
-    let functions: usize = captures.files.iter().map(CapturedFile::count).sum();
-    if !arguments.quiet && functions > 0 {
-        say!(
-            "everycall: recording values of {}",
-            Several(functions as u64, "function's calls", "functions' calls")
-        );
+    captures.check(&names, brings_more)?;
+    if !arguments.quiet && captures.count() > 0 {
+        captures.say_recorded();
     }
     let bytes = captures.bytes().map_err(not_recorded)?;
     let open = OpenSet::new(&bytes)?;
@@ -210,4 +230,94 @@ impl SelectFunctions for Growing {
     }
 
     fn look_at_frames(&mut self, _: &[u8]) {}
+}
+
+/// Values of a running program's calls.
+pub struct LiveValues {
+    arguments: ValueArguments,
+    /// The functions' patterns.
+    patterns: Vec<String>,
+    is_quiet: bool,
+}
+
+impl LiveValues {
+    /// `None` if no values are wanted.
+    pub fn of(arguments: &ValueArguments, quiet: bool) -> Result<Option<LiveValues>, Failure> {
+        if arguments.args.is_empty() && arguments.results.is_empty() {
+            return Ok(None);
+        }
+        let mut patterns: Vec<String> = Vec::new();
+        for wanted in Captures::parse(arguments)?.wanted {
+            if !patterns.iter().any(|pattern| pattern == wanted.function()) {
+                patterns.push(wanted.function().to_owned());
+            }
+        }
+        Ok(Some(LiveValues { arguments: arguments.clone(), patterns, is_quiet: quiet }))
+    }
+
+    /// Patterns of functions that are to be recorded: these, and those whose values are wanted.
+    pub fn patterns(values: Option<&LiveValues>, given: &[String]) -> Vec<String> {
+        let more = values.into_iter().flat_map(|values| &values.patterns);
+        given.iter().chain(more.filter(|pattern| !given.contains(pattern))).cloned().collect()
+    }
+
+    /// Sends the process which values are wanted with what the connection chooses next. It is an
+    /// error if an option means nothing there, but for `later`.
+    pub fn send(
+        values: Option<&LiveValues>,
+        program: &Program,
+        control: &mut Control,
+        tables: &mut [FunctionTable],
+        later: bool,
+    ) -> Result<(), Failure> {
+        match values {
+            None => Ok(()),
+            Some(values) => {
+                let set = values.set(tables, later)?;
+                control.capture(&set).map_err(|error| program.failed(&error))
+            }
+        }
+    }
+
+    /// The set for these functions.
+    pub fn set(&self, tables: &mut [FunctionTable], later: bool) -> Result<Vec<u8>, Failure> {
+        let mut captures = Captures::parse(&self.arguments)?;
+        let mut names = Vec::new();
+        for table in tables.iter_mut().filter(|table| table.frames_named("").is_none()) {
+            names.extend(table.plain_names());
+            let path = table.path().to_owned();
+            captures.add(table, &path);
+        }
+        if !later {
+            captures.check(&names, false)?;
+            if !self.is_quiet {
+                captures.say_recorded();
+                for sentence in captures.unmet() {
+                    say!("everycall: {sentence}");
+                }
+            }
+        }
+        captures.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))
+    }
+
+    /// Says of which functions the process doesn't record what is wanted.
+    pub fn say_missing(values: Option<&LiveValues>, program: &Program, reply: &Reply) {
+        if values.is_none() {
+            return;
+        }
+        if reply.left_out > 0 {
+            say!(
+                "everycall: values of {} of {program} can't be recorded: modes `finstrument` and `after-inlining` have no hook where arguments are known, and \
+                 in mode `xray` arguments are only recorded from the start (`everycall record --args`)",
+                Several(reply.left_out.into(), "function", "functions")
+            );
+        }
+        if reply.area > 0 {
+            say!(
+                "everycall: of {} others record other values already, which you get, too; `everycall sessions {}` lists sessions",
+                Several(reply.area.into(), "function", "functions"),
+                program.pid()
+            );
+        }
+    }
 }

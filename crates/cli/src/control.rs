@@ -21,7 +21,8 @@ use everycall_units::{Count, Duration as Shown, Several};
 use everycall_untouched::Hooked;
 use serde_json::json;
 
-use crate::arguments::{EventTimes, SelectArguments, SessionsArguments, TextFormat};
+use crate::arguments::{EventTimes, SelectArguments, SessionsArguments, TextFormat, ValueArguments};
+use crate::captures::LiveValues;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{clean, lines, print, print_as};
@@ -39,28 +40,37 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn select(
     arguments: &SelectArguments,
     clock: Option<EventTimes>,
+    values: &ValueArguments,
     is_in: bool,
 ) -> Result<ExitCode, Failure> {
+    let values = LiveValues::of(values, arguments.quiet)?;
+    let values = values.as_ref();
+    let named = LiveValues::patterns(values, &arguments.patterns);
     // There is nothing to disable in a process that isn't traced.
     let program = match is_in {
-        true => Program::attach_or_hook(arguments.pid, &Choice::of_clients(&arguments.patterns)?)?,
+        true => Program::attach_or_hook(arguments.pid, &Choice::of_clients(&named)?)?,
         false => Program::attach(arguments.pid)?,
     };
     if arguments.patterns.is_empty() {
-        let mut control = program.connect()?;
+        let mut control = if values.is_some() { program.connect_to_record()? } else { program.connect()? };
+        if values.is_some() {
+            LiveValues::send(values, &program, &mut control, &mut program.tables()?, false)?;
+        }
         let begin = Instant::now();
-        let reply =
-            control.set(is_in, clock.map(EventTimes::stamps), &[]).map_err(|error| program.failed(&error))?;
+        let reply = control
+            .set_with_values(is_in, clock.map(EventTimes::stamps), &[])
+            .map_err(|error| program.failed(&error))?;
         if !arguments.quiet {
             let what = if is_in { "all functions are recorded" } else { "no function is recorded" };
             say!("everycall: {program}: {what}, {}", sites_on(&reply, begin.elapsed()));
         }
         notes(&program, &reply);
+        LiveValues::say_missing(values, &program, &reply);
         clock_note(&program, clock);
         return Ok(ExitCode::SUCCESS);
     }
     let mut tables = program.tables()?;
-    let mut control = program.connect()?;
+    let mut control = if values.is_some() { program.connect_to_record()? } else { program.connect()? };
     let (now, base) = control.now().map_err(|error| program.failed(&error))?;
     let mut selection = match SelectionSet::rules_of(&base) {
         _ if arguments.only => Selection::all_or_none(!is_in),
@@ -68,16 +78,23 @@ pub fn select(
         Some(set) => selection_of(&set),
         None => Selection::all_or_none(true),
     };
-    let added = add(&mut selection, &arguments.patterns, is_in)?;
+    let patterns = LiveValues::patterns(values, &arguments.patterns);
+    let added = add(&mut selection, &patterns, is_in)?;
     let modules = program.module_count();
     let (set, outcome) = resolve(&selection, &mut tables);
     if !arguments.later {
         all_match(&selection, &added, &outcome, &tables)?;
     }
     let bytes = set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    LiveValues::send(values, &program, &mut control, &mut tables, arguments.later)?;
     let begin = Instant::now();
-    let reply =
-        control.set(true, clock.map(EventTimes::stamps), &bytes).map_err(|error| program.failed(&error))?;
+    let clock_wanted = clock.map(EventTimes::stamps);
+    // Values that others have chosen stay, unless all that is recorded is chosen anew.
+    let reply = match values.is_some() || arguments.only {
+        true => control.set_with_values(true, clock_wanted, &bytes),
+        false => control.set(true, clock_wanted, &bytes),
+    };
+    let reply = reply.map_err(|error| program.failed(&error))?;
     if !arguments.quiet {
         print_matched(&selection, &added, &outcome);
         say!(
@@ -88,9 +105,10 @@ pub fn select(
         );
     }
     notes(&program, &reply);
+    LiveValues::say_missing(values, &program, &reply);
     clock_note(&program, clock);
     if arguments.later {
-        apply_later(&program, &mut control, modules, arguments.quiet)?;
+        apply_later(&program, &mut control, modules, values, arguments.quiet)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -101,6 +119,7 @@ fn apply_later(
     program: &Program,
     control: &mut Control,
     mut modules: u64,
+    values: Option<&LiveValues>,
     quiet: bool,
 ) -> Result<(), Failure> {
     let signals = Signals::begin();
@@ -110,7 +129,7 @@ fn apply_later(
             continue;
         }
         modules = now;
-        match apply_again(program, control) {
+        match apply_again(program, control, values) {
             Ok(Some(outcome)) if !quiet => say!(
                 "everycall: {program}: recording {} of {}",
                 Count(outcome.on.functions),
@@ -126,15 +145,25 @@ fn apply_later(
 }
 
 /// Resolves a process's selection again. Returns what it now selects, if that has changed.
-fn apply_again(program: &Program, control: &mut Control) -> Result<Option<Outcome>, Failure> {
+fn apply_again(
+    program: &Program,
+    control: &mut Control,
+    values: Option<&LiveValues>,
+) -> Result<Option<Outcome>, Failure> {
     let (_, base) = control.now().map_err(|error| program.failed(&error))?;
     let Some(rules) = SelectionSet::rules_of(&base) else { return Ok(None) };
-    let (set, outcome) = resolve(&selection_of(&rules), &mut program.tables()?);
+    let mut tables = program.tables()?;
+    let (set, outcome) = resolve(&selection_of(&rules), &mut tables);
     let bytes = set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     if bytes == base {
         return Ok(None);
     }
-    control.set(true, None, &bytes).map_err(|error| program.failed(&error))?;
+    LiveValues::send(values, program, control, &mut tables, true)?;
+    let reply = match values {
+        Some(_) => control.set_with_values(true, None, &bytes),
+        None => control.set(true, None, &bytes),
+    };
+    reply.map_err(|error| program.failed(&error))?;
     Ok(Some(outcome))
 }
 
@@ -229,6 +258,11 @@ impl Program {
 
     pub fn failed(&self, reason: &dyn std::fmt::Display) -> Failure {
         Failure::new(exit_code::FAILED, format!("process {}: {reason}", self.pid))
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Connects for a verb that needs recorded calls.

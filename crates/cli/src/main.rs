@@ -74,7 +74,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use everycall_io::{messages::say_text, say};
 
-use crate::arguments::{Arguments, Verb};
+use crate::arguments::{Arguments, ValueArguments, Verb};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -152,8 +152,10 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Resolve(arguments) => resolve::run(&arguments),
         Verb::Core(arguments) => core::run(&arguments),
         Verb::Snapshot(arguments) => snapshot::run(&arguments),
-        Verb::Enable(arguments) => control::select(&arguments.select, arguments.clock, true),
-        Verb::Disable(arguments) => control::select(&arguments, None, false),
+        Verb::Enable(arguments) => {
+            control::select(&arguments.select, arguments.clock, &arguments.values, true)
+        }
+        Verb::Disable(arguments) => control::select(&arguments, None, &ValueArguments::default(), false),
         Verb::Functions(arguments) => functions::run(&arguments),
         Verb::Trace(arguments) => trace::trace(&arguments),
         Verb::Follow(arguments) => follow::follow(&arguments),

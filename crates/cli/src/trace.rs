@@ -18,6 +18,7 @@ use everycall_sched::Children;
 use everycall_units::{Count, Size};
 
 use crate::arguments::{EventTimes, ThreadChoice, TraceArguments};
+use crate::captures::LiveValues;
 use crate::control::{Program, add, all_match, clock_note, notes, print_matched};
 use crate::exit_code;
 use crate::failure::Failure;
@@ -39,13 +40,19 @@ const RATE_TIME: Duration = Duration::from_millis(500);
 
 /// `trace`.
 pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
-    let named = [&arguments.patterns[..], &arguments.within].concat();
+    let values = LiveValues::of(&arguments.values, arguments.quiet)?;
+    let values = values.as_ref();
+    let given = LiveValues::patterns(values, &arguments.patterns);
+    let named = [&given[..], &arguments.within].concat();
     let program = Program::attach_or_hook(arguments.pid, &Choice::of_clients(&named)?)?;
     let all = ["*".to_owned()];
-    let patterns = if arguments.patterns.is_empty() { &all[..] } else { &arguments.patterns };
+    // All functions within others' calls, whichever values are wanted.
+    let is_all = arguments.patterns.is_empty() && (!arguments.within.is_empty() || arguments.crossing);
+    let patterns = if is_all { &all[..] } else { &given };
     let quiet = arguments.quiet;
     let modules = program.module_count();
-    let sets = Sets::new(patterns, &arguments.within, &mut program.tables()?, quiet)?;
+    let mut tables = program.tables()?;
+    let sets = Sets::new(patterns, &arguments.within, &mut tables, quiet)?;
     let default = || default_output(program.arena.process());
     let output =
         Destination::of_process(arguments.pid, arguments.output.as_deref(), arguments.force, default)
@@ -57,6 +64,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let header = program.arena.header();
     let had_others = [counter::SELECTIONS, counter::SITES_NOT_SELECTED, counter::SITES_UNPATCHED];
     let had_others = had_others.iter().any(|which| header.counters[*which] > 0);
+    LiveValues::send(values, &program, &mut control, &mut tables, false)?;
     control
         .open(&name, arguments.clock.map(EventTimes::stamps), &sets.recorded)
         .map_err(|error| program.failed(&error))?;
@@ -69,6 +77,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         control: Some(control),
         name,
         modules,
+        values,
         sets,
         activations: 1,
         others: 0,
@@ -227,6 +236,7 @@ struct Session<'p> {
     name: String,
     /// Modules whose functions it has.
     modules: u64,
+    values: Option<&'p LiveValues>,
     sets: Sets,
     /// How often it changed the selection, and, when it ends, how often others did.
     activations: u64,
@@ -255,6 +265,7 @@ impl Session<'_> {
         let Some(control) = &mut self.control else { return Ok(()) };
         let reply = control.activate().map_err(|error| self.program.failed(&error))?;
         notes(self.program, &reply);
+        LiveValues::say_missing(self.values, self.program, &reply);
         Ok(())
     }
 
@@ -280,10 +291,15 @@ impl Session<'_> {
         }
         self.modules = modules;
         // If a library can't be read, or is gone already, the others stay as they are.
-        let sets =
-            self.program.tables().and_then(|mut tables| Sets::new(patterns, within, &mut tables, true));
+        let Ok(mut tables) = self.program.tables() else { return Ok(()) };
+        let sets = Sets::new(patterns, within, &mut tables, true);
         let Some(sets) = sets.ok().filter(|sets| sets.recorded != self.sets.recorded) else { return Ok(()) };
         let Some(control) = &mut self.control else { return Ok(()) };
+        let sent = LiveValues::send(self.values, self.program, control, &mut tables, true);
+        if sent.is_err() && self.program.has_ended() {
+            return Ok(());
+        }
+        sent?;
         match control.open(&self.name, None, &sets.recorded) {
             Ok(_) => {
                 self.sets = sets;

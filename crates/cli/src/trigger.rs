@@ -7,19 +7,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use everycall_control::{Module, SelectionSet};
+use everycall_control::{Module, SelectionSet, resolve};
 use everycall_format::control::Reply;
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
 use everycall_live::{Control, ControlError, LiveArena};
-use everycall_patterns::FunctionTable;
+use everycall_patterns::{FunctionTable, Selection};
 use everycall_recorder::{KeepCalls, TriggeredProcess, clock};
 use everycall_triggers::{Condition, Keeper, Outcome, Rate, SetBuilder, SetError, Trigger};
 use everycall_units::{Duration as Shown, Several};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::arguments::{LiveTriggerArguments, OnlyArguments};
-use crate::control::{Program, notes};
+use crate::captures::LiveValues;
+use crate::control::{Program, add, notes};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
@@ -46,14 +47,20 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
             format!("`{trigger}` is for `everycall record`; use `everycall snapshot {}`", arguments.pid),
         ));
     }
+    let values = LiveValues::of(&arguments.values, arguments.quiet)?;
+    let values = values.as_ref();
     everycall_recorder::outlive_size_limit();
     let all = OnlyArguments { only: Vec::new(), not: Vec::new() };
-    let program = Program::attach_or_hook(arguments.pid, &Choice::of(&all, false, &triggers)?)?;
+    let program = Program::attach_or_hook(
+        arguments.pid,
+        &Choice::of(&all, false, &triggers)?.with_values(&arguments.values),
+    )?;
     if program.arena.drops_short_calls() {
         refuse_short(&triggers)?;
     }
     let rate = Arc::new(Rate::measure());
-    let mut functions = Functions { triggers: &triggers, rate: &rate, memory: memory(&arguments.keep) };
+    let mut functions =
+        Functions { triggers: &triggers, rate: &rate, memory: memory(&arguments.keep), values };
     let found = functions.find(&program)?;
     // Frames by id may be named later.
     for (trigger, count) in triggers.iter().zip(&found.counts).filter(|_| found.frames.is_none()) {
@@ -71,7 +78,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     // From here on, signals end the wait instead of this process.
     let signals = Signals::begin();
     let mut control = program.connect_to_record()?;
-    let area = arm(&program, &mut control, &triggers, &found)?;
+    let area = arm(&program, &mut control, &functions, &found, false)?;
     let armed = Arc::new(program.armed(area.area)?);
     let outcome = Arc::new(Outcome::new(&triggers));
     outcome.armed(&found.counts, area.left_out);
@@ -170,6 +177,7 @@ struct Functions<'a> {
     triggers: &'a [Trigger],
     rate: &'a Rate,
     memory: u64,
+    values: Option<&'a LiveValues>,
 }
 
 impl Functions<'_> {
@@ -209,17 +217,28 @@ impl Functions<'_> {
 fn arm(
     program: &Program,
     control: &mut Control,
-    triggers: &[Trigger],
+    functions: &Functions<'_>,
     found: &Found,
+    later: bool,
 ) -> Result<Reply, Failure> {
+    let Functions { triggers, values, .. } = *functions;
     let failed = |error: ControlError| program.failed(&error);
-    if !found.selection.is_empty() || found.frames.is_some() {
+    if !found.selection.is_empty() || found.frames.is_some() || values.is_some() {
         let rules = triggers.iter().filter_map(|trigger| Some(format!("+ {}", trigger.pattern()?))).collect();
-        let selection = SelectionSet { rules, others: false, modules: found.selection.clone() };
+        let mut selection = SelectionSet { rules, others: false, modules: found.selection.clone() };
+        if values.is_some() {
+            // Their functions are recorded, too.
+            let mut tables = program.tables()?;
+            let mut more = Selection::all_or_none(false);
+            add(&mut more, &LiveValues::patterns(values, &[]), true)?;
+            selection = selection.with(resolve(&more, &mut tables).0);
+            LiveValues::send(values, program, control, &mut tables, later)?;
+        }
         let bytes = selection.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
         control.open(&name_of(triggers), None, &bytes).map_err(failed)?;
         let reply = control.activate().map_err(failed)?;
         notes(program, &reply);
+        LiveValues::say_missing(values.filter(|_| !later), program, &reply);
     }
     control.arm(&found.set).map_err(failed)
 }
@@ -238,7 +257,7 @@ fn arm_more(functions: &mut Functions<'_>, program: &Program, control: &mut Cont
     // If a module can't be read, the others stay as they are.
     let Ok(found) = functions.find(program) else { return };
     if outcome.names_more(&found.counts)
-        && let Ok(area) = arm(program, control, functions.triggers, &found)
+        && let Ok(area) = arm(program, control, functions, &found, true)
     {
         outcome.armed_late(&found.counts, area.left_out);
     }

@@ -79,6 +79,31 @@ impl SelectionSet {
         })
     }
 
+    /// Both together: the functions that either names.
+    #[must_use]
+    pub fn with(mut self, other: SelectionSet) -> SelectionSet {
+        self.rules.extend(other.rules);
+        self.others |= other.others;
+        for more in other.modules {
+            match self.modules.iter_mut().find(|module| module.build_id == more.build_id) {
+                None => self.modules.push(more),
+                Some(module) => {
+                    module.ranges.extend(more.ranges);
+                    module.ranges.sort_unstable();
+                    let mut whole: Vec<(u64, u64)> = Vec::new();
+                    for (start, end) in module.ranges.drain(..) {
+                        match whole.last_mut().filter(|last| start < last.1) {
+                            Some(last) => last.1 = last.1.max(end),
+                            None => whole.push((start, end)),
+                        }
+                    }
+                    module.ranges = whole;
+                }
+            }
+        }
+        self
+    }
+
     /// The site set.
     ///
     /// # Errors

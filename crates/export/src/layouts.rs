@@ -21,8 +21,12 @@ impl Layouts {
     /// The values with their names; none if their layout isn't known.
     #[must_use]
     pub fn values(&self, trace: &Trace<'_>, number: ValuesNumber) -> Vec<(String, Value)> {
-        let capture = trace.values().get(number);
-        let values = capture.and_then(|(id, bytes)| Some(decode(self.0.get(&id)?, bytes)));
-        values.unwrap_or_default()
+        trace.values().get(number).map_or_else(Vec::new, |(id, bytes)| self.decode(id, bytes))
+    }
+
+    /// The values in a capture's bytes, as for [`Layouts::values`].
+    #[must_use]
+    pub fn decode(&self, id: u32, bytes: &[u8]) -> Vec<(String, Value)> {
+        self.0.get(&id).map_or_else(Vec::new, |layout| decode(layout, bytes))
     }
 }

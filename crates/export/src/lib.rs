@@ -84,7 +84,8 @@ pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;
 pub use values::{
-    arguments_json, arguments_text, result_json, result_text, shown_values, without_parameters,
+    arguments_json, arguments_text, result_json, result_text, shown_values, text_of_result,
+    without_parameters,
 };
 
 /// Writes what passes `filter` to `out`, which doesn't need to be buffered. Calls `notify` with

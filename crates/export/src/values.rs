@@ -21,7 +21,13 @@ pub fn arguments_text(source: &impl Source, number: ValuesNumber) -> String {
 /// A result as it stands behind an equals sign.
 #[must_use]
 pub fn result_text(source: &impl Source, number: ValuesNumber) -> String {
-    match &source.values(number)[..] {
+    text_of_result(&source.values(number))
+}
+
+/// As [`result_text`], of the values themselves.
+#[must_use]
+pub fn text_of_result(values: &[(String, everycall_values::Value)]) -> String {
+    match values {
         [(_, value)] => text::text(value),
         values => format!("({})", text::arguments(values)),
     }

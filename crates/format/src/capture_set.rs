@@ -226,6 +226,13 @@ impl<'a> CaptureSet<'a> {
         functions.chunks_exact(CaptureFunction::SIZE).filter_map(CaptureFunction::read)
     }
 
+    /// A function of a module by its number, from 0.
+    #[must_use]
+    pub fn function(&self, module: &CaptureModule, number: u32) -> Option<CaptureFunction> {
+        let index = module.first_function.checked_add(number).filter(|_| number < module.functions)?;
+        CaptureFunction::read(self.functions.get(index as usize * CaptureFunction::SIZE..)?)
+    }
+
     /// The function of a module that begins at this address in the file.
     #[must_use]
     pub fn function_at(&self, module: &CaptureModule, start: u64) -> Option<CaptureFunction> {

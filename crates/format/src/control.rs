@@ -18,6 +18,9 @@
 //!
 //! A function's sites are on if tracing is on and the base selection or a session names it.
 //!
+//! A connection may also choose whose values are recorded ([capture sets](crate::capture_set)): with
+//! what it selects, and as long.
+//!
 //! A connection may also arm functions: [triggers](crate::trigger) of its own compare their calls
 //! until it ends.
 
@@ -29,6 +32,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"\x8fecctl\r\n");
 pub const VERSION: u32 = 1;
 /// Limit on connections, and so on sessions.
 pub const CONNECTIONS: u32 = 128;
+/// Limit on the clients that choose values to record, at the same time.
+pub const CAPTURE_SETS: u32 = 16;
 /// Bytes of a session's name.
 pub const NAME_MAX: usize = 40;
 /// Bytes of a name that the kernel chooses, after the zero with which abstract names begin.
@@ -52,8 +57,11 @@ wire_struct! {
         /// have stamps. 0 leaves it as it is while something is recorded; otherwise what the process
         /// began with is chosen.
         pub clock: u32,
+        /// Operation `SET`: 1 to record the values of the `CAPTURE` before, or, without one, those of
+        /// the start; 0 leaves it as it is.
+        pub values: u32,
         /// Zero.
-        pub reserved: [u32; 2],
+        pub reserved: u32,
         /// Operation `OPEN`: the session's name, padded with zeros.
         pub name: [u8; NAME_MAX],
     }
@@ -81,6 +89,10 @@ pub mod operation {
     /// Returns one session: a [`Session`](super::Session) and then its set follow the reply. Status
     /// `NO_SESSION` if there are fewer.
     pub const SESSION: u32 = 7;
+    /// The [capture set](crate::capture_set) that follows says whose values are recorded with what
+    /// the connection's next `OPEN` or `SET` chooses, as long as that is recorded. The replies of
+    /// `ACTIVATE` and `SET` say which functions' values aren't.
+    pub const CAPTURE: u32 = 8;
 }
 
 wire_struct! {
@@ -117,9 +129,11 @@ wire_struct! {
         /// Times that the recorded functions have changed.
         pub changes: u64,
         /// Operation `ARM`: index of the area with the connection's triggers
-        /// (`ArenaHeader::live_triggers_at`).
+        /// (`ArenaHeader::live_triggers_at`). Others: functions of which other values are recorded,
+        /// which somebody else chose before.
         pub area: u32,
-        /// Operation `ARM`: functions that were not armed for lack of room.
+        /// Operation `ARM`: functions that were not armed for lack of room. Others: functions whose
+        /// values can't be recorded.
         pub left_out: u32,
     }
 }
@@ -146,6 +160,8 @@ pub mod status {
     pub const NO_AREA: u32 = 8;
     /// Something is recorded with another clock than the requested one.
     pub const OTHER_CLOCK: u32 = 9;
+    /// [`CAPTURE_SETS`](super::CAPTURE_SETS) other clients have chosen values already.
+    pub const CAPTURES_TAKEN: u32 = 10;
 }
 
 wire_struct! {

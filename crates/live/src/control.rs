@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::control::{
-    MAGIC, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
+    CAPTURE_SETS, MAGIC, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
 };
 use everycall_format::site_set::SIZE_MAX;
 use everycall_format::trigger::LIVE_AREAS;
@@ -57,6 +57,8 @@ pub enum ControlError {
     TooMany,
     /// Too many other clients have armed functions.
     NoArea,
+    /// Too many other clients have chosen values.
+    CapturesTaken,
     /// It has no memory for the selection.
     NoMemory,
     /// Something is recorded with another clock.
@@ -108,6 +110,11 @@ impl fmt::Display for ControlError {
                 f,
                 "{LIVE_AREAS} other `everycall trigger` commands wait for its calls already, and there is room for no more; end one of them, or give one \
                  command several conditions"
+            ),
+            ControlError::CapturesTaken => write!(
+                f,
+                "{CAPTURE_SETS} other commands record values of its calls already, and there is room for no more; end one of them: `everycall sessions \
+                 PID` lists them"
             ),
             ControlError::NoMemory => f.write_str("the process has no memory for so many functions"),
             ControlError::OtherClock => f.write_str(
@@ -246,6 +253,33 @@ impl Control {
         self.ask(request, set).map(|(reply, _)| reply)
     }
 
+    /// As [`Control::set`], and records the values of the last [`Control::capture`], or without one
+    /// those that the process was started with.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Control::now`].
+    pub fn set_with_values(
+        &mut self,
+        on: bool,
+        clock: Option<u32>,
+        set: &[u8],
+    ) -> Result<Reply, ControlError> {
+        let request =
+            Request { on: on.into(), clock: requested(clock), values: 1, ..request(operation::SET) };
+        self.ask(request, set).map(|(reply, _)| reply)
+    }
+
+    /// Whose values are recorded with what [`Control::open`] or [`Control::set_with_values`] chooses
+    /// next, a capture set.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Control::now`].
+    pub fn capture(&mut self, set: &[u8]) -> Result<(), ControlError> {
+        self.ask(request(operation::CAPTURE), set).map(drop)
+    }
+
     /// Makes `set` this connection's session. It isn't active yet; a session that the connection
     /// has already gets the set and stays as it is, without a gap. `clock` as for [`Control::set`].
     ///
@@ -339,6 +373,7 @@ impl Control {
             status::TOO_MANY => return Err(ControlError::TooMany),
             status::NO_MEMORY => return Err(ControlError::NoMemory),
             status::NO_AREA => return Err(ControlError::NoArea),
+            status::CAPTURES_TAKEN => return Err(ControlError::CapturesTaken),
             status::OTHER_CLOCK => return Err(ControlError::OtherClock),
             status::NOT_ALLOWED => return Err(ControlError::NotAllowed),
             other => return Err(ControlError::Rejected(other)),

@@ -19,6 +19,7 @@ use crate::placing::{self, Run};
 use crate::slots::{SlotDepth, Step, What};
 use crate::thread::has_unstamped;
 use crate::trace::Trace;
+use crate::values::ValuesNumber;
 
 /// One thread's timeline, as far as it was written.
 pub struct LiveThread<'t> {
@@ -94,6 +95,7 @@ impl<'t> LiveThread<'t> {
     /// words. `open` are the calls that were open before, if nothing was read yet.
     pub fn read(&mut self, words: &[u64], done: usize, open: &[OpenCall], out: &mut Vec<TimelineEvent>) {
         let names = &self.names;
+        names.borrow_mut().values.forget_old();
         let process = self.process;
         let name = |slot, detail| {
             with_name(words, slot, |name| {
@@ -187,6 +189,13 @@ impl<'t> LiveThread<'t> {
         while self.pairing.is_busy() {
             self.pairing.go_on(out);
         }
+    }
+
+    /// Layout id and bytes of a capture in the events that were read last.
+    #[must_use]
+    pub fn capture(&self, number: ValuesNumber) -> Option<(u32, Vec<u8>)> {
+        let names = self.names.borrow();
+        names.values.get(number).map(|(id, bytes)| (id, bytes.to_vec()))
     }
 
     /// The text of a mark: its name, or a log line, whose format `format_at` reads. `task_at` gives

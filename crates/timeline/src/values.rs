@@ -32,8 +32,9 @@ impl ValuesNumber {
 pub struct CapturedValues {
     /// By the layout's id and the bytes.
     numbers: HashMap<Box<[u8]>, ValuesNumber>,
-    /// The keys of `numbers`, by number.
+    /// The keys of `numbers`, by number, without the first ones, which were forgotten.
     captures: Vec<Box<[u8]>>,
+    forgotten: u32,
     count: u64,
     /// Captures of calls that aren't kept, because there are too many different ones.
     left_out: u64,
@@ -55,8 +56,19 @@ impl CapturedValues {
     /// Layout id and bytes of a capture.
     #[must_use]
     pub fn get(&self, number: ValuesNumber) -> Option<(u32, &[u8])> {
-        let (id, bytes) = self.captures.get(number.index())?.split_first_chunk()?;
+        let index = number.index().checked_sub(self.forgotten as usize)?;
+        let (id, bytes) = self.captures.get(index)?.split_first_chunk()?;
         Some((u32::from_le_bytes(*id), bytes))
+    }
+
+    /// Forgets the captures, if there are many: whoever needs their text has made it.
+    pub(crate) fn forget_old(&mut self) {
+        const MANY: usize = 1 << 12;
+        if self.captures.len() >= MANY {
+            self.forgotten = self.forgotten.saturating_add(self.captures.len() as u32);
+            self.captures.clear();
+            self.numbers.clear();
+        }
     }
 
     /// Counts the capture in the record that begins at `slot` of `words`.
@@ -70,7 +82,11 @@ impl CapturedValues {
             self.left_out += 1;
             return;
         }
-        let Some(number) = ValuesNumber::of_index(self.captures.len() as u32) else { return };
+        let index = self.forgotten.checked_add(self.captures.len() as u32);
+        let Some(number) = index.and_then(ValuesNumber::of_index) else {
+            self.left_out += 1;
+            return;
+        };
         self.numbers.insert(key.clone().into(), number);
         self.captures.push(key.into());
     }

@@ -801,3 +801,111 @@ fn functions_are_switched_by_commands() {
     let (code, said) = asked(&place, &["functions", "/bin/true"]);
     assert!(code == Some(1) && said.contains("has no traced functions"), "{said}");
 }
+
+/// `everycall trace` with values, with its messages in a file.
+struct Tracing {
+    child: std::process::Child,
+    file: PathBuf,
+    messages: PathBuf,
+}
+
+impl Tracing {
+    fn start(place: &Place, standing: &Standing, name: &str, words: &[&str]) -> Tracing {
+        let (file, messages) = (place.file(&format!("{name}.ect")), place.file(&format!("{name}.err")));
+        let mut command = place.command(everycall());
+        command.args(["trace", "-o"]).arg(&file).arg(standing.pid.to_string()).args(words);
+        let child = command.stderr(std::fs::File::create(&messages).unwrap()).spawn().unwrap();
+        let mut tracing = Tracing { child, file, messages };
+        wait::until("the session to be active", || {
+            assert!(tracing.child.try_wait().unwrap().is_none(), "{}", tracing.messages());
+            let sessions = Control::connect(&arena(standing), PATIENCE).unwrap().sessions().unwrap().1;
+            sessions.iter().any(|session| session.owner == tracing.child.id() && session.active != 0)
+        });
+        tracing
+    }
+
+    fn messages(&self) -> String {
+        std::fs::read_to_string(&self.messages).unwrap()
+    }
+
+    /// Ends it. Returns arguments and results of the calls of two functions, in their order, and its
+    /// messages.
+    fn end(mut self, place: &Place) -> ([Vec<(Option<i64>, Option<i64>)>; 2], String) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{}", self.messages());
+        let values = ["red", "green"].map(|name| {
+            let query = format!(
+                "select arguments ->> 'n' as n, result from slices where name like '{name}%' order by start_ns"
+            );
+            let mut command = place.command(everycall());
+            let rows = successful(command.args(["sql", "-f", "csv"]).arg(&self.file).arg(query));
+            let number = |text: &str| text.trim_matches('"').parse().ok();
+            let row = |line: &str| {
+                let (argument, result) = line.split_once(',').unwrap();
+                (number(argument), number(result))
+            };
+            rows.lines().skip(1).map(row).collect()
+        });
+        (values, self.messages())
+    }
+}
+
+/// The code of a function in a running program.
+fn code(standing: &Standing, program: &std::path::Path, name: &str) -> Vec<u8> {
+    use object::{Object, ObjectSymbol};
+    use std::os::unix::fs::FileExt;
+    let data = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+    let start = arena(standing).modules()[0].0.base + symbol.address();
+    let mut code = vec![0; symbol.size() as usize];
+    let memory = std::fs::File::open(format!("/proc/{}/mem", standing.pid)).unwrap();
+    memory.read_exact_at(&mut code, start).unwrap();
+    code
+}
+
+/// Values are recorded as long as somebody wants them, of all functions that anybody names, while
+/// threads run these; then functions have the hooks that they had.
+#[test]
+fn values_of_a_running_program_come_and_go() {
+    let place = Place::new("selection-values");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let name = format!("valued-{}", mode.label());
+        let program = place.build(mode, &["-O2", "-g", "selected.c", "-pthread"], &name);
+        let mut standing = Standing::start(place.command(&program).arg("3").env("EVERYCALL_START", "off"));
+        // Entries of mode `xray` keep their hook while threads run them.
+        let has_entries = mode != Mode::CLANG19_XRAY;
+        let mut control = Control::connect(&arena(&standing), PATIENCE).unwrap();
+        control.set(true, None, &only(&program, &["red", "green", "work_one"])).unwrap();
+        let before = code(&standing, &program, "work_one");
+        for round in 0..3 {
+            // The numbers of its first step.
+            let first = |rounds: i64| 10 * (1 + 3 * round + rounds);
+            let of_one = ["red", "work_one", "--args", "red", "--results", "work_one"];
+            let one = Tracing::start(&place, &standing, "one", &of_one);
+            standing.go_on();
+            let of_two = ["red", "green", "--results", "green", "--args", "green(n)", "--args", "red(n + 1)"];
+            let two = Tracing::start(&place, &standing, "two", &of_two);
+            standing.go_on();
+            let ([red, green], messages) = two.end(&place);
+            assert!(messages.contains("of 1 function others record other values already"), "{messages}");
+            let both = |from: i64, to: i64| (from..to).flat_map(|n| [n, n]);
+            let argument = |n: i64| has_entries.then_some(n);
+            let expected = |from, to, adds: Option<i64>| -> Vec<_> {
+                both(from, to).map(|n| (argument(n), adds.map(|adds| n + adds))).collect()
+            };
+            assert_eq!(red, expected(first(1), first(2), None), "{mode:?}");
+            assert_eq!(green, expected(first(1), first(2), Some(2)), "{mode:?}");
+            // The other one's values go on, and it doesn't get those that it hasn't asked for.
+            standing.go_on();
+            let ([red, _], messages) = one.end(&place);
+            assert_eq!(messages.contains("mode `xray`"), !has_entries, "{messages}");
+            assert_eq!(red, expected(first(0), first(3), None), "{mode:?}");
+            assert_eq!(code(&standing, &program, "work_one"), before, "{mode:?}");
+        }
+        drop(control);
+        let (status, printed) = standing.end();
+        assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+    }
+}

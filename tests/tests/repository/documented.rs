@@ -107,7 +107,7 @@ impl Scene {
         ] {
             place.write(name, text);
         }
-        place.build(Mode::GCC_NOPS, &["-O1", "server.c"], "server");
+        place.build(Mode::GCC_NOPS, &["-O1", "-g", "server.c"], "server");
         place.build(Mode::GCC_NOPS, &["-O1", "-shared", "-fPIC", "plugin.c"], "plugin.so");
         let mut scene = Scene { place, path, server: None, crash_file: PathBuf::new() };
         scene.must("mkdir -m 700 my-crashes; gcc host.c -o host && everycall resolve -q --trigger 'plugged > 1ms' -o plugin.ecs ./plugin.so");

@@ -6,6 +6,7 @@ use clap::Args;
 use everycall_units::parse_time;
 
 use super::common::{Clock, NameArguments};
+use super::record::ValueArguments;
 use super::selection::{PATTERNS, parse_count};
 
 /// `follow`.
@@ -23,6 +24,8 @@ pub struct FollowArguments {
     /// that is recorded within it, by anybody.
     #[arg(long, value_name = "LEVEL:PATTERN", value_parser = LevelRule::parse)]
     pub level: Vec<LevelRule>,
+    #[command(flatten)]
+    pub values: ValueArguments,
     /// How long to follow, such as 10s [default: until Ctrl-C or the end of the program]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<u64>,

@@ -6,7 +6,7 @@ use clap::Args;
 use everycall_units::parse_time;
 
 use super::common::{Force, NameArguments, TextFormat, large_size, process_id};
-use super::record::EventTimes;
+use super::record::{EventTimes, ValueArguments};
 
 /// The description of patterns for `--help`.
 pub(super) const PATTERNS: &str = "\
@@ -32,6 +32,8 @@ pub struct EnableArguments {
     /// recorded, as the process was started]
     #[arg(long, value_enum, value_name = "TIMES", hide_possible_values = true)]
     pub clock: Option<EventTimes>,
+    #[command(flatten)]
+    pub values: ValueArguments,
 }
 
 /// `disable`, and most of `enable`.
@@ -87,12 +89,15 @@ pub struct TraceArguments {
     /// hooks
     #[arg(value_name = "PID", value_parser = process_id)]
     pub pid: u32,
-    /// Functions; required unless --within or --crossing is given [default then: all]
-    #[arg(required_unless_present_any = ["within", "crossing"], value_name = "PATTERN")]
+    /// Functions, beside those of --args and --results; required unless --within or --crossing is
+    /// given [default then: all]
+    #[arg(required_unless_present_any = ["within", "crossing", "args", "results"], value_name = "PATTERN")]
     pub patterns: Vec<String>,
     /// How long to record, such as 10s [default: until Ctrl-C or the end of the program]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<u64>,
+    #[command(flatten)]
+    pub values: ValueArguments,
     /// Record only calls of functions that this pattern matches, and all that they call; may be
     /// given several times
     #[arg(long, value_name = "PATTERN")]
@@ -124,7 +129,7 @@ pub struct TraceArguments {
     #[arg(long, value_enum, value_name = "TIMES", conflicts_with = "counts")]
     pub clock: Option<EventTimes>,
     /// Write only how often each function was called during the session, exactly, and no calls
-    #[arg(long, conflicts_with_all = ["within", "crossing", "stream", "max_size"])]
+    #[arg(long, conflicts_with_all = ["within", "crossing", "stream", "max_size", "args", "results"])]
     pub counts: bool,
     /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]

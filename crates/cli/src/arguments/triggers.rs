@@ -7,6 +7,7 @@ use everycall_triggers::Trigger;
 use everycall_units::parse_time;
 
 use super::common::{Force, size};
+use super::record::ValueArguments;
 use super::selection::OnlyArguments;
 
 /// Which calls are kept.
@@ -75,6 +76,8 @@ pub struct LiveTriggerArguments {
     /// How long to keep calls, such as 10s [default: until Ctrl-C or the end of the program]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<u64>,
+    #[command(flatten)]
+    pub values: ValueArguments,
     /// End when this many calls are kept
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: Option<u32>,

@@ -18,12 +18,14 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use everycall_analysis::{NameOptions, SymbolNames};
-use everycall_export::NameLength;
+use everycall_export::value_text::arguments;
+use everycall_export::{Layouts, NameLength, text_of_result};
 use everycall_format::arena::thread_state;
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_io::terminal::{self, Escapes};
 use everycall_live::{Control, Follower, RingOwner, Written, write_kept};
+use everycall_patterns::FunctionTable;
 use everycall_reader::{OpenCall, Source as _, ThreadName, TraceFile, open_calls};
 use everycall_recorder::clock;
 use everycall_timeline::{LiveCarry, LiveThread, TimelineEvent, Trace, settled_words};
@@ -33,6 +35,7 @@ use self::levels::Levels;
 use self::output::{Outputs, Said};
 use self::page::Page;
 use crate::arguments::{FollowArguments, LevelRule};
+use crate::captures::LiveValues;
 use crate::control::{Program, notes};
 use crate::exit_code;
 use crate::failure::Failure;
@@ -61,11 +64,14 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
     let pid = pid.parse().map_err(|_| {
         usage(&format!("`{pid}` is no process id; `everycall ps` lists the traced processes"))
     })?;
-    let rules = rules(patterns, &arguments.level)?;
+    let values = LiveValues::of(&arguments.values, arguments.quiet)?;
+    let values = values.as_ref();
+    let rules = rules(&LiveValues::patterns(values, patterns), &arguments.level)?;
     let named: Vec<String> =
         rules.iter().filter(|rule| rule.level > 0).map(|rule| rule.pattern.clone()).collect();
     let program = Program::attach_or_hook(pid, &Choice::of_clients(&named)?)?;
-    let (levels, set) = Levels::new(rules, &mut program.tables()?, false)?;
+    let mut tables = program.tables()?;
+    let (levels, set) = Levels::new(rules, &mut tables, false)?;
     // From here on, signals end the wait instead of this process.
     let signals = Signals::begin();
     let arena = Arc::clone(&program.arena);
@@ -74,12 +80,15 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         Follower::begin(&arena, false, settled_words).map_err(|error| program.failed(&error))?;
     let mut control = program.connect_to_record()?;
     let since = everycall_live::now_ticks();
+    LiveValues::send(values, &program, &mut control, &mut tables, false)?;
     let reply = session(&program, &mut control, arguments, &set)?;
+    LiveValues::say_missing(values, &program, &reply);
     if !arguments.quiet {
         say!("everycall: {program}: following {}", Several(levels.functions, "function", "functions"));
         notes(&program, &reply);
     }
     let mut session = Session::new(arguments, &program, Some(control), levels, since);
+    session.values = values;
     let why = session.run(&mut follower, Some(&signals))?;
     drop(session);
     signals.end();
@@ -131,6 +140,8 @@ struct Session<'a> {
     arguments: &'a FollowArguments,
     program: &'a Program,
     control: Option<Control>,
+    /// Values that are recorded of calls.
+    values: Option<&'a LiveValues>,
     page: Page,
     /// State of the threads when the modules change.
     carried: HashMap<RingOwner, LiveCarry>,
@@ -139,6 +150,8 @@ struct Session<'a> {
     /// Events that aren't shown yet, and the time of each thread's last one.
     queue: Vec<Happened>,
     latest: HashMap<RingOwner, u64>,
+    /// How values lie in their captures.
+    layouts: Layouts,
     /// Names that the program gave its threads.
     thread_names: Vec<ThreadName>,
     commands: Commands,
@@ -190,6 +203,7 @@ impl<'a> Session<'a> {
             arguments,
             program,
             control,
+            values: None,
             page: Page::new(
                 levels,
                 arguments.clock,
@@ -201,6 +215,7 @@ impl<'a> Session<'a> {
             written: Vec::new(),
             queue: Vec::new(),
             latest: HashMap::new(),
+            layouts: Layouts::default(),
             thread_names: Vec::new(),
             commands: if arguments.command.is_empty() {
                 Commands::begin(arguments.commands)
@@ -257,6 +272,7 @@ impl<'a> Session<'a> {
             SymbolNames::new(&file, &trace, NameOptions { full_names, ..NameOptions::default() })
         };
         self.page.forget_names();
+        self.layouts = Layouts::of(&trace);
         let told = file.recording().frames.first().map(|frames| frames.threads.clone()).unwrap_or_default();
         if told != self.thread_names {
             self.thread_names = told;
@@ -400,6 +416,18 @@ impl<'a> Session<'a> {
                     |location| names.constant_text(location),
                     |address| names.task(trace.locate_last(0, address)?),
                 ),
+                TimelineEvent::Begin(begin) => {
+                    let values = begin.arguments.and_then(|number| thread.capture(number));
+                    values.map_or_else(String::new, |(id, bytes)| {
+                        format!("({})", arguments(&self.layouts.decode(id, &bytes)))
+                    })
+                }
+                TimelineEvent::Returned(returned) => {
+                    let values = thread.capture(returned.result);
+                    values.map_or_else(String::new, |(id, bytes)| {
+                        format!(" = {}", text_of_result(&self.layouts.decode(id, &bytes)))
+                    })
+                }
                 _ => String::new(),
             };
             let latest = self.latest.entry(owner).or_default();
@@ -458,10 +486,10 @@ impl<'a> Session<'a> {
         let Ok(mut tables) = self.program.tables() else { return Ok(()) };
         let before = self.page.levels.functions;
         let set = self.page.levels.look_again(&mut tables)?;
-        if self.page.levels.functions == before { Ok(()) } else { self.record(&set) }
+        if self.page.levels.functions == before { Ok(()) } else { self.record(&set, &mut tables) }
     }
 
-    fn record(&mut self, set: &[u8]) -> Result<(), Failure> {
+    fn record(&mut self, set: &[u8], tables: &mut [FunctionTable]) -> Result<(), Failure> {
         if self.control.is_none() && !self.program.has_ended() {
             // It was started with its functions, and more are needed now.
             match self.program.connect() {
@@ -470,7 +498,8 @@ impl<'a> Session<'a> {
             }
         }
         let Some(control) = &mut self.control else { return Ok(()) };
-        match session(self.program, control, self.arguments, set) {
+        let sent = LiveValues::send(self.values, self.program, control, tables, true);
+        match sent.and_then(|()| session(self.program, control, self.arguments, set)) {
             // The caller checks whether it has ended.
             Err(_) if self.program.has_ended() => Ok(()),
             result => result.map(drop),
@@ -498,7 +527,7 @@ impl<'a> Session<'a> {
             match Levels::new(self.page.levels.with(rule), &mut tables, false) {
                 Ok((levels, set)) => {
                     self.page.levels = levels;
-                    self.record(&set)?;
+                    self.record(&set, &mut tables)?;
                 }
                 // Another pattern may match more.
                 Err(failure) => say!("everycall: {}", failure.sentence()),

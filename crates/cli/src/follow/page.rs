@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use everycall_analysis::SymbolNames;
-use everycall_export::Calendar;
+use everycall_export::{Calendar, without_parameters};
 use everycall_format::arena::ClockReading;
 use everycall_live::RingOwner;
 use everycall_recorder::clock;
@@ -73,6 +73,8 @@ struct Thread {
     whole: usize,
     /// Whether the call that began last has no line yet.
     is_pending: bool,
+    /// The result of the call that ends next.
+    result: String,
     intervals: Intervals,
     /// Time of its last line.
     latest: u64,
@@ -91,6 +93,9 @@ struct Open {
 #[derive(Clone)]
 struct Call {
     name: Rc<str>,
+    /// Its arguments in parentheses, and its result behind an equals sign; empty if they weren't
+    /// recorded.
+    values: String,
     number: u64,
     start: u64,
     arrow: &'static str,
@@ -164,7 +169,8 @@ impl Page {
         self.threads.get(&owner).is_some_and(|thread| !thread.title.is_empty())
     }
 
-    /// Processes an event of a thread, in the order of time. `said` is the text of a mark.
+    /// Processes an event of a thread, in the order of time. `said` is the text of a mark, or the
+    /// values of the call that begins or ends.
     pub fn event(
         &mut self,
         owner: RingOwner,
@@ -202,7 +208,14 @@ impl Page {
                         TailCall::Yes => "=> ",
                         TailCall::Perhaps => "=>? ",
                     };
-                    Call { name, number: *number, start: begin.start_ns, arrow, is_short: level == 1 }
+                    Call {
+                        name,
+                        values: clean(said),
+                        number: *number,
+                        start: begin.start_ns,
+                        arrow,
+                        is_short: level == 1,
+                    }
                 });
                 if shown.is_some() {
                     self.calls += 1;
@@ -221,14 +234,15 @@ impl Page {
                 thread.closed -= usize::from(open.level == 1);
                 thread.whole -= usize::from(open.level == 3);
                 thread.jumped = open.shown.is_some();
+                let result = std::mem::take(&mut thread.result);
                 let Some(call) = open.shown else { return };
                 let ending = self.ending((call.start, end.end_ns), end.how, bars);
                 if std::mem::take(&mut thread.is_pending) {
-                    let tail = format!(" #{}  {ending}", call.number);
-                    self.line(thread, call.start, end.end_ns, call.arrow, &call.name, &tail);
+                    let tail = format!("{result} #{}  {ending}", call.number);
+                    self.call_line(thread, (call.start, end.end_ns), call.arrow, &call, &tail);
                 } else {
                     thread.depth = thread.depth.saturating_sub(1);
-                    let tail = format!(" #{}  {ending}", call.number);
+                    let tail = format!("{result} #{}  {ending}", call.number);
                     self.line(thread, end.end_ns, end.end_ns, "} ", &call.name, &tail);
                 }
             }
@@ -240,6 +254,7 @@ impl Page {
                 };
                 self.line(thread, loss.at_ns, loss.at_ns, &text, "", "");
             }
+            TimelineEvent::Returned(_) => thread.result = clean(said),
             TimelineEvent::Mark(mark) => self.mark(thread, mark, said),
             _ => {}
         }
@@ -323,8 +338,18 @@ impl Page {
         }
         thread.is_pending = false;
         let tail = format!(" #{} {{", call.number);
-        self.line(thread, call.start, call.start.max(thread.latest).min(at), call.arrow, &call.name, &tail);
+        let times = (call.start, call.start.max(thread.latest).min(at));
+        self.call_line(thread, times, call.arrow, &call, &tail);
         thread.depth += 1;
+    }
+
+    /// A line with a call's arguments behind its name.
+    fn call_line(&mut self, thread: &mut Thread, times: (u64, u64), sign: &str, call: &Call, tail: &str) {
+        if call.values.is_empty() {
+            return self.line(thread, times.0, times.1, sign, &call.name, tail);
+        }
+        let name = without_parameters(&call.name);
+        self.line(thread, times.0, times.1, sign, name, &format!("{}{tail}", call.values));
     }
 
     fn line(&mut self, thread: &mut Thread, shown_at: u64, at: u64, sign: &str, name: &str, tail: &str) {

@@ -20,6 +20,7 @@ use super::levels::Levels;
 use super::output::{Outputs, Pipes};
 use super::{Session, rules};
 use crate::arguments::FollowArguments;
+use crate::captures::LiveValues;
 use crate::control::Program;
 use crate::exit_code;
 use crate::failure::Failure;
@@ -32,7 +33,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Starts the program and follows it. Ends with its exit status.
 pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
-    let rules = rules(&arguments.words, &arguments.level)?;
+    let values = LiveValues::of(&arguments.values, arguments.quiet)?;
+    let rules = rules(&LiveValues::patterns(values.as_ref(), &arguments.words), &arguments.level)?;
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
     let Some((name, rest)) = arguments.command.split_first() else {
         return Err(Failure::new(exit_code::USAGE, "name the program to follow"));
@@ -52,13 +54,18 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
     let (levels, set) = Levels::new(rules, &mut tables, objects.names_frames()).map_err(not_recorded)?;
     // Stays open as long as the program may start.
     let only = OpenSet::new(&set)?;
+    let captures = match &values {
+        Some(values) => Some(OpenSet::new(&values.set(&mut tables, false).map_err(not_recorded)?)?),
+        None => None,
+    };
+    let captures = captures.as_ref().map(|captures| (env::ARGS, captures.path()));
     let launch = Launch {
         program: name.clone(),
         arguments: rest.to_vec(),
         preload: Vec::new(),
         first: None,
         recording: Vec::new(),
-        environment: vec![(env::ONLY, only.path())],
+        environment: [(env::ONLY, only.path())].into_iter().chain(captures).collect(),
     };
     let options = Options {
         functions: program::counted_functions(&launch.program),

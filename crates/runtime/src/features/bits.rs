@@ -48,13 +48,7 @@ impl Bits {
             let offset = |address: u64| address.saturating_sub(image.start);
             fill(wanted.bytes_mut(), offset(first), offset(end), false);
         }
-        // Word by word, so what stays selected is selected at any time.
-        for (word, wanted) in words.iter().zip(wanted.bytes().as_chunks().0) {
-            let wanted = u64::from_le_bytes(*wanted);
-            if word.load(Relaxed) != wanted {
-                word.store(wanted, Relaxed);
-            }
-        }
+        replace(words, &wanted);
         Some(words.as_ptr() as u64)
     }
 
@@ -66,20 +60,19 @@ impl Bits {
         }
     }
 
-    /// Sets the bits of functions (begins and ends of image addresses) in the second half: see
-    /// [`everycall_hooks::CAPTURES`]. Those that are set stay. The bits are there.
+    /// Sets the bits of functions (begins and ends of image addresses) in the second half, and clears
+    /// the others: see [`everycall_hooks::CAPTURES`]. The bits are there. Without memory, they stay as
+    /// they are.
     pub(crate) fn set_second(&self, image: &Image, functions: impl Iterator<Item = (u64, u64)>) {
+        let count = self.words().len();
         let first = self.first.load(Acquire);
-        if first.is_null() {
-            return;
-        }
-        let size = self.count.load(Relaxed) as usize * 8;
-        // SAFETY: mapped by `set`, which stores the count first. Hooks read it, a byte at a time.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(first.cast::<u8>().wrapping_add(size), size) };
+        let Some(mut wanted) = Block::new(count as u64 * 8).filter(|_| count > 0) else { return };
         let begin = image.start.wrapping_sub(image.base);
         for (first, end) in functions {
-            fill(bytes, first.max(begin) - begin, end.saturating_sub(begin), true);
+            fill(wanted.bytes_mut(), first.max(begin) - begin, end.saturating_sub(begin), true);
         }
+        // SAFETY: mapped by `set`, as many as in the first half.
+        replace(unsafe { core::slice::from_raw_parts(first.wrapping_add(count), count) }, &wanted);
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -89,6 +82,16 @@ impl Bits {
         }
         // SAFETY: mapped by `set`, which stores the count first.
         unsafe { core::slice::from_raw_parts(first, self.count.load(Relaxed) as usize) }
+    }
+}
+
+/// Word by word, so what stays selected is selected at any time.
+fn replace(words: &[AtomicU64], wanted: &Block) {
+    for (word, wanted) in words.iter().zip(wanted.bytes().as_chunks().0) {
+        let wanted = u64::from_le_bytes(*wanted);
+        if word.load(Relaxed) != wanted {
+            word.store(wanted, Relaxed);
+        }
     }
 }
 

@@ -1,38 +1,26 @@
-//! The capture set in the file that `EVERYCALL_ARGS` names: functions whose arguments and results
-//! are recorded. What it says of a module is checked and copied when that is registered.
-#![allow(unsafe_code)] // Memory that is mapped here; code of a module that is loaded.
+//! Functions whose arguments and results are recorded: by the capture set in the file that
+//! `EVERYCALL_ARGS` names, and those of clients. What they say of a module is checked and copied when
+//! that is registered, and when they change.
+#![allow(unsafe_code)] // Code of a module that is loaded.
 
 use crate::features::frames;
 use crate::features::set_file::{self, Trouble};
 use crate::features::sites::Sites;
+use crate::state::capture_sets::{self, Union, Unused, Wanted, WantedFunction};
 use crate::state::captures::{Builder, Captures, Function, Room};
 use crate::state::process::Process;
 use crate::state::{captures, dropped, hub};
-use crate::sys::crc::Crc;
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::image::{Image, Text};
 use crate::sys::kept_path::KeptPath;
-use crate::sys::system;
 use crate::threads::quick_values;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use everycall_format::arena::counter;
-use everycall_format::capture_set::{CaptureModule, CaptureSet, CaptureSetError};
+use everycall_format::capture_set::CaptureSetError;
 use everycall_format::env;
 use everycall_hooks::ModuleDescriptor;
 use everycall_hooks::arch::jump;
 
-/// A set in memory of its own, in front of its bytes.
-struct Loaded {
-    set: CaptureSet<'static>,
-    /// Bytes of the memory.
-    size: u64,
-}
-
-/// Bytes before the set.
-const HEAD: usize = size_of::<Loaded>().next_multiple_of(64);
-
-/// The set; null if there is none. Used by the holder of the module lock.
-static SET: AtomicPtr<Loaded> = AtomicPtr::new(core::ptr::null_mut());
 /// The path in `EVERYCALL_ARGS`.
 static PATH: KeptPath = KeptPath::none();
 
@@ -48,7 +36,7 @@ pub(crate) fn load(path: &[u8]) {
     match read(path) {
         Ok(set) => {
             PATH.keep(path);
-            SET.store(set, Release);
+            capture_sets::put_start(set);
         }
         Err(trouble) => {
             set_file::refuse(env::ARGS, path, &trouble, b"Going on without arguments and results.\n");
@@ -56,44 +44,20 @@ pub(crate) fn load(path: &[u8]) {
     }
 }
 
-fn read(path: &[u8]) -> Result<*mut Loaded, Trouble> {
-    let block = set_file::read(path, HEAD)?;
-    let size = block.bytes().len() as u64;
-    let base = block.leak();
-    // SAFETY: the block's bytes, of which only the head is written from here on.
-    let bytes: &'static [u8] =
-        unsafe { core::slice::from_raw_parts(base.wrapping_add(HEAD), size as usize - HEAD) };
-    let trouble = match CaptureSet::parse(bytes, Crc::of) {
-        Ok(set) => {
-            let place = base.cast::<Loaded>();
-            // SAFETY: a page's beginning, with room for it before the set.
-            unsafe { place.write(Loaded { set, size }) };
-            return Ok(place);
-        }
-        Err(CaptureSetError::NoSet) => Trouble::NoSet,
-        Err(CaptureSetError::Version(_)) => Trouble::OtherVersion,
-        Err(CaptureSetError::Damaged) => Trouble::Damaged,
-    };
-    system::unmap(base, size);
-    Err(trouble)
-}
-
-/// The caller holds the module lock.
-fn set() -> Option<&'static CaptureSet<'static>> {
-    // SAFETY: null or made by `read`; it isn't freed while the module lock is held.
-    unsafe { SET.load(Acquire).as_ref() }.map(|loaded| &loaded.set)
-}
-
-/// The module with this build id, as it is in the set.
-fn module_in(set: &CaptureSet<'static>, build_id_length: u32, build_id: &[u8; 32]) -> Option<CaptureModule> {
-    set.modules().find(|module| (module.build_id_length, &module.build_id) == (build_id_length, build_id))
+fn read(path: &[u8]) -> Result<Unused, Trouble> {
+    Unused::parse(set_file::read(path, capture_sets::HEAD)?).map_err(|error| match error {
+        CaptureSetError::NoSet => Trouble::NoSet,
+        CaptureSetError::Version(_) => Trouble::OtherVersion,
+        CaptureSetError::Damaged => Trouble::Damaged,
+    })
 }
 
 /// Whether the recorder may add captures of a module to the set. The caller holds the module lock.
 pub(crate) fn may_be_added(build_id_length: u32, build_id: &[u8; 32]) -> bool {
+    let is_unnamed = |set| capture_sets::module_in(set, build_id_length, build_id).is_none();
     build_id_length != 0
         && !PATH.is_empty()
-        && set().is_some_and(|set| module_in(set, build_id_length, build_id).is_none())
+        && capture_sets::from_start().is_some_and(is_unnamed)
         && hub::hub().is_some_and(|hub| hub.captures())
 }
 
@@ -101,31 +65,39 @@ pub(crate) fn may_be_added(build_id_length: u32, build_id: &[u8; 32]) -> bool {
 /// not, the one before stays. The caller holds the module lock.
 pub(crate) fn load_again() -> bool {
     let Ok(new) = read(PATH.read(&mut [0; FOLDER_MAX])) else { return false };
-    let old = SET.swap(new, Release);
-    // SAFETY: null or made by `read`; only the holder of the lock uses it.
-    if let Some(size) = unsafe { old.as_ref() }.map(|loaded| loaded.size) {
-        system::unmap(old.cast(), size);
-    }
+    capture_sets::put_start(new);
     true
 }
 
-/// Lets the hooks of a module, of which no code has run yet, copy what the set says. The caller
-/// holds the module lock. Returns whether there is anything to copy.
+/// Lets the hooks of a module copy what the sets say. The caller holds the module lock, and has the
+/// sites led to the right hooks afterwards. Returns whether there is anything to copy.
 pub(crate) fn install(process: &'static Process, module: &ModuleDescriptor, image: &Image) -> bool {
     if dropped::is_counting() || image.build_id_length == 0 {
         return false;
     }
-    let Some(set) = set() else { return false };
-    let Some(part) = module_in(set, image.build_id_length, &image.build_id) else { return false };
-    let all = part.functions as usize;
-    // SAFETY: the module is loaded, by contract of `register`.
+    let wanted = || Union::of(image.build_id_length, &image.build_id);
+    if wanted().next().is_none() {
+        captures::clear(module);
+        return false;
+    }
+    // SAFETY: the module is loaded.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let refused = match build(process, module, image, &sites, set, &part) {
-        Some(refused) => refused,
-        None => all,
-    };
-    process.arena().count(counter::CAPTURES_REFUSED, refused as u64);
-    refused < all
+    let is_there = build(process, module, image, &sites, &wanted) == Some(());
+    if !is_there {
+        captures::clear(module);
+        wanted().for_each(|function| refuse(process, module, &function));
+    }
+    is_there
+}
+
+/// Counts a function whose values can't be recorded.
+fn refuse(process: &Process, module: &ModuleDescriptor, function: &WantedFunction) {
+    let entry = function.entry.map(|wanted| wanted.chosen);
+    let exit = function.exit.map(|wanted| wanted.chosen);
+    let other = exit.filter(|exit| !entry.is_some_and(|entry| core::ptr::eq(entry, *exit)));
+    let is_new = entry.into_iter().chain(other).fold(false, |is_new, chosen| chosen.refuse() || is_new);
+    let is_new = is_new || captures::is_registering(module);
+    process.arena().count(counter::CAPTURES_REFUSED, is_new.into());
 }
 
 /// The module is about to be unloaded.
@@ -133,29 +105,29 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
     captures::remove(module);
 }
 
-/// Returns how many functions were refused; `None` if there is no memory.
+/// Returns `None` if nothing can be copied in this module.
 fn build(
     process: &'static Process,
     module: &ModuleDescriptor,
     image: &Image,
     sites: &Sites<'_>,
-    set: &CaptureSet<'static>,
-    part: &CaptureModule,
-) -> Option<usize> {
+    wanted: &impl Fn() -> Union,
+) -> Option<()> {
     if module.capture_entry_hook.load(Relaxed) == module.entry_hook.load(Relaxed) {
         // Its hooks call XRay's handlers first.
         return None;
     }
-    let programs_of = |number: u32| set.capture(number).map(|capture| (capture, set.program(&capture)));
-    let mut room = Room { functions: part.functions as usize, places: 0, programs: 0, bytes: 0 };
-    for function in set.functions_of(part) {
-        for (_, program) in [function.entry, function.exit].into_iter().filter_map(programs_of) {
+    let mut room = Room { functions: 0, places: 0, programs: 0, bytes: 0 };
+    for function in wanted() {
+        room.functions += 1;
+        for wanted in function.all() {
             room.programs += 1;
-            room.bytes += program.len();
+            room.bytes += wanted.program().len();
         }
     }
     // A function's sites follow each other.
-    let is_named = |start: u64| set.function_at(part, start.wrapping_sub(image.base)).is_some();
+    let named = wanted();
+    let is_named = |start: u64| named.names(start.wrapping_sub(image.base));
     let (mut last, mut is_last_named) = (0, false);
     for number in sites.numbers() {
         let function = sites.function(number);
@@ -165,20 +137,16 @@ fn build(
         room.places += usize::from(is_last_named);
     }
     let mut builder = Builder::new(room)?;
-    let mut refused = 0;
-    for function in set.functions_of(part) {
-        let mut is_whole = true;
-        let mut number_of = |number: u32| {
-            let Some((capture, program)) = programs_of(number) else { return 0 };
-            let added = builder.add_program(program, capture.id);
-            match added {
-                Some(_) => tell(process, capture.id, set.layout(&capture)),
-                None => is_whole = false,
+    for function in wanted() {
+        let mut number_of = |wanted: Option<Wanted>| {
+            let Some(wanted) = wanted else { return 0 };
+            let added = builder.add_program(wanted.program(), wanted.capture.id);
+            if added.is_some() {
+                tell(process, wanted.capture.id, wanted.layout());
             }
             added.unwrap_or(0)
         };
         let (entry, exit) = (number_of(function.entry), number_of(function.exit));
-        refused += usize::from(!is_whole);
         let start = image.base.wrapping_add(function.start);
         let is_called = !sites.are_apart() && is_called(module, image, start);
         builder.add_function(Function {
@@ -197,7 +165,8 @@ fn build(
         let Ok(at) = functions.binary_search_by_key(&start, |function| function.start) else { continue };
         let Some(function) = functions.get_mut(at) else { continue };
         let program = if is_exit { function.exit } else { function.entry };
-        if !is_exit && !sites.are_apart() && has_pushed(behind, start) {
+        let is_pushed = || !sites.are_apart() && has_pushed(behind, start);
+        if !is_exit && (sites.keeps_other_hook(number) || is_pushed()) {
             function.entry = 0;
             continue;
         }
@@ -206,10 +175,17 @@ fn build(
             builder.add_place(behind, program, is_exit);
         }
     }
-    refused += builder.functions().iter().filter(|function| !function.has_hooks).count();
-    builder.install(module);
+    for (function, built) in wanted().zip(builder.functions()) {
+        let lacks = |wanted: Option<Wanted>, number: u32| wanted.is_some() && number == 0;
+        if !built.has_hooks || lacks(function.entry, built.entry) || lacks(function.exit, built.exit) {
+            refuse(process, module, &function);
+        }
+    }
+    if !builder.install(module) {
+        return None;
+    }
     module.capture.store(quick_values::record as *const () as u64, Relaxed);
-    Some(refused.min(room.functions))
+    Some(())
 }
 
 /// Puts a capture's layout into the arena, unless it is there.

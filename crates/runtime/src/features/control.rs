@@ -13,6 +13,7 @@
 use crate::features::live::{self, OUTCOME};
 use crate::features::live_triggers;
 use crate::features::{fork, pause};
+use crate::state::capture_sets::{self, Unused};
 use crate::state::process::{self, Process, process_state};
 use crate::state::selection::{self, HEAD, Selection};
 use crate::state::{dropped, recording};
@@ -138,6 +139,8 @@ struct Client {
     body_length: usize,
     /// Where its triggers are.
     area: Option<u32>,
+    /// Whose values are to be recorded with what it chooses next.
+    captures: Option<Unused>,
 }
 
 struct Server<'a> {
@@ -212,6 +215,7 @@ impl Server<'_> {
             body: None,
             body_length: 0,
             area: None,
+            captures: None,
         });
     }
 
@@ -225,6 +229,7 @@ impl Server<'_> {
             let had_session = selection::session(place).is_some();
             selection::set_session(place, None);
             selection::note_sessions();
+            capture_sets::put_client(place, None);
             had_session
         });
         if had_session {
@@ -253,7 +258,8 @@ impl Server<'_> {
         let status = match request.operation {
             operation::ARM => self.arm(place, body, &mut armed),
             operation::GET | operation::LIST => status::DONE,
-            operation::SET => self.set_base(owner, request, body),
+            operation::CAPTURE => self.capture(place, body),
+            operation::SET => self.set_base(place, owner, request, body),
             operation::OPEN => self.open(place, owner, request, body),
             operation::ACTIVATE => self.activate(place),
             operation::SESSION if self.nth_session(request.on).is_none() => status::NO_SESSION,
@@ -261,7 +267,11 @@ impl Server<'_> {
             _ => status::VERSION,
         };
         let mut reply = refusal(status);
-        (reply.area, reply.left_out) = armed;
+        (reply.area, reply.left_out) = match request.operation {
+            operation::OPEN | operation::ACTIVATE => self.locked(|| capture_sets::missing(Some(place))),
+            operation::SET => self.locked(|| capture_sets::missing(None)),
+            _ => armed,
+        };
         let Some(Some(client)) = self.clients.get(place) else { return false };
         self.locked(|| {
             let base = selection::base();
@@ -311,7 +321,22 @@ impl Server<'_> {
         self.locked(|| (0..PLACES).filter_map(selection::session).nth(number as usize))
     }
 
-    fn set_base(&self, owner: u32, request: &Request, body: Option<Block>) -> u32 {
+    /// Takes the set of whose values are recorded with what a client chooses next.
+    fn capture(&mut self, place: usize, body: Option<Block>) -> u32 {
+        let (Some(Some(client)), Some(body)) = (self.clients.get_mut(place), body) else {
+            return status::BAD_SET;
+        };
+        client.captures = Unused::parse(body).ok();
+        if client.captures.is_some() { status::DONE } else { status::BAD_SET }
+    }
+
+    /// The set that a client has sent before.
+    fn captures_of(&mut self, place: usize) -> Option<Unused> {
+        self.clients.get_mut(place)?.as_mut()?.captures.take()
+    }
+
+    fn set_base(&mut self, place: usize, owner: u32, request: &Request, body: Option<Block>) -> u32 {
+        let captures = self.captures_of(place);
         let new = match body {
             None => None,
             Some(body) => match Selection::new(body, owner, request.name) {
@@ -330,8 +355,12 @@ impl Server<'_> {
                 return status::OTHER_CLOCK;
             }
         }
-        IS_CHANGED.store((new.is_some() || request.on == 0).into(), Relaxed);
+        let has_values = captures.is_some();
+        IS_CHANGED.store((new.is_some() || request.on == 0 || has_values).into(), Relaxed);
         self.locked(|| {
+            if request.values != 0 {
+                capture_sets::put_base(captures);
+            }
             selection::set_base(new);
             selection::set_base_on(request.on != 0);
         });
@@ -339,12 +368,16 @@ impl Server<'_> {
         if selection::is_allowed() { status::DONE } else { status::DISABLED }
     }
 
-    fn open(&self, place: usize, owner: u32, request: &Request, body: Option<Block>) -> u32 {
+    fn open(&mut self, place: usize, owner: u32, request: &Request, body: Option<Block>) -> u32 {
+        let captures = self.captures_of(place);
         let Some(new) = body.and_then(|body| Selection::new(body, owner, request.name)) else {
             return status::BAD_SET;
         };
         if !self.choose_stamps(request) {
             return status::OTHER_CLOCK;
+        }
+        if !self.locked(|| capture_sets::put_client(place, captures)) {
+            return status::CAPTURES_TAKEN;
         }
         let was_active = self.locked(|| {
             let active = selection::session(place).filter(|old| old.is_active());
@@ -389,6 +422,7 @@ impl Server<'_> {
             let session = selection::session(place);
             session.inspect(|session| session.activate());
             selection::note_sessions();
+            capture_sets::activate(place);
             session.is_some()
         });
         if !is_there {

@@ -16,6 +16,7 @@ use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages, SiteList};
 use crate::features::{captures, frame_bits, frames};
 use crate::state::arena::Arena;
+use crate::state::capture_sets;
 use crate::state::captures::Captures;
 use crate::state::dropped;
 use crate::state::live_areas;
@@ -142,7 +143,7 @@ pub(crate) fn request() {
 /// In a forked child, nothing continues what a thread of the parent was doing at the fork.
 pub(crate) fn begin_child() {
     switch::begin_child();
-    let had_sessions = selection::begin_child();
+    let had_sessions = selection::begin_child() | capture_sets::begin_child();
     if live_areas::begin_child() {
         IS_LEFT.store(1, Relaxed);
     }
@@ -414,7 +415,7 @@ pub(crate) fn follow(process: &'static Process) {
         let mask = system::block_signals();
         let lock = Lock::try_take(&process.module_lock);
         if lock.is_some() {
-            apply(process.arena());
+            apply(process);
         }
         let had_lock = lock.is_some();
         drop(lock);
@@ -448,7 +449,8 @@ pub(crate) fn is_followed() -> bool {
     APPLIED.load(SeqCst) == REQUESTED.load(SeqCst)
 }
 
-fn apply(arena: &Arena) {
+fn apply(process: &'static Process) {
+    let arena = process.arena();
     let began = everycall_hooks::ticks();
     CHANGING.store(1, SeqCst);
     let request = REQUESTED.load(SeqCst);
@@ -457,6 +459,7 @@ fn apply(arena: &Arena) {
     let means = Means::live();
     OUTCOME.clear();
     selection::begin_count();
+    let are_values_new = capture_sets::begin_change();
     for known in used() {
         // SAFETY: registered modules stay loaded while the lock is held.
         let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
@@ -464,6 +467,9 @@ fn apply(arena: &Arena) {
         // SAFETY: as above.
         let sites = image.as_ref().map(|image| unsafe { Sites::of(module, &image.text) });
         let (Some(image), Some(sites)) = (&image, &sites) else { continue };
+        if are_values_new {
+            captures::install(process, module, image);
+        }
         let on = if is_on { selected(known, sites, module, image) } else { OFF };
         if on == OFF {
             module.on.store(OFF, Release);
@@ -476,6 +482,9 @@ fn apply(arena: &Arena) {
         if on != OFF {
             module.on.store(on, Release);
         }
+    }
+    if are_values_new {
+        capture_sets::end_change();
     }
     frames::switch(arena);
     OUTCOME.took.store(everycall_hooks::ticks().saturating_sub(began), Relaxed);

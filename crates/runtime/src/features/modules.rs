@@ -3,6 +3,7 @@
 
 use crate::features::{calling, captures, counted, fork, frames, live, live_triggers, site_set};
 use crate::state::arena::Arena;
+use crate::state::captures::Registering;
 use crate::state::module_table::{self, Claim, Kind, NOT_REGISTERED};
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process};
@@ -47,6 +48,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
         return;
     }
     let _lock = Lock::take(&process.module_lock);
+    let _registering = Registering::new(module);
     let Some(image) = Image::of_module(module) else {
         arena.count(counter::MODULES_UNTRACED, 1);
         return;

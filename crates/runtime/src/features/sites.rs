@@ -4,7 +4,7 @@
 
 use crate::features::switch::SiteList;
 use crate::state::arena::Arena;
-use crate::state::captures::Captures;
+use crate::state::captures::{self, Captures};
 use crate::state::dropped;
 use crate::state::process::process;
 use crate::state::stamps;
@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::Wire;
 use everycall_format::site::{Site as NopSite, XraySled, site_kind, sled_kind};
 use everycall_hooks::ModuleDescriptor;
+use everycall_hooks::arch::jump;
 use everycall_patch::{OTHERS, Refusal, Site};
 
 /// A module's sites.
@@ -157,7 +158,11 @@ impl SiteList for Sites<'_> {
                     sled_kind::TAIL_EXIT => {
                         self.tail_exit_hooks(function_of_sled(&sled, place), self.sled_hook(true))
                     }
-                    _ => self.capture_hooks(function_of_sled(&sled, place), false, self.sled_hook(false)),
+                    _ => {
+                        let wanted =
+                            self.capture_hooks(function_of_sled(&sled, place), false, self.sled_hook(false));
+                        self.lasting(address, wanted)
+                    }
                 };
                 (Site::of_sled(sled.kind, address, hook), others)
             }
@@ -230,17 +235,52 @@ impl Sites<'_> {
     /// The hook of a site of a function whose values may be copied, and those that it may call so
     /// far. `usual` are those of other functions.
     fn capture_hooks(&self, function: u64, is_exit: bool, usual: Hooks) -> Hooks {
-        let Some(captures) = Captures::of(self.module).filter(|_| !dropped::is_counting()) else {
+        if dropped::is_counting() {
             return usual;
-        };
+        }
+        let captures = Captures::of(self.module);
         let hook = if is_exit { &self.module.capture_exit_hook } else { &self.module.capture_entry_hook };
         let hook = hook.load(Relaxed);
         let (plain, others) = usual;
-        let program = captures.at(function).map_or(0, |at| if is_exit { at.exit } else { at.entry });
+        let program = captures
+            .and_then(|captures| captures.at(function))
+            .map_or(0, |at| if is_exit { at.exit } else { at.entry });
         match program {
             0 => (plain, [Some(hook), others[0]]),
             _ => (hook, [Some(plain), others[0]]),
         }
+    }
+
+    /// The hook of an entry's sled, which keeps the one that it has once threads may run it: one may
+    /// have been stopped right before the call, and would find half of the new displacement.
+    fn lasting(&self, sled: u64, wanted: Hooks) -> Hooks {
+        const BEFORE: u64 = 3;
+        let (hook, others) = wanted;
+        let call = sled.wrapping_add(BEFORE);
+        if captures::is_registering(self.module)
+            || Text::of(self.text, call, everycall_patch::SITE_SIZE).is_none()
+        {
+            return wanted;
+        }
+        // SAFETY: in a loaded segment; volatile, as others may write.
+        let bytes: [u8; everycall_patch::SITE_SIZE] = unsafe { (call as *const [u8; 5]).read_volatile() };
+        let target = jump::direct_call(bytes, call.wrapping_add(everycall_patch::SITE_SIZE as u64));
+        match target.filter(|target| others.contains(&Some(*target))) {
+            Some(target) => (target, [Some(hook), None]),
+            None => wanted,
+        }
+    }
+
+    /// Whether a site is an entry that can't be led to the hook that copies values.
+    pub(crate) fn keeps_other_hook(&self, number: u32) -> bool {
+        let sled = (number as usize).checked_sub(self.nops.len() / NopSite::SIZE);
+        let Some((place, sled)) = sled.and_then(|sled| entry::<XraySled>(self.sleds, sled)) else {
+            return false;
+        };
+        let hook = self.module.capture_entry_hook.load(Relaxed);
+        let wanted = (hook, [Some(self.sled_hook(false).0), None]);
+        let is_entry = matches!(sled.kind, sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS);
+        is_entry && self.lasting(place.wrapping_add_signed(sled.sled), wanted).0 != hook
     }
 
     /// The hook of sites, and the one that they may call so far: which events have stamps may have

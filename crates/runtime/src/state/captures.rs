@@ -5,18 +5,54 @@
 //! Captures | functions, by address | places, a hash table | programs | their bytes
 //! ```
 //!
-//! It is made when the module is registered, before any thread runs its code, and never written
-//! afterwards. A forked child has its parent's.
+//! It is made when the module is registered, before any thread runs its code, or when clients of the
+//! control socket want other values, and never written afterwards. A thread may still use one that
+//! was replaced: it stays in memory until the module is unloaded, and comes into use again if the
+//! same values are wanted again. A forked child has its parent's.
 #![allow(unsafe_code)] // Tables in memory that is mapped here, by their addresses.
 
 use crate::sys::block::Block;
 use crate::sys::system::{self, PROT_READ};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_capture::Program;
+use everycall_format::arena::PAGE;
 use everycall_hooks::ModuleDescriptor;
 
+/// All that were made and are in memory, also those that were replaced. Used by the holder of the
+/// module lock.
+static ALL: AtomicPtr<Captures> = AtomicPtr::new(core::ptr::null_mut());
+/// Bytes of all.
+static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Limit on the bytes of all, where values are chosen again and again.
+const ALL_BYTES_MAX: u64 = 64 << 20;
+
+/// The module that is being registered: no thread runs its code yet. Used by the holder of the
+/// module lock.
+static REGISTERING: AtomicPtr<ModuleDescriptor> = AtomicPtr::new(core::ptr::null_mut());
+
+/// A module is being registered as long as this exists.
+pub(crate) struct Registering;
+
+impl Registering {
+    pub(crate) fn new(module: &ModuleDescriptor) -> Registering {
+        REGISTERING.store(core::ptr::from_ref(module).cast_mut(), Relaxed);
+        Registering
+    }
+}
+
+impl Drop for Registering {
+    fn drop(&mut self) {
+        REGISTERING.store(core::ptr::null_mut(), Relaxed);
+    }
+}
+
+/// Whether a module is being registered. The caller holds the module lock.
+pub(crate) fn is_registering(module: &ModuleDescriptor) -> bool {
+    core::ptr::eq(REGISTERING.load(Relaxed), module)
+}
+
 /// A function whose values are copied. Process addresses.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Function {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -31,7 +67,7 @@ pub(crate) struct Function {
 }
 
 /// The call of a hook: a site that is on.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Place {
     /// The address behind the call; 0 if the place is free.
     behind: u64,
@@ -42,8 +78,12 @@ struct Place {
 
 /// The programs that copy values at the functions of a module.
 pub(crate) struct Captures {
-    /// Bytes of the memory.
+    /// Bytes of the memory. The first page has this structure, the others are never written again.
     size: u64,
+    /// The module's descriptor.
+    module: u64,
+    /// The next one of all.
+    next: AtomicPtr<Captures>,
     functions: &'static [Function],
     places: &'static [Place],
     programs: &'static [Program<'static>],
@@ -51,6 +91,12 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
+    /// Whether they copy the same values of the same module.
+    fn is_like(&self, other: &Captures) -> bool {
+        (self.module, self.functions, self.places) == (other.module, other.functions, other.places)
+            && self.programs == other.programs
+    }
+
     /// Those of a module.
     pub(crate) fn of(module: &ModuleDescriptor) -> Option<&'static Captures> {
         // SAFETY: 0, or what `install` has stored. It is freed when no hook of the module runs.
@@ -150,7 +196,7 @@ impl Builder {
     pub(crate) fn new(room: Room) -> Option<Builder> {
         let aligned = |size: usize| size.next_multiple_of(16);
         let places_size = (2 * room.places).next_power_of_two();
-        let functions = aligned(size_of::<Captures>());
+        let functions = aligned(size_of::<Captures>()).max(PAGE as usize);
         let places = aligned(functions + room.functions * size_of::<Function>());
         let programs = aligned(places + places_size * size_of::<Place>());
         let bytes = aligned(programs + room.programs * size_of::<Program<'static>>());
@@ -218,12 +264,14 @@ impl Builder {
         unsafe { core::slice::from_raw_parts_mut(first, self.function_count) }
     }
 
-    /// Gives them to the module, none of whose code has run yet.
-    pub(crate) fn install(mut self, module: &ModuleDescriptor) {
+    /// Gives them to the module. Returns false if that would take too much memory.
+    pub(crate) fn install(mut self, module: &ModuleDescriptor) -> bool {
         let size = self.block.bytes().len() as u64;
         let base = self.base();
         let captures = Captures {
             size,
+            module: core::ptr::from_ref(module) as u64,
+            next: AtomicPtr::new(ALL.load(Relaxed)),
             // SAFETY: so many have been written, and the memory stays until `remove`.
             functions: unsafe { list(base, self.functions, self.function_count) },
             // SAFETY: as above; the table was zero at first.
@@ -232,13 +280,29 @@ impl Builder {
             programs: unsafe { list(base, self.programs, self.program_count) },
             has_called: self.has_called,
         };
+        if let Some(same) = all().find(|other| other.is_like(&captures)) {
+            module.captures.store(core::ptr::from_ref(same) as u64, Release);
+            return true;
+        }
+        if ALL_BYTES.load(Relaxed).saturating_add(size) > ALL_BYTES_MAX && all().next().is_some() {
+            return false;
+        }
         let base = self.block.leak();
         // SAFETY: the beginning of the memory is for this.
         unsafe { base.cast::<Captures>().write(captures) };
-        let _ = system::protect(base as u64, size, PROT_READ);
-        remove(module);
-        module.captures.store(base as u64, Relaxed);
+        let _ = system::protect(base as u64 + PAGE, size - PAGE, PROT_READ);
+        ALL_BYTES.fetch_add(size, Relaxed);
+        ALL.store(base.cast(), Relaxed);
+        module.captures.store(base as u64, Release);
+        true
     }
+}
+
+/// All that are in memory. The caller holds the module lock.
+fn all() -> impl Iterator<Item = &'static Captures> {
+    // SAFETY: null or stored by `install`; unmapped only by the holder of the module lock.
+    let at = |place: &AtomicPtr<Captures>| unsafe { place.load(Relaxed).as_ref() };
+    core::iter::successors(at(&ALL), move |captures| at(&captures.next))
 }
 
 /// # Safety
@@ -248,11 +312,26 @@ unsafe fn list<T>(base: *mut u8, offset: usize, count: usize) -> &'static [T] {
     unsafe { core::slice::from_raw_parts(base.wrapping_add(offset).cast::<T>(), count) }
 }
 
-/// Frees a module's captures. None of its hooks runs.
+/// No values of a module are copied from now on. Threads may still be doing so.
+pub(crate) fn clear(module: &ModuleDescriptor) {
+    module.captures.store(0, Release);
+}
+
+/// Frees a module's captures. None of its hooks runs. The caller holds the module lock.
 pub(crate) fn remove(module: &ModuleDescriptor) {
-    let old = module.captures.swap(0, Relaxed) as *mut Captures;
-    // SAFETY: 0 or stored by `install`.
-    if let Some(size) = unsafe { old.as_ref() }.map(|captures| captures.size) {
-        system::unmap(old.cast(), size);
+    module.captures.store(0, Relaxed);
+    let mut place: &AtomicPtr<Captures> = &ALL;
+    loop {
+        let at = place.load(Relaxed);
+        // SAFETY: null or stored by `install`, and not unmapped yet.
+        let Some(captures) = (unsafe { at.as_ref() }) else { return };
+        if captures.module == core::ptr::from_ref(module) as u64 {
+            let size = captures.size;
+            place.store(captures.next.load(Relaxed), Relaxed);
+            ALL_BYTES.fetch_sub(size, Relaxed);
+            system::unmap(at.cast(), size);
+        } else {
+            place = &captures.next;
+        }
     }
 }

@@ -14,6 +14,7 @@
 //! live_areas       which areas for clients' triggers are in use
 //! thresholds       the thresholds of a set of functions
 //! selection        which functions are recorded
+//! capture_sets     sets that say whose values are recorded, and their union
 //! captures         which values are copied at the functions of a module
 //! off_ranges       functions that are off by themselves and whose hooks are always called
 //! dropped          counts of calls that are not recorded
@@ -43,6 +44,7 @@ pub(crate) mod all_calls;
 pub(crate) mod arena;
 pub(crate) mod beginning;
 pub(crate) mod cancelled;
+pub(crate) mod capture_sets;
 pub(crate) mod captures;
 pub(crate) mod code_log;
 pub(crate) mod crash_file;

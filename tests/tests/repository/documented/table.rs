@@ -262,6 +262,12 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall trace $SERVER 'handle*' --for 1s -o parse.ect && everycall info parse.ect"),
     ),
     (
+        "everycall trace PID --args 'handle(path)' --for 10s -o FILE",
+        So(
+            "everycall trace $SERVER --args 'handle_request(id)' --for 1s -o traced.ect && everycall info traced.ect",
+        ),
+    ),
+    (
         "everycall trace PID PATTERN... --counts --for 10s -o FILE",
         So(
             "everycall trace $SERVER 'handle*' --counts --for 1s -o traced.ect && everycall report traced.ect",
