@@ -569,6 +569,32 @@ impl Code for SymbolNames<'_> {
         self.with_module(entry, |symbols| symbols.is_same_function(entry.image_address, exit.image_address))?
     }
 
+    fn call_site(&self, behind: Location) -> Option<String> {
+        // The call ends there.
+        let call = Location { image_address: behind.image_address.checked_sub(1)?, ..behind };
+        let line = self.with_module(call, |symbols| symbols.line_at(call.image_address))?;
+        if let Some((path, line)) = line {
+            return Some(format!("{}:{line}", base_name(path.as_os_str().as_bytes())));
+        }
+        let name = self.name(call).name;
+        let inside =
+            self.with_module(behind, |symbols| symbols.distance_in_function(behind.image_address))?;
+        Some(match inside {
+            Some(inside) => format!("{name}+{inside:#x}"),
+            None => format!("{name} ({:#x})", behind.image_address),
+        })
+    }
+
+    fn function_named(&self, place: Location) -> Option<String> {
+        let inside =
+            self.with_module(place, |symbols| symbols.distance_in_function(place.image_address))??;
+        (inside == 0).then(|| self.name(place).name.into_owned())
+    }
+
+    fn variable_named(&self, place: Location) -> Option<String> {
+        self.variable(place)
+    }
+
     fn may_call(&self, caller: Location, callee: Location) -> Option<bool> {
         if caller.module != callee.module {
             return None;

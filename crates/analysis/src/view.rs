@@ -338,7 +338,9 @@ impl export::Source for TraceView<'_> {
     }
 
     fn values(&self, number: export::ValuesNumber) -> Vec<(String, export::Value)> {
-        self.source.values(number)
+        let name = |value: &export::Value| export::name_of_value(self.trace, Some(self.names), value);
+        let values = self.source.values(number).into_iter();
+        values.map(|(key, value)| (key, value.with_names(&name))).collect()
     }
 
     fn log_line(&self, line: export::MarkName) -> String {

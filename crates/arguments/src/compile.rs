@@ -3,7 +3,7 @@
 use everycall_capture::Program;
 use everycall_format::capture::{OUTPUT_MAX, UNTIL_ZERO, calculation, operation, register};
 
-use crate::abi::INTEGERS;
+use crate::abi::{INTEGERS, STACK_POINTER};
 use crate::builder::Builder;
 use crate::error::ArgumentError;
 use crate::known::{Known, known};
@@ -12,6 +12,7 @@ use crate::secrets::Secrets;
 use crate::signature::Signature;
 use crate::syntax::{Expression, Node};
 use crate::types::{Kind, Member, Type, TypeId, Types};
+use everycall_values::CALL_SITE;
 use everycall_values::layout::{Content, Item, Layout, Missing, Shape};
 
 /// Names that are offered in an error.
@@ -24,11 +25,13 @@ pub struct CaptureOptions {
     pub text_max: usize,
     /// Names whose values are never copied.
     pub secrets: Secrets,
+    /// Whether the address is copied from which the function was called.
+    pub call_site: bool,
 }
 
 impl Default for CaptureOptions {
     fn default() -> Self {
-        Self { text_max: 64, secrets: Secrets::default() }
+        Self { text_max: 64, secrets: Secrets::default(), call_site: false }
     }
 }
 
@@ -183,6 +186,13 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
                 }
             }
             None => self.add_all(&mut layout.items)?,
+        }
+        if self.options.call_site && self.moment == Moment::Entry {
+            self.add(&mut layout.items, CALL_SITE.to_owned(), |it| {
+                let stack = it.call_register(STACK_POINTER);
+                let value = Value::Bits(it.load(stack, 0, 8, false));
+                Ok(Typed { value, ty: None, plain: Some(Plain::Shape(Shape::CallSite)) })
+            })?;
         }
         self.builder.emit(operation::END, 0, 0, 0, 0, 0);
         if condition.is_some() {

@@ -89,7 +89,9 @@ fn truth(it: &Expression, values: &[(String, Value)]) -> Option<bool> {
             Operand::Number(number) => Some(number != 0),
             Operand::Float(number) => Some(number != 0.0),
             Operand::Null => Some(false),
-            Operand::Other(Value::Pointer(_) | Value::Function(_)) => Some(true),
+            Operand::Other(
+                Value::Pointer(_) | Value::Function(_) | Value::CallSite(_) | Value::Named(..),
+            ) => Some(true),
             Operand::Text(_) | Operand::Other(_) => None,
         },
     }
@@ -110,6 +112,8 @@ fn compare(
     let (of_left, of_right) = (operand(left, values), operand(right, values));
     let (named_left, named_right) = (enumerator(left, &of_right), enumerator(right, &of_left));
     let (left_value, right_value) = (of_left.or(named_left)?, of_right.or(named_right)?);
+    let (left_value, right_value) = (named_beside(&right_value, left_value), right_value);
+    let (left_value, right_value) = (left_value.clone(), named_beside(&left_value, right_value));
     let order = match (&left_value, &right_value) {
         (Operand::Number(a), Operand::Number(b)) => Some(a.cmp(b)),
         (Operand::Number(a), Operand::Float(b)) => (*a as f64).partial_cmp(b),
@@ -158,6 +162,15 @@ fn by_order(operator: Operator, order: std::cmp::Ordering) -> Option<bool> {
         Operator::GreaterEqual => order.is_ge(),
         _ => return None,
     })
+}
+
+/// An address with a name is that name beside a text, and a number otherwise.
+fn named_beside<'v>(other: &Operand<'v>, it: Operand<'v>) -> Operand<'v> {
+    match (it, other) {
+        (Operand::Other(Value::Named(_, name)), Operand::Text(_)) => Operand::Text(name.as_bytes().to_vec()),
+        (Operand::Other(Value::Named(address, _)), _) => Operand::Number(i128::from(*address)),
+        (it, _) => it,
+    }
 }
 
 fn of_enum(
@@ -215,7 +228,9 @@ fn operand<'v>(it: &Expression, values: &'v [(String, Value)]) -> Option<Operand
         Value::Float32(number) => Operand::Float(f64::from(*number)),
         Value::Text { bytes, .. } => Operand::Text(bytes.clone()),
         Value::Null | Value::None => Operand::Null,
-        Value::Pointer(address) | Value::Function(address) => Operand::Number(i128::from(*address)),
+        Value::Pointer(address) | Value::Function(address) | Value::CallSite(address) => {
+            Operand::Number(i128::from(*address))
+        }
         Value::Duration(seconds, nanoseconds) => {
             Operand::Number(i128::from(*seconds) * 1_000_000_000 + i128::from(*nanoseconds))
         }
@@ -287,6 +302,7 @@ mod tests {
             ("at", Value::Struct(vec![("x".to_owned(), Value::Float(1.5))])),
             ("p", Value::Null),
             ("q", Value::Pointer(0x10)),
+            ("hook", Value::Named(0x4010, "on_close".to_owned())),
             ("gone", Value::Missing(Missing::OptimisedOut)),
             ("all", Value::Array(vec![Value::Integer(7), Value::Integer(8)], 2)),
             ("ok", Value::Bool(true)),
@@ -317,6 +333,10 @@ mod tests {
             ("len % 2 == 1", true),
             ("all[1] == 8", true),
             ("all[2] == 8", false),
+            ("hook == \"on_close\"", true),
+            ("hook starts with \"on_\" and hook != null", true),
+            ("\"on_open\" == hook", false),
+            ("hook == 0x4010", true),
             ("ok", true),
             ("not ok", false),
             // No value: neither it nor its opposite is true, unless another part decides.

@@ -14,7 +14,7 @@ use everycall_patterns::{FunctionTable, Selection};
 use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
 use object::{Object, ObjectSymbol, ReadCache, SymbolFlags};
 
-use crate::compile::{CaptureOptions, Compiled, Moment};
+use crate::compile::{CaptureOptions, Compiled, Compiler, Moment};
 use crate::error::ArgumentError;
 use crate::module::compile;
 use crate::signature::FunctionPlace;
@@ -55,6 +55,8 @@ pub struct Wanted {
     request: Request,
     /// One rule: the function's pattern.
     selection: Selection,
+    /// Only from where the functions are called is wanted.
+    is_call_site: bool,
 }
 
 impl Wanted {
@@ -67,7 +69,22 @@ impl Wanted {
         let request = Request::parse(text).map_err(RequestError::Syntax)?;
         let selection = Selection::of_options(std::slice::from_ref(&request.function), &[])
             .map_err(|error| RequestError::Pattern { text: text.to_owned(), message: error.to_string() })?;
-        Ok(Wanted { text: text.to_owned(), moment, request, selection })
+        Ok(Wanted { text: text.to_owned(), moment, request, selection, is_call_site: false })
+    }
+
+    /// From where the functions of a pattern are called.
+    ///
+    /// # Errors
+    ///
+    /// It isn't a pattern.
+    pub fn call_sites(pattern: &str) -> Result<Wanted, RequestError> {
+        let request = Request { function: pattern.to_owned(), values: Some(Vec::new()), condition: None };
+        let selection =
+            Selection::of_options(std::slice::from_ref(&request.function), &[]).map_err(|error| {
+                RequestError::Pattern { text: pattern.to_owned(), message: error.to_string() }
+            })?;
+        let moment = Moment::Entry;
+        Ok(Wanted { text: pattern.to_owned(), moment, request, selection, is_call_site: true })
     }
 
     /// The pattern of its functions.
@@ -136,7 +153,18 @@ pub fn capture_file(
     let file = table.path().to_path_buf();
     let mut debugging = None;
     let build_id = table.build_id().to_vec();
+    // Functions whose call sites are wanted, and their programs without other values.
+    let mut with_call_sites: HashMap<u64, u64> = HashMap::new();
+    for wanted in wanted.iter().filter(|wanted| wanted.is_call_site) {
+        let resolved = wanted.selection.resolve(table);
+        let meant = table.functions().iter().zip(&resolved.is_on).filter(|(_, is_on)| **is_on);
+        with_call_sites.extend(meant.map(|(function, _)| (function.start, function.size)));
+    }
     for wanted in wanted {
+        if wanted.is_call_site {
+            all_met.push(Met { matched: with_call_sites.len() as u64, ..Met::default() });
+            continue;
+        }
         let resolved = wanted.selection.resolve(table);
         let mut met = Met::default();
         let meant = table.functions().iter().zip(&resolved.is_on).enumerate();
@@ -150,6 +178,8 @@ pub fn capture_file(
                 is_local: debugging.are_local.get(&function.start).copied(),
             };
             let (request, dwarf) = (&wanted.request, debugging.dwarf.as_mut());
+            let call_site = with_call_sites.contains_key(&function.start);
+            let options = &CaptureOptions { call_site, ..options.clone() };
             let compiled = match compile(request, &wanted.text, wanted.moment, dwarf, place, options) {
                 Ok(compiled) if compiled.is_empty => continue,
                 Ok(compiled) => compiled,
@@ -172,6 +202,18 @@ pub fn capture_file(
         }
         all_met.push(met);
     }
+    if let Some(compiled) = call_site_alone(options).filter(|_| !with_call_sites.is_empty()) {
+        for (start, size) in with_call_sites {
+            let at = *by_start.entry(start).or_insert_with(|| {
+                let end = start.saturating_add(size.max(1));
+                functions.push(Captured { start, end, entry: None, exit: None });
+                functions.len() - 1
+            });
+            if let Some(captured) = functions.get_mut(at) {
+                captured.entry.get_or_insert_with(|| compiled.clone());
+            }
+        }
+    }
     functions.sort_by_key(|function| function.start);
     // Functions that overlap end where the next one begins.
     let starts: Vec<u64> = functions.iter().map(|function| function.start).collect();
@@ -179,6 +221,12 @@ pub fn capture_file(
         function.end = function.end.min(next);
     }
     (CapturedFile { path: path.to_path_buf(), build_id, functions }, all_met)
+}
+
+/// The program that copies from where a function was called, and nothing else.
+fn call_site_alone(options: &CaptureOptions) -> Option<Compiled> {
+    let options = CaptureOptions { call_site: true, ..options.clone() };
+    Compiler::new(None, None, Moment::Entry, &options, "").compile(Some(&[]), None).ok()
 }
 
 /// Facts about a file beside its functions.

@@ -76,6 +76,7 @@ impl Captures {
         let wanted: Vec<Wanted> = args
             .chain(results)
             .map(|(text, moment)| Wanted::parse(text, moment))
+            .chain(arguments.call_sites.iter().map(|pattern| Wanted::call_sites(pattern)))
             .collect::<Result<_, _>>()
             .map_err(|error| Failure::new(exit_code::USAGE, error))?;
         let secrets = match std::env::var_os(SECRETS) {
@@ -88,7 +89,8 @@ impl Captures {
                 })?)
             }
         };
-        let options = CaptureOptions { text_max: arguments.args_text as usize, secrets };
+        let options =
+            CaptureOptions { text_max: arguments.args_text as usize, secrets, ..CaptureOptions::default() };
         let met = vec![Met::default(); wanted.len()];
         Ok(Captures { wanted, options, files: Vec::new(), met })
     }
@@ -181,7 +183,7 @@ fn table(path: &Path) -> Option<FunctionTable> {
 
 /// The capture set that the program reads at its start; `None` if no values are wanted.
 pub fn prepare(arguments: &RecordArguments) -> Result<Option<Growing>, Failure> {
-    if arguments.values.args.is_empty() && arguments.values.results.is_empty() {
+    if arguments.values.are_none() {
         return Ok(None);
     }
     let not_recorded = |error: String| Failure::new(exit_code::NOT_RECORDED, error);
@@ -243,11 +245,13 @@ pub struct LiveValues {
 impl LiveValues {
     /// `None` if no values are wanted.
     pub fn of(arguments: &ValueArguments, quiet: bool) -> Result<Option<LiveValues>, Failure> {
-        if arguments.args.is_empty() && arguments.results.is_empty() {
+        if arguments.are_none() {
             return Ok(None);
         }
         let mut patterns: Vec<String> = Vec::new();
-        for wanted in Captures::parse(arguments)?.wanted {
+        // Where functions are called from doesn't say which of them are recorded.
+        let named = ValueArguments { call_sites: Vec::new(), ..arguments.clone() };
+        for wanted in Captures::parse(&named)?.wanted {
             if !patterns.iter().any(|pattern| pattern == wanted.function()) {
                 patterns.push(wanted.function().to_owned());
             }

@@ -10,11 +10,13 @@ use everycall_format::env;
 use everycall_format::site_set::{ENDING, SITES_MAX};
 use everycall_io::outfile::MODE_PRIVATE;
 use everycall_io::say;
+use everycall_patterns::FunctionTable;
 use everycall_symbols::site_report;
 use everycall_triggers::{SetBuilder, SetError, Trigger};
 use everycall_units::{Count, Several};
 
 use crate::arguments::ResolveArguments;
+use crate::captures::LiveValues;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::only;
@@ -25,7 +27,18 @@ use crate::triggers::{memory, nothing_found, policy, say_unknown_types, triggers
 /// Runs the verb.
 pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     let is_selection = !arguments.functions.only.is_empty() || !arguments.functions.not.is_empty();
-    let triggers = match (triggers_of(&arguments.triggers)?, is_selection) {
+    let named = triggers_of(&arguments.triggers)?;
+    if let Some(values) = LiveValues::of(&arguments.values, arguments.quiet)? {
+        if is_selection || named.is_some() {
+            return Err(Failure::new(
+                exit_code::USAGE,
+                "--args, --results and --call-sites can't be combined with --trigger, --only or --not, because they are separate files; run resolve once \
+                 for each",
+            ));
+        }
+        return write_values(arguments, &values);
+    }
+    let triggers = match (named, is_selection) {
         (Some(triggers), false) => triggers,
         (None, true) => return select(arguments),
         (Some(_), true) => {
@@ -38,8 +51,8 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
         (None, false) => {
             return Err(Failure::new(
                 exit_code::USAGE,
-                "no functions are named; add --trigger 'handle_request > 20ms' (keep slow calls), --only 'handle_*' (record only these) or \
-                 --not 'parse_*' (record all but these)",
+                "no functions are named; add --trigger 'handle_request > 20ms' (keep slow calls), --only 'handle_*' (record only these), \
+                 --not 'parse_*' (record all but these) or --args 'handle_*' (record arguments)",
             ));
         }
     };
@@ -113,13 +126,36 @@ fn select(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
         default_output(&arguments.files[0])
     });
     arguments.files.iter().chain(&objects.traced).try_for_each(|file| output.is_not(file))?;
+    write_set(arguments, output, &selection, env::ONLY)
+}
+
+/// Writes whose values are recorded.
+fn write_values(arguments: &ResolveArguments, values: &LiveValues) -> Result<ExitCode, Failure> {
+    let objects = objects(&arguments.files)?;
+    let open =
+        |file: &PathBuf| FunctionTable::open(file).map_err(|error| Failure::new(exit_code::FAILED, error));
+    let mut tables = objects.traced.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let set = values.set(&mut tables, false)?;
+    let output = Destination::new(arguments.output.as_deref(), arguments.force, || {
+        default_output(&arguments.files[0])
+    });
+    arguments.files.iter().chain(&objects.traced).try_for_each(|file| output.is_not(file))?;
+    write_set(arguments, output, &set, env::ARGS)
+}
+
+fn write_set(
+    arguments: &ResolveArguments,
+    output: Destination,
+    set: &[u8],
+    variable: &str,
+) -> Result<ExitCode, Failure> {
     let mut out = output.open(MODE_PRIVATE)?;
     let output = output.path;
-    out.write_all(&selection).map_err(|error| Failure::writing(&output, error))?;
+    out.write_all(set).map_err(|error| Failure::writing(&output, error))?;
     out.finish()?;
     if !arguments.quiet {
         let path = output.canonicalize().unwrap_or(output);
-        say!("everycall: start the program with {}={}", env::ONLY, path.display());
+        say!("everycall: start the program with {variable}={}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

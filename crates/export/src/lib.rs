@@ -79,12 +79,13 @@ pub use replay_json::replay_json;
 pub use rows::{CALL, Row, RowFunction, Rows, What};
 pub use selection::{Selection, Window, labelled_calls};
 pub use shorten::{NameLength, shortened_name};
+pub use source::name_of as name_of_value;
 pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;
 pub use values::{
-    arguments_json, arguments_text, result_json, result_text, shown_values, text_of_result,
+    apart, arguments_json, arguments_text, result_json, result_text, shown_values, text_of_result,
     without_parameters,
 };
 

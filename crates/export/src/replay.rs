@@ -145,6 +145,8 @@ struct Begun {
 #[derive(Default)]
 struct Shown {
     arguments: Option<String>,
+    /// From where it was called.
+    site: Option<String>,
     result: Option<String>,
 }
 
@@ -528,11 +530,13 @@ impl Page<'_> {
         if !values.are_any() {
             return Shown::default();
         }
-        let arguments = values.arguments.map(|number| values::arguments_text(source, number));
+        let of_entry = values.arguments.map(|number| values::arguments_and_site(source, number));
+        let (arguments, site) = of_entry.unwrap_or_default();
         let arguments = arguments.map(|text| self.shortened(&text, 1));
+        let site = site.map(|text| self.shortened(&text, 2));
         let result = values.result.map(|number| values::result_text(source, number));
         let result = result.map(|text| self.shortened(&text, 2));
-        Shown { arguments, result }
+        Shown { arguments, site, result }
     }
 
     /// A text of the program, which takes at most one in `parts` of a line's columns.
@@ -546,6 +550,21 @@ impl Page<'_> {
 
     /// Writes the function's name with the call's arguments, if there are any.
     fn call_name(
+        &mut self,
+        functions: &Functions<'_>,
+        id: FunctionId,
+        (indent, rest): (usize, usize),
+        values: &Shown,
+    ) -> usize {
+        let site = values.site.as_ref().map_or(0, |site| columns(site) + 4);
+        let used = self.name_with_arguments(functions, id, (indent, rest + site), values);
+        if let Some(site) = &values.site {
+            self.ink(Ink::Faint, format_args!(" at {site}"));
+        }
+        used + site
+    }
+
+    fn name_with_arguments(
         &mut self,
         functions: &Functions<'_>,
         id: FunctionId,

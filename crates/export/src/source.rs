@@ -225,6 +225,26 @@ impl<'t> TraceSource<'t> {
     }
 }
 
+/// What is at an address that was recorded; `None` if that isn't known, or isn't the same in all
+/// processes in which something is there.
+#[must_use]
+pub fn name_of(trace: &Trace<'_>, code: Option<&dyn Code>, value: &Value) -> Option<String> {
+    let code = code?;
+    let (Value::Pointer(address) | Value::Function(address) | Value::CallSite(address)) = *value else {
+        return None;
+    };
+    let mut places = (0..trace.processes().len()).filter_map(|process| trace.place_of(process, address));
+    let place = places.next()?;
+    if places.any(|other| other != place) {
+        return None;
+    }
+    match value {
+        Value::CallSite(_) => code.call_site(place),
+        Value::Function(_) => code.function_named(place),
+        _ => code.variable_named(place),
+    }
+}
+
 impl Source for TraceSource<'_> {
     fn processes(&self) -> &[Process] {
         &self.processes

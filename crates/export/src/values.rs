@@ -1,7 +1,7 @@
 //! Arguments and results of calls as text.
 
 use everycall_timeline::ValuesNumber;
-use everycall_values::text;
+use everycall_values::{CALL_SITE, Value, text};
 
 use crate::filtered::CallValues;
 use crate::source::Source;
@@ -15,7 +15,30 @@ pub fn shown_values(source: &impl Source, number: ValuesNumber) -> Vec<(String, 
 /// Arguments as they stand between parentheses.
 #[must_use]
 pub fn arguments_text(source: &impl Source, number: ValuesNumber) -> String {
-    text::arguments(&source.values(number))
+    text::arguments(&apart(source.values(number)).0)
+}
+
+/// Arguments as they stand between parentheses, if there are any, and from where the call was made.
+pub(crate) fn arguments_and_site(
+    source: &impl Source,
+    number: ValuesNumber,
+) -> (Option<String>, Option<String>) {
+    let (arguments, site) = apart(source.values(number));
+    let has_only_site = site.is_some() && arguments.is_empty();
+    ((!has_only_site).then(|| text::arguments(&arguments)), site)
+}
+
+/// Arguments, and the text of where the call was made.
+#[must_use]
+pub fn apart(mut values: Vec<(String, Value)>) -> (Vec<(String, Value)>, Option<String>) {
+    let is_site = |value: &Value| matches!(value, Value::CallSite(_) | Value::Named(..));
+    match values.pop() {
+        Some((name, site)) if name == CALL_SITE && is_site(&site) => (values, Some(text::text(&site))),
+        last => {
+            values.extend(last);
+            (values, None)
+        }
+    }
 }
 
 /// A result as it stands behind an equals sign.
@@ -26,7 +49,7 @@ pub fn result_text(source: &impl Source, number: ValuesNumber) -> String {
 
 /// As [`result_text`], of the values themselves.
 #[must_use]
-pub fn text_of_result(values: &[(String, everycall_values::Value)]) -> String {
+pub fn text_of_result(values: &[(String, Value)]) -> String {
     match values {
         [(_, value)] => text::text(value),
         values => format!("({})", text::arguments(values)),

@@ -238,6 +238,16 @@ impl ModuleSymbols {
         constants.text(&file.bytes, image_address).map(<[u8]>::to_vec)
     }
 
+    /// File and line of the code at an image address: of the innermost function that was inlined
+    /// there.
+    pub fn line_at(&mut self, image_address: u64) -> Option<(PathBuf, u32)> {
+        self.read_debug_info();
+        let DebugState::Read(debug) = &mut self.debug else { return None };
+        let found = debug.line_at(image_address);
+        self.warnings.extend(debug.take_warnings(&self.path));
+        found.map(|(path, line)| (path.to_path_buf(), line))
+    }
+
     /// The name of the variable that contains an image address, with the distance from its
     /// beginning in bytes if that isn't 0: `server`, `app::queue+64`.
     pub fn variable_at(&mut self, image_address: u64) -> Option<String> {
@@ -256,6 +266,13 @@ impl ModuleSymbols {
         let names = self.task_names.get_or_insert_with(|| read(file, TaskNames::of));
         let linkage_name = str::from_utf8(self.table.entry(id)?.linkage_name).ok()?;
         names.get(split_part(linkage_name).0).map(str::to_owned)
+    }
+
+    /// How far an image address is behind the beginning of the function that contains it; `None` if
+    /// no known one does.
+    pub fn distance_in_function(&mut self, image_address: u64) -> Option<u64> {
+        let id = self.table.find(image_address)?;
+        image_address.checked_sub(self.table.start(id.index())?)
     }
 
     fn is_start(&self, image_address: u64) -> bool {

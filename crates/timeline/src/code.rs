@@ -12,6 +12,24 @@ pub trait Code {
     /// Whether an entry and an exit belong to the same function; `None` where that isn't known.
     fn same_function(&self, entry: Location, exit: Location) -> Option<bool>;
 
+    /// Where a call was made that returns to this place: file and line, or else the function.
+    fn call_site(&self, behind: Location) -> Option<String> {
+        let _ = behind;
+        None
+    }
+
+    /// The function that begins at this place.
+    fn function_named(&self, place: Location) -> Option<String> {
+        let _ = place;
+        None
+    }
+
+    /// The variable at this place, with the distance from its beginning if that isn't 0.
+    fn variable_named(&self, place: Location) -> Option<String> {
+        let _ = place;
+        None
+    }
+
     /// Whether at this exit the function jumps into another one, rather than returning; false where
     /// that isn't known.
     fn jumps(&self, exit: Location) -> bool {

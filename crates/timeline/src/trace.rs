@@ -506,6 +506,18 @@ impl<'a> Trace<'a> {
         Some(self.locate(process, offset, module.loaded_ticks))
     }
 
+    /// The place of an address of a process in the file that was loaded last at or below it: code or
+    /// data, or nothing if the address is behind the file's end.
+    #[must_use]
+    pub fn place_of(&self, process: usize, address: u64) -> Option<Location> {
+        let modules = self.processes().get(process)?.modules.clone();
+        let there = self.modules().get(modules)?.iter();
+        let there = there.filter(|module| module.is_complete() && module.base <= address);
+        let module = there.max_by_key(|module| (module.base, module.loaded_ticks))?;
+        let index = u32::try_from(module.same_file).ok().filter(|index| *index < Location::LOST_MODULE)?;
+        Some(Location { module: index, image_address: address - module.base })
+    }
+
     /// The modules of a process.
     pub(crate) fn modules_of(&self, process: usize) -> &ModuleMap {
         self.modules.get(process).unwrap_or(ModuleMap::EMPTY)

@@ -37,6 +37,10 @@ pub enum Value {
     Pointer(u64),
     /// A function's address.
     Function(u64),
+    /// The address behind the instruction that made the call.
+    CallSite(u64),
+    /// An address, and what is there: a function, a variable, or a line.
+    Named(u64, String),
     /// A value of an enumeration, with its name or names.
     Enum(i128, Option<String>),
     /// Members with their names.
@@ -67,6 +71,30 @@ pub enum Value {
 pub fn decode(layout: &Layout, capture: &[u8]) -> Vec<(String, Value)> {
     let mut reader = Reader { bytes: capture, is_damaged: false };
     reader.items(&layout.items)
+}
+
+impl Value {
+    /// The value with the names of addresses in it, as far as `name` knows them.
+    #[must_use]
+    pub fn with_names(self, name: &dyn Fn(&Value) -> Option<String>) -> Value {
+        let all = |values: Vec<(String, Value)>| {
+            values.into_iter().map(|(key, value)| (key, value.with_names(name))).collect()
+        };
+        match self {
+            Value::Pointer(address) | Value::Function(address) | Value::CallSite(address) => {
+                match name(&self) {
+                    Some(name) => Value::Named(address, name),
+                    None => self,
+                }
+            }
+            Value::Struct(values) => Value::Struct(all(values)),
+            Value::Case(case, values) => Value::Case(case, all(values)),
+            Value::Array(values, count) => {
+                Value::Array(values.into_iter().map(|value| value.with_names(name)).collect(), count)
+            }
+            other => other,
+        }
+    }
 }
 
 struct Reader<'b> {
@@ -237,6 +265,7 @@ fn scalar(shape: &Shape, raw: u128, bits: u32, bytes: &[u8]) -> Value {
         Shape::Function if raw == 0 => Value::Null,
         Shape::Pointer => Value::Pointer(raw as u64),
         Shape::Function => Value::Function(raw as u64),
+        Shape::CallSite => Value::CallSite(raw as u64),
         _ => Value::Hex(bytes.to_vec()),
     }
 }

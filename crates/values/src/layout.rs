@@ -83,6 +83,8 @@ pub enum Shape {
     Pointer,
     /// The address of a function.
     Function,
+    /// The address behind the instruction that made the call.
+    CallSite,
     /// Characters up to the first zero byte.
     Chars(usize),
     /// Members, of which some may be bit fields.
@@ -147,7 +149,7 @@ impl Shape {
             Self::Integer { size, .. } | Self::Enum { size, .. } | Self::Struct { size, .. } => *size,
             Self::Bool(size) | Self::Char(size) | Self::Float(size) | Self::Chars(size) => *size,
             Self::Opaque(size) | Self::Hex(size) => *size,
-            Self::Pointer | Self::Function => 8,
+            Self::Pointer | Self::Function | Self::CallSite => 8,
             Self::Array(element, count, _) => element.size().saturating_mul(*count),
             Self::Duration(..) => 16,
         }

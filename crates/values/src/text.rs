@@ -90,7 +90,10 @@ fn write(out: &mut String, value: &Value) {
             Ok(())
         }
         Value::Null => write!(out, "null"),
-        Value::Pointer(address) | Value::Function(address) => write!(out, "{address:#x}"),
+        Value::Pointer(address) | Value::Function(address) | Value::CallSite(address) => {
+            write!(out, "{address:#x}")
+        }
+        Value::Named(_, name) => write!(out, "{name}"),
         Value::Enum(_, Some(name)) => write!(out, "{name}"),
         Value::Enum(number, None) => write!(out, "{number}"),
         Value::Struct(values) if !values.is_empty() && is_tuple(values) => {

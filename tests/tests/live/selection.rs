@@ -836,7 +836,7 @@ impl Tracing {
         assert!(self.child.wait().unwrap().success(), "{}", self.messages());
         let values = ["red", "green"].map(|name| {
             let query = format!(
-                "select arguments ->> 'n' as n, result from slices where name like '{name}%' order by start_ns"
+                "select arguments ->> 'n' as n, result from slices where function = '{name}' order by start_ns"
             );
             let mut command = place.command(everycall());
             let rows = successful(command.args(["sql", "-f", "csv"]).arg(&self.file).arg(query));
@@ -849,6 +849,12 @@ impl Tracing {
         });
         (values, self.messages())
     }
+}
+
+/// Where a text stands in the program's source.
+fn line_of(text: &str) -> String {
+    let source = include_str!("../../programs/selected.c");
+    format!("selected.c:{}", source.lines().position(|line| line.contains(text)).unwrap() + 1)
 }
 
 /// The code of a function in a running program.
@@ -882,7 +888,7 @@ fn values_of_a_running_program_come_and_go() {
         for round in 0..3 {
             // The numbers of its first step.
             let first = |rounds: i64| 10 * (1 + 3 * round + rounds);
-            let of_one = ["red", "work_one", "--args", "red", "--results", "work_one"];
+            let of_one = ["red", "work_one", "--args", "red", "--results", "work_one", "--call-sites=red"];
             let one = Tracing::start(&place, &standing, "one", &of_one);
             standing.go_on();
             let of_two = ["red", "green", "--results", "green", "--args", "green(n)", "--args", "red(n + 1)"];
@@ -899,7 +905,16 @@ fn values_of_a_running_program_come_and_go() {
             assert_eq!(green, expected(first(1), first(2), Some(2)), "{mode:?}");
             // The other one's values go on, and it doesn't get those that it hasn't asked for.
             standing.go_on();
+            let file = one.file.clone();
             let ([red, _], messages) = one.end(&place);
+            if has_entries {
+                let sites = "select arguments ->> 'call_site' as at from slices where function = 'red' order by start_ns limit 4";
+                let sites =
+                    successful(place.command(everycall()).args(["sql", "-f", "csv"]).arg(&file).arg(sites));
+                let (step, blue) =
+                    (line_of("return red(n) + green(n) + blue(n);"), line_of("long blue(long n)"));
+                assert_eq!(sites, format!("at\n{step}\n{blue}\n{step}\n{blue}\n"));
+            }
             assert_eq!(messages.contains("mode `xray`"), !has_entries, "{messages}");
             assert_eq!(red, expected(first(0), first(3), None), "{mode:?}");
             assert_eq!(code(&standing, &program, "work_one"), before, "{mode:?}");

@@ -49,9 +49,20 @@ pub struct ValueArguments {
     /// Record what these functions return; repeatable
     #[arg(long, value_name = "FUNCTION")]
     pub results: Vec<String>,
+    /// Record from where these functions are called: the line of each call in its caller; PATTERN as
+    /// for --only [default: all functions]; repeatable
+    #[arg(long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
+    pub call_sites: Vec<String>,
     /// Record at most this many bytes of each text
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub args_text: u32,
+}
+
+impl ValueArguments {
+    /// Whether nothing of calls is recorded.
+    pub fn are_none(&self) -> bool {
+        self.args.is_empty() && self.results.is_empty() && self.call_sites.is_empty()
+    }
 }
 
 /// The verb `record`.

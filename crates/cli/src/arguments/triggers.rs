@@ -96,7 +96,7 @@ pub struct LiveTriggerArguments {
 /// `resolve`.
 #[derive(Debug, Args)]
 pub struct ResolveArguments {
-    /// Trigger file to write [default: FILE.ecs in the current folder]
+    /// File to write, with triggers, a selection, or values [default: FILE.ecs in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -106,6 +106,8 @@ pub struct ResolveArguments {
     pub quiet: bool,
     #[command(flatten)]
     pub functions: OnlyArguments,
+    #[command(flatten)]
+    pub values: ValueArguments,
     #[command(flatten)]
     pub triggers: TriggerArguments,
     /// The program, and the libraries that it loads at run time; libraries that it links are found

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use everycall_analysis::{NameOptions, SymbolNames};
 use everycall_export::value_text::arguments;
-use everycall_export::{Layouts, NameLength, text_of_result};
+use everycall_export::{Layouts, NameLength, apart, name_of_value, text_of_result};
 use everycall_format::arena::thread_state;
 use everycall_format::until_nul;
 use everycall_io::say;
@@ -419,7 +419,12 @@ impl<'a> Session<'a> {
                 TimelineEvent::Begin(begin) => {
                     let values = begin.arguments.and_then(|number| thread.capture(number));
                     values.map_or_else(String::new, |(id, bytes)| {
-                        format!("({})", arguments(&self.layouts.decode(id, &bytes)))
+                        let values = self.layouts.decode(id, &bytes).into_iter();
+                        let name = |value: &_| name_of_value(trace, Some(names), value);
+                        let values = values.map(|(key, value)| (key, value.with_names(&name))).collect();
+                        let (values, site) = apart(values);
+                        let site = site.map(|site| format!(" at {site}")).unwrap_or_default();
+                        format!("({}){site}", arguments(&values))
                     })
                 }
                 TimelineEvent::Returned(returned) => {

@@ -175,7 +175,7 @@ fn build(
             builder.add_place(behind, program, is_exit);
         }
     }
-    for (function, built) in wanted().zip(builder.functions()) {
+    for (function, built) in wanted().counting().zip(builder.functions()) {
         let lacks = |wanted: Option<Wanted>, number: u32| wanted.is_some() && number == 0;
         if !built.has_hooks || lacks(function.entry, built.entry) || lacks(function.exit, built.exit) {
             refuse(process, module, &function);

@@ -39,14 +39,14 @@ impl Unused {
         CaptureSet::parse(block.bytes().get(HEAD..).unwrap_or(&[]), Crc::of)?;
         let size = block.bytes().len() as u64;
         let base = block.leak();
-        let unused = Unused(base.cast());
         // SAFETY: the block's bytes, of which only the head is written from here on.
         let bytes: &'static [u8] =
             unsafe { core::slice::from_raw_parts(base.wrapping_add(HEAD), size as usize - HEAD) };
-        let set = CaptureSet::parse(bytes, Crc::of)?;
+        let set = CaptureSet::parse(bytes, Crc::of).inspect_err(|_| system::unmap(base, size))?;
+        let place = base.cast::<Loaded>();
         // SAFETY: a page's beginning, with room for it before the set.
-        unsafe { unused.0.write(Loaded { set, size }) };
-        Ok(unused)
+        unsafe { place.write(Loaded { set, size }) };
+        Ok(Unused(place))
     }
 }
 
@@ -275,11 +275,11 @@ impl WantedFunction {
     }
 
     /// Adds what another set wants.
-    fn add(&mut self, chosen: &Chosen, entry: Option<Wanted>, exit: Option<Wanted>) {
+    fn add(&mut self, (chosen, counts): (&Chosen, bool), entry: Option<Wanted>, exit: Option<Wanted>) {
         for (place, new) in [(&mut self.entry, entry), (&mut self.exit, exit)] {
             match (*place, new) {
                 (None, _) => *place = new,
-                (Some(old), Some(new)) if old.capture.id != new.capture.id => {
+                (Some(old), Some(new)) if counts && old.capture.id != new.capture.id => {
                     chosen.shadowed.fetch_add(1, Relaxed);
                 }
                 _ => {}
@@ -293,11 +293,13 @@ pub(crate) struct Union {
     parts: [Option<Part>; CAPTURE_SETS as usize + 1],
     /// Where the function before ends.
     end: u64,
+    /// Whether functions of which sets want different values are counted.
+    counts: bool,
 }
 
 impl Union {
     pub(crate) fn of(build_id_length: u32, build_id: &[u8; 32]) -> Union {
-        let mut union = Union { parts: [const { None }; CAPTURE_SETS as usize + 1], end: 0 };
+        let mut union = Union { parts: [const { None }; CAPTURE_SETS as usize + 1], end: 0, counts: false };
         let parts = active().filter_map(|chosen| {
             let set = chosen.set()?;
             let module = module_in(set, build_id_length, build_id)?;
@@ -308,6 +310,11 @@ impl Union {
             *place = Some(part);
         }
         union
+    }
+
+    /// Makes this walk count the functions of which sets want different values.
+    pub(crate) fn counting(self) -> Union {
+        Union { counts: true, ..self }
     }
 
     /// Whether a function begins here that any set names.
@@ -324,7 +331,7 @@ impl Union {
             let Some(function) = part.current.filter(|function| function.start == start) else { continue };
             let (entry, exit) = (part.wanted(function.entry), part.wanted(function.exit));
             match &mut found {
-                Some(found) => found.add(part.chosen, entry, exit),
+                Some(found) => found.add((part.chosen, self.counts), entry, exit),
                 None => found = Some(WantedFunction { start, end: function.end, entry, exit }),
             }
             part.advance();

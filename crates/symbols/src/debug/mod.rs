@@ -55,6 +55,37 @@ pub(crate) struct Declaration {
     pub entry_name: Option<Vec<u8>>,
 }
 
+/// Code from an address on, up to the next row.
+#[derive(Clone, Debug)]
+struct LineRow {
+    address: u64,
+    /// `None`: it has no line, or none of the unit's code follows.
+    line: Option<(Arc<Path>, u32)>,
+}
+
+/// Reads the lines of a unit.
+#[derive(Default)]
+struct LineReader {
+    rows: Vec<LineRow>,
+    /// By number.
+    files: HashMap<u64, Option<Arc<Path>>>,
+}
+
+impl UnitVisitor for LineReader {
+    fn visit<'a>(&mut self, _: &mut Walk<'a>, _: &Rc<Unit<Slice<'a>>>) -> Result<(), DebugError> {
+        Ok(())
+    }
+
+    fn visit_lines<'a>(&mut self, walk: &mut Walk<'a>, unit: &Unit<Slice<'a>>) -> Result<(), DebugError> {
+        walk.rows(unit, |walk, address, file, line| {
+            let path = || walk.file(unit, false, file).map(|path| Arc::from(&*path));
+            let path = self.files.entry(file).or_insert_with(path).clone();
+            let line = line.and_then(|line| Some((path?, line)));
+            self.rows.push(LineRow { address, line });
+        })
+    }
+}
+
 /// The debugging information of one module.
 pub(crate) struct DebugInfo {
     file: DebugFile,
@@ -68,6 +99,8 @@ pub(crate) struct DebugInfo {
     /// By unit, whether its inlined calls were read.
     inlines_read: Vec<bool>,
     inlines: Inlines,
+    /// By unit: the lines of its code, by address, if they were read.
+    lines: HashMap<u32, Vec<LineRow>>,
     paths: HashSet<Arc<Path>>,
     budget: Budget,
     problems: Vec<String>,
@@ -121,6 +154,7 @@ impl DebugInfo {
             declarations: HashMap::new(),
             inlines_read: Vec::new(),
             inlines: Inlines::for_input(size),
+            lines: HashMap::new(),
             paths: HashSet::new(),
             budget: Budget::for_input(size),
         };
@@ -194,6 +228,26 @@ impl DebugInfo {
     /// several places. `is_hook`: it calls a hook.
     pub(crate) fn is_of_several_places(&self, entry: EntryId, address: u64, is_hook: bool) -> bool {
         self.inlines.is_of_several_places(entry.0, address, is_hook)
+    }
+
+    /// File and line of the code at an address: of the innermost function that was inlined there.
+    pub(crate) fn line_at(&mut self, address: u64) -> Option<(Arc<Path>, u32)> {
+        let unit = self.units_by_address.find(address)?;
+        if !self.lines.contains_key(&unit) {
+            let mut reader = LineReader::default();
+            let read = guard(|| self.visit(unit, &mut reader).map_err(|error| sentence(&error)));
+            let mut rows = reader.rows;
+            if let Err(problem) = read.and_then(|result| result) {
+                self.problems.push(problem);
+                rows.clear();
+            }
+            // Where code ends, other code may begin.
+            rows.sort_by_key(|row| (row.address, row.line.is_some()));
+            self.lines.insert(unit, rows);
+        }
+        let rows = self.lines.get(&unit)?;
+        let row = rows.partition_point(|row| row.address <= address).checked_sub(1)?;
+        rows.get(row)?.line.clone()
     }
 
     /// Errors since the last call.

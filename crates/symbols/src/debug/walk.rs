@@ -283,6 +283,25 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Runs the unit's line program and calls `take` with address, file and line of each row; `None`
+    /// for the line of code that has none, and where code ends.
+    pub(super) fn rows(
+        &mut self,
+        unit: &Unit<Slice<'a>>,
+        mut take: impl FnMut(&mut Self, u64, u64, Option<u32>),
+    ) -> Result<(), DebugError> {
+        let Some(program) = unit.line_program.clone() else { return Ok(()) };
+        let mut rows = program.rows();
+        while let Some((_, row)) = rows.next_row()? {
+            self.units.budget.spend(1)?;
+            let line = row.line().filter(|_| !row.end_sequence());
+            let line = line.and_then(|line| u32::try_from(line.get()).ok());
+            let (address, file) = (row.address(), row.file_index());
+            take(self, address, file, line);
+        }
+        Ok(())
+    }
+
     /// Runs the unit's line program and calls `take` with the begin and end of code that has no
     /// line of its own, or that has a line but no column although other code has columns: compilers
     /// mark code this way if they merged it from several places. The flag says whether it has a

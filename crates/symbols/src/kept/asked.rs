@@ -1,7 +1,7 @@
 //! The symbols of a module, from its files or kept ones; and what was asked of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Answers, KeptFunction, KeptSymbols, Question};
 use crate::function::{Function, FunctionId, InlinedCall, Leave};
@@ -227,6 +227,22 @@ impl Symbols {
                 asked.constants.insert(image_address, text.clone());
                 Some(text)
             }
+        }
+    }
+
+    /// See [`ModuleSymbols::line_at`]. Lines aren't embedded.
+    pub fn line_at(&mut self, image_address: u64) -> Option<(PathBuf, u32)> {
+        match &mut self.0 {
+            From::File(file) | From::Keeping(file, _) => file.line_at(image_address),
+            From::Kept(_) => None,
+        }
+    }
+
+    /// See [`ModuleSymbols::distance_in_function`]. Of embedded symbols, it isn't known.
+    pub fn distance_in_function(&mut self, image_address: u64) -> Option<u64> {
+        match &mut self.0 {
+            From::File(file) | From::Keeping(file, _) => file.distance_in_function(image_address),
+            From::Kept(_) => None,
         }
     }
 

@@ -262,6 +262,28 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall trace $SERVER 'handle*' --for 1s -o parse.ect && everycall info parse.ect"),
     ),
     (
+        "everycall report --by 'handle_request(call_site)' sites.ect",
+        So(
+            "everycall record --call-sites=handle_request -q -o sites.ect -- ./app args && everycall report --by 'handle_request(call_site)' sites.ect | grep -q app.cpp:",
+        ),
+    ),
+    (
+        "everycall replay --where 'call_site == \"app.cpp:5\"' sites.ect",
+        So(
+            "everycall record --call-sites=handle_request -q -o sites.ect -- ./app args && everycall replay --where 'call_site == \"app.cpp:5\"' sites.ect | grep -q 'handle_request(int) at app.cpp:5'",
+        ),
+    ),
+    (
+        "everycall resolve --args handle_request -o server.eca ./server",
+        So("everycall resolve --args handle_request -o server.eca ./server"),
+    ),
+    (
+        "EVERYCALL_ARGS=server.eca ./server",
+        So(
+            "everycall resolve -q --args handle_request -o server.eca ./server && EVERYCALL_ARGS=$PWD/server.eca ./server 100",
+        ),
+    ),
+    (
         "everycall trace PID --args 'handle(path)' --for 10s -o FILE",
         So(
             "everycall trace $SERVER --args 'handle_request(id)' --for 1s -o traced.ect && everycall info traced.ect",
