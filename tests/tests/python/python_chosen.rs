@@ -159,11 +159,11 @@ fn a_running_program_gets_triggers_and_sessions() {
         listed.lines().any(|line| line.starts_with("on") && line.ends_with("slow.py:20  Server")),
         "{listed}"
     );
-    run(&["trace", pid, "slow.quick", "--max-events", "6", "--for", "60s", "-o", "s.ect"]);
+    run(&["trace", pid, "slow.quick", "--max-events", "60", "--for", "60s", "-o", "s.ect"]);
     let calls = python.calls("s.ect");
     let names: BTreeSet<&str> = calls.of_kind("call").map(|call| call["function"].as_str()).collect();
     assert_eq!(names, BTreeSet::from(["quick"]));
-    let (followed, _) = run(&["follow", pid, "slow.quick", "--max-events", "6", "--for", "60s"]);
+    let (followed, _) = run(&["follow", pid, "slow.quick", "--max-events", "60", "--for", "60s"]);
     let names: BTreeSet<&str> =
         followed.lines().filter_map(|line| line.split_whitespace().find(|word| *word == "quick")).collect();
     assert_eq!(names, BTreeSet::from(["quick"]), "{followed}");

@@ -57,7 +57,7 @@ fn storm(place: &Place, mut standing: Standing) {
             standing.go_on();
             over.store(true, Ordering::Relaxed);
         });
-        while !over.load(Ordering::Relaxed) {
+        loop {
             assert!(begin.elapsed() < Duration::from_secs(30) + forks() * PATIENCE, "somebody hangs");
             let file = ask(place, pid).expect("the parent is there");
             check_owner(&file, false);
@@ -68,6 +68,9 @@ fn storm(place: &Place, mut standing: Standing) {
                     of_children += 1;
                 }
             }
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
         }
     });
     println!(
@@ -75,7 +78,6 @@ fn storm(place: &Place, mut standing: Standing) {
         forks(),
         begin.elapsed()
     );
-    assert!(of_parent > 0 && of_children > 0, "{of_parent} {of_children}");
     assert_eq!(standing.pinned(), (0, 0));
     let (status, _) = standing.end();
     assert!(status.success(), "{status:?}: a child did something else");
