@@ -816,6 +816,10 @@ pub const TABLE: &[(&str, Run)] = &[
         So("cp /bin/ls plain && everycall record --modules 'libselinux*' -o modules.ect -- ./plain /"),
     ),
     (
+        "everycall record --modules '*json*' -- /usr/bin/python3 app.py",
+        So("cp /bin/ls plain && everycall record --modules '*json*' -o later.ect -- ./plain /"),
+    ),
+    (
         "everycall record --all -- ./app",
         So(
             "cp /bin/ls plain && everycall record --all -o all-of-it.ect -- ./plain / && everycall info all-of-it.ect | grep -q 'complete    yes'",
