@@ -264,13 +264,13 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "everycall report --by 'handle_request(call_site)' sites.ect",
         So(
-            "everycall record --call-sites=handle_request -q -o sites.ect -- ./app args && everycall report --by 'handle_request(call_site)' sites.ect | grep -q app.cpp:",
+            "everycall record --no-embed --call-sites=handle_request -q -o sites.ect -- ./app args && everycall report --by 'handle_request(call_site)' sites.ect | grep -q app.cpp:",
         ),
     ),
     (
         "everycall replay --where 'call_site == \"app.cpp:5\"' sites.ect",
         So(
-            "everycall record --call-sites=handle_request -q -o sites.ect -- ./app args && everycall replay --where 'call_site == \"app.cpp:5\"' sites.ect | grep -q 'handle_request(int) at app.cpp:5'",
+            "everycall record --no-embed --call-sites=handle_request -q -o sites.ect -- ./app args && everycall replay --where 'call_site == \"app.cpp:5\"' sites.ect | grep -q 'handle_request(int) at app.cpp:5'",
         ),
     ),
     (
