@@ -34,6 +34,7 @@ const MEANINGS: [&str; counter::COUNT] = [
     "frames ended on a stack of calls on which they hadn't begun: the nesting of calls is in doubt",
     "functions whose arguments and results can't be recorded: no hook is called at their first instruction (modes `finstrument` and `after-inlining` have none there)",
     "calls and returns without the values that were to be recorded",
+    "calls left out because the condition on their arguments was false",
 ];
 
 /// The meaning of the counter with this number; `None` if this version doesn't know it.

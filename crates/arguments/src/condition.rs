@@ -405,6 +405,7 @@ impl Compiler<'_, '_, '_> {
         if how(false).is_none() {
             return Err(self.error(it, "a condition isn't a number"));
         }
+        let in_use = self.builder.in_use();
         let (a, first) = self.number(left)?;
         self.require_integer(left, first)?;
         let (b, second) = self.number(right)?;
@@ -414,6 +415,8 @@ impl Compiler<'_, '_, '_> {
         let is_shift = matches!(operator, Operator::ShiftLeft | Operator::ShiftRight);
         let is_signed = !is_wide(first) && (is_shift || !is_wide(second));
         let how = how(is_signed).unwrap_or(calculation::ADD);
+        // The result may take an operand's register: both are read before it is written.
+        self.builder.release(in_use);
         let result = self.builder.binary(operation::CALCULATE, how, a, b);
         Ok((result, if is_signed { Number::Signed } else { Number::Unsigned(64) }))
     }

@@ -13,6 +13,7 @@ pub struct Program<'a> {
     instructions: &'a [u8],
     pool: &'a [u8],
     output_max: usize,
+    may_reject: bool,
 }
 
 /// Why a program may not run.
@@ -58,11 +59,12 @@ impl<'a> Program<'a> {
         if pool.len() != pool_size {
             return Err(Refusal::Header);
         }
-        let mut program = Self { header, instructions, pool, output_max: 0 };
+        let mut program = Self { header, instructions, pool, output_max: 0, may_reject: false };
         let mut sum = Bounds::default();
         for at in 0..count {
             let instruction = program.instruction(at).ok_or(Refusal::Header)?;
             let bounds = program.bounds(at, &instruction)?;
+            program.may_reject |= instruction.operation == operation::REJECT;
             sum.output += bounds.output;
             sum.reads += bounds.reads;
             sum.cost += bounds.cost;
@@ -90,6 +92,12 @@ impl<'a> Program<'a> {
     #[must_use]
     pub fn output_max(&self) -> usize {
         self.output_max
+    }
+
+    /// Whether it has a condition that may be false.
+    #[must_use]
+    pub fn may_reject(&self) -> bool {
+        self.may_reject
     }
 
     /// The instruction with this index; `None` behind the last one.

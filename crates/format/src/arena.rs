@@ -264,6 +264,8 @@ pub mod counter {
     pub const CAPTURES_REFUSED: usize = 23;
     /// Calls and returns that were recorded without values that should have been.
     pub const VALUES_LOST: usize = 24;
+    /// Calls that were left out because a condition on their arguments was false.
+    pub const CALLS_LEFT_OUT: usize = 25;
     /// The counters that say that calls are missing which should have been recorded, or that they
     /// may not lie where they were made.
     pub const MISSING: [usize; 10] = [
@@ -279,7 +281,7 @@ pub mod counter {
         FRAMES_MISPLACED,
     ];
     /// Number of counters in use; later ones, up to [`COUNTERS`](super::COUNTERS), are 0.
-    pub const COUNT: usize = 25;
+    pub const COUNT: usize = 26;
 }
 
 wire_struct! {

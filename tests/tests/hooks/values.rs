@@ -38,16 +38,20 @@ pub(crate) fn set_of(program: &Path, requests: &[&str], first_site: u64) -> (Vec
     let (mut functions, mut entries, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let mut captures = Captures::new();
     for text in requests {
-        let request = Request::parse(text).unwrap();
-        let named = |symbol: &object::Symbol<'_, '_>| symbol.name() == Ok(&request.function);
+        let mut request = Request::parse(text).unwrap();
+        let name = request.function.clone();
+        let named = |symbol: &object::Symbol<'_, '_>| symbol.name() == Ok(&name);
         let symbol = file.symbols().find(named).unwrap_or_else(|| panic!("{text}"));
         let place = FunctionPlace {
             first_site,
             address: symbol.address(),
-            linkage_name: &request.function,
+            linkage_name: &name,
             is_local: Some(false),
         };
         let mut number_of = |moment| {
+            if moment == Moment::Exit && request.condition.is_some() {
+                request.condition = None;
+            }
             let id = captures.len() as u32 + 7;
             let options = CaptureOptions::default();
             let mut made = compile(&request, text, moment, Some(&mut dwarf), place, &options).unwrap();
@@ -267,6 +271,247 @@ fn values_are_those_that_the_program_writes_down() {
                 let of = |number: usize| counters.get(number).copied().unwrap_or(0);
                 assert_eq!(of(counter::CAPTURES_REFUSED), 0, "{label}");
                 assert_eq!(of(counter::VALUES_LOST), 0, "{label}");
+            }
+        }
+    }
+}
+
+/// Conditions on the arguments of `many` and `text`, made at random, with what they are for a line
+/// of the journal. They share no code with ours: numbers are those of C, of 64 bits.
+mod conditions {
+    use std::collections::HashMap;
+
+    pub(super) struct Random(pub(super) u64);
+
+    impl Random {
+        fn next(&mut self, below: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) % below
+        }
+    }
+
+    /// The values of a line.
+    pub(super) struct Values(HashMap<String, String>);
+
+    impl Values {
+        pub(super) fn of(line: &str) -> Values {
+            let (_, values) = line.split_once(' ').unwrap();
+            let pairs = values.split(", ").filter_map(|pair| pair.split_once('='));
+            Values(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        }
+
+        fn number(&self, name: &str) -> i64 {
+            self.0[name].parse().unwrap()
+        }
+    }
+
+    type Number = Box<dyn Fn(&Values) -> i64>;
+    type Truth = Box<dyn Fn(&Values) -> bool>;
+
+    fn number(random: &mut Random, names: &[&'static str], depth: u32) -> (String, Number) {
+        match random.next(if depth == 0 { 2 } else { 8 }) {
+            0 => {
+                let name = names[random.next(names.len() as u64) as usize];
+                (name.to_owned(), Box::new(move |values| values.number(name)))
+            }
+            1 => {
+                let bits = 1 + random.next(40);
+                let value = random.next(1 << bits) as i64;
+                (value.to_string(), Box::new(move |_| value))
+            }
+            2 => {
+                let (text, of) = number(random, names, depth - 1);
+                let divisor = 1 + random.next(50) as i64;
+                (format!("(({text}) % {divisor})"), Box::new(move |values| of(values).wrapping_rem(divisor)))
+            }
+            3 => {
+                let (text, of) = number(random, names, depth - 1);
+                let shift = random.next(60) as u32;
+                (format!("(({text}) >> {shift})"), Box::new(move |values| of(values) >> shift))
+            }
+            kind => {
+                let (left, a) = number(random, names, depth - 1);
+                let (right, b) = number(random, names, depth - 1);
+                let (sign, of): (&str, fn(i64, i64) -> i64) = match kind {
+                    4 => ("+", i64::wrapping_add),
+                    5 => ("-", i64::wrapping_sub),
+                    6 => ("*", i64::wrapping_mul),
+                    _ => ("^", |a, b| a ^ b),
+                };
+                (format!("({left} {sign} {right})"), Box::new(move |values| of(a(values), b(values))))
+            }
+        }
+    }
+
+    fn truth(random: &mut Random, names: &[&'static str], depth: u32) -> (String, Truth) {
+        match random.next(if depth == 0 { 2 } else { 5 }) {
+            0 | 1 => {
+                let (left, a) = number(random, names, 2);
+                let (right, b) = number(random, names, 1);
+                let (sign, of): (&str, fn(&i64, &i64) -> bool) = match random.next(6) {
+                    0 => ("==", i64::eq),
+                    1 => ("!=", i64::ne),
+                    2 => ("<", i64::lt),
+                    3 => ("<=", i64::le),
+                    4 => (">", i64::gt),
+                    _ => (">=", i64::ge),
+                };
+                (format!("{left} {sign} {right}"), Box::new(move |values| of(&a(values), &b(values))))
+            }
+            2 => {
+                let (text, of) = truth(random, names, depth - 1);
+                (format!("not ({text})"), Box::new(move |values| !of(values)))
+            }
+            kind => {
+                let (left, a) = truth(random, names, depth - 1);
+                let (right, b) = truth(random, names, depth - 1);
+                match kind {
+                    3 => (
+                        format!("({left}) and ({right})"),
+                        Box::new(move |values: &Values| a(values) && b(values)) as Truth,
+                    ),
+                    _ => (
+                        format!("({left}) or ({right})"),
+                        Box::new(move |values: &Values| a(values) || b(values)) as Truth,
+                    ),
+                }
+            }
+        }
+    }
+
+    /// A request for `many`, and which of its calls are kept.
+    pub(super) fn of_many(random: &mut Random) -> (String, Truth) {
+        let (text, of) = truth(random, &["a", "b", "c", "d", "e", "f", "g", "h"], 2);
+        (format!("many if {text}"), of)
+    }
+
+    /// A request for `text`: what can't be read makes a condition false.
+    pub(super) fn of_text(random: &mut Random) -> (String, Truth) {
+        let (text, of) = truth(random, &["c"], 1);
+        let (sign, start) = [
+            ("starts with", "\"stack "),
+            ("starts with", "\"a lit"),
+            ("==", "\"a literal\""),
+            ("contains", "eral"),
+            ("contains", "heap"),
+        ][random.next(5) as usize];
+        let plain = start.trim_matches('"');
+        let holds = move |values: &Values| {
+            let s = &values.0["s"];
+            if sign == "contains" { s.contains(start) } else { s.starts_with(start) }
+        };
+        match random.next(3) {
+            0 => (format!("text if {text}"), of),
+            1 => (
+                format!("text if ({text}) and s {sign} \"{plain}\""),
+                Box::new(move |values| of(values) && holds(values)),
+            ),
+            _ => (
+                format!("text if s {sign} \"{plain}\" or {text}"),
+                // The first bytes may decide that a text is another one, though not what it contains.
+                Box::new(move |values| {
+                    let s = &values.0["s"];
+                    let is_cut = s.ends_with('>') && sign == "contains";
+                    s.starts_with('"') && !is_cut && (holds(values) || of(values))
+                }),
+            ),
+        }
+    }
+}
+
+/// How many events of each kind the words have: entries, exits, orphan exits and unwound calls.
+fn counted(run: &Run) -> [usize; 4] {
+    let bytes = std::fs::read(&run.file).unwrap();
+    let file = TraceFile::open(&bytes).unwrap();
+    let mut counts = [0; 4];
+    for (snapshot, facts) in file.recording().snapshots.iter().enumerate() {
+        for thread in 0..facts.threads.len() {
+            let mut cursor = file.segments(ThreadKey { snapshot, thread });
+            let mut words = Vec::new();
+            while let Some(segment) = cursor.next_segment(&mut words) {
+                segment.unwrap();
+                for word in &words {
+                    match Word::decode(*word) {
+                        Word::Entry { .. } => counts[0] += 1,
+                        Word::Exit { .. } => counts[1] += 1,
+                        Word::Record { kind: kind::ORPHAN_EXIT, .. } => counts[2] += 1,
+                        Word::Record { kind: kind::UNWOUND, .. } => counts[3] += 1,
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    counts
+}
+
+/// Calls are left out for which the condition is false: their entries and their exits, none more
+/// and none less. `EVERYCALL_TEST_CONDITIONS` says how many conditions are tried in each mode.
+#[test]
+fn values_choose_the_calls_that_are_recorded() {
+    let place = Place::new("values_choose");
+    let tried = std::env::var("EVERYCALL_TEST_CONDITIONS").ok().and_then(|count| count.parse().ok());
+    let mut random = conditions::Random(0x9e37_79b9_7f4a_7c15);
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let program = built(&place, mode);
+        let sled = if mode.name == "xray" { XRAY_SLED } else { 0 };
+        let (set, _) = set_of(&program, &FUNCTIONS, sled);
+        let [all, ..] = counted(&Run::of(&place, &program, &set, &[], &["40"]));
+        for round in 0..tried.unwrap_or(5) {
+            let (many, is_many) = conditions::of_many(&mut random);
+            let (text, is_text) = conditions::of_text(&mut random);
+            // `tail` ends in a tail call of `handler_of`.
+            let is_none = round % 2 == 1;
+            let tail = if is_none { "tail if n < 0" } else { "tail if n % 3 == 0" };
+            let requests = [&many[..], &text, tail, "handler_of"];
+            let label = format!("{} {requests:?}", mode.label());
+            let (set, captures) = set_of(&program, &requests, sled);
+            let is_interrupted = round % 5 == 4;
+            let run =
+                Run::of(&place, &program, &set, &[], if is_interrupted { &["600", "s"] } else { &["40"] });
+            let lines = run.lines();
+            let mut expected = Vec::new();
+            let mut is_kept = false;
+            let mut left_out = 0;
+            for line in &lines {
+                let name = line.split(' ').next().unwrap();
+                let holds = match name {
+                    "many" => is_many(&conditions::Values::of(line)),
+                    "text" => is_text(&conditions::Values::of(line)),
+                    "tail" => {
+                        let n: i64 = line["tail n=".len()..].parse().unwrap();
+                        left_out += usize::from(!(if is_none { n < 0 } else { n % 3 == 0 }));
+                        continue;
+                    }
+                    "-many" | "-text" => {
+                        expected.extend(is_kept.then_some(line));
+                        continue;
+                    }
+                    _ => continue,
+                };
+                is_kept = holds;
+                left_out += usize::from(!holds);
+                expected.extend(holds.then_some(line));
+            }
+            let [(found, counters)] = &run.recorded(&captures)[..] else { panic!("{label}") };
+            let is_asked = |line: &&String| {
+                ["many ", "-many ", "text ", "-text "].iter().any(|start| line.starts_with(start))
+            };
+            let found: Vec<&String> = found.iter().filter(is_asked).collect();
+            let differs = expected.iter().zip(&found).position(|(a, b)| a != b);
+            if let Some(at) = differs {
+                panic!("{label}: expected {:?}, and {:?} was recorded", expected[at], found[at]);
+            }
+            assert_eq!(expected.len(), found.len(), "{label}");
+            assert_eq!(counters[counter::CALLS_LEFT_OUT], left_out as u64, "{label}");
+            assert_eq!(counters[counter::CAPTURES_REFUSED], 0, "{label}");
+            let [entries, exits, orphans, unwound] = counted(&run);
+            assert_eq!([orphans, unwound], [0, 0], "{label}");
+            assert_eq!(entries, exits, "{label}");
+            if !is_interrupted {
+                assert_eq!(entries + left_out, all, "{label}");
             }
         }
     }

@@ -42,7 +42,7 @@ pub struct ValueArguments {
     /// 'handle(path, req->method, len)'; repeatable
     ///
     /// Names and types come from the debugging information (-g). Without it: 'f(arg1:int,
-    /// arg2:str, fparg1:f64)'. 'f(path) if len > 4096' records the values of some calls.
+    /// arg2:str, fparg1:f64)'. Of 'f(path) if len > 4096', only such calls are recorded.
     /// docs/arguments.md has the whole language.
     #[arg(long, value_name = "FUNCTION(VALUES)")]
     pub args: Vec<String>,

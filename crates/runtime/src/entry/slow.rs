@@ -18,9 +18,10 @@ use crate::threads::open_calls::{Exit, Frame};
 use crate::threads::shared_frames::Caller;
 use crate::threads::tails::Met;
 use crate::threads::thread::Thread;
-use crate::threads::values::Values;
+use crate::threads::values::{Values, Verdict};
 use crate::threads::{begin, short_calls, stacks};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use everycall_format::arena::counter;
 use everycall_format::event::{kind, record_word, unwound};
 use everycall_format::frame::{IDS, STEP};
 use everycall_hooks::arch::frame;
@@ -341,26 +342,27 @@ fn record_in(process: &'static Process, context: Context, event: &Event<'_>) {
     if control.state.load(Relaxed) != state::ACTIVE {
         return;
     }
+    let mut values = Values::none();
     // SAFETY: the event's hook is in the slow path, in this context.
-    let values = unsafe {
+    let verdict = unsafe {
         let Event { what, address, stack_pointer, module, .. } = event;
-        Values::copy(process, control, module, *what, *address, *stack_pointer)
+        values.copy(process, control, module, *what, *address, *stack_pointer)
     };
     let thread = Thread::new(process, control);
     if control.busy.swap(1, Relaxed) != 0 {
         thread.slot.lost_busy().fetch_add(1, Relaxed);
         return;
     }
-    thread.values.set(values.as_ref());
+    thread.values.set(Some(&values).filter(|values| values.are_any()));
     thread.ring.suspend();
-    if record_suspended(&thread, context, event) {
+    if record_suspended(&thread, context, event, verdict) {
         recording::look_again(control);
     }
     control.busy.store(0, Relaxed);
 }
 
 /// Records an event while hooks are kept from the ring. Returns whether they may write again.
-fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool {
+fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>, verdict: Verdict) -> bool {
     let frame = event.frame();
     if let Some(reserved) = event.reserved {
         if event.is_exit() && exit_in_place(thread, reserved, frame, event) {
@@ -374,6 +376,12 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
     }
     if recording::stop_if_asked(thread.control, &thread.slot) {
         return false;
+    }
+    if is_left_out(thread, event, frame, verdict) {
+        thread.resume();
+        thread.divert_again();
+        thread.divert_in_handler();
+        return true;
     }
     if let Context::Seen(control) = context
         && event.reserved.is_none()
@@ -405,6 +413,30 @@ fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) ->
     };
     thread.lose_values();
     divert(thread, is_ending);
+    true
+}
+
+/// Whether nothing is recorded of an event because the condition on its call is false. Calls beyond
+/// the capacity of the open-call stack are recorded whatever their conditions say: of some of them
+/// nothing is known that would tell their exits apart.
+fn is_left_out(thread: &Thread<'_>, event: &Event<'_>, frame: Frame, verdict: Verdict) -> bool {
+    if event.is_exit() {
+        return verdict.is_conditional && thread.open.find_exit(frame, 0) == Exit::Orphan;
+    }
+    if !verdict.is_rejected || thread.control.deep.load(Relaxed) != 0 {
+        return false;
+    }
+    // A dead call at this stack pointer would be taken for this one when it ends. If a tail call
+    // has led here, or may have, the next event decides what has ended.
+    let is_below = |pointer: u64| pointer <= frame.stack_pointer();
+    if thread.open.jumped().is_none()
+        && thread.open.innermost_pointer().is_some_and(is_below)
+        && !thread.is_maybe_another(frame)
+    {
+        let ticks = thread.prepare(EVENT_WORDS_MAX);
+        thread.drop_dead(ticks, frame);
+    }
+    thread.process.arena().count(counter::CALLS_LEFT_OUT, 1);
     true
 }
 

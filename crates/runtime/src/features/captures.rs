@@ -9,7 +9,7 @@ use crate::features::sites::Sites;
 use crate::state::capture_sets::{self, Union, Unused, Wanted, WantedFunction};
 use crate::state::captures::{Builder, Captures, Function, Room};
 use crate::state::process::Process;
-use crate::state::{captures, dropped, hub};
+use crate::state::{captures, dropped, hub, selection};
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::image::{Image, Text};
 use crate::sys::kept_path::KeptPath;
@@ -147,6 +147,7 @@ fn build(
             added.unwrap_or(0)
         };
         let (entry, exit) = (number_of(function.entry), number_of(function.exit));
+        let is_conditional = builder.may_reject(entry);
         let start = image.base.wrapping_add(function.start);
         let is_called = !sites.are_apart() && is_called(module, image, start);
         builder.add_function(Function {
@@ -156,24 +157,34 @@ fn build(
             exit,
             is_called,
             has_hooks: is_called,
+            is_conditional,
         });
     }
     for number in sites.numbers() {
         let start = sites.function(number);
-        let Some((is_exit, behind)) = sites.returns_to(number) else { continue };
+        let Some((is_exit, behind)) = sites.hook_returns_to(number) else { continue };
         let functions = builder.functions();
         let Ok(at) = functions.binary_search_by_key(&start, |function| function.start) else { continue };
         let Some(function) = functions.get_mut(at) else { continue };
-        let program = if is_exit { function.exit } else { function.entry };
+        let program = match is_exit {
+            // A tail exit has no result yet.
+            true if sites.is_tail_exit(number) => 0,
+            true => function.exit,
+            false => function.entry,
+        };
         let is_pushed = || !sites.are_apart() && has_pushed(behind, start);
         if !is_exit && (sites.keeps_other_hook(number) || is_pushed()) {
-            function.entry = 0;
+            (function.entry, function.is_conditional) = (0, false);
             continue;
         }
         function.has_hooks = true;
-        if program != 0 {
-            builder.add_place(behind, program, is_exit);
+        let is_conditional = function.is_conditional;
+        if program != 0 || is_conditional {
+            builder.add_place(behind, program, is_exit, is_conditional);
         }
+    }
+    if builder.functions().iter().any(|function| function.is_conditional) {
+        selection::note_conditions();
     }
     for (function, built) in wanted().counting().zip(builder.functions()) {
         let lacks = |wanted: Option<Wanted>, number: u32| wanted.is_some() && number == 0;

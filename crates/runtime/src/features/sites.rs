@@ -65,16 +65,19 @@ impl<'a> Sites<'a> {
 
     /// The numbers of all tail exits.
     pub(crate) fn tail_exits(&self) -> impl Iterator<Item = u32> + Clone {
-        let is_one = |number: u32| {
-            let number = number as usize;
-            match number.checked_sub(self.nops.len() / NopSite::SIZE) {
-                None => entry::<NopSite>(self.nops, number)
-                    .is_some_and(|(_, site)| site.kind == site_kind::TAIL_EXIT),
-                Some(number) => entry::<XraySled>(self.sleds, number)
-                    .is_some_and(|(_, sled)| sled.kind == sled_kind::TAIL_EXIT),
+        self.numbers().filter(move |number| self.is_tail_exit(*number))
+    }
+
+    /// Whether a site is a tail exit.
+    pub(crate) fn is_tail_exit(&self, number: u32) -> bool {
+        let number = number as usize;
+        match number.checked_sub(self.nops.len() / NopSite::SIZE) {
+            None => {
+                entry::<NopSite>(self.nops, number).is_some_and(|(_, site)| site.kind == site_kind::TAIL_EXIT)
             }
-        };
-        self.numbers().filter(move |number| is_one(*number))
+            Some(number) => entry::<XraySled>(self.sleds, number)
+                .is_some_and(|(_, sled)| sled.kind == sled_kind::TAIL_EXIT),
+        }
     }
 
     /// The sites are in trampolines, apart from the functions to which they belong.
@@ -203,9 +206,9 @@ impl Sites<'_> {
         }
     }
 
-    /// Whether a site that can copy values is an exit, and the address behind its call of a hook.
-    /// `None` for other sites: at a tail exit there is no result yet.
-    pub(crate) fn returns_to(&self, number: u32) -> Option<(bool, u64)> {
+    /// Whether a site is an exit, and the address behind its call of a hook. `None` for sites of
+    /// other kinds.
+    pub(crate) fn hook_returns_to(&self, number: u32) -> Option<(bool, u64)> {
         const CALL: u64 = everycall_patch::SITE_SIZE as u64;
         /// In front of the call in an XRay sled that isn't in the place of a `ret`.
         const BEFORE: u64 = 3;
@@ -216,7 +219,7 @@ impl Sites<'_> {
                 let behind = place.wrapping_add_signed(site.site.into()) + CALL;
                 match site.kind {
                     site_kind::ENTRY => Some((false, behind)),
-                    site_kind::EXIT | site_kind::RETURN => Some((true, behind)),
+                    site_kind::EXIT | site_kind::RETURN | site_kind::TAIL_EXIT => Some((true, behind)),
                     _ => None,
                 }
             }
@@ -225,6 +228,7 @@ impl Sites<'_> {
                 let behind = place.wrapping_add_signed(sled.sled) + CALL;
                 match sled.kind {
                     sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS => Some((false, behind + BEFORE)),
+                    sled_kind::TAIL_EXIT => Some((true, behind + BEFORE)),
                     sled_kind::EXIT => Some((true, behind)),
                     _ => None,
                 }
@@ -242,12 +246,15 @@ impl Sites<'_> {
         let hook = if is_exit { &self.module.capture_exit_hook } else { &self.module.capture_entry_hook };
         let hook = hook.load(Relaxed);
         let (plain, others) = usual;
-        let program = captures
-            .and_then(|captures| captures.at(function))
-            .map_or(0, |at| if is_exit { at.exit } else { at.entry });
-        match program {
-            0 => (plain, [Some(hook), others[0]]),
-            _ => (hook, [Some(plain), others[0]]),
+        // At exits of calls that may have been left out, the entry may be missing.
+        let at = captures.and_then(|captures| captures.at(function));
+        let is_captured = at.is_some_and(|at| match is_exit {
+            true => at.exit != 0 || at.is_conditional,
+            false => at.entry != 0,
+        });
+        match is_captured {
+            false => (plain, [Some(hook), others[0]]),
+            true => (hook, [Some(plain), others[0]]),
         }
     }
 

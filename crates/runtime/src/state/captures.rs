@@ -64,6 +64,8 @@ pub(crate) struct Function {
     pub(crate) is_called: bool,
     /// Whether it has hooks at all that can copy values.
     pub(crate) has_hooks: bool,
+    /// Whether calls are left out for which the condition of the program at the entry is false.
+    pub(crate) is_conditional: bool,
 }
 
 /// The call of a hook: a site that is on.
@@ -71,9 +73,20 @@ pub(crate) struct Function {
 struct Place {
     /// The address behind the call; 0 if the place is free.
     behind: u64,
-    /// The number of the program, plus 1.
+    /// The number of the program, plus 1; 0 if there is none.
     program: u32,
     is_exit: bool,
+    /// [`Function::is_conditional`].
+    is_conditional: bool,
+}
+
+/// What is known of the hook that was called at a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    /// The program that copies values there.
+    pub(crate) program: Option<&'static Program<'static>>,
+    /// Whether the function's calls are left out for which its condition is false.
+    pub(crate) is_conditional: bool,
 }
 
 /// The programs that copy values at the functions of a module.
@@ -119,14 +132,15 @@ impl Captures {
         self.functions.iter().filter(|function| function.is_called)
     }
 
-    /// The program for the hook that was called before this address.
-    pub(crate) fn program(&self, behind: u64, is_exit: bool) -> Option<&Program<'static>> {
-        let number = match self.find(behind) {
-            Some(place) => (place.is_exit == is_exit).then_some(place.program)?,
+    /// What is known of the hook that was called before this address; `None` if that is nothing.
+    pub(crate) fn look_up(&self, behind: u64, is_exit: bool) -> Option<Found> {
+        let (number, is_conditional) = match self.find(behind) {
+            Some(place) => (place.is_exit == is_exit).then_some((place.program, place.is_conditional))?,
             None if self.has_called => self.called_at(behind, is_exit)?,
             None => return None,
         };
-        self.programs.get((number as usize).checked_sub(1)?)
+        let program = (number as usize).checked_sub(1).and_then(|index| self.programs.get(index));
+        Some(Found { program, is_conditional })
     }
 
     fn find(&self, behind: u64) -> Option<&Place> {
@@ -135,17 +149,19 @@ impl Captures {
         from.iter().chain(before).take_while(|place| place.behind != 0).find(|place| place.behind == behind)
     }
 
-    fn called_at(&self, behind: u64, is_exit: bool) -> Option<u32> {
+    fn called_at(&self, behind: u64, is_exit: bool) -> Option<(u32, bool)> {
         let next = self.functions.partition_point(|function| function.start < behind);
         let function = self.functions.get(next.checked_sub(1)?)?;
         if !function.is_called || behind >= function.end {
             return None;
         }
-        match is_exit {
+        let program = match is_exit {
             // A tail exit has no result yet.
-            true => is_return(behind).then_some(function.exit),
-            false => Some(function.entry),
-        }
+            true if !is_return(behind) => 0,
+            true => function.exit,
+            false => function.entry,
+        };
+        Some((program, function.is_conditional))
     }
 }
 
@@ -246,15 +262,25 @@ impl Builder {
     }
 
     /// Adds the call of a hook.
-    pub(crate) fn add_place(&mut self, behind: u64, program: u32, is_exit: bool) {
+    pub(crate) fn add_place(&mut self, behind: u64, program: u32, is_exit: bool, is_conditional: bool) {
         let first = self.base().wrapping_add(self.places).cast::<Place>();
         // SAFETY: the room for places, all zero at first.
         let places = unsafe { core::slice::from_raw_parts_mut(first, self.place_count) };
         let start = slot_of(behind, places.len());
         let (before, from) = places.split_at_mut_checked(start).unwrap_or_default();
         if let Some(place) = from.iter_mut().chain(before).find(|place| place.behind == 0) {
-            *place = Place { behind, program, is_exit };
+            *place = Place { behind, program, is_exit, is_conditional };
         }
+    }
+
+    /// Whether a program, by its number plus 1, may reject a call.
+    pub(crate) fn may_reject(&mut self, number: u32) -> bool {
+        let place = self.base().wrapping_add(self.programs).cast::<Program<'static>>();
+        let Some(index) = (number as usize).checked_sub(1).filter(|index| *index < self.program_count) else {
+            return false;
+        };
+        // SAFETY: so many have been written.
+        unsafe { &*place.wrapping_add(index) }.may_reject()
     }
 
     /// The functions so far.

@@ -244,6 +244,11 @@ pub(crate) fn may_have_left_out_entries() -> bool {
     HAS_CHANGED.load(Relaxed) != 0
 }
 
+/// Notes that calls are left out for which a condition is false.
+pub(crate) fn note_conditions() {
+    HAS_CHANGED.store(1, Relaxed);
+}
+
 /// Updates whether a session is active. The caller holds the module lock.
 pub(crate) fn note_sessions() {
     HAS_CHANGED.store(1, Relaxed);

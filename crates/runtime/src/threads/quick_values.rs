@@ -6,13 +6,13 @@
 //! that has written anything in between makes the exchange fail: what is checked here still holds.
 #![allow(unsafe_code)] // Called by hooks; the ring's slots and the open-call stack, by their addresses.
 
-use crate::state::captures::Captures;
-use crate::state::process;
+use crate::state::captures::{Captures, Found};
+use crate::state::process::{self, Process};
 use crate::threads::values::{Call, HEAD_WORDS, IN_WORD};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_capture::Outcome;
-use everycall_format::arena::OpenCall;
+use everycall_format::arena::{OpenCall, counter};
 use everycall_format::event::{EXIT, WORD_SIZE, call_word, kind, payload_word, record_word, values};
 use everycall_hooks::{ModuleDescriptor, add_own, exchange_own};
 use everycall_ring::{Control, state};
@@ -66,20 +66,29 @@ impl Event<'_> {
         if control.state.load(Relaxed) != state::ACTIVE || control.end.load(Relaxed) == 0 {
             return None;
         }
-        let program = Captures::of(self.module)?.program(self.behind, is_exit)?;
-        if program.output_max() > BYTES_MAX {
-            return None;
-        }
+        let Found { program, is_conditional } = Captures::of(self.module)?.look_up(self.behind, is_exit)?;
         let process = process::traced()?;
+        if is_exit && is_conditional && self.was_left_out()? {
+            return Some(outcome::DONE);
+        }
         let mut bytes = [0; BYTES_MAX];
-        // SAFETY: by contract.
-        let call = unsafe { Call::new(process, control, self.hook) };
-        let bytes = match program.run(&call, &mut bytes) {
-            Outcome::Captured(length) => Some(bytes.get(..length)?),
-            Outcome::Rejected => None,
-            Outcome::NoSpace => return None,
-        };
-        let words = bytes.map_or(0, |bytes| HEAD_WORDS + bytes.len().div_ceil(IN_WORD));
+        let (mut length, mut id) = (0, 0);
+        if let Some(program) = program {
+            if program.output_max() > BYTES_MAX {
+                return None;
+            }
+            // SAFETY: by contract.
+            let call = unsafe { Call::new(process, control, self.hook) };
+            id = program.id();
+            match program.run(&call, &mut bytes) {
+                Outcome::Captured(written) => length = written,
+                Outcome::Rejected if is_exit => {}
+                Outcome::Rejected => return self.leave_out(process),
+                Outcome::NoSpace => return None,
+            }
+        }
+        let bytes = bytes.get(..length)?;
+        let words = if length == 0 { 0 } else { HEAD_WORDS + length.div_ceil(IN_WORD) };
 
         let slot = control.position.load(Relaxed);
         let after = slot.wrapping_add(((words + 1) * WORD_SIZE) as u64);
@@ -103,7 +112,7 @@ impl Event<'_> {
         }
         let event_slot = slot.wrapping_add((words * WORD_SIZE) as u64);
         if is_exit {
-            put_values(slot, ticks, values::RESULT, program.id(), bytes);
+            put_values(slot, ticks, values::RESULT, id, bytes);
             let low = (self.behind as u32).wrapping_sub(self.module.bias_exit.load(Relaxed));
             word_at(event_slot).store(call_word(ticks, low | EXIT), Release);
             word_at(innermost + offset_of!(OpenCall, word) as u64).store(0, Release);
@@ -119,9 +128,38 @@ impl Event<'_> {
         // The stamp beside it is 0.
         word_at(top + offset_of!(OpenCall, ticks_high) as u64).store(ticks >> 32, Relaxed);
         word_at(top + offset_of!(OpenCall, word) as u64).store(call_word(ticks, low), Release);
-        put_values(slot, ticks, values::ARGUMENTS, program.id(), bytes);
+        put_values(slot, ticks, values::ARGUMENTS, id, bytes);
         word_at(event_slot).store(call_word(ticks, low), Release);
         Some(self.count())
+    }
+
+    /// Leaves out a call, whose condition is false: nothing is written, if no call is dead.
+    fn leave_out(&self, process: &Process) -> Option<u32> {
+        if !self.is_within()? {
+            return None;
+        }
+        process.arena().count(counter::CALLS_LEFT_OUT, 1);
+        Some(outcome::DONE)
+    }
+
+    /// Whether the call that ends was left out. `None`: the slow path decides.
+    fn was_left_out(&self) -> Option<bool> {
+        let is_within = self.is_within()?;
+        let innermost = self.control.open_top.load(Relaxed).wrapping_sub(CALL);
+        let pointer = word_at(innermost + offset_of!(OpenCall, stack_pointer) as u64).load(Relaxed);
+        (is_within || pointer == self.hook).then_some(is_within)
+    }
+
+    /// Whether the call lies inside the innermost open call, so that it isn't open itself, and no
+    /// call is dead. `None` where that can't be told here.
+    fn is_within(&self) -> Option<bool> {
+        let control = self.control;
+        if control.resumed.load(Relaxed) != 0 || control.deep.load(Relaxed) != 0 {
+            return None;
+        }
+        let innermost = control.open_top.load(Relaxed).wrapping_sub(CALL);
+        let pointer = word_at(innermost + offset_of!(OpenCall, stack_pointer) as u64).load(Relaxed);
+        Some(pointer > self.hook)
     }
 
     /// Whether the open-call stack is as hooks expect it: at an entry, no call is dead; at an exit,
@@ -156,8 +194,10 @@ impl Event<'_> {
 
 /// Writes the record before an event's word, its first word last: without that, the others are no
 /// record.
-fn put_values(slot: u64, ticks: u64, detail: u8, id: u32, bytes: Option<&[u8]>) {
-    let Some(bytes) = bytes else { return };
+fn put_values(slot: u64, ticks: u64, detail: u8, id: u32, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
     let put = |index: usize, payload: u32| {
         let word = payload_word(payload, kind::VALUES, index as u8);
         word_at(slot + (index * WORD_SIZE) as u64).store(word, Relaxed);

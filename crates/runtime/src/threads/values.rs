@@ -1,7 +1,7 @@
 //! Values of calls: arguments and results, copied at the event and written before its word.
 #![allow(unsafe_code)] // Registers that hooks have saved, and the calling thread's own stack.
 
-use crate::state::captures::Captures;
+use crate::state::captures::{Captures, Found};
 use crate::state::process::Process;
 use crate::sys::{filter, system};
 use crate::threads::stacks;
@@ -30,7 +30,21 @@ pub(crate) struct Values {
     bytes: [u8; OUTPUT_MAX],
 }
 
+/// What the function's program says of an event.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Verdict {
+    /// The call is left out: its condition is false.
+    pub(crate) is_rejected: bool,
+    /// The function's calls may be left out, so the entry of the call that ends may be missing.
+    pub(crate) is_conditional: bool,
+}
+
 impl Values {
+    /// Room for values.
+    pub(crate) const fn none() -> Values {
+        Values { id: 0, is_exit: false, length: 0, bytes: [0; OUTPUT_MAX] }
+    }
+
     /// Copies what is wanted of an event. `what`: a set of the flags in [`slow`]; `behind`: the
     /// address behind the call of the hook.
     ///
@@ -38,31 +52,44 @@ impl Values {
     /// `hook` is the stack pointer of a hook that is in the slow path, and `control` the control
     /// block of the stack that it runs on.
     pub(crate) unsafe fn copy(
+        &mut self,
         process: &Process,
         control: &Control,
         module: &ModuleDescriptor,
         what: u32,
         behind: u64,
         hook: u64,
-    ) -> Option<Values> {
+    ) -> Verdict {
+        let nothing = Verdict::default();
         if what & (slow::BODY | slow::FRAME | slow::COUNT) != 0 {
-            return None;
+            return nothing;
         }
         let is_exit = what & slow::EXIT != 0;
-        let program = Captures::of(module)?.program(behind, is_exit)?;
+        let Some(captures) = Captures::of(module) else { return nothing };
+        let Some(Found { program, is_conditional }) = captures.look_up(behind, is_exit) else {
+            return nothing;
+        };
+        let verdict = Verdict { is_rejected: false, is_conditional };
+        let Some(program) = program else { return verdict };
         stacks::look_for_room(control, hook);
         // SAFETY: by contract.
         let call = unsafe { Call::new(process, control, hook) };
-        let mut taken = Values { id: program.id(), is_exit, length: 0, bytes: [0; OUTPUT_MAX] };
-        match program.run(&call, &mut taken.bytes) {
-            Outcome::Captured(length) => taken.length = length,
-            Outcome::Rejected => return None,
+        match program.run(&call, &mut self.bytes) {
+            Outcome::Captured(length) => {
+                (self.id, self.is_exit, self.length) = (program.id(), is_exit, length);
+                verdict
+            }
+            Outcome::Rejected => Verdict { is_rejected: !is_exit, ..verdict },
             Outcome::NoSpace => {
                 process.arena().count(counter::VALUES_LOST, 1);
-                return None;
+                verdict
             }
         }
-        Some(taken)
+    }
+
+    /// Whether there are any.
+    pub(crate) fn are_any(&self) -> bool {
+        self.length > 0
     }
 
     /// The capture.
