@@ -55,6 +55,18 @@ pub struct Compiled {
     pub layout: Vec<u8>,
     /// Whether there is no item, and no condition: all parameters of a function that has none.
     pub is_empty: bool,
+    /// Whether there is an item, so that something is copied.
+    pub copies: bool,
+}
+
+/// A condition of a trigger.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    /// The number by which the traced process knows it.
+    pub number: u32,
+    pub condition: Expression,
+    /// What it was read from.
+    pub text: String,
 }
 
 /// Where an expression's value is while the program runs.
@@ -158,11 +170,13 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         Self { types, signature, moment, options, text: text.to_owned(), builder: Builder::default() }
     }
 
-    /// Makes the program of values and a condition. `values`: `None` for all.
+    /// Makes the program of values and a condition. `values`: `None` for all. `conditions`: those of
+    /// triggers, with their numbers and what they were read from.
     pub(crate) fn compile(
         mut self,
         values: Option<&[Expression]>,
         condition: Option<&Expression>,
+        conditions: &[Judged],
     ) -> Result<Compiled> {
         let reject = self.builder.label();
         if let Some(condition) = condition {
@@ -172,6 +186,19 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             if Program::check(&self.builder.finish(0)).is_err() || !self.builder.has_room() {
                 return Err(self.error(condition, "the condition is too large"));
             }
+        }
+        for judged in conditions {
+            let text = std::mem::replace(&mut self.text, judged.text.clone());
+            let next = self.builder.label();
+            self.builder.jump(operation::GUARD, 0, next);
+            self.jump_if(&judged.condition, false, next)?;
+            self.builder.emit(operation::MEET, 0, 0, 0, judged.number, 0);
+            self.builder.place(next);
+            self.builder.release(0);
+            if Program::check(&self.builder.finish(0)).is_err() || !self.builder.has_room() {
+                return Err(self.error(&judged.condition, "the condition is too large"));
+            }
+            self.text = text;
         }
         let mut layout = Layout::default();
         match values {
@@ -199,12 +226,13 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             self.builder.place(reject);
             self.builder.emit(operation::REJECT, 0, 0, 0, 0, 0);
         }
-        let is_empty = layout.items.is_empty() && condition.is_none();
+        let is_empty = layout.items.is_empty() && condition.is_none() && conditions.is_empty();
+        let copies = !layout.items.is_empty();
         let layout = layout.to_bytes();
         let id = Layout::id_of(&layout);
         let program = self.builder.finish(id);
         match Program::check(&program) {
-            Ok(_) => Ok(Compiled { program, id, layout, is_empty }),
+            Ok(_) => Ok(Compiled { program, id, layout, is_empty, copies }),
             Err(refusal) => Err(ArgumentError::new(
                 &self.text,
                 0..self.text.len(),

@@ -2,7 +2,7 @@
 
 use everycall_symbols::ModuleDwarf;
 
-use crate::compile::{CaptureOptions, Compiled, Compiler, Moment};
+use crate::compile::{CaptureOptions, Compiled, Compiler, Judged, Moment};
 use crate::error::ArgumentError;
 use crate::signature::{self, FunctionPlace};
 use crate::syntax::{Expression, Request};
@@ -24,6 +24,19 @@ pub fn compile(
     function: FunctionPlace<'_>,
     options: &CaptureOptions,
 ) -> Result<Compiled, ArgumentError> {
+    compile_with(request, &[], text, moment, dwarf, function, options)
+}
+
+/// As [`compile`], with conditions of triggers that the program judges as well.
+pub(crate) fn compile_with(
+    request: &Request,
+    conditions: &[Judged],
+    text: &str,
+    moment: Moment,
+    dwarf: Option<&mut ModuleDwarf>,
+    function: FunctionPlace<'_>,
+    options: &CaptureOptions,
+) -> Result<Compiled, ArgumentError> {
     let values: Option<&[Expression]> = request.values.as_deref();
     let condition = request.condition.as_ref();
     let mut compiled = None;
@@ -32,12 +45,14 @@ pub fn compile(
             let mut types = Types::new(dwarf, unit.clone());
             if let Some(signature) = signature::read(&mut types, function) {
                 let compiler = Compiler::new(Some(&mut types), Some(signature), moment, options, text);
-                compiled = Some(compiler.compile(values, condition));
+                compiled = Some(compiler.compile(values, condition, conditions));
             }
         });
         if let Err(reason) = read {
             return Err(ArgumentError::new(text, 0..text.len(), reason));
         }
     }
-    compiled.unwrap_or_else(|| Compiler::new(None, None, moment, options, text).compile(values, condition))
+    compiled.unwrap_or_else(|| {
+        Compiler::new(None, None, moment, options, text).compile(values, condition, conditions)
+    })
 }

@@ -1,6 +1,6 @@
 //! Capture sets: which functions of files have which programs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use everycall_patterns::{FunctionTable, Selection};
 use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
 use object::{Object, ObjectSymbol, ReadCache, SymbolFlags};
 
-use crate::compile::{CaptureOptions, Compiled, Compiler, Moment};
+use crate::compile::{CaptureOptions, Compiled, Compiler, Judged, Moment};
 use crate::error::ArgumentError;
-use crate::module::compile;
+use crate::module::compile_with;
 use crate::signature::FunctionPlace;
-use crate::syntax::Request;
+use crate::syntax::{Expression, Request};
 
 /// Why a request can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct Wanted {
     /// At the entry or at the return.
     pub moment: Moment,
     request: Request,
+    /// The condition of a trigger, which is judged and copies nothing.
+    judged: Option<Judged>,
     /// One rule: the function's pattern.
     selection: Selection,
     /// Only from where the functions are called is wanted.
@@ -69,7 +71,7 @@ impl Wanted {
         let request = Request::parse(text).map_err(RequestError::Syntax)?;
         let selection = Selection::of_options(std::slice::from_ref(&request.function), &[])
             .map_err(|error| RequestError::Pattern { text: text.to_owned(), message: error.to_string() })?;
-        Ok(Wanted { text: text.to_owned(), moment, request, selection, is_call_site: false })
+        Ok(Wanted { text: text.to_owned(), moment, request, judged: None, selection, is_call_site: false })
     }
 
     /// From where the functions of a pattern are called.
@@ -84,7 +86,34 @@ impl Wanted {
                 RequestError::Pattern { text: pattern.to_owned(), message: error.to_string() }
             })?;
         let moment = Moment::Entry;
-        Ok(Wanted { text: pattern.to_owned(), moment, request, selection, is_call_site: true })
+        Ok(Wanted { text: pattern.to_owned(), moment, request, judged: None, selection, is_call_site: true })
+    }
+
+    /// Reads a trigger's condition on the calls of a function. `number`: the one by which the
+    /// traced process knows it.
+    ///
+    /// # Errors
+    ///
+    /// It isn't one.
+    pub fn condition(
+        function: &str,
+        condition: &str,
+        moment: Moment,
+        number: u32,
+    ) -> Result<Wanted, RequestError> {
+        let text = condition.to_owned();
+        let condition = Expression::parse(condition).map_err(RequestError::Syntax)?;
+        let request = Request { function: function.to_owned(), values: Some(Vec::new()), condition: None };
+        let judged = Judged { number, condition, text: text.clone() };
+        let selection = Selection::of_options(std::slice::from_ref(&request.function), &[])
+            .map_err(|error| RequestError::Pattern { text: text.clone(), message: error.to_string() })?;
+        Ok(Wanted { text, moment, request, judged: Some(judged), selection, is_call_site: false })
+    }
+
+    /// Whether it is a trigger's condition, so that nothing is copied.
+    #[must_use]
+    pub fn is_condition(&self) -> bool {
+        self.judged.is_some()
     }
 
     /// The pattern of its functions.
@@ -122,7 +151,14 @@ impl CapturedFile {
     /// How many functions it has whose values are copied.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.functions.len()
+        let copies = |part: &Option<Compiled>| part.as_ref().is_some_and(|compiled| compiled.copies);
+        self.functions.iter().filter(|function| copies(&function.entry) || copies(&function.exit)).count()
+    }
+
+    /// Whether no function of it is wanted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
     }
 }
 
@@ -139,7 +175,7 @@ pub struct Met {
 
 /// Finds the functions of a file that are wanted, and compiles their programs. `path` is the file's
 /// name, which may differ from where it was opened. Where several requests mean one function at one
-/// moment, the last one counts.
+/// moment, the last one counts, and all conditions of triggers.
 #[must_use]
 pub fn capture_file(
     wanted: &[Wanted],
@@ -147,8 +183,7 @@ pub fn capture_file(
     path: &Path,
     options: &CaptureOptions,
 ) -> (CapturedFile, Vec<Met>) {
-    let mut functions: Vec<Captured> = Vec::new();
-    let mut by_start: HashMap<u64, usize> = HashMap::new();
+    let mut parts: BTreeMap<u64, Parts> = BTreeMap::new();
     let mut all_met = Vec::new();
     let file = table.path().to_path_buf();
     let mut debugging = None;
@@ -177,56 +212,106 @@ pub fn capture_file(
                 linkage_name: &function.linkage_name,
                 is_local: debugging.are_local.get(&function.start).copied(),
             };
-            let (request, dwarf) = (&wanted.request, debugging.dwarf.as_mut());
-            let call_site = with_call_sites.contains_key(&function.start);
+            let call_site = wanted.moment == Moment::Entry && with_call_sites.contains_key(&function.start);
             let options = &CaptureOptions { call_site, ..options.clone() };
-            let compiled = match compile(request, &wanted.text, wanted.moment, dwarf, place, options) {
-                Ok(compiled) if compiled.is_empty => continue,
-                Ok(compiled) => compiled,
+            let of_function = parts.get(&function.start).and_then(|parts| parts.at(wanted.moment));
+            let part = of_function.cloned().unwrap_or_default().with(wanted);
+            match part.compile(wanted.moment, debugging.dwarf.as_mut(), place, options) {
+                Ok(compiled) if compiled.is_empty => {}
+                Ok(compiled) => {
+                    let end = function.start.saturating_add(function.size.max(1));
+                    let parts = parts.entry(function.start).or_insert_with(|| Parts::new(end));
+                    *parts.at_mut(wanted.moment) = Some(Part { compiled: Some(compiled), ..part });
+                }
                 Err(error) => {
                     met.failed += 1;
                     met.error.get_or_insert_with(|| (function.name(), error));
-                    continue;
                 }
-            };
-            let at = *by_start.entry(function.start).or_insert_with(|| {
-                let end = function.start.saturating_add(function.size.max(1));
-                functions.push(Captured { start: function.start, end, entry: None, exit: None });
-                functions.len() - 1
-            });
-            let Some(captured) = functions.get_mut(at) else { continue };
-            match wanted.moment {
-                Moment::Entry => captured.entry = Some(compiled),
-                Moment::Exit => captured.exit = Some(compiled),
             }
         }
         all_met.push(met);
     }
     if let Some(compiled) = call_site_alone(options).filter(|_| !with_call_sites.is_empty()) {
         for (start, size) in with_call_sites {
-            let at = *by_start.entry(start).or_insert_with(|| {
-                let end = start.saturating_add(size.max(1));
-                functions.push(Captured { start, end, entry: None, exit: None });
-                functions.len() - 1
-            });
-            if let Some(captured) = functions.get_mut(at) {
-                captured.entry.get_or_insert_with(|| compiled.clone());
-            }
+            let parts = parts.entry(start).or_insert_with(|| Parts::new(start.saturating_add(size.max(1))));
+            let entry = parts.entry.get_or_insert_default();
+            entry.compiled.get_or_insert_with(|| compiled.clone());
         }
     }
-    functions.sort_by_key(|function| function.start);
     // Functions that overlap end where the next one begins.
-    let starts: Vec<u64> = functions.iter().map(|function| function.start).collect();
-    for (function, next) in functions.iter_mut().zip(starts.into_iter().skip(1)) {
-        function.end = function.end.min(next);
+    let starts: Vec<u64> = parts.keys().copied().skip(1).chain([u64::MAX]).collect();
+    let functions = parts.into_iter().zip(starts).map(|((start, parts), next)| {
+        let compiled = |part: Option<Part>| part.and_then(|part| part.compiled);
+        let end = parts.end.min(next);
+        Captured { start, end, entry: compiled(parts.entry), exit: compiled(parts.exit) }
+    });
+    (CapturedFile { path: path.to_path_buf(), build_id, functions: functions.collect() }, all_met)
+}
+
+/// What is wanted of a function.
+struct Parts {
+    end: u64,
+    entry: Option<Part>,
+    exit: Option<Part>,
+}
+
+impl Parts {
+    fn new(end: u64) -> Parts {
+        Parts { end, entry: None, exit: None }
     }
-    (CapturedFile { path: path.to_path_buf(), build_id, functions }, all_met)
+
+    fn at(&self, moment: Moment) -> Option<&Part> {
+        match moment {
+            Moment::Entry => self.entry.as_ref(),
+            Moment::Exit => self.exit.as_ref(),
+        }
+    }
+
+    fn at_mut(&mut self, moment: Moment) -> &mut Option<Part> {
+        match moment {
+            Moment::Entry => &mut self.entry,
+            Moment::Exit => &mut self.exit,
+        }
+    }
+}
+
+/// What is wanted at one moment, and the program of it.
+#[derive(Clone, Default)]
+struct Part {
+    /// Values, and what they were read from.
+    values: Option<(Request, String)>,
+    conditions: Vec<Judged>,
+    compiled: Option<Compiled>,
+}
+
+impl Part {
+    fn with(mut self, wanted: &Wanted) -> Part {
+        match &wanted.judged {
+            Some(judged) => self.conditions.push(judged.clone()),
+            None => self.values = Some((wanted.request.clone(), wanted.text.clone())),
+        }
+        self
+    }
+
+    fn compile(
+        &self,
+        moment: Moment,
+        dwarf: Option<&mut ModuleDwarf>,
+        place: FunctionPlace<'_>,
+        options: &CaptureOptions,
+    ) -> Result<Compiled, ArgumentError> {
+        let nothing = || {
+            (Request { function: String::new(), values: Some(Vec::new()), condition: None }, String::new())
+        };
+        let (request, text) = self.values.clone().unwrap_or_else(nothing);
+        compile_with(&request, &self.conditions, &text, moment, dwarf, place, options)
+    }
 }
 
 /// The program that copies from where a function was called, and nothing else.
 fn call_site_alone(options: &CaptureOptions) -> Option<Compiled> {
     let options = CaptureOptions { call_site: true, ..options.clone() };
-    Compiler::new(None, None, Moment::Entry, &options, "").compile(Some(&[]), None).ok()
+    Compiler::new(None, None, Moment::Entry, &options, "").compile(Some(&[]), None, &[]).ok()
 }
 
 /// Facts about a file beside its functions.
@@ -304,7 +389,7 @@ pub fn set_of(files: &[CapturedFile]) -> Result<Vec<u8>, CaptureSetTooLarge> {
     if count > FUNCTIONS_MAX as usize {
         return Err(CaptureSetTooLarge::Functions(count));
     }
-    let mut parts = Parts::default();
+    let mut parts = Texts::default();
     let (mut modules, mut functions) = (Vec::new(), Vec::new());
     let mut first_function = 0;
     for file in &files {
@@ -359,7 +444,7 @@ pub fn set_of(files: &[CapturedFile]) -> Result<Vec<u8>, CaptureSetTooLarge> {
 
 /// Programs, layouts and paths of a set.
 #[derive(Default)]
-struct Parts {
+struct Texts {
     captures: Vec<u8>,
     count: u32,
     bytes: Vec<u8>,
@@ -367,7 +452,7 @@ struct Parts {
     known: HashMap<Vec<u8>, (u32, u32)>,
 }
 
-impl Parts {
+impl Texts {
     fn add_bytes(&mut self, bytes: &[u8]) -> (u32, u32) {
         if let Some(place) = self.known.get(bytes) {
             return *place;

@@ -2,8 +2,9 @@
 
 use everycall_format::Wire;
 use everycall_format::capture::{
-    COPY_MAX, COST_MAX, INSTRUCTIONS_MAX, Instruction, MAGIC, OUTPUT_MAX, POOL_MAX, ProgramHeader, READS_MAX,
-    REGISTERS, TextHeader, UNTIL_ZERO, calculation, comparison, likeness, operation, register, status,
+    CONDITIONS, COPY_MAX, COST_MAX, INSTRUCTIONS_MAX, Instruction, MAGIC, OUTPUT_MAX, POOL_MAX,
+    ProgramHeader, READS_MAX, REGISTERS, TextHeader, UNTIL_ZERO, calculation, comparison, likeness,
+    operation, register, status,
 };
 
 /// A checked program. It borrows its bytes, which can't change any more.
@@ -194,6 +195,7 @@ impl<'a> Program<'a> {
                     && it.value < 64
             }
             operation::WIDEN_FLOAT => is_register(it.target) && is_register(it.left),
+            operation::MEET => it.size < CONDITIONS,
             _ => false,
         };
         if is_right { Ok(bounds) } else { Err(wrong) }

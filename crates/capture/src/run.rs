@@ -31,12 +31,19 @@ enum Step {
 impl Program<'_> {
     /// Runs the program, with its capture in `output`.
     pub fn run(&self, machine: &impl Machine, output: &mut [u8]) -> Outcome {
+        self.judge(machine, output).0
+    }
+
+    /// Runs the program, with its capture in `output`. Returns also which conditions the call meets,
+    /// a bit for each.
+    pub fn judge(&self, machine: &impl Machine, output: &mut [u8]) -> (Outcome, u32) {
         let mut run = Run {
             program: self,
             machine,
             output: Output::new(output),
             registers: [0; REGISTERS],
             failure: None,
+            met: 0,
         };
         let mut at = 0;
         // Jumps lead forwards: each turn raises `at`.
@@ -48,14 +55,14 @@ impl Program<'_> {
                     run.output.fail_item();
                     match run.failure.take() {
                         Some(to) => to as usize,
-                        None => return Outcome::Rejected,
+                        None => return (Outcome::Rejected, run.met),
                     }
                 }
-                Step::Stop(outcome) => return outcome,
+                Step::Stop(outcome) => return (outcome, run.met),
             };
             at = next.max(at + 1);
         }
-        Outcome::Captured(run.output.length())
+        (Outcome::Captured(run.output.length()), run.met)
     }
 }
 
@@ -66,6 +73,8 @@ struct Run<'a, 'o, M> {
     registers: [u64; REGISTERS],
     /// Where a failure leads to.
     failure: Option<u32>,
+    /// Conditions that the call meets.
+    met: u32,
 }
 
 impl<M: Machine> Run<'_, '_, M> {
@@ -81,6 +90,10 @@ impl<M: Machine> Run<'_, '_, M> {
             operation::GUARD => {
                 self.failure = Some(it.size);
                 self.output.leave_item();
+                return Step::Next;
+            }
+            operation::MEET => {
+                self.met |= 1_u32.checked_shl(it.size).unwrap_or(0);
                 return Step::Next;
             }
             operation::JUMP => return Step::Jump(it.size),

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use everycall_io::say;
 use everycall_live::Control;
 use everycall_patterns::FunctionTable;
 use everycall_recorder::SelectFunctions;
+use everycall_triggers::{Condition, Trigger};
 use everycall_units::{Count, Several};
 
 use crate::arguments::{RecordArguments, ValueArguments};
@@ -70,15 +72,16 @@ struct Captures {
 }
 
 impl Captures {
-    fn parse(arguments: &ValueArguments) -> Result<Captures, Failure> {
+    fn parse(arguments: &ValueArguments, triggers: &[Trigger]) -> Result<Captures, Failure> {
         let args = arguments.args.iter().map(|text| (text, Moment::Entry));
         let results = arguments.results.iter().map(|text| (text, Moment::Exit));
-        let wanted: Vec<Wanted> = args
+        let mut wanted: Vec<Wanted> = args
             .chain(results)
             .map(|(text, moment)| Wanted::parse(text, moment))
             .chain(arguments.call_sites.iter().map(|pattern| Wanted::call_sites(pattern)))
             .collect::<Result<_, _>>()
             .map_err(|error| Failure::new(exit_code::USAGE, error))?;
+        wanted.extend(conditions_of(triggers)?);
         let secrets = match std::env::var_os(SECRETS) {
             None => Secrets::default(),
             Some(path) => {
@@ -103,7 +106,7 @@ impl Captures {
             all.failed += met.failed;
             all.error = all.error.take().or(met.error);
         }
-        let has_any = file.count() > 0;
+        let has_any = !file.is_empty();
         if has_any {
             self.files.push(file);
         }
@@ -122,6 +125,8 @@ impl Captures {
         let mut sentences = Vec::new();
         for (wanted, met) in self.wanted.iter().zip(&self.met) {
             match &met.error {
+                // The trigger's own report says so.
+                _ if met.matched == 0 && wanted.is_condition() => {}
                 _ if met.matched == 0 => {
                     sentences.push(format!("`{}` matched no function", wanted.function()));
                 }
@@ -144,7 +149,8 @@ impl Captures {
         if let Some((name, error)) = self.failed() {
             return Err(Failure::new(exit_code::USAGE, format!("{name}: {error}")));
         }
-        for (wanted, _) in self.wanted.iter().zip(&self.met).filter(|(_, met)| met.matched == 0) {
+        let is_unmet = |(wanted, met): &(&Wanted, &Met)| met.matched == 0 && !wanted.is_condition();
+        for (wanted, _) in self.wanted.iter().zip(&self.met).filter(is_unmet) {
             let near = match &wanted.near(names)[..] {
                 [] => String::new(),
                 near => format!("; similar names: {}", near.join(", ")),
@@ -176,18 +182,41 @@ impl Captures {
     }
 }
 
+/// The conditions of triggers on arguments and results.
+fn conditions_of(triggers: &[Trigger]) -> Result<Vec<Wanted>, Failure> {
+    let usage = |error: &dyn Display| Failure::new(exit_code::USAGE, error.to_string());
+    let numbers = everycall_triggers::numbers(triggers).map_err(|error| usage(&error))?;
+    let mut wanted = Vec::new();
+    for (trigger, numbers) in triggers.iter().zip(numbers) {
+        let Some(pattern) = trigger.pattern().map(ToString::to_string) else { continue };
+        let mut add = |condition: &str, moment, number| {
+            let condition = Wanted::condition(&pattern, condition, moment, number);
+            condition.map(|condition| wanted.push(condition)).map_err(|error| usage(&error))
+        };
+        if let (Some(when), Some(number)) = (&trigger.when, numbers.entry) {
+            add(when, Moment::Entry, number)?;
+        }
+        if let (Condition::Returned(_, result), Some(number)) = (&trigger.condition, numbers.result) {
+            add(result, Moment::Exit, number)?;
+        }
+    }
+    Ok(wanted)
+}
+
 /// The functions of a file: those with hooks, or all if it has none.
 fn table(path: &Path) -> Option<FunctionTable> {
     FunctionTable::open(path).or_else(|_| FunctionTable::of_all(path)).ok()
 }
 
-/// The capture set that the program reads at its start; `None` if no values are wanted.
+/// The capture set that the program reads at its start; `None` if no values are wanted, and no
+/// trigger has conditions on them.
 pub fn prepare(arguments: &RecordArguments) -> Result<Option<Growing>, Failure> {
-    if arguments.values.are_none() {
+    let triggers = &arguments.triggers.trigger;
+    if arguments.values.are_none() && !triggers.iter().any(Trigger::has_conditions) {
         return Ok(None);
     }
     let not_recorded = |error: String| Failure::new(exit_code::NOT_RECORDED, error);
-    let mut captures = Captures::parse(&arguments.values)?;
+    let mut captures = Captures::parse(&arguments.values, triggers)?;
     let objects = preload::traced_objects(arguments)?;
     let brings_more = objects.as_ref().is_none_or(|objects| objects.may_bring_more(!arguments.no_follow));
     let files = match objects {
@@ -251,7 +280,7 @@ impl LiveValues {
         let mut patterns: Vec<String> = Vec::new();
         // Where functions are called from doesn't say which of them are recorded.
         let named = ValueArguments { call_sites: Vec::new(), ..arguments.clone() };
-        for wanted in Captures::parse(&named)?.wanted {
+        for wanted in Captures::parse(&named, &[])?.wanted {
             if !patterns.iter().any(|pattern| pattern == wanted.function()) {
                 patterns.push(wanted.function().to_owned());
             }
@@ -285,7 +314,7 @@ impl LiveValues {
 
     /// The set for these functions.
     pub fn set(&self, tables: &mut [FunctionTable], later: bool) -> Result<Vec<u8>, Failure> {
-        let mut captures = Captures::parse(&self.arguments)?;
+        let mut captures = Captures::parse(&self.arguments, &[])?;
         let mut names = Vec::new();
         for table in tables.iter_mut().filter(|table| table.frames_named("").is_none()) {
             names.extend(table.plain_names());

@@ -10,6 +10,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use everycall_format::arena::counter;
 use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
 use everycall_io::outfile::{MODE_PRIVATE, OutFile};
@@ -19,8 +20,8 @@ use everycall_recorder::{
     Counting, Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded,
     die_of, find_program, start, start_by,
 };
-use everycall_triggers::{Rate, Trampolines};
-use everycall_units::Size;
+use everycall_triggers::{Rate, Trampolines, Trigger};
+use everycall_units::{Several, Size};
 
 use crate::arguments::{EventTimes, RecordArguments};
 use crate::exit_code;
@@ -151,6 +152,15 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
                 say!("  --budget {budget}: `everycall info {}` has what was off, and when", output.display());
             }
             outcome.iter().for_each(|outcome| written::print_triggers(outcome, &output));
+            let refused = summary.counters[counter::CAPTURES_REFUSED];
+            if refused > 0 && arguments.triggers.trigger.iter().any(Trigger::has_conditions) {
+                let functions = Several(refused, "function's arguments", "functions' arguments");
+                say!(
+                    "  {functions} couldn't be read, so no call of theirs met a condition: everycall info {} \
+                     says why",
+                    output.display()
+                );
+            }
             growing.iter().for_each(Growing::say_without_match);
             captures.iter().for_each(captures::Growing::say_unmet);
         }

@@ -47,6 +47,15 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
             format!("`{trigger}` is for `everycall record`; use `everycall snapshot {}`", arguments.pid),
         ));
     }
+    if let Some(trigger) = triggers.iter().find(|trigger| trigger.has_conditions()) {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "`{trigger}` has a condition on values of calls, which are read from a program's start on: \
+                 everycall record --trigger '{trigger}' PROGRAM"
+            ),
+        ));
+    }
     let values = LiveValues::of(&arguments.values, arguments.quiet)?;
     let values = values.as_ref();
     everycall_recorder::outlive_size_limit();

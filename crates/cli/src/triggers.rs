@@ -87,8 +87,9 @@ pub fn checked(triggers: &[Trigger]) -> Result<Arc<[Trigger]>, Failure> {
 
 /// Refuses triggers that need every call of their functions if short calls are dropped.
 pub fn refuse_short(triggers: &[Trigger]) -> Result<(), Failure> {
-    let is_seen =
-        |condition: &Condition| !matches!(condition, Condition::Entered(_) | Condition::Percentile(..));
+    let is_seen = |condition: &Condition| {
+        !matches!(condition, Condition::Entered(_) | Condition::Returned(..) | Condition::Percentile(..))
+    };
     match triggers.iter().find(|trigger| !is_seen(&trigger.condition)) {
         None => Ok(()),
         Some(trigger) => Err(Failure::new(

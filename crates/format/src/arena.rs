@@ -45,6 +45,7 @@
 //! **Open-call stack.** Entries follow the sentinel without a gap. The first entry whose word is
 //! zero ends the stack: a hook writes the word last, and clears it first when the call ends.
 
+use crate::capture::REMEMBERED;
 use crate::dropped;
 use crate::frame::{FRAMES_SIZE, FrameNames};
 use crate::sched::KEPT_SIZE;
@@ -520,7 +521,8 @@ wire_struct! {
         pub word: u64,
         /// Stack pointer in the hook; comparable only with others of the same stack.
         pub stack_pointer: u64,
-        /// Upper half of its ticks, or [`EXIT_WITHOUT_STAMP`]: see [`OpenCall::ticks`].
+        /// Upper half of its ticks, or [`EXIT_WITHOUT_STAMP`] and [`met`]: see
+        /// [`OpenCall::ticks`].
         pub ticks_high: u32,
         /// For a call of an [armed function](crate::trigger) that has been open since an earlier
         /// segment: low half of the number of events that its thread wrote before its entry, 1 for
@@ -540,11 +542,27 @@ impl OpenCall {
 
 /// In [`OpenCall::ticks_high`]: the exit may go without a [stamp](crate::stamp).
 pub const EXIT_WITHOUT_STAMP: u32 = 1 << 31;
+/// First bit of [`met`]. The bits below are enough for 7 years at 5 GHz.
+const MET_SHIFT: u32 = u32::BITS - 1 - REMEMBERED;
+const MET: u32 = ((1 << REMEMBERED) - 1) << MET_SHIFT;
+
+/// Which conditions a call meets, in its [`OpenCall::ticks_high`]: a bit for each of those that are
+/// [remembered](crate::capture::REMEMBERED).
+#[must_use]
+pub const fn met(ticks_high: u32) -> u32 {
+    (ticks_high & MET) >> MET_SHIFT
+}
+
+/// The bits of [`OpenCall::ticks_high`] for a call that meets these conditions.
+#[must_use]
+pub const fn met_bits(conditions: u32) -> u32 {
+    conditions << MET_SHIFT & MET
+}
 
 /// When an open call began, by its upper half of the ticks and its event word.
 #[must_use]
 pub const fn ticks_of(ticks_high: u32, word: u64) -> u64 {
-    ((ticks_high & !EXIT_WITHOUT_STAMP) as u64) << 32 | word >> 32
+    ((ticks_high & !(EXIT_WITHOUT_STAMP | MET)) as u64) << 32 | word >> 32
 }
 
 /// Default number of open-call entries per thread.

@@ -35,6 +35,11 @@ pub const COPY_MAX: usize = 512;
 pub const READS_MAX: usize = 64;
 /// Limit on the steps of one run, in about the time that an addition takes.
 pub const COST_MAX: u32 = 1 << 16;
+/// Numbers that conditions may have: see [`operation::MEET`].
+pub const CONDITIONS: u32 = 32;
+/// Conditions with smaller numbers are remembered with their call until it ends. Those of others
+/// count at the event alone.
+pub const REMEMBERED: u32 = 3;
 /// Registers of the interpreter. All are zero at the beginning.
 pub const REGISTERS: usize = 16;
 /// Stands for a register with a length, where a text ends before its first zero byte.
@@ -77,7 +82,8 @@ wire_struct! {
 pub mod operation {
     /// The program ends. The call is recorded.
     pub const END: u8 = 0;
-    /// The program ends. Its condition is false, so the call is not recorded, or not kept.
+    /// The program ends. Its condition is false: at an entry, the call isn't recorded, and neither is
+    /// its exit; at a return, the exit is recorded without values.
     pub const REJECT: u8 = 1;
     /// An item begins. If a later instruction fails, the item's bytes are taken back, its status
     /// is `UNREADABLE`, and the program jumps to `size`. `value` is 0, or a status to write instead
@@ -124,6 +130,9 @@ pub mod operation {
     pub const BITS: u8 = 17;
     /// `target` = `left`, a 32-bit float, as a 64-bit float.
     pub const WIDEN_FLOAT: u8 = 18;
+    /// The call meets the condition with the number `size`, less than
+    /// [`CONDITIONS`](super::CONDITIONS).
+    pub const MEET: u8 = 19;
 }
 
 /// `size` of [`operation::CALCULATE`]. Results wrap.

@@ -285,6 +285,49 @@ pub mod site_flags {
     pub const NO_TAIL: u32 = 1;
     /// Calls are kept when an exception is thrown in them. Such a site has no threshold.
     pub const THREW: u32 = 2;
+    /// Calls are kept when they are entered, if they meet the condition. Such a site has no
+    /// threshold.
+    pub const ENTERED: u32 = 4;
+    /// Calls are kept when they return, if their result meets the condition. Such a site has no
+    /// threshold.
+    pub const RETURNED: u32 = 8;
+    /// First of six bits: the number of the [condition](crate::capture::operation::MEET) at the
+    /// entry that calls have to meet, plus 1; 0 if there is none.
+    const CONDITION_SHIFT: u32 = 8;
+    /// First of six bits: the number of the condition at the return, plus 1.
+    const RESULT_SHIFT: u32 = 16;
+    const NUMBER: u32 = 63;
+
+    /// The flags for conditions with these numbers at the entry and at the return.
+    #[must_use]
+    pub const fn with_conditions(entry: Option<u32>, result: Option<u32>) -> u32 {
+        const fn bits(number: Option<u32>, shift: u32) -> u32 {
+            match number {
+                Some(number) => (number + 1 & NUMBER) << shift,
+                None => 0,
+            }
+        }
+        bits(entry, CONDITION_SHIFT) | bits(result, RESULT_SHIFT)
+    }
+
+    /// The conditions that a call has to meet at its entry, a bit for each.
+    #[must_use]
+    pub const fn at_entry(flags: u32) -> u32 {
+        condition(flags >> CONDITION_SHIFT & NUMBER)
+    }
+
+    /// Those at its return.
+    #[must_use]
+    pub const fn at_return(flags: u32) -> u32 {
+        condition(flags >> RESULT_SHIFT & NUMBER)
+    }
+
+    const fn condition(number: u32) -> u32 {
+        match number {
+            1..=32 => 1 << (number - 1),
+            _ => 0,
+        }
+    }
 }
 
 wire_struct! {

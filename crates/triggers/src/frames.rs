@@ -13,7 +13,9 @@ use crate::trigger::{Condition, Trigger};
 
 /// The pattern for names of frames; empty if the trigger isn't about functions.
 pub(crate) fn frame_pattern(trigger: &Trigger) -> String {
-    let text = trigger.pattern().map(ToString::to_string).unwrap_or_default();
+    // Frames by id have no arguments that could be read.
+    let pattern = trigger.pattern().filter(|_| !trigger.has_conditions());
+    let text = pattern.map(ToString::to_string).unwrap_or_default();
     if text.len() <= PATTERN_MAX { text } else { String::new() }
 }
 

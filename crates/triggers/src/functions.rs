@@ -15,6 +15,7 @@ use everycall_recorder::FindSites;
 use everycall_recorder::triggers::Thrown;
 use everycall_symbols::{FunctionEntry, ModuleIdentity, ModuleSymbols, SymbolOptions};
 
+use crate::conditions::{Numbers, numbers};
 use crate::frames::{self, frame_pattern};
 use crate::keeper::Outcome;
 use crate::rate::Rate;
@@ -59,6 +60,8 @@ impl Trampolines {
 #[derive(Debug)]
 pub struct Functions {
     triggers: Arc<[Trigger]>,
+    /// By trigger, the numbers of its conditions.
+    numbers: Vec<Numbers>,
     rate: Arc<Rate>,
     outcome: Arc<Outcome>,
     known: HashMap<Key, Vec<Range>>,
@@ -80,7 +83,9 @@ impl Functions {
     ) -> Functions {
         let types = Types::new(&triggers);
         let frames = triggers.iter().map(frame_pattern).collect();
-        Functions { triggers, rate, outcome, known: HashMap::new(), types, trampolines, frames }
+        // Whoever prepares triggers has refused too many conditions.
+        let numbers = numbers(&triggers).unwrap_or_default();
+        Functions { triggers, numbers, rate, outcome, known: HashMap::new(), types, trampolines, frames }
     }
 
     /// Searches a file before it runs. Returns how many of its functions each trigger names.
@@ -166,6 +171,7 @@ impl FindSites for Functions {
         let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default().to_vec();
         let (rate, triggers) = (Arc::clone(&self.rate), Arc::clone(&self.triggers));
         let trampolines = self.trampolines.clone();
+        let numbers = self.numbers.clone();
         let ranges = self.ranges(path, &build_id, opened.as_deref().unwrap_or(&named));
         let code = |address: u64| {
             let offset = address.wrapping_add(module.base).checked_sub(module.start)?;
@@ -188,6 +194,7 @@ impl FindSites for Functions {
                     Condition::Longer(_, ns) => rate.ticks(ns).min(NEVER - 1),
                     Condition::Percentile(..)
                     | Condition::Entered(_)
+                    | Condition::Returned(..)
                     | Condition::Threw(..)
                     | Condition::Signal(_) => NEVER,
                 };
@@ -195,7 +202,8 @@ impl FindSites for Functions {
                     first,
                     end,
                     rule: range.rule,
-                    flags: trigger.site_flags(),
+                    flags: trigger.site_flags()
+                        | numbers.get(range.rule as usize).copied().unwrap_or_default().flags(),
                     threshold,
                     ..TriggerSite::default()
                 })

@@ -23,6 +23,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod conditions;
 mod frames;
 mod functions;
 mod keeper;
@@ -35,6 +36,7 @@ mod tails;
 mod thrown;
 mod trigger;
 
+pub use conditions::{Numbers, TooManyConditions, numbers};
 pub use everycall_patterns::NamePattern as Pattern;
 pub use functions::{Functions, Trampolines};
 pub use keeper::{Keeper, Outcome, Tally};

@@ -65,7 +65,12 @@ pub(crate) fn frames_key(rule: u32) -> u32 {
 
 /// Whether a trigger needs this scan.
 pub(crate) fn is_scanned(trigger: &Trigger) -> bool {
-    matches!(trigger.condition, Condition::Entered(_) | Condition::Percentile(..))
+    match trigger.condition {
+        // With a condition on arguments, the traced process decides.
+        Condition::Entered(_) => trigger.when.is_none(),
+        Condition::Percentile(..) => true,
+        _ => false,
+    }
 }
 
 impl ScannedProcess {

@@ -36,8 +36,8 @@ impl fmt::Display for SetError {
         match self {
             SetError::NeedsRecord(trigger) => write!(
                 f,
-                "`{trigger}` needs `everycall record`, which looks through what the program's threads write; without it, write a time, as in \
-                 'handle_request > 20ms'"
+                "`{trigger}` needs `everycall record`, which looks through what the program's threads write, and \
+                 reads arguments; without it, write a time, as in 'handle_request > 20ms'"
             ),
             SetError::Signal(trigger) => write!(
                 f,
@@ -89,9 +89,12 @@ impl<'t> SetBuilder<'t> {
     /// One of the triggers needs `record`.
     pub fn new(triggers: &'t [Trigger], policy: Policy, memory: u64) -> Result<SetBuilder<'t>, SetError> {
         for trigger in triggers {
+            if trigger.has_conditions() {
+                return Err(SetError::NeedsRecord(trigger.to_string()));
+            }
             match trigger.condition {
                 Condition::Longer(..) | Condition::Threw(..) => {}
-                Condition::Percentile(..) | Condition::Entered(_) => {
+                Condition::Percentile(..) | Condition::Entered(_) | Condition::Returned(..) => {
                     return Err(SetError::NeedsRecord(trigger.to_string()));
                 }
                 Condition::Signal(_) => return Err(SetError::Signal(trigger.to_string())),

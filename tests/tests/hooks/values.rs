@@ -302,7 +302,7 @@ mod conditions {
             Values(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
         }
 
-        fn number(&self, name: &str) -> i64 {
+        pub(super) fn number(&self, name: &str) -> i64 {
             self.0[name].parse().unwrap()
         }
     }
@@ -514,5 +514,120 @@ fn values_choose_the_calls_that_are_recorded() {
                 assert_eq!(entries + left_out, all, "{label}");
             }
         }
+    }
+}
+
+/// The number that each call's capture has, by the lower half of its event's ticks. All captures are
+/// of one integer of 64 bits.
+fn numbers_by_ticks(file: &Path) -> HashMap<u32, i64> {
+    let bytes = std::fs::read(file).unwrap();
+    let file = TraceFile::open(&bytes).unwrap();
+    let mut numbers = HashMap::new();
+    for (snapshot, facts) in file.recording().snapshots.iter().enumerate() {
+        for thread in 0..facts.threads.len() {
+            let mut cursor = file.segments(ThreadKey { snapshot, thread });
+            let mut words = Vec::new();
+            while let Some(segment) = cursor.next_segment(&mut words) {
+                segment.unwrap();
+                for (at, word) in words.iter().enumerate() {
+                    let Word::Record { ticks_low, kind: kind::VALUES, count, .. } = Word::decode(*word)
+                    else {
+                        continue;
+                    };
+                    let payload = words[at + 1..=at + usize::from(count)].iter().map(|word| {
+                        let Word::Payload { payload, .. } = Word::decode(*word) else { panic!("{word:x}") };
+                        payload
+                    });
+                    let bytes: Vec<u8> = payload.skip(2).flat_map(u32::to_le_bytes).collect();
+                    // Behind the item's status.
+                    numbers.insert(ticks_low, i64::from_le_bytes(bytes[1..9].try_into().unwrap()));
+                }
+            }
+        }
+    }
+    numbers
+}
+
+/// Triggers with conditions keep exactly the calls that meet them: of arguments, with a time and at
+/// the entry, and of results.
+#[test]
+fn values_decide_which_calls_triggers_keep() {
+    let place = Place::new("values_keep");
+    let tried = std::env::var("EVERYCALL_TEST_CONDITIONS").ok().and_then(|count| count.parse().ok());
+    let mut random = conditions::Random(0x2545_f491_4f6c_dd1d);
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let program = built(&place, mode);
+        for _ in 0..tried.unwrap_or(2) {
+            let [(long, is_long), (entered, is_entered)] = [(); 2].map(|()| conditions::of_many(&mut random));
+            let triggers = [
+                long.replace("many if", "many > 1ns if"),
+                entered.replace("many if", "many entered if"),
+                "two returned < 0".to_owned(),
+                "two returned != 0 if b > 0 and a % 2 == 0".to_owned(),
+            ];
+            let label = format!("{} {triggers:?}", mode.label());
+            let file = place.file("trace.ect");
+            let _ = std::fs::remove_file(&file);
+            let mut command = place.command(everycall());
+            command.args([
+                "record",
+                "--args",
+                "many(a)",
+                "--args",
+                "two(b)",
+                "--keep",
+                "1000",
+                "--keep-by",
+                "first",
+            ]);
+            triggers.iter().for_each(|trigger| drop(command.args(["--trigger", trigger])));
+            let output = command.arg("-o").arg(&file).arg("--").arg(&program).arg("30").output().unwrap();
+            assert!(output.status.success(), "{label}: {output:?}");
+            let mut expected: [Vec<i64>; 4] = Default::default();
+            let (mut a, mut b) = (0, 0);
+            for line in String::from_utf8_lossy(&output.stdout).lines() {
+                if line.starts_with("many ") {
+                    let values = conditions::Values::of(line);
+                    for (at, holds) in [(0, &is_long), (1, &is_entered)] {
+                        expected[at].extend(holds(&values).then(|| values.number("a")));
+                    }
+                } else if line.starts_with("two ") {
+                    let values = conditions::Values::of(line);
+                    (a, b) = (values.number("a"), values.number("b"));
+                } else if let Some(result) = line.strip_prefix("-two ") {
+                    let result: i64 = result.parse().unwrap();
+                    expected[2].extend((result < 0).then_some(b));
+                    expected[3].extend((result != 0 && b > 0 && a % 2 == 0).then_some(b));
+                }
+            }
+            let numbers = numbers_by_ticks(&file);
+            let bytes = std::fs::read(&file).unwrap();
+            let trace = TraceFile::open(&bytes).unwrap();
+            let recording = trace.recording();
+            for (at, (trigger, expected)) in recording.triggers.iter().zip(&expected).enumerate() {
+                let kept = recording.kept.iter().filter(|call| call.trigger == at);
+                let mut found: Vec<i64> = kept.map(|call| numbers[&(call.start_ticks as u32)]).collect();
+                assert_eq!(trigger.fired, expected.len() as u64, "{label} {trigger:?}");
+                assert_eq!(trigger.missed + found.len() as u64, trigger.fired, "{label} {trigger:?}");
+                let mut expected = expected.clone();
+                (found.sort_unstable(), expected.sort_unstable());
+                found.iter().for_each(|one| assert!(expected.contains(one), "{label}: {one}"));
+                found.dedup();
+                assert_eq!(trigger.missed + found.len() as u64, trigger.fired, "{label} {trigger:?}");
+            }
+            assert_eq!(recording.triggers.len(), 4, "{label}");
+        }
+    }
+    let program = built(&place, Mode::GCC_NOPS);
+    for (trigger, expected) in [
+        ("two > 1ms if nothing == 3", "there is no parameter `nothing`"),
+        ("two returned < \"x\"", "a text isn't a number"),
+        ("two > 1ms if a >", "a value is missing here"),
+    ] {
+        let mut command = place.command(everycall());
+        command.args(["record", "--trigger", trigger, "-o", "none.ect", "--"]).arg(&program);
+        let output = command.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{trigger}: {error}");
     }
 }

@@ -2,6 +2,7 @@
 //! installed. `docs/benchmarks.md` says what the figures mean. Everything is built in
 //! `target/bench`.
 
+mod args;
 mod budget;
 mod corrected;
 mod cost;
@@ -41,6 +42,7 @@ use self::table::Table;
 const USAGE: &str = "\
 usage: cargo xtask bench [PART...] [--quick] [--events N] [--format text|json]
 parts: cost    an event, in each mode
+       args    an event with arguments or a result, and calls that a condition leaves out
        count   a call that is counted and not recorded, in each mode
        off     sites while tracing is off
        edges   start and end, threads, memory, size, compiling
@@ -65,6 +67,7 @@ parts: cost    an event, in each mode
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Cost,
+    Args,
     Count,
     Off,
     Edges,
@@ -87,8 +90,9 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 20] = [
+    const ALL: [(&'static str, Part); 21] = [
         ("cost", Part::Cost),
+        ("args", Part::Args),
         ("count", Part::Count),
         ("off", Part::Off),
         ("edges", Part::Edges),
@@ -113,6 +117,7 @@ impl Part {
     fn measure(self, lab: &Lab, is_quick: bool, events: Option<u64>) -> Result<Vec<Table>, String> {
         match self {
             Part::Cost => cost::run(lab),
+            Part::Args => args::run(lab, is_quick),
             Part::Count => count::run(lab, is_quick),
             Part::Off => off::run(lab, is_quick),
             Part::Edges => edges::run(lab, is_quick),

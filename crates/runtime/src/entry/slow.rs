@@ -19,7 +19,7 @@ use crate::threads::shared_frames::Caller;
 use crate::threads::tails::Met;
 use crate::threads::thread::Thread;
 use crate::threads::values::{Values, Verdict};
-use crate::threads::{begin, short_calls, stacks};
+use crate::threads::{begin, short_calls, stacks, triggers};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::arena::counter;
 use everycall_format::event::{kind, record_word, unwound};
@@ -353,6 +353,7 @@ fn record_in(process: &'static Process, context: Context, event: &Event<'_>) {
         thread.slot.lost_busy().fetch_add(1, Relaxed);
         return;
     }
+    thread.met.set(verdict.met);
     thread.values.set(Some(&values).filter(|values| values.are_any()));
     thread.ring.suspend();
     if record_suspended(&thread, context, event, verdict) {
@@ -527,6 +528,9 @@ impl Entry {
         }
         let is_there = thread.entry(ticks, place, frame, false);
         let ends_jump = met != Met::Nothing;
+        if is_there {
+            judge_entry(thread);
+        }
         if is_there && (self.is_first || self.is_ending || ends_jump || cleans_up && !is_inlined) {
             // The exit of this call must take the slow path. Reasons:
             // - Most threads end when their first call does: read the thread's name then.
@@ -546,6 +550,9 @@ impl Entry {
         drop_handled(thread, ticks, handler);
         thread.called_at(ticks, self.caller(false));
         let is_there = thread.entry(ticks, place, self.frame, true);
+        if is_there {
+            judge_entry(thread);
+        }
         if is_there && (self.is_ending || has_jumped) {
             thread.open.divert_innermost(self.frame);
         }
@@ -564,6 +571,16 @@ impl Entry {
             }
         };
         Caller { code: behind.saturating_sub(1), is_callees: is_inlined }
+    }
+}
+
+/// The innermost call was entered: remembers which conditions it meets, and posts it for triggers
+/// that want it now.
+fn judge_entry(thread: &Thread<'_>) {
+    let met = thread.met.get();
+    if met != 0 {
+        thread.open.remember_met(met);
+        triggers::judge_entry(thread);
     }
 }
 

@@ -37,6 +37,56 @@ pub(crate) struct Site {
     pub(crate) counts_tails: bool,
     /// Whether calls are kept when an exception is thrown in them.
     pub(crate) is_for_throws: bool,
+    /// Whether calls are kept when they are entered, or when they return, as their values decide.
+    pub(crate) when: When,
+    /// The conditions that calls have to meet at the entry, a bit for each.
+    pub(crate) conditions: u32,
+    /// Those that they have to meet at the return.
+    pub(crate) results: u32,
+}
+
+/// When a trigger decides about a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Its duration or an exception does.
+    Else,
+    /// When it is entered.
+    Entered,
+    /// When it returns.
+    Returned,
+}
+
+impl Site {
+    fn new(rule: u32, threshold: u64, flags: u32) -> Site {
+        Site {
+            rule,
+            threshold,
+            counts_tails: flags & site_flags::NO_TAIL == 0,
+            is_for_throws: flags & site_flags::THREW != 0,
+            when: match flags & (site_flags::ENTERED | site_flags::RETURNED) {
+                0 => When::Else,
+                site_flags::ENTERED => When::Entered,
+                _ => When::Returned,
+            },
+            conditions: site_flags::at_entry(flags),
+            results: site_flags::at_return(flags),
+        }
+    }
+
+    /// That of a rule for exceptions.
+    pub(crate) fn of_throws(rule: u32) -> Site {
+        Site::new(rule, 1, site_flags::THREW)
+    }
+
+    /// Whether a call that met these conditions when it was entered meets those of the site.
+    pub(crate) fn is_met(&self, met: u32) -> bool {
+        self.conditions & !met == 0
+    }
+
+    /// Whether open calls may be kept later.
+    pub(crate) fn needs_events(&self) -> bool {
+        self.threshold != NEVER || self.is_for_throws || self.when == When::Returned
+    }
 }
 
 impl Triggers {
@@ -104,12 +154,7 @@ impl Triggers {
     fn frame_site(&self, index: u32) -> Site {
         let rule = self.rule(index);
         let flags = field!(rule, TriggerRule, frames_flags, AtomicU32).load(Relaxed);
-        Site {
-            rule: index,
-            threshold: field!(rule, TriggerRule, frames_threshold, AtomicU64).load(SeqCst),
-            counts_tails: flags & site_flags::NO_TAIL == 0,
-            is_for_throws: flags & site_flags::THREW != 0,
-        }
+        Site::new(index, field!(rule, TriggerRule, frames_threshold, AtomicU64).load(SeqCst), flags)
     }
 
     pub(crate) fn sites(&self) -> Sites {
@@ -144,11 +189,9 @@ impl Triggers {
         let of_code = (low..count)
             .map(at)
             .take_while(move |site| field!(site, TriggerSite, first, AtomicU32).load(Relaxed) <= code)
-            .map(|site| Site {
-                rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed).min(RULES - 1),
-                threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
-                counts_tails: flags_of(site) & site_flags::NO_TAIL == 0,
-                is_for_throws: flags_of(site) & site_flags::THREW != 0,
+            .map(|site| {
+                let rule = field!(site, TriggerSite, rule, AtomicU32).load(Relaxed).min(RULES - 1);
+                Site::new(rule, field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed), flags_of(site))
             });
         frames.map(move |rule| triggers.frame_site(rule)).chain(of_code)
     }
@@ -177,7 +220,7 @@ impl Triggers {
     }
 
     pub(crate) fn names(&self, code: u32) -> bool {
-        self.sites_at(code).any(|site| site.threshold != NEVER || site.is_for_throws)
+        self.sites_at(code).any(|site| site.needs_events())
     }
 
     /// Whether a trigger waits for exceptions.

@@ -12,7 +12,7 @@ use crate::threads::deep_calls::DeepCalls;
 use core::cell::Cell;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use everycall_format::arena::{OpenCall, ticks_of};
+use everycall_format::arena::{OpenCall, met, met_bits, ticks_of};
 use everycall_format::event::EXIT;
 use everycall_format::frame::is_frame;
 use everycall_format::trigger::{is_jump, jump_word, jumped};
@@ -72,6 +72,8 @@ pub(crate) struct OpenCallFacts {
     pub(crate) ticks: u64,
     /// [`everycall_format::arena::OpenCall::stamp`].
     pub(crate) stamp: u32,
+    /// The conditions that it met when it was entered, a bit for each.
+    pub(crate) met: u32,
     /// The jump, if the call ended by a tail call that a trigger follows.
     pub(crate) jump: Option<JumpFacts>,
 }
@@ -291,9 +293,11 @@ impl<'a> OpenCalls<'a> {
 
     fn facts(&self, entry: u64) -> OpenCallFacts {
         let word = self.word(entry).load(Relaxed);
+        let ticks_high = self.ticks_high(entry).load(Relaxed);
         OpenCallFacts {
             code: word as u32 & !EXIT,
-            ticks: ticks_of(self.ticks_high(entry).load(Relaxed), word),
+            ticks: ticks_of(ticks_high, word),
+            met: met(ticks_high),
             stamp: if self.is_recorded_frame(entry) { 0 } else { self.stamp(entry).load(Relaxed) },
             jump: self.jump_of(entry),
         }
@@ -525,6 +529,13 @@ impl<'a> OpenCalls<'a> {
         }
         let word = self.word(entry);
         word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
+    }
+
+    /// Remembers which conditions the innermost call meets.
+    pub(crate) fn remember_met(&self, conditions: u32) {
+        if let Some(entry) = self.innermost() {
+            self.ticks_high(entry).fetch_or(met_bits(conditions), Relaxed);
+        }
     }
 
     /// Stamps the innermost call. Returns the address of its entry.

@@ -12,7 +12,8 @@ use crate::threads::values::{Call, HEAD_WORDS, IN_WORD};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_capture::Outcome;
-use everycall_format::arena::{OpenCall, counter};
+use everycall_format::arena::{OpenCall, counter, met_bits};
+use everycall_format::capture::REMEMBERED;
 use everycall_format::event::{EXIT, WORD_SIZE, call_word, kind, payload_word, record_word, values};
 use everycall_hooks::{ModuleDescriptor, add_own, exchange_own};
 use everycall_ring::{Control, state};
@@ -72,7 +73,7 @@ impl Event<'_> {
             return Some(outcome::DONE);
         }
         let mut bytes = [0; BYTES_MAX];
-        let (mut length, mut id) = (0, 0);
+        let (mut length, mut id, mut met) = (0, 0, 0);
         if let Some(program) = program {
             if program.output_max() > BYTES_MAX {
                 return None;
@@ -80,7 +81,11 @@ impl Event<'_> {
             // SAFETY: by contract.
             let call = unsafe { Call::new(process, control, self.hook) };
             id = program.id();
-            match program.run(&call, &mut bytes) {
+            let (outcome, conditions) = program.judge(&call, &mut bytes);
+            met = conditions;
+            match outcome {
+                // A trigger may want the call now.
+                _ if met >> REMEMBERED != 0 => return None,
                 Outcome::Captured(written) => length = written,
                 Outcome::Rejected if is_exit => {}
                 Outcome::Rejected => return self.leave_out(process),
@@ -126,7 +131,8 @@ impl Event<'_> {
         // A signal handler in between may have written its own there.
         pointer.store(self.hook, Relaxed);
         // The stamp beside it is 0.
-        word_at(top + offset_of!(OpenCall, ticks_high) as u64).store(ticks >> 32, Relaxed);
+        let high = ticks >> 32 | u64::from(met_bits(met));
+        word_at(top + offset_of!(OpenCall, ticks_high) as u64).store(high, Relaxed);
         word_at(top + offset_of!(OpenCall, word) as u64).store(call_word(ticks, low), Release);
         put_values(slot, ticks, values::ARGUMENTS, id, bytes);
         word_at(event_slot).store(call_word(ticks, low), Release);

@@ -27,6 +27,8 @@ pub(crate) struct Thread<'a> {
     pub(crate) open: OpenCalls<'a>,
     /// Values of the event that is recorded.
     pub(crate) values: Cell<Option<&'a Values>>,
+    /// The conditions that the event meets, a bit for each.
+    pub(crate) met: Cell<u32>,
 }
 
 impl<'a> Thread<'a> {
@@ -34,7 +36,7 @@ impl<'a> Thread<'a> {
         let slot = process.arena().slot(control.slot.load(Relaxed));
         let ring = process.arena().ring(control, &slot);
         let values = Cell::new(None);
-        Thread { process, control, slot, ring, open: OpenCalls::new(control), values }
+        Thread { process, control, slot, ring, open: OpenCalls::new(control), values, met: Cell::new(0) }
     }
 
     /// Whether the program has announced that the thread ends, or has cancelled it.

@@ -51,6 +51,7 @@ impl Thread<'_> {
                         let is_meant = |rule: u32| rules & !anywhere & 1 << rule != 0;
                         for site in triggers.sites_at(call.code).filter(|site| site.is_for_throws) {
                             if is_meant(site.rule)
+                                && site.is_met(call.met)
                                 && (site.counts_tails || call.jump.is_none())
                                 && let Some(place) = calls.get_mut(site.rule as usize)
                             {

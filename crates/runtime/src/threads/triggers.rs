@@ -10,7 +10,7 @@
 //! copied, and no thread waits.
 
 use crate::state::process::Process;
-use crate::state::trigger_table::{Site, Triggers};
+use crate::state::trigger_table::{Site, Triggers, When};
 use crate::state::{dropped, hub, thresholds};
 use crate::threads::open_calls::{LastJump, OpenCallFacts, OpenCalls};
 use crate::threads::thread::Thread;
@@ -26,6 +26,34 @@ pub(crate) fn judge(thread: &Thread<'_>, ticks: u64) {
         && let Some(call) = thread.open.innermost_call()
     {
         judge_call(thread, Left::at(call, ticks), |_| true);
+        if thread.met.get() != 0 {
+            judge_now(thread, Left::at(call, ticks), When::Returned);
+        }
+    }
+}
+
+/// The innermost call of `thread` was entered now: posts it if a trigger wants it because of its
+/// arguments. They are in the thread's `met`.
+pub(crate) fn judge_entry(thread: &Thread<'_>) {
+    if let Some(call) = thread.open.innermost_call() {
+        let left = Left { flags: call_flags::ENTERED, ..Left::at(call, call.ticks) };
+        judge_now(thread, left, When::Entered);
+    }
+}
+
+/// Posts a call for the triggers that decide now, by what the present event meets.
+fn judge_now(thread: &Thread<'_>, left: Left, when: When) {
+    let met = thread.met.get();
+    for triggers in Triggers::all(thread.process.arena()) {
+        for site in triggers.sites_at(left.call.code).filter(|site| site.when == when) {
+            let is_met = match when {
+                When::Returned => site.results != 0 && site.results & !met == 0 && site.is_met(left.call.met),
+                _ => site.conditions != 0 && site.is_met(met),
+            };
+            if is_met {
+                post(&triggers, thread, Site { threshold: 0, ..site }, &left);
+            }
+        }
     }
 }
 
@@ -41,7 +69,7 @@ pub(crate) fn judge_jump(thread: &Thread<'_>, call: &OpenCallFacts, jump: LastJu
 fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool) {
     for triggers in Triggers::all(thread.process.arena()) {
         for site in triggers.sites_at(left.call.code).filter(&is_wanted) {
-            if left.took() <= site.threshold {
+            if left.took() <= site.threshold || !site.is_met(left.call.met) {
                 continue;
             }
             // Sites of a set hold a lower bound of the threshold until the clock's rate is known.
@@ -83,8 +111,8 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
 
 /// Whether a trigger wants a call.
 fn is_wanted(process: &Process, left: &Left) -> bool {
-    let takes_long =
-        |triggers: Triggers| triggers.sites_at(left.call.code).any(|site| left.took() > site.threshold);
+    let is_wanted = |site: Site| left.took() > site.threshold && site.is_met(left.call.met);
+    let takes_long = |triggers: Triggers| triggers.sites_at(left.call.code).any(is_wanted);
     Triggers::all(process.arena()).any(takes_long)
 }
 
@@ -194,12 +222,13 @@ pub(crate) fn post_throw(
     call: Option<OpenCallFacts>,
     ticks: u64,
 ) {
-    let site = Site { rule, threshold: 1, counts_tails: true, is_for_throws: true };
+    let site = Site::of_throws(rule);
     let mut left = match call {
         Some(call @ OpenCallFacts { jump: Some(_), .. }) => Left::fallen(thread, call, ticks),
         Some(call) => Left::at(call, ticks),
         None => {
-            let none = OpenCallFacts { code: NO_CODE, ticks: ticks.saturating_sub(1), stamp: 1, jump: None };
+            let ticks = ticks.saturating_sub(1);
+            let none = OpenCallFacts { code: NO_CODE, ticks, stamp: 1, met: 0, jump: None };
             Left { flags: call_flags::NO_CALL, ..Left::at(none, ticks) }
         }
     };

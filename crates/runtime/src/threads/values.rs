@@ -33,6 +33,8 @@ pub(crate) struct Values {
 /// What the function's program says of an event.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Verdict {
+    /// The conditions of triggers that the event meets, a bit for each.
+    pub(crate) met: u32,
     /// The call is left out: its condition is false.
     pub(crate) is_rejected: bool,
     /// The function's calls may be left out, so the entry of the call that ends may be missing.
@@ -69,12 +71,14 @@ impl Values {
         let Some(Found { program, is_conditional }) = captures.look_up(behind, is_exit) else {
             return nothing;
         };
-        let verdict = Verdict { is_rejected: false, is_conditional };
+        let verdict = Verdict { is_conditional, ..nothing };
         let Some(program) = program else { return verdict };
         stacks::look_for_room(control, hook);
         // SAFETY: by contract.
         let call = unsafe { Call::new(process, control, hook) };
-        match program.run(&call, &mut self.bytes) {
+        let (outcome, met) = program.judge(&call, &mut self.bytes);
+        let verdict = Verdict { met, ..verdict };
+        match outcome {
             Outcome::Captured(length) => {
                 (self.id, self.is_exit, self.length) = (program.id(), is_exit, length);
                 verdict
