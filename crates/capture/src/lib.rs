@@ -32,6 +32,7 @@ mod check;
 mod float;
 mod machine;
 mod output;
+mod plain;
 mod run;
 mod text;
 

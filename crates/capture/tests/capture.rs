@@ -349,3 +349,75 @@ fn any_bytes_are_refused_or_run() {
         }
     }
 }
+
+/// Programs that only copy registers and texts have a way of their own where there is room: it
+/// writes what the interpreter writes.
+#[test]
+fn copied_registers_are_those_of_the_interpreter() {
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut next = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % below
+    };
+    for _ in 0..2000 {
+        let mut machine = Fake::new(b"\x2a\xff\xff\xffGET /index\0rest\0");
+        let mut instructions = Vec::new();
+        for _ in 0..next(10) {
+            let (number, target) = (next(16), next(16) as u8);
+            machine.registers[number as usize] = match next(3) {
+                0 => BASE + next(24),
+                _ => next(1 << 60) << next(5),
+            };
+            let end = instructions.len() as u32 + 3;
+            instructions.push(instruction(ITEM, 0, 0, 0, end, 0));
+            instructions.push(instruction(operation::REGISTER, target, 0, 0, number as u32, 0));
+            instructions.push(match next(3) {
+                0 => instruction(operation::COPY_TEXT, 0, target, UNTIL_ZERO, next(40) as u32, 0),
+                _ => instruction(operation::EMIT, 0, target, 0, 1 + next(8) as u32, 0),
+            });
+        }
+        instructions.push(instruction(operation::END, 0, 0, 0, 0, 0));
+        let bytes = bytes_of(&instructions, &[]);
+        let program = Program::check(&bytes).unwrap();
+        // With anything else in a program, the interpreter runs.
+        let mut others = vec![instruction(operation::CONSTANT, 0, 0, 0, 0, 0)];
+        others.extend(instructions.iter().map(|it| match it.operation {
+            ITEM => instruction(ITEM, 0, 0, 0, it.size + 1, 0),
+            _ => *it,
+        }));
+        let exact = run(&others, &[], &machine);
+        let mut output = vec![0xee; program.output_max() + 16];
+        let (outcome, met) = program.judge(&machine, &mut output);
+        assert_eq!((outcome, met), (exact.0, 0));
+        let Outcome::Captured(length) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(output[..length], exact.1);
+    }
+}
+
+#[test]
+fn conditions_are_met_one_by_one() {
+    let mut machine = Fake::new(&[]);
+    for (value, expected) in [(0, 0b10), (1, 0b1001), (5, 0b1001)] {
+        machine.registers[5] = value;
+        let instructions = [
+            instruction(operation::REGISTER, 1, 0, 0, 5, 0),
+            instruction(operation::JUMP_IF_ZERO, 0, 1, 0, 4, 0),
+            instruction(operation::MEET, 0, 0, 0, 0, 0),
+            instruction(operation::JUMP, 0, 0, 0, 5, 0),
+            instruction(operation::MEET, 0, 0, 0, 1, 0),
+            // What can't be read meets no condition.
+            instruction(operation::GUARD, 0, 0, 0, 8, 0),
+            instruction(operation::LOAD, 2, 1, 0, 4, 0),
+            instruction(operation::MEET, 0, 0, 0, 2, 0),
+            instruction(operation::JUMP_IF_ZERO, 0, 1, 0, 10, 0),
+            instruction(operation::MEET, 0, 0, 0, 3, 0),
+        ];
+        let bytes = bytes_of(&instructions, &[]);
+        let program = Program::check(&bytes).unwrap();
+        assert_eq!(program.judge(&machine, &mut []), (Outcome::Captured(0), expected));
+    }
+    let wrong = bytes_of(&[instruction(operation::MEET, 0, 0, 0, 32, 0)], &[]);
+    assert_eq!(Program::check(&wrong).err(), Some(Refusal::Instruction(0)));
+}

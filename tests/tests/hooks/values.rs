@@ -580,7 +580,9 @@ fn values_decide_which_calls_triggers_keep() {
                 "--keep-by",
                 "first",
             ]);
-            triggers.iter().for_each(|trigger| drop(command.args(["--trigger", trigger])));
+            for trigger in &triggers {
+                command.args(["--trigger", trigger]);
+            }
             let output = command.arg("-o").arg(&file).arg("--").arg(&program).arg("30").output().unwrap();
             assert!(output.status.success(), "{label}: {output:?}");
             let mut expected: [Vec<i64>; 4] = Default::default();

@@ -9,7 +9,7 @@ use crate::features::sites::Sites;
 use crate::state::capture_sets::{self, Union, Unused, Wanted, WantedFunction};
 use crate::state::captures::{Builder, Captures, Function, Room};
 use crate::state::process::Process;
-use crate::state::{captures, dropped, hub, selection};
+use crate::state::{captures, constants, dropped, hub, selection};
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::image::{Image, Text};
 use crate::sys::kept_path::KeptPath;
@@ -82,6 +82,7 @@ pub(crate) fn install(process: &'static Process, module: &ModuleDescriptor, imag
     }
     // SAFETY: the module is loaded.
     let sites = unsafe { Sites::of(module, &image.text) };
+    constants::learn(module, image);
     let is_there = build(process, module, image, &sites, &wanted) == Some(());
     if !is_there {
         captures::clear(module);
@@ -103,6 +104,7 @@ fn refuse(process: &Process, module: &ModuleDescriptor, function: &WantedFunctio
 /// The module is about to be unloaded.
 pub(crate) fn remove(module: &ModuleDescriptor) {
     captures::remove(module);
+    constants::forget(module);
 }
 
 /// Returns `None` if nothing can be copied in this module.

@@ -16,6 +16,7 @@
 //! selection        which functions are recorded
 //! capture_sets     sets that say whose values are recorded, and their union
 //! captures         which values are copied at the functions of a module
+//! constants        read-only memory that values are read from without asking the kernel
 //! off_ranges       functions that are off by themselves and whose hooks are always called
 //! dropped          counts of calls that are not recorded
 //! all_calls        counts of all calls, beside the rings
@@ -47,6 +48,7 @@ pub(crate) mod cancelled;
 pub(crate) mod capture_sets;
 pub(crate) mod captures;
 pub(crate) mod code_log;
+pub(crate) mod constants;
 pub(crate) mod crash_file;
 pub(crate) mod dropped;
 pub(crate) mod frame_triggers;

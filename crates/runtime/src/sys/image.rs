@@ -49,7 +49,12 @@ pub(crate) struct Image {
     pub(crate) build_id: [u8; 32],
     pub(crate) build_id_length: u32,
     pub(crate) text: [Text; TEXT_SEGMENTS],
+    /// Segments that can be read and not written: first address, and the one behind the last.
+    pub(crate) constant: [(u64, u64); CONSTANT_SEGMENTS],
 }
+
+/// Limit on the read-only segments that are used. Objects usually have three.
+pub(crate) const CONSTANT_SEGMENTS: usize = 4;
 
 /// Limit on the executable segments that are used. Objects usually have one.
 const TEXT_SEGMENTS: usize = 4;
@@ -115,6 +120,7 @@ impl Image {
                 build_id: [0; 32],
                 build_id_length: 0,
                 text: [Text::default(); TEXT_SEGMENTS],
+                constant: [(0, 0); CONSTANT_SEGMENTS],
             };
             let segments = (0..count).map(|index| (header(index), protection(index)));
             let executable =
@@ -122,6 +128,14 @@ impl Image {
             for (place, ((_, _, address, _, size), flags)) in image.text.iter_mut().zip(executable) {
                 let start = base.wrapping_add(address);
                 *place = Text { start, end: start.wrapping_add(size), flags };
+            }
+            let is_constant = |flags: u32| flags & (Text::READABLE | Text::WRITABLE) == Text::READABLE;
+            let constant = (0..count)
+                .map(|index| (header(index), protection(index)))
+                .filter(|((kind, ..), flags)| *kind == PT_LOAD && is_constant(*flags));
+            for (place, ((_, _, address, size, _), _)) in image.constant.iter_mut().zip(constant) {
+                let start = base.wrapping_add(address);
+                *place = (start, start.wrapping_add(size));
             }
             for (kind, _, address, size, _) in (0..count).map(header) {
                 match kind {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Registers that hooks have saved, and the calling thread's own stack.
 
 use crate::state::captures::{Captures, Found};
+use crate::state::constants;
 use crate::state::process::Process;
 use crate::sys::{filter, system};
 use crate::threads::stacks;
@@ -157,12 +158,20 @@ impl Machine for Call<'_> {
 
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
         let end = address.checked_add(into.len() as u64);
-        if address >= self.stack.start && end.is_some_and(|end| end <= self.stack.end) {
-            // SAFETY: the part of the thread's own stack that is in use. Others may write there:
-            // any bytes will do.
+        let is_own = address >= self.stack.start && end.is_some_and(|end| end <= self.stack.end);
+        if is_own || constants::are_readable(address, into.len()) {
+            // SAFETY: the part of the thread's own stack that is in use, where others may write: any
+            // bytes will do. Or constants of the program, which stay.
             unsafe { core::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
             return into.len();
         }
-        if self.may_ask() { system::read_own(self.process.pid.load(Relaxed), address, into) } else { 0 }
+        if !self.may_ask() {
+            return 0;
+        }
+        let read = system::read_own(self.process.pid.load(Relaxed), address, into);
+        if read == into.len() {
+            constants::were_read(address, read);
+        }
+        read
     }
 }
