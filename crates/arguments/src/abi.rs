@@ -3,6 +3,7 @@
 use everycall_format::capture::register;
 
 use crate::layout;
+use crate::passed::{Class, Passed, Scalar};
 use crate::place::{Piece, Place};
 use crate::types::{Kind, Type, TypeId, Types};
 
@@ -16,38 +17,6 @@ const RDX: u32 = 1;
 pub(crate) const STACK_POINTER: u32 = 7;
 /// Nested deeper than this, a type isn't classified.
 const DEPTH_MAX: usize = 16;
-
-/// How eight bytes of a value are passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    Nothing,
-    Integer,
-    Vector,
-}
-
-/// A number or pointer within a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Scalar {
-    pub offset: u64,
-    /// At most 8 bytes, or 16 for an integer.
-    pub size: u64,
-    pub is_float: bool,
-}
-
-/// How a value is passed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Passed {
-    /// In registers as far as there are any, else on the stack.
-    Classes(Vec<Class>),
-    /// Rust: each is an argument of its own.
-    Scalars(Vec<Scalar>),
-    /// On the stack, aligned.
-    Memory(u64),
-    /// Its address is passed as an integer.
-    Reference,
-    /// An empty class takes no register.
-    Empty,
-}
 
 /// Assigns places to the parameters of one function, in order. Rust's functions may have its own
 /// ABI or the system's. Where a parameter doesn't show which, only what is the same in both is a

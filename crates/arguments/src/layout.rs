@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use crate::abi::{Class, Passed, Scalar};
+use crate::passed::{Class, Passed, Scalar};
 use crate::types::{Aggregate, Case, Kind, Member, TypeId, Types, Variants};
 
 /// Nested deeper than this, a type isn't looked at.

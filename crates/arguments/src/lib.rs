@@ -25,6 +25,7 @@ mod error;
 mod known;
 mod layout;
 mod module;
+mod passed;
 mod place;
 mod recorded;
 mod secrets;

@@ -303,7 +303,7 @@ pub mod site_flags {
     pub const fn with_conditions(entry: Option<u32>, result: Option<u32>) -> u32 {
         const fn bits(number: Option<u32>, shift: u32) -> u32 {
             match number {
-                Some(number) => (number + 1 & NUMBER) << shift,
+                Some(number) => ((number + 1) & NUMBER) << shift,
                 None => 0,
             }
         }

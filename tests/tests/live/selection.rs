@@ -802,6 +802,9 @@ fn functions_are_switched_by_commands() {
     assert!(code == Some(1) && said.contains("has no traced functions"), "{said}");
 }
 
+/// Argument and result of each call.
+type CallValues = Vec<(Option<i64>, Option<i64>)>;
+
 /// `everycall trace` with values, with its messages in a file.
 struct Tracing {
     child: std::process::Child,
@@ -830,7 +833,7 @@ impl Tracing {
 
     /// Ends it. Returns arguments and results of the calls of two functions, in their order, and its
     /// messages.
-    fn end(mut self, place: &Place) -> ([Vec<(Option<i64>, Option<i64>)>; 2], String) {
+    fn end(mut self, place: &Place) -> ([CallValues; 2], String) {
         let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
         assert!(self.child.wait().unwrap().success(), "{}", self.messages());

@@ -315,7 +315,6 @@ fn a_neighbours_load_on_long_functions() {
         (1e6, 5, 3.0),
     ] {
         let all = outcomes((2e6, slice_ns), machines, runs, factor);
-        println!("slices of {slice_ns} ns, {runs} runs, {factor}: {all:?}");
         let label = format!("{slice_ns} {runs} {factor}: {all:?}");
         let right = if slice_ns < TIME_SLICE_NS { 0.92 } else { 0.945 };
         assert!(all.right_intervals as f64 >= right * all.intervals as f64, "{label}");
@@ -340,7 +339,6 @@ fn a_neighbours_load_is_no_change() {
                 let mean = machines as f64 * percent / 100.0;
                 assert!(count as f64 <= mean + 3.0 * mean.sqrt(), "{runs} {factor}: {percent} %: {all:?}");
             };
-            println!("{runs} {factor}: {all:?}");
             assert!(all.right_intervals as f64 >= 0.945 * all.intervals as f64, "{runs} {factor}: {all:?}");
             at_most(all.false_alarms, 1.0);
             assert_eq!(all.found_wrong, 0, "{runs} {factor}");

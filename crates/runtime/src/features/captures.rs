@@ -96,8 +96,8 @@ fn refuse(process: &Process, module: &ModuleDescriptor, function: &WantedFunctio
     let entry = function.entry.map(|wanted| wanted.chosen);
     let exit = function.exit.map(|wanted| wanted.chosen);
     let other = exit.filter(|exit| !entry.is_some_and(|entry| core::ptr::eq(entry, *exit)));
-    let is_new = entry.into_iter().chain(other).fold(false, |is_new, chosen| chosen.refuse() || is_new);
-    let is_new = is_new || captures::is_registering(module);
+    let new = entry.into_iter().chain(other).filter(|chosen| chosen.refuse()).count();
+    let is_new = new > 0 || captures::is_registering(module);
     process.arena().count(counter::CAPTURES_REFUSED, is_new.into());
 }
 
