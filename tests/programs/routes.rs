@@ -20,10 +20,12 @@ fn main() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("{}", listener.local_addr().unwrap());
     let count = std::env::args().nth(1).unwrap().parse().unwrap();
+    let mut sent = 0;
     for stream in listener.incoming().take(count) {
         let mut stream = stream.unwrap();
         let mut line = String::new();
         BufReader::new(&stream).read_line(&mut line).unwrap();
-        respond(line.split(' ').nth(1).unwrap(), &mut stream);
+        sent += respond(line.split(' ').nth(1).unwrap(), &mut stream);
     }
+    println!("{sent} bytes");
 }

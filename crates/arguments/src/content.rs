@@ -234,10 +234,22 @@ impl Compiler<'_, '_, '_> {
             let inner = if member.name.is_empty() && depth < 8 { Some(self.get(member.ty)) } else { None };
             match inner.map(|inner| inner.kind) {
                 Some(Kind::Aggregate(inner)) => all.extend(self.flat(&inner, moved.offset, depth + 1)),
+                _ if self.is_nothing(member.ty) => {}
                 _ => all.push(moved),
             }
         }
         all
+    }
+
+    /// A type without a value, as Rust's `()` and markers. (Arrays at a struct's end have no size.)
+    fn is_nothing(&mut self, id: TypeId) -> bool {
+        let ty = self.get(id);
+        let is_known = match &ty.kind {
+            Kind::Aggregate(it) => !it.is_incomplete,
+            Kind::Integer { .. } => true,
+            _ => false,
+        };
+        ty.size == 0 && is_known
     }
 
     /// One of several cases, by the discriminant.

@@ -797,7 +797,7 @@ fn functions_are_switched_by_commands() {
         assert_eq!(info.contains("their functions are not selected"), has_sites(mode), "{info}");
     }
     let (code, said) = asked(&place, &["enable", &std::process::id().to_string(), "red"]);
-    assert!(code == Some(1) && said.contains("isn't traced"), "{said}");
+    assert!(code == Some(1) && said.contains("gets no hooks: no traced function"), "{said}");
     let (code, said) = asked(&place, &["functions", "/bin/true"]);
     assert!(code == Some(1) && said.contains("has no traced functions"), "{said}");
 }

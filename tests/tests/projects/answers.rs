@@ -160,7 +160,8 @@ fn which_routes_a_server_in_rust_answered_slowly() {
     let options = ["--args", "*respond(path)"];
     let mut server = record(&place, place.path(), &options, &["./routes", "4"]);
     let mut address = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let mut printed = BufReader::new(server.stdout.take().unwrap());
+    printed.read_line(&mut address).unwrap();
     for path in ["/", "/report/7", "/", "/login"] {
         let mut stream = TcpStream::connect(address.trim()).unwrap();
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();

@@ -374,6 +374,7 @@ impl Json for &i32 { fn json(&self) -> String { (**self).json() } }
 impl Json for &P { fn json(&self) -> String { (**self).json() } }
 impl<T: Json> Json for Option<T> { fn json(&self) -> String { match self { None => "\"None\"".to_owned(), Some(it) => format!("{{\"Some\":{{\"__0\":{}}}}}", it.json()) } } }
 impl<T: Json, E: Json> Json for Result<T, E> { fn json(&self) -> String { match self { Err(it) => format!("{{\"Err\":{{\"__0\":{}}}}}", it.json()), Ok(it) => format!("{{\"Ok\":{{\"__0\":{}}}}}", it.json()) } } }
+impl Json for Result<(), u16> { fn json(&self) -> String { match self { Ok(()) => "\"Ok\"".to_owned(), Err(it) => format!("{{\"Err\":{{\"__0\":{it}}}}}") } } }
 impl Json for Duration { fn json(&self) -> String { format!("\"{self:?}\"") } }
 impl Json for (i32, u8) { fn json(&self) -> String { format!("{{\"__0\":{},\"__1\":{}}}", self.0, self.1) } }
 impl Json for (u64, f64) { fn json(&self) -> String { format!("{{\"__0\":{},\"__1\":{:?}}}", self.0, self.1) } }
@@ -471,6 +472,9 @@ pub fn rust(seed: u64) -> String {
         ("Result<u8, u8>", |n| format!("{}({})", ["Ok", "Err"][n.below(2)], n.below(256))),
         ("Option<Duration>", |n| {
             if n.chance(40) { "None".to_owned() } else { format!("Some(Duration::new({}, 5))", n.below(99)) }
+        }),
+        ("Result<(), u16>", |n| {
+            if n.chance(50) { "Ok(())".to_owned() } else { format!("Err({})", n.below(65536)) }
         }),
         ("Option<f32>", |n| if n.chance(40) { "None".to_owned() } else { format!("Some({:?})", n.float()) }),
         ("[u16; 3]", |n| format!("[{}, 2, {}]", n.below(65536), n.below(99))),

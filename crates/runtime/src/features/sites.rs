@@ -245,6 +245,9 @@ impl Sites<'_> {
         let captures = Captures::of(self.module);
         let hook = if is_exit { &self.module.capture_exit_hook } else { &self.module.capture_entry_hook };
         let hook = hook.load(Relaxed);
+        if hook == 0 {
+            return usual;
+        }
         let (plain, others) = usual;
         // At exits of calls that may have been left out, the entry may be missing.
         let at = captures.and_then(|captures| captures.at(function));

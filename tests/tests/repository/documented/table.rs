@@ -1012,6 +1012,7 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     ("--by label:", So("everycall report --by label:request old.ect")),
+    ("cargo xtask bench args", Not(LONG)),
     ("cargo xtask bench count", Not(LONG)),
     ("cargo xtask bench report", Not(LONG)),
     ("cargo xtask bench real", Not(LONG)),
