@@ -101,11 +101,12 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     } else {
         Sink::Copy(file)
     };
+    // A signal ends the session, as soon as it is active, and its file is written; a second one ends
+    // the command.
+    let signals = Signals::begin();
     session.activate()?;
     clock_note(&program, arguments.clock);
     let begin = Instant::now();
-    // A signal ends the session, and its file is written; a second one ends the command.
-    let signals = Signals::begin();
     let run = Run { arguments, patterns, chosen: &chosen, begin, start_ticks };
     let (mut summary, moment) = match sink {
         Sink::Stream(path, begun) => stream(&mut session, &run, path, *begun, signals)?,

@@ -310,7 +310,8 @@ fn pages() {
     // Traces to look at by `everycall view`, with a part of a function's name that no label has.
     let mut views: Vec<(PathBuf, &str)> = Vec::new();
     for workload in [Workload::SQLITE, Workload::LUA, Workload::ZSTD, Workload::LEVELDB] {
-        let looked_at = [Mode::GCC_NOPS, Mode::CLANG19_XRAY];
+        // The browser takes long.
+        let looked_at = if is_full() { &[Mode::GCC_NOPS, Mode::CLANG19_XRAY][..] } else { &[Mode::GCC_NOPS] };
         for mode in modes(&workload).filter(|mode| looked_at.contains(mode)) {
             let build = Build { workload, mode: Some(mode), flags: FLAGS[0] };
             let (program, file) = (place.file(&build.label()), place.file(&format!("{}.ect", build.label())));

@@ -510,7 +510,7 @@ fn slow_calls_are_explained_by_what_they_did() {
         "slow_child.c",
         "static volatile unsigned sink;
          __attribute__((noinline)) void quick(void) { sink += 1; }
-         __attribute__((noinline)) void sometimes(void) { for (int i = 0; i < 200000; i++) sink += i; }
+         __attribute__((noinline)) void sometimes(void) { for (int i = 0; i < 2000000; i++) sink += i; }
          __attribute__((noinline)) void handle(int i) { quick(); if (i % 50 == 0) sometimes(); sink += i; }
          int main(void) { for (int i = 0; i < 2000; i++) handle(i); return 0; }
 ",

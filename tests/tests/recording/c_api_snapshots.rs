@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use everycall_tests::{Mode, Place, TraceView, everycall, programs, successful};
+use everycall_tests::{Mode, Place, TraceView, everycall, is_full, programs, successful};
 
 const MODES: [Mode; 3] = [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
 
@@ -58,7 +58,8 @@ fn while_threads_run_and_come_and_go() {
     for mode in MODES {
         run(&place, &built(&place, mode), "many");
         let mut most = 0;
-        for turn in 0..20 {
+        // Each file takes a second of a debug build.
+        for turn in (0..20).step_by(if is_full() { 1 } else { 3 }) {
             let trace = opened(&place, &format!("many-{turn}.ect"));
             most = most.max(trace.threads.iter().filter(|thread| !thread.tallies.is_empty()).count());
             let shown = successful(

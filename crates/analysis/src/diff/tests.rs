@@ -107,7 +107,7 @@ fn tries(count: u64, is_changed: bool, noise: Noise) -> Vec<Vec<String>> {
 }
 
 fn number_of_tries() -> u64 {
-    std::env::var("EVERYCALL_DIFF_TRIES").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
+    std::env::var("EVERYCALL_DIFF_TRIES").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
 #[test]

@@ -1011,6 +1011,10 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall report --since 1us --until 1s --last 1s --min-duration 1ns --function handle --label request=7 --depth 1 old.ect | grep -q handle_request",
         ),
     ),
+    (
+        "--trigger 'handle_request > 20ms if id == 7777'",
+        So("everycall record --trigger 'handle_request > 20ms if id == 7777' -o slow.ect -- ./service"),
+    ),
     ("--by label:", So("everycall report --by label:request old.ect")),
     ("cargo xtask bench args", Not(LONG)),
     ("cargo xtask bench count", Not(LONG)),
