@@ -108,7 +108,7 @@ fn profilers_walk_real_programs() {
     let library = profiler(&place);
     let with_frame_pointers: &[&str] = &["-O2", "-fno-omit-frame-pointer"];
     for (workload, flags, modes) in [
-        (Workload::SQLITE, &["-O1"][..], [Mode::GCC_NOPS, Mode::CLANG22_XRAY]),
+        (Workload::SQLITE, &["-O1"][..], [Mode::GCC_NOPS, Mode::CLANG19_XRAY]),
         (Workload::LEVELDB, with_frame_pointers, [Mode::GCC_FENTRY, Mode::CLANG19_XRAY]),
     ] {
         for mode in modes {

@@ -43,7 +43,7 @@ fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
         Workload::LUA,
         Workload::LUA,
         Workload::LEVELDB,
-        Workload::SQLITE,
+        Workload::LUA,
         Workload::LUA,
         Workload::ZSTD,
     ];
