@@ -1,5 +1,6 @@
 // Calls of functions whose values may be recorded: ROUNDS rounds, in each of which each function is
-// called 2,000 times in turn. Prints, for each round and function, its name and nanoseconds per call.
+// called 2,000 times in turn. Prints, for each round and function, its name and nanoseconds per
+// call.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,8 @@
 //   short_calls THREADS ROUNDS [endless | switched | lingers]
 //
 // With `endless`, it says that it is ready, and goes on until its standard input ends. With `switched`, it drops no calls at first, then
-// those of less than 5 us, then none again, by everycall.h. With `lingers`, it goes on for a while after its threads have ended.
+// those of less than 5 us, then none again, by everycall.h. With `lingers`, it goes on for a while
+// after its threads have ended.
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

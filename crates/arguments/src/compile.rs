@@ -65,7 +65,7 @@ pub(crate) struct Judged {
     /// The number by which the traced process knows it.
     pub number: u32,
     pub condition: Expression,
-    /// What it was read from.
+    /// The request that it was read from.
     pub text: String,
 }
 
@@ -113,15 +113,11 @@ pub(crate) enum Plain {
 }
 
 impl Plain {
-    /// Bytes that a value has in memory.
+    /// Bytes that a value has in memory: a text's are those of its pointer.
     fn size(&self) -> u64 {
         match self {
-            Self::Text(_) | Self::Shape(Shape::Pointer) => 8,
-            Self::Shape(Shape::Integer { size, .. }) => *size as u64,
-            Self::Shape(Shape::Bool(size) | Shape::Char(size) | Shape::Float(size) | Shape::Hex(size)) => {
-                *size as u64
-            }
-            Self::Shape(_) => 8,
+            Self::Text(_) => Shape::Pointer.size() as u64,
+            Self::Shape(shape) => shape.size() as u64,
         }
     }
 }
@@ -170,8 +166,8 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         Self { types, signature, moment, options, text: text.to_owned(), builder: Builder::default() }
     }
 
-    /// Makes the program of values and a condition. `values`: `None` for all. `conditions`: those of
-    /// triggers, with their numbers and what they were read from.
+    /// Makes the program of values and a condition. `values`: `None` for all. `conditions`: those
+    /// of triggers, with their numbers and what they were read from.
     pub(crate) fn compile(
         mut self,
         values: Option<&[Expression]>,
@@ -647,7 +643,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         Ok(Typed { value: Value::At { register, offset: 0 }, ty: Some(target), plain: None })
     }
 
-    /// What is at an address whose type nobody knows but the user: a value in 8 bytes.
+    /// The 8 bytes at an address whose type only the user knows.
     fn follow_address(&mut self, it: &Expression, found: &Typed) -> Result<Typed> {
         let is_number = match &found.plain {
             Some(Plain::Shape(shape)) => matches!(shape, Shape::Pointer | Shape::Integer { size: 8, .. }),

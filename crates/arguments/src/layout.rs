@@ -1,10 +1,10 @@
 //! How rustc lays values out, and passes them by Rust's own ABI.
 //!
 //! The rules are those of rustc's layouts (`BackendRepr` in `compiler/rustc_abi`) and of its ABI
-//! (`compiler/rustc_ty_utils/src/abi.rs`), from 1.80 on: a scalar and each half of a pair of scalars
-//! is an argument of its own; everything else is packed into an integer, or passed by its address
-//! where it is larger. Representations (`repr`) aren't described by DWARF: where
-//! they make a difference, nothing is known.
+//! (`compiler/rustc_ty_utils/src/abi.rs`), from 1.80 on: a scalar and each half of a pair of
+//! scalars is an argument of its own; everything else is packed into an integer, or passed by its
+//! address where it is larger. Representations (`repr`) aren't described by DWARF: where they make
+//! a difference, nothing is known.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ const PACKED_MAX: u64 = 8;
 /// Versions of rustc return what is larger, up to this, in two registers or in memory.
 const RESULT_MAX: u64 = 16;
 
-/// What code has of a value.
+/// How code has a value: as scalars, or in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Repr {
     Nothing,

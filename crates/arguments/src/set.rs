@@ -248,7 +248,7 @@ pub fn capture_file(
     (CapturedFile { path: path.to_path_buf(), build_id, functions: functions.collect() }, all_met)
 }
 
-/// What is wanted of a function.
+/// The values and conditions that are wanted of a function.
 struct Parts {
     end: u64,
     entry: Option<Part>,
@@ -275,7 +275,7 @@ impl Parts {
     }
 }
 
-/// What is wanted at one moment, and the program of it.
+/// The values and conditions that are wanted at one moment, and their program.
 #[derive(Clone, Default)]
 struct Part {
     /// Values, and what they were read from.

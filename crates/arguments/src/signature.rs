@@ -116,7 +116,8 @@ pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -
             }
         }
     }
-    // LLVM removes parameters of functions whose calls it all knows, in place. Later versions say so.
+    // LLVM removes parameters of functions whose calls it all knows, in place. Later versions say
+    // so.
     let needs = match producer {
         _ if is_clone => Needs::More,
         _ if is_external => Needs::Nothing,
@@ -134,7 +135,8 @@ pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -
     Some(Signature { parameters, result, result_place })
 }
 
-/// What the ABI's places need to be trusted, besides agreement with those that DWARF names.
+/// The parameters of which DWARF must name a place, for the ABI's places to be trusted. The places
+/// that it names must agree.
 #[derive(Clone, Copy, PartialEq)]
 enum Needs {
     Nothing,

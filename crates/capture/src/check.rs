@@ -16,7 +16,7 @@ pub struct Program<'a> {
     pool: &'a [u8],
     output_max: usize,
     may_reject: bool,
-    /// What it copies, if it does nothing else.
+    /// Its copies, if it does nothing else.
     copies: Option<Copies>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Program<'a> {
         self.output_max
     }
 
-    /// What it copies, if it does nothing else.
+    /// Its copies, if it does nothing else.
     pub(crate) fn copies(&self) -> Option<&Copies> {
         self.copies.as_ref()
     }

@@ -78,7 +78,7 @@ impl Copies {
                 }
                 length = output.length();
             } else {
-                // What is beyond its size is written over by the next item.
+                // Bytes beyond its size are written over by the next item.
                 *bytes = value.to_le_bytes();
                 length += 1 + usize::from(item.size);
             }

@@ -407,7 +407,7 @@ fn conditions_are_met_one_by_one() {
             instruction(operation::MEET, 0, 0, 0, 0, 0),
             instruction(operation::JUMP, 0, 0, 0, 5, 0),
             instruction(operation::MEET, 0, 0, 0, 1, 0),
-            // What can't be read meets no condition.
+            // A value that can't be read meets no condition.
             instruction(operation::GUARD, 0, 0, 0, 8, 0),
             instruction(operation::LOAD, 2, 1, 0, 4, 0),
             instruction(operation::MEET, 0, 0, 0, 2, 0),

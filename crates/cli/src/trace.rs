@@ -101,8 +101,8 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     } else {
         Sink::Copy(file)
     };
-    // A signal ends the session, as soon as it is active, and its file is written; a second one ends
-    // the command.
+    // A signal ends the session, as soon as it is active, and its file is written; a second one
+    // ends the command.
     let signals = Signals::begin();
     session.activate()?;
     clock_note(&program, arguments.clock);

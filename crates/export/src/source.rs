@@ -225,7 +225,7 @@ impl<'t> TraceSource<'t> {
     }
 }
 
-/// What is at an address that was recorded; `None` if that isn't known, or isn't the same in all
+/// The name of a recorded address; `None` if that isn't known, or isn't the same in all
 /// processes in which something is there.
 #[must_use]
 pub fn name_of(trace: &Trace<'_>, code: Option<&dyn Code>, value: &Value) -> Option<String> {

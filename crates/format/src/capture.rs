@@ -82,8 +82,8 @@ wire_struct! {
 pub mod operation {
     /// The program ends. The call is recorded.
     pub const END: u8 = 0;
-    /// The program ends. Its condition is false: at an entry, the call isn't recorded, and neither is
-    /// its exit; at a return, the exit is recorded without values.
+    /// The program ends. Its condition is false: at an entry, the call isn't recorded, and neither
+    /// is its exit; at a return, the exit is recorded without values.
     pub const REJECT: u8 = 1;
     /// An item begins. If a later instruction fails, the item's bytes are taken back, its status
     /// is `UNREADABLE`, and the program jumps to `size`. `value` is 0, or a status to write instead

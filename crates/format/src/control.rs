@@ -18,8 +18,8 @@
 //!
 //! A function's sites are on if tracing is on and the base selection or a session names it.
 //!
-//! A connection may also choose whose values are recorded ([capture sets](crate::capture_set)): with
-//! what it selects, and as long.
+//! A connection may also choose whose values are recorded ([capture sets](crate::capture_set)):
+//! with what it selects, and as long.
 //!
 //! A connection may also arm functions: [triggers](crate::trigger) of its own compare their calls
 //! until it ends.
@@ -57,8 +57,8 @@ wire_struct! {
         /// have stamps. 0 leaves it as it is while something is recorded; otherwise what the process
         /// began with is chosen.
         pub clock: u32,
-        /// Operation `SET`: 1 to record the values of the `CAPTURE` before, or, without one, those of
-        /// the start; 0 leaves it as it is.
+        /// Operation `SET`: 1 to record the values of the `CAPTURE` before, or, without one, those
+        /// of the start; 0 leaves it as it is.
         pub values: u32,
         /// Zero.
         pub reserved: u32,

@@ -205,8 +205,9 @@ pub struct ModuleDescriptor {
     /// Address of what the runtime copies at the object's functions, or 0.
     pub captures: AtomicU64,
     /// The runtime's function that records an event with values, on the thread's own stack:
-    /// `(control, address behind the hook's call, the hook's stack pointer, module, is an exit)`. It
-    /// returns 0, or 1 if the slow path has to do it, or 2 if the slow path has to count the call.
+    /// `(control, address behind the hook's call, the hook's stack pointer, module, is an exit)`.
+    /// It returns 0, or 1 if the slow path has to do it, or 2 if the slow path has to count the
+    /// call.
     pub capture: AtomicU64,
 
     /// The object's [trampolines](everycall_format::trampoline), which call its hooks: where they

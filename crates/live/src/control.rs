@@ -270,8 +270,8 @@ impl Control {
         self.ask(request, set).map(|(reply, _)| reply)
     }
 
-    /// Whose values are recorded with what [`Control::open`] or [`Control::set_with_values`] chooses
-    /// next, a capture set.
+    /// Whose values are recorded with what [`Control::open`] or [`Control::set_with_values`]
+    /// chooses next, a capture set.
     ///
     /// # Errors
     ///

@@ -506,8 +506,8 @@ impl<'a> Trace<'a> {
         Some(self.locate(process, offset, module.loaded_ticks))
     }
 
-    /// The place of an address of a process in the file that was loaded last at or below it: code or
-    /// data, or nothing if the address is behind the file's end.
+    /// The place of an address of a process in the file that was loaded last at or below it: code
+    /// or data, or nothing if the address is behind the file's end.
     #[must_use]
     pub fn place_of(&self, process: usize, address: u64) -> Option<Location> {
         let modules = self.processes().get(process)?.modules.clone();

@@ -148,7 +148,8 @@ impl Library {
 }
 
 /// Leads the functions by which calls are left to the runtime, in all libraries of a process that
-/// have some, and in which they don't lead there yet. Returns libraries where that isn't possible, with the reason: there, calls end late.
+/// have some, and in which they don't lead there yet. Returns libraries where that isn't possible,
+/// with the reason: there, calls end late.
 ///
 /// # Errors
 ///

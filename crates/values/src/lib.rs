@@ -23,7 +23,8 @@ pub use decode::{Value, decode};
 /// The name of the item that says where a call was made.
 pub const CALL_SITE: &str = "call_site";
 
-/// A value's name as names are compared: without spaces, and with `.` for `->`, which mean the same.
+/// A value's name as names are compared: without spaces, and with `.` for `->`, which mean the
+/// same.
 #[must_use]
 pub fn plain_name(name: &str) -> String {
     let name: String = name.chars().filter(|letter| !letter.is_whitespace()).collect();

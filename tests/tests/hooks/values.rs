@@ -14,7 +14,7 @@ use everycall_format::capture_set::{
 use everycall_format::event::{Word, kind, values};
 use everycall_reader::{Source, ThreadKey, TraceFile};
 use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
-use everycall_tests::{Mode, Place, everycall};
+use everycall_tests::{Mode, Place, everycall, number_asked};
 use everycall_values::{decode, layout::Layout, text};
 use object::{Object, ObjectSymbol};
 
@@ -146,22 +146,25 @@ impl Run {
     /// the counters.
     fn recorded(&self, captures: &Captures) -> Vec<(Vec<String>, Vec<u64>)> {
         let bytes = std::fs::read(&self.file).unwrap();
-        let file = TraceFile::open(&bytes).unwrap();
-        let mut all = Vec::new();
-        for (snapshot, facts) in file.recording().snapshots.iter().enumerate() {
-            let mut lines = Vec::new();
-            for thread in 0..facts.threads.len() {
-                let mut cursor = file.segments(ThreadKey { snapshot, thread });
-                let mut words = Vec::new();
-                while let Some(segment) = cursor.next_segment(&mut words) {
-                    segment.unwrap();
-                    lines.extend(lines_of(&words, captures));
-                }
-            }
-            let counters = facts.counters.to_vec();
-            all.push((lines, counters));
-        }
+        let file = TraceFile::open(&bytes[..]).unwrap();
+        let facts = file.recording().snapshots.iter();
+        let mut all: Vec<_> = facts.map(|facts| (Vec::new(), facts.counters.to_vec())).collect();
+        each_segment(&file, |process, words| all[process].0.extend(lines_of(words, captures)));
         all
+    }
+}
+
+/// Takes the words of each segment, with the number of its process.
+fn each_segment(file: &TraceFile<'_>, mut take: impl FnMut(usize, &[u64])) {
+    for (snapshot, facts) in file.recording().snapshots.iter().enumerate() {
+        for thread in 0..facts.threads.len() {
+            let mut cursor = file.segments(ThreadKey { snapshot, thread });
+            let mut words = Vec::new();
+            while let Some(segment) = cursor.next_segment(&mut words) {
+                segment.unwrap();
+                take(snapshot, &words);
+            }
+        }
     }
 }
 
@@ -410,7 +413,8 @@ mod conditions {
             ),
             _ => (
                 format!("text if s {sign} \"{plain}\" or {text}"),
-                // The first bytes may decide that a text is another one, though not what it contains.
+                // The first bytes may decide that a text is another one, though not what it
+                // contains.
                 Box::new(move |values| {
                     let s = &values.0["s"];
                     let is_cut = s.ends_with('>') && sign == "contains";
@@ -424,26 +428,18 @@ mod conditions {
 /// How many events of each kind the words have: entries, exits, orphan exits and unwound calls.
 fn counted(run: &Run) -> [usize; 4] {
     let bytes = std::fs::read(&run.file).unwrap();
-    let file = TraceFile::open(&bytes).unwrap();
     let mut counts = [0; 4];
-    for (snapshot, facts) in file.recording().snapshots.iter().enumerate() {
-        for thread in 0..facts.threads.len() {
-            let mut cursor = file.segments(ThreadKey { snapshot, thread });
-            let mut words = Vec::new();
-            while let Some(segment) = cursor.next_segment(&mut words) {
-                segment.unwrap();
-                for word in &words {
-                    match Word::decode(*word) {
-                        Word::Entry { .. } => counts[0] += 1,
-                        Word::Exit { .. } => counts[1] += 1,
-                        Word::Record { kind: kind::ORPHAN_EXIT, .. } => counts[2] += 1,
-                        Word::Record { kind: kind::UNWOUND, .. } => counts[3] += 1,
-                        _ => {}
-                    }
-                }
+    each_segment(&TraceFile::open(&bytes[..]).unwrap(), |_, words| {
+        for word in words {
+            match Word::decode(*word) {
+                Word::Entry { .. } => counts[0] += 1,
+                Word::Exit { .. } => counts[1] += 1,
+                Word::Record { kind: kind::ORPHAN_EXIT, .. } => counts[2] += 1,
+                Word::Record { kind: kind::UNWOUND, .. } => counts[3] += 1,
+                _ => {}
             }
         }
-    }
+    });
     counts
 }
 
@@ -452,7 +448,7 @@ fn counted(run: &Run) -> [usize; 4] {
 #[test]
 fn values_choose_the_calls_that_are_recorded() {
     let place = Place::new("values_choose");
-    let tried = std::env::var("EVERYCALL_TEST_CONDITIONS").ok().and_then(|count| count.parse().ok());
+    let tried = number_asked("EVERYCALL_TEST_CONDITIONS");
     let mut random = conditions::Random(0x9e37_79b9_7f4a_7c15);
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
         let program = built(&place, mode);
@@ -517,34 +513,25 @@ fn values_choose_the_calls_that_are_recorded() {
     }
 }
 
-/// The number that each call's capture has, by the lower half of its event's ticks. All captures are
-/// of one integer of 64 bits.
+/// The number that each call's capture has, by the lower half of its event's ticks. All captures
+/// are of one integer of 64 bits.
 fn numbers_by_ticks(file: &Path) -> HashMap<u32, i64> {
     let bytes = std::fs::read(file).unwrap();
-    let file = TraceFile::open(&bytes).unwrap();
     let mut numbers = HashMap::new();
-    for (snapshot, facts) in file.recording().snapshots.iter().enumerate() {
-        for thread in 0..facts.threads.len() {
-            let mut cursor = file.segments(ThreadKey { snapshot, thread });
-            let mut words = Vec::new();
-            while let Some(segment) = cursor.next_segment(&mut words) {
-                segment.unwrap();
-                for (at, word) in words.iter().enumerate() {
-                    let Word::Record { ticks_low, kind: kind::VALUES, count, .. } = Word::decode(*word)
-                    else {
-                        continue;
-                    };
-                    let payload = words[at + 1..=at + usize::from(count)].iter().map(|word| {
-                        let Word::Payload { payload, .. } = Word::decode(*word) else { panic!("{word:x}") };
-                        payload
-                    });
-                    let bytes: Vec<u8> = payload.skip(2).flat_map(u32::to_le_bytes).collect();
-                    // Behind the item's status.
-                    numbers.insert(ticks_low, i64::from_le_bytes(bytes[1..9].try_into().unwrap()));
-                }
-            }
+    each_segment(&TraceFile::open(&bytes[..]).unwrap(), |_, words| {
+        for (at, word) in words.iter().enumerate() {
+            let Word::Record { ticks_low, kind: kind::VALUES, count, .. } = Word::decode(*word) else {
+                continue;
+            };
+            let payload = words[at + 1..=at + usize::from(count)].iter().map(|word| {
+                let Word::Payload { payload, .. } = Word::decode(*word) else { panic!("{word:x}") };
+                payload
+            });
+            let bytes: Vec<u8> = payload.skip(2).flat_map(u32::to_le_bytes).collect();
+            // Behind the item's status.
+            numbers.insert(ticks_low, i64::from_le_bytes(bytes[1..9].try_into().unwrap()));
         }
-    }
+    });
     numbers
 }
 
@@ -553,7 +540,7 @@ fn numbers_by_ticks(file: &Path) -> HashMap<u32, i64> {
 #[test]
 fn values_decide_which_calls_triggers_keep() {
     let place = Place::new("values_keep");
-    let tried = std::env::var("EVERYCALL_TEST_CONDITIONS").ok().and_then(|count| count.parse().ok());
+    let tried = number_asked("EVERYCALL_TEST_CONDITIONS");
     let mut random = conditions::Random(0x2545_f491_4f6c_dd1d);
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
         let program = built(&place, mode);

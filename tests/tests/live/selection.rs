@@ -831,8 +831,8 @@ impl Tracing {
         std::fs::read_to_string(&self.messages).unwrap()
     }
 
-    /// Ends it. Returns arguments and results of the calls of two functions, in their order, and its
-    /// messages.
+    /// Ends it. Returns arguments and results of the calls of two functions, in their order, and
+    /// its messages.
     fn end(mut self, place: &Place) -> ([CallValues; 2], String) {
         let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();

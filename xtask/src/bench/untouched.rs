@@ -140,7 +140,7 @@ const EVENT: f64 = 1.1;
 /// Runs of each program, of which the quickest counts: others of the machine only make it slower.
 const RUNS: usize = 7;
 
-/// What hooks cost in a program as it is, beside one that was rebuilt.
+/// The price of hooks in a program as it is, beside one that was rebuilt.
 fn price(lab: &Lab, is_quick: bool) -> Result<Table, String> {
     let mut table = Table::new(
         "A call in a program as it is, beside the same one built with everycall",

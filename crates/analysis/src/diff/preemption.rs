@@ -1,4 +1,4 @@
-//! What other threads' turns on the CPUs explain. A thread that is preempted waits for
+//! Differences that other threads' turns on the CPUs explain. A thread that is preempted waits for
 //! milliseconds, so a call that takes a good part of a time slice itself is often several times as
 //! long. On a machine that is busier on one side, most calls of such a function may be: the middle
 //! of its calls then differs between the sides, although the function doesn't.

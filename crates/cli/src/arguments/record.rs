@@ -49,8 +49,8 @@ pub struct ValueArguments {
     /// Record what these functions return; repeatable
     #[arg(long, value_name = "FUNCTION")]
     pub results: Vec<String>,
-    /// Record from where these functions are called: the line of each call in its caller; PATTERN as
-    /// for --only [default: all functions]; repeatable
+    /// Record from where these functions are called: the line of each call in its caller; PATTERN
+    /// as for --only [default: all functions]; repeatable
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
     pub call_sites: Vec<String>,
     /// Record at most this many bytes of each text

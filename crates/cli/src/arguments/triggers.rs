@@ -98,7 +98,8 @@ pub struct LiveTriggerArguments {
 /// `resolve`.
 #[derive(Debug, Args)]
 pub struct ResolveArguments {
-    /// File to write, with triggers, a selection, or values [default: FILE.ecs in the current folder]
+    /// File to write, with triggers, a selection, or values [default: FILE.ecs in the current
+    /// folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]

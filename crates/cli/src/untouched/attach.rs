@@ -84,8 +84,8 @@ fn is_detached(pid: u32) -> bool {
     there.is_ok_and(|there| !there.is_empty() && there.iter().all(|module| !module.is_led))
 }
 
-/// Writes hooks into a process, also into libraries that it has loaded since the last time, and says
-/// how many.
+/// Writes hooks into a process, also into libraries that it has loaded since the last time, and
+/// says how many.
 fn hook(
     number: u32,
     choice: &Choice,

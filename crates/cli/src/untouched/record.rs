@@ -298,7 +298,7 @@ impl Untouched {
             files.push_back(file);
             return planned;
         }
-        // What has hooks of its own is recorded by those.
+        // A file with hooks of its own is recorded by those.
         let planned = if has_own_hooks(path) {
             None
         } else {

@@ -451,7 +451,7 @@ fn what_comes_later_is_recorded() {
     for (name, count) in counts {
         assert_eq!(calls(name).len(), count, "{name}: {json}");
     }
-    // What an exception leaves ends with it, though the unwinder came with the library.
+    // Calls that an exception leaves end with it, though the unwinder came with the library.
     assert!(calls("after").iter().all(|call| call.contains("\"depth\":3,")), "{:?}", calls("after"));
     // More programs at the same time than have a place to ask in.
     let storm = "$EVERYCALL record --all -o many.ect -- sh -c 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do ./main child & done; wait'";

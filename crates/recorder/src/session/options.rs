@@ -45,7 +45,7 @@ pub struct Recorder {
     pub(super) hooks: Option<HooksBox>,
 }
 
-/// What writes hooks into processes that ask for them.
+/// Writes hooks into processes that ask for them.
 pub(super) struct HooksBox(pub Box<dyn FnMut(u32) + Send>);
 
 impl std::fmt::Debug for HooksBox {

@@ -38,10 +38,10 @@ pub fn command_line(pid: u32) -> Option<Vec<u8>> {
     Some(command)
 }
 
-/// What `read` gives from the beginning, and whether this is all of it. The kernel gives a command
-/// line to one read whole, also if the process ends meanwhile, but nothing to the reads that
-/// follow: pieces of several reads could end anywhere. So a buffer that is filled is read again
-/// with a larger one. `None` where nothing is there.
+/// The bytes that `read` gives from the beginning, and whether they are all. The kernel gives a
+/// command line to one read whole, also if the process ends meanwhile, but nothing to the reads
+/// that follow: pieces of several reads could end anywhere. So a buffer that is filled is read
+/// again with a larger one. `None` where nothing is there.
 fn in_one_read(
     first: usize,
     max: usize,

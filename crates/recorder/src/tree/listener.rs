@@ -1,4 +1,5 @@
-//! A thread that calls a function whenever one of the hub's futexes counts up, such as its doorbell.
+//! A thread that calls a function whenever one of the hub's futexes counts up, such as its
+//! doorbell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

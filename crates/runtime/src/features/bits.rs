@@ -60,9 +60,9 @@ impl Bits {
         }
     }
 
-    /// Sets the bits of functions (begins and ends of image addresses) in the second half, and clears
-    /// the others: see [`everycall_hooks::CAPTURES`]. The bits are there. Without memory, they stay as
-    /// they are.
+    /// Sets the bits of functions (begins and ends of image addresses) in the second half, and
+    /// clears the others: see [`everycall_hooks::CAPTURES`]. The bits are there. Without memory,
+    /// they stay as they are.
     pub(crate) fn set_second(&self, image: &Image, functions: impl Iterator<Item = (u64, u64)>) {
         let count = self.words().len();
         let first = self.first.load(Acquire);

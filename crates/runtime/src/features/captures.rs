@@ -1,6 +1,6 @@
 //! Functions whose arguments and results are recorded: by the capture set in the file that
-//! `EVERYCALL_ARGS` names, and those of clients. What they say of a module is checked and copied when
-//! that is registered, and when they change.
+//! `EVERYCALL_ARGS` names, and those of clients. What they say of a module is checked and copied
+//! when that is registered, and when they change.
 #![allow(unsafe_code)] // Code of a module that is loaded.
 
 use crate::features::frames;

@@ -5,8 +5,8 @@ use crate::state::hub;
 use crate::state::process;
 use everycall_format::arena::counter;
 
-/// Asks for hooks in what was loaded since the last time, and waits for them. Nothing of the runtime
-/// may be locked.
+/// Asks for hooks in what was loaded since the last time, and waits for them. Nothing of the
+/// runtime may be locked.
 pub(crate) fn ask() {
     let Some(hub) = hub::hub() else { return };
     if !hub.ask_for_hooks()

@@ -70,13 +70,17 @@ impl<'a> Sites<'a> {
 
     /// Whether a site is a tail exit.
     pub(crate) fn is_tail_exit(&self, number: u32) -> bool {
+        self.is_of_kind(number, site_kind::TAIL_EXIT, &[sled_kind::TAIL_EXIT])
+    }
+
+    /// Whether a site is of a kind, or a sled of one of these kinds.
+    fn is_of_kind(&self, number: u32, kind: u32, of_sleds: &[u8]) -> bool {
         let number = number as usize;
         match number.checked_sub(self.nops.len() / NopSite::SIZE) {
-            None => {
-                entry::<NopSite>(self.nops, number).is_some_and(|(_, site)| site.kind == site_kind::TAIL_EXIT)
+            None => entry::<NopSite>(self.nops, number).is_some_and(|(_, site)| site.kind == kind),
+            Some(number) => {
+                entry::<XraySled>(self.sleds, number).is_some_and(|(_, sled)| of_sleds.contains(&sled.kind))
             }
-            Some(number) => entry::<XraySled>(self.sleds, number)
-                .is_some_and(|(_, sled)| sled.kind == sled_kind::TAIL_EXIT),
         }
     }
 
@@ -196,14 +200,7 @@ impl Sites<'_> {
 
     /// Whether a site is its function's entry.
     pub(crate) fn is_entry(&self, number: u32) -> bool {
-        let number = number as usize;
-        match number.checked_sub(self.nops.len() / NopSite::SIZE) {
-            None => {
-                entry::<NopSite>(self.nops, number).is_some_and(|(_, site)| site.kind == site_kind::ENTRY)
-            }
-            Some(number) => entry::<XraySled>(self.sleds, number)
-                .is_some_and(|(_, sled)| matches!(sled.kind, sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS)),
-        }
+        self.is_of_kind(number, site_kind::ENTRY, &[sled_kind::ENTRY, sled_kind::ENTRY_LOG_ARGS])
     }
 
     /// Whether a site is an exit, and the address behind its call of a hook. `None` for sites of
@@ -261,8 +258,8 @@ impl Sites<'_> {
         }
     }
 
-    /// The hook of an entry's sled, which keeps the one that it has once threads may run it: one may
-    /// have been stopped right before the call, and would find half of the new displacement.
+    /// The hook of an entry's sled, which keeps the one that it has once threads may run it: one
+    /// may have been stopped right before the call, and would find half of the new displacement.
     fn lasting(&self, sled: u64, wanted: Hooks) -> Hooks {
         const BEFORE: u64 = 3;
         let (hook, others) = wanted;

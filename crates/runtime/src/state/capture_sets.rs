@@ -1,7 +1,7 @@
 //! Capture sets, which say whose values are recorded: the one from the start, one that has replaced
 //! it, and those of the control socket's clients.
 //!
-//! What is recorded is their union. Where several name a function, the first one's program runs:
+//! Their union is recorded. Where several name a function, the first one's program runs:
 //! an event has one record of values. The others' owners learn how many functions that are.
 #![allow(unsafe_code)] // Sets in memory that is mapped here, by their addresses.
 
@@ -219,7 +219,7 @@ pub(crate) fn begin_child() -> bool {
     were_some
 }
 
-/// What one set says of a module.
+/// The part of one set that is about a module.
 struct Part {
     chosen: &'static Chosen,
     set: &'static CaptureSet<'static>,

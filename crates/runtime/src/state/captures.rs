@@ -5,10 +5,10 @@
 //! Captures | functions, by address | places, a hash table | programs | their bytes
 //! ```
 //!
-//! It is made when the module is registered, before any thread runs its code, or when clients of the
-//! control socket want other values, and never written afterwards. A thread may still use one that
-//! was replaced: it stays in memory until the module is unloaded, and comes into use again if the
-//! same values are wanted again. A forked child has its parent's.
+//! It is made when the module is registered, before any thread runs its code, or when clients of
+//! the control socket want other values, and never written afterwards. A thread may still use one
+//! that was replaced: it stays in memory until the module is unloaded, and comes into use again if
+//! the same values are wanted again. A forked child has its parent's.
 #![allow(unsafe_code)] // Tables in memory that is mapped here, by their addresses.
 
 use crate::sys::block::Block;
@@ -80,7 +80,7 @@ struct Place {
     is_conditional: bool,
 }
 
-/// What is known of the hook that was called at a place.
+/// The program and the condition of a hook that was called.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     /// The program that copies values there.
@@ -132,7 +132,7 @@ impl Captures {
         self.functions.iter().filter(|function| function.is_called)
     }
 
-    /// What is known of the hook that was called before this address; `None` if that is nothing.
+    /// The hook that was called before this address; `None` if it has no program and no condition.
     pub(crate) fn look_up(&self, behind: u64, is_exit: bool) -> Option<Found> {
         let (number, is_conditional) = match self.find(behind) {
             Some(place) => (place.is_exit == is_exit).then_some((place.program, place.is_conditional))?,

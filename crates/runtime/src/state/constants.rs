@@ -9,15 +9,15 @@ use everycall_hooks::ModuleDescriptor;
 /// The segments: first address, and the one behind the last.
 static SEGMENTS: [[AtomicU64; 2]; CONSTANT_SEGMENTS] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; CONSTANT_SEGMENTS];
-/// Addresses of pages that the kernel has read, each at a place by its number. If two pages have one
-/// place, they replace each other.
+/// Addresses of pages that the kernel has read, each at a place by its number. If two pages have
+/// one place, they replace each other.
 static PAGES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// The ELF header of the object to which they belong; 0 if there is none.
 static OWNER: AtomicU64 = AtomicU64::new(0);
 
-/// Learns the segments of the program. Those of libraries don't count, because they may be unloaded.
-/// The caller holds the module lock.
+/// Learns the segments of the program. Those of libraries don't count, because they may be
+/// unloaded. The caller holds the module lock.
 pub(crate) fn learn(module: &ModuleDescriptor, image: &Image) {
     let header = module.elf_header.load(Relaxed);
     if !image.executable || ![0, header].contains(&OWNER.load(Relaxed)) {

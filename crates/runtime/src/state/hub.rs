@@ -183,8 +183,8 @@ impl Hub {
         }
     }
 
-    /// Has the recorder write hooks into the files that the process has loaded, if it does that, and
-    /// waits for it. Returns false if it hasn't in time.
+    /// Has the recorder write hooks into the files that the process has loaded, if it does that,
+    /// and waits for it. Returns false if it hasn't in time.
     ///
     /// A thread of the process calls functions of the runtime meanwhile, possibly this one: it must
     /// not be in a part of the runtime that those enter.

@@ -31,7 +31,7 @@ pub(crate) struct Values {
     bytes: [u8; OUTPUT_MAX],
 }
 
-/// What the function's program says of an event.
+/// The answer of a function's program about an event.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Verdict {
     /// The conditions of triggers that the event meets, a bit for each.
@@ -160,8 +160,8 @@ impl Machine for Call<'_> {
         let end = address.checked_add(into.len() as u64);
         let is_own = address >= self.stack.start && end.is_some_and(|end| end <= self.stack.end);
         if is_own || constants::are_readable(address, into.len()) {
-            // SAFETY: the part of the thread's own stack that is in use, where others may write: any
-            // bytes will do. Or constants of the program, which stay.
+            // SAFETY: the part of the thread's own stack that is in use, where others may write:
+            // any bytes will do. Or constants of the program, which stay.
             unsafe { core::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
             return into.len();
         }

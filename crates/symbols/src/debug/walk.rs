@@ -283,8 +283,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Runs the unit's line program and calls `take` with address, file and line of each row; `None`
-    /// for the line of code that has none, and where code ends.
+    /// Runs the unit's line program and calls `take` with address, file and line of each row;
+    /// `None` for the line of code that has none, and where code ends.
     pub(super) fn rows(
         &mut self,
         unit: &Unit<Slice<'a>>,
