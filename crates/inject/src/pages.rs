@@ -3,7 +3,7 @@
 //!
 //! The kernel writes within a page at once: a tracer that is killed has written all of it or
 //! nothing. So patches of one page need no order. Where a patch on one page jumps to one on
-//! another, that one is written first ([`Phase`]).
+//! another, that one is written first ([`Phase`]). No patch is on two pages ([`is_on_one`]).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,6 +13,11 @@ use crate::memory::Memory;
 use crate::patches::{Patch, PatchSet};
 
 const PAGE: u64 = 4096;
+
+/// Whether a patch can be written as a whole or not at all, even by a tracer that is killed.
+pub(crate) fn is_on_one(patch: &Patch) -> bool {
+    patch.at % PAGE + patch.new.len() as u64 <= PAGE
+}
 
 /// Bytes that are written together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,29 +57,13 @@ impl<'a> Pages<'a> {
     /// The bytes at a patch's place. Those that can't be read are foreign.
     pub(crate) fn find(&mut self, patch: &Patch) -> Found {
         let (size, offset) = (patch.old.len(), (patch.at % PAGE) as usize);
-        let across;
-        let bytes = if offset + size <= PAGE as usize {
-            self.page(patch.at & !(PAGE - 1)).and_then(|page| page.get(offset..offset + size))
-        } else {
-            across = self.read(patch.at, size);
-            across.as_deref()
-        };
+        let page = self.page(patch.at & !(PAGE - 1));
+        let bytes = page.and_then(|page| page.get(offset..offset + size));
         match bytes {
             Some(bytes) if bytes == patch.old => Found::Old,
             Some(bytes) if bytes == patch.new => Found::New,
             _ => Found::Foreign,
         }
-    }
-
-    fn read(&mut self, at: u64, size: usize) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(size);
-        while bytes.len() < size {
-            let next = at.checked_add(bytes.len() as u64)?;
-            let page = self.page(next & !(PAGE - 1))?;
-            let rest = page.get((next % PAGE) as usize..)?;
-            bytes.extend(rest.iter().take(size - bytes.len()));
-        }
-        Some(bytes)
     }
 
     fn page(&mut self, start: u64) -> Option<&[u8]> {
@@ -111,10 +100,8 @@ impl<'a> Pages<'a> {
     }
 
     fn write(&mut self, patches: &[&Patch], bytes: impl Fn(&Patch) -> &Vec<u8>) -> io::Result<()> {
-        let (across, within): (Vec<&Patch>, Vec<&Patch>) =
-            patches.iter().partition(|patch| patch.at % PAGE + patch.old.len() as u64 > PAGE);
         let mut changed: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
-        for patch in within {
+        for patch in patches {
             let (start, offset) = (patch.at & !(PAGE - 1), (patch.at % PAGE) as usize);
             let end = self.put(patch.at, bytes(patch));
             let range = changed.entry(start).or_insert((offset, end));
@@ -124,14 +111,6 @@ impl<'a> Pages<'a> {
             if let Some(part) = self.pages.get(&start).and_then(|page| page.get(from..to)) {
                 self.memory.write(start + from as u64, part)?;
             }
-        }
-        // In one request each, which the kernel carries out page by page.
-        for patch in across {
-            self.memory.write(patch.at, bytes(patch))?;
-            let size = (PAGE - patch.at % PAGE) as usize;
-            let (first, second) = bytes(patch).split_at_checked(size).unwrap_or((&[], &[]));
-            self.put(patch.at, first);
-            self.put(patch.at + size as u64, second);
         }
         Ok(())
     }
@@ -171,9 +150,8 @@ mod tests {
         let memory = Memory::open(std::process::id().cast_signed()).expect("own memory");
         let before = memory.read(start, 4 * PAGE as usize).expect("own memory");
         let old = |at: u64, size: usize| before[at as usize..][..size].to_vec();
-        // A page's begin and end, across two pages, a short jump that another one's place follows.
-        let places =
-            [(0, 5), (PAGE - 2, 5), (PAGE + 10, 2), (2 * PAGE - 5, 5), (2 * PAGE, 2), (3 * PAGE - 1, 4)];
+        // A page's begin and end, a short jump that another one's place follows.
+        let places = [(0, 5), (PAGE - 2, 2), (PAGE + 10, 2), (2 * PAGE - 5, 5), (2 * PAGE, 2)];
         let new = |at: u64, size: usize| if size == 2 { vec![0xeb, 9] } else { vec![at as u8 ^ 0x55; size] };
         let sets: Vec<PatchSet> =
             places.iter().map(|&(at, size)| set(&[(start + at, &old(at, size), &new(at, size))])).collect();

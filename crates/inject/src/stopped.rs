@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::error::{InjectError, failed};
 use crate::maps::mappings;
 use crate::memory::Memory;
-use crate::pages::{Found, Pages};
+use crate::pages::{Found, Pages, is_on_one};
 use crate::patches::{Outcome, PatchSet};
 use crate::procfs::threads;
 use crate::stacks::Stacks;
@@ -81,7 +81,8 @@ impl<'a> Stopped<'a> {
     ///
     /// # Errors
     ///
-    /// If the kernel refuses to write: what was written is written back. Or the process has ended.
+    /// If the kernel refuses to write: what was written is written back. Or the process has ended,
+    /// or a patch is on two pages.
     pub fn apply(&self, sets: &[PatchSet]) -> Result<Vec<Outcome>, InjectError> {
         let mut places = self.places()?;
         let mut pages = Pages::new(self.memory);
@@ -131,6 +132,9 @@ impl<'a> Stopped<'a> {
         for patch in &set.patches {
             if patch.old.len() != patch.new.len() {
                 return Err(InjectError::Refused(format!("the patch at {:#x} changes its length", patch.at)));
+            }
+            if !is_on_one(patch) {
+                return Err(InjectError::Refused(format!("the patch at {:#x} is on two pages", patch.at)));
             }
             if pages.find(patch) != Found::Old {
                 return Ok(Outcome::Foreign);

@@ -8,6 +8,7 @@ use crate::flow::{Exit, ExitKind, Flow, Unit};
 use crate::functions::Functions;
 use crate::image::Image;
 use crate::islands::Islands;
+use crate::layout::page_end;
 use crate::refusal::Refusal;
 use crate::tactic::Tactic;
 use crate::windows::{SLOT, Text, Window, entry_of};
@@ -169,7 +170,7 @@ impl<'a> Chooser<'a> {
         let instruction = instruction_at(self.text.image, exit.at, part_end)?;
         let end = instruction.next_ip();
         let is_free = !self.text.locked.any(exit.at, end) && !self.text.flow.targets.any(exit.at + 1, end);
-        (is_near_jump(&instruction) && is_free).then_some(Window { start: exit.at, code_end: end, end })
+        (has_displacement(&instruction) && is_free).then_some(Window { start: exit.at, code_end: end, end })
     }
 
     fn try_all(&mut self, way: impl Fn(&mut Self, &Unit<'a>, &Open) -> Option<(Tactic, Vec<Detour>)>) {
@@ -311,7 +312,7 @@ impl<'a> Chooser<'a> {
         if self.text.locked.any(at, end) || self.text.flow.targets.any(at + 1, end) {
             return false;
         }
-        if is_near_jump(jump) {
+        if has_displacement(jump) {
             let detour = Detour { window: Window { start: at, code_end: end, end }, way: Way::Retarget };
             self.text.lock(at, end);
             found.push(detour);
@@ -384,7 +385,8 @@ impl<'a> Chooser<'a> {
             let entry = entry_of(self.text.image, unit.start);
             let Some((_, part_end)) = unit.parts.first().copied() else { continue };
             let window = Window { start: entry, code_end: entry + SLOT, end: entry + SLOT };
-            if part_end < window.end || !self.is_copyable(unit, entry) {
+            let is_on_page = window.end <= page_end(entry);
+            if part_end < window.end || !is_on_page || !self.is_copyable(unit, entry) {
                 continue;
             }
             let Some(choice) = self.choices.get_mut(index) else { continue };
@@ -480,9 +482,12 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// `jmp` or `jcc` with a displacement of 32 bits, which are its last bytes.
-pub(crate) fn is_near_jump(instruction: &Instruction) -> bool {
-    instruction.is_jmp_near() || instruction.is_jcc_near()
+/// `jmp` or `jcc` with a displacement of 32 bits, which are its last bytes, and on one page.
+fn has_displacement(instruction: &Instruction) -> bool {
+    const LENGTH: u64 = 4;
+    let end = instruction.next_ip();
+    let is_on_page = end.checked_sub(LENGTH).is_some_and(|start| end <= page_end(start));
+    (instruction.is_jmp_near() || instruction.is_jcc_near()) && is_on_page
 }
 
 /// Windows that overlap become one.

@@ -6,6 +6,7 @@ use crate::bitmap::Bitmap;
 use crate::code::{MAX_INSTRUCTION, instruction_at, is_movable, kind_of};
 use crate::flow::{Flow, Unit};
 use crate::image::Image;
+use crate::layout::{page_end, page_start};
 
 /// Instructions that are replaced: `start..code_end`, then padding up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ impl Text<'_> {
     /// Straight code from `start` on. `may_pad`: padding behind it may be used as well.
     pub(crate) fn straight(&self, start: u64, part_end: u64, need: u64, may_pad: bool) -> Window {
         let mut window = Window { start, code_end: start, end: start };
+        let part_end = part_end.min(page_end(start));
         while window.len() < need {
             let at = window.end;
             if at > start && self.flow.targets.get(at) {
@@ -57,8 +59,8 @@ impl Text<'_> {
             window.code_end = instruction.next_ip();
             window.end = window.code_end;
             if !kind_of(&instruction).falls_through() {
-                if may_pad && window.len() < need {
-                    window.end += self.free.run(window.end, need - window.len());
+                if may_pad {
+                    window.end += self.padding(window, need);
                 }
                 break;
             }
@@ -69,6 +71,7 @@ impl Text<'_> {
     /// Of `need` bytes, or of fewer if there aren't more, up to the exit at `at`.
     pub(crate) fn backward(&self, unit: &Unit<'_>, at: u64, need: u64) -> Window {
         let (part_start, part_end) = unit.part_of(at).unwrap_or((at, at));
+        let (part_start, part_end) = (part_start.max(page_start(at)), part_end.min(page_end(at)));
         let mut window = Window { start: at, code_end: at, end: at };
         let Some(exit) = self.movable(at, part_end) else { return window };
         if self.flow.targets.any(at + 1, exit.next_ip()) {
@@ -76,8 +79,8 @@ impl Text<'_> {
         }
         window.code_end = exit.next_ip();
         window.end = window.code_end;
-        if window.len() < need && !kind_of(&exit).falls_through() {
-            window.end += self.free.run(window.end, need - window.len());
+        if !kind_of(&exit).falls_through() {
+            window.end += self.padding(window, need);
         }
         while window.len() < need && !self.flow.targets.get(window.start) {
             let Some(before) = self.continuing(unit, window.start, part_start) else { break };
@@ -90,12 +93,19 @@ impl Text<'_> {
     /// it.
     pub(crate) fn up_to(&self, unit: &Unit<'_>, end: u64, need: u64) -> Window {
         let part_start = unit.part_of(end).map_or(end, |(start, _)| start);
+        let part_start = part_start.max(page_start(end.saturating_sub(1)));
         let mut window = Window { start: end, code_end: end, end };
         while window.len() < need && (window.start == end || !self.flow.targets.get(window.start)) {
             let Some(before) = self.continuing(unit, window.start, part_start) else { break };
             window.start = before;
         }
         window
+    }
+
+    /// Free bytes behind a window that are missing from `need`, as far as they are on its page.
+    fn padding(&self, window: Window, need: u64) -> u64 {
+        let on_page = page_end(window.start).saturating_sub(window.end);
+        self.free.run(window.end, need.saturating_sub(window.len()).min(on_page))
     }
 
     /// The start of a movable instruction that continues at `at`, which isn't the entry.
@@ -132,7 +142,7 @@ impl Text<'_> {
         let low = next.saturating_sub(128);
         let mut candidate = low;
         while let Some(slot) = self.free.first(candidate, next + 128) {
-            let run = self.free.run(slot, SLOT);
+            let run = self.free.run(slot, SLOT.min(page_end(slot) - slot));
             if run == SLOT {
                 self.lock(slot, slot + SLOT);
                 return Some(slot);

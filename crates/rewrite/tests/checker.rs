@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use everycall_rewrite::check::{Rule, check};
-use everycall_rewrite::{Analysis, HookKind, HookLayout, Island, PatchKind, Plan, RewriteError};
+use everycall_rewrite::{Analysis, HookKind, HookLayout, Island, Patch, PatchKind, Plan, RewriteError};
 
 /// A program's file, and the plan for it.
 fn planned(options: &[&str]) -> (Vec<u8>, Plan) {
@@ -56,6 +56,11 @@ fn each_rule_is_kept() {
             Box::new(move |plan| plan.patches.insert(window, plan.patches[window].clone())),
         ),
         ("patches out of order", &[Rule::Disjoint], Box::new(|plan| plan.patches.reverse())),
+        (
+            "a patch on two pages",
+            &[Rule::Pages],
+            Box::new(|plan| plan.patches.last_mut().expect("one").at |= 4095),
+        ),
         ("other old bytes", &[Rule::OldBytes], Box::new(move |plan| plan.patches[window].old[2] ^= 1)),
         ("no jump", &[Rule::NewBytes], Box::new(move |plan| plan.patches[window].new[0] = 0x90)),
         ("a jump elsewhere", &[Rule::NewBytes], Box::new(move |plan| plan.patches[window].new[4] ^= 0x20)),
@@ -323,6 +328,45 @@ fn tables_go_on_behind_entries_that_are_never_used() {
     let over = plan.patches.iter().find(|patch| patch.at < at && at < patch.at + patch.new.len() as u64);
     assert_eq!(over, None, "{at:#x}");
     assert!(plan.patches.iter().any(|patch| patch.at == at));
+}
+
+/// Entries, exits, padding, long jumps and a copy at each distance from the end of a page: no patch
+/// is on two pages, and only entries and exits next to the end are left out for it.
+#[test]
+fn patches_end_with_their_page() {
+    const PAGE: u64 = 4096;
+    let function = |name: &str, body: &str| {
+        format!(
+            ".globl {name}\n.type {name},@function\n{name}:\n.cfi_startproc\n{body}\n\
+             .cfi_endproc\n.size {name}, .-{name}\n"
+        )
+    };
+    let bodies = [
+        "mov $5, %esi\ncall helper\nadd $7, %eax\npop %rbx\nret",
+        "mov $5, %esi\ncall helper\npop %rbx\nret\n.skip 9, 0xcc",
+        "mov $5, %esi\ncall helper\n.byte 0x0f, 0x85\n.long helper - . - 4\n.byte 0xe9\n.long helper - . - 4",
+        "1: add $3, %eax\ndec %edi\njns 1b\nret\n.skip 9, 0xcc",
+        "mov $5, %esi\ncall helper\ncmp $1, %eax\n.byte 0x0f, 0x84\n.long 1f - . - 4\n\
+         lea 1(%rax, %rax), %eax\n1: ret",
+    ];
+    let mut text = function("helper", "lea 3(%rdi), %eax\nadd %esi, %eax\nret");
+    for (number, body) in bodies.iter().enumerate() {
+        for before in 1..=36 {
+            let name = format!("f{number}_{before}");
+            text += &format!(".p2align 12\n.skip {PAGE} - {before}, 0xcc\n{}", function(&name, body));
+        }
+    }
+    let file = assembled(&text);
+    let analysis = Analysis::of(&file, None).expect("an analysis");
+    let plan = analysis.plan(HookLayout::default(), &|_, _| true).expect("a plan that is right");
+    let on_two = |patch: &&Patch| patch.at / PAGE != (patch.at + patch.new.len() as u64 - 1) / PAGE;
+    assert_eq!(plan.patches.iter().find(on_two), None);
+    for left_out in &plan.left_out {
+        let name = &left_out.name;
+        let before = name.rsplit('_').next().and_then(|before| before.parse().ok());
+        assert!(before.is_some_and(|before: u64| before < 23), "{name}: {:?}", left_out.refusal);
+    }
+    assert!(plan.left_out.len() < 40, "{:?}", plan.left_out);
 }
 
 /// gcc leaves NOPs and a `ret` behind returns with patchable sites: nothing reaches them.

@@ -1,7 +1,7 @@
 //! An independent check of plans: it reads the file itself, decodes with another decoder, and
 //! shares no code with the planner but the distribution of work to threads.
 //!
-//! - Patches are disjoint, and the file has the bytes that they replace.
+//! - Patches are disjoint, none is on two pages, and the file has the bytes that they replace.
 //! - Nothing that is known to be jumped to lies strictly within a patch.
 //! - Every displacement leads where it should.
 //! - Each trampoline does what the replaced instructions did, and calls hooks at entries and exits
@@ -41,6 +41,7 @@ pub fn check(file: &[u8], plan: &Plan) -> Result<(), Violation> {
     let mut checker = Checker::new(&file, plan);
     checker.places()?;
     checker.disjoint()?;
+    checker.pages()?;
     checker.bytes()?;
     checker.targets()?;
     checker.trampolines()?;
@@ -106,6 +107,16 @@ impl<'a> Checker<'a> {
             let is_behind = patch.at >= end && !patch.new.is_empty();
             ensure(is_behind, Rule::Disjoint, patch.at, "overlaps the patch before")?;
             end = extent(patch);
+        }
+        Ok(())
+    }
+
+    /// The kernel writes page by page: whoever writes a patch could be killed in between.
+    fn pages(&self) -> Result<(), Violation> {
+        const PAGE: u64 = 4096;
+        for patch in &self.plan.patches {
+            let last = patch.at + (patch.new.len() as u64).saturating_sub(1);
+            ensure(patch.at / PAGE == last / PAGE, Rule::Pages, patch.at, "is on two pages")?;
         }
         Ok(())
     }

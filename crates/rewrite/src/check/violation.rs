@@ -11,6 +11,8 @@ pub enum Rule {
     Places,
     /// Patches are sorted and disjoint.
     Disjoint,
+    /// Each patch is on one page, so that it is written as a whole or not at all.
+    Pages,
     /// The file has the bytes that are replaced.
     OldBytes,
     /// New bytes are jumps that lead to trampolines.
