@@ -114,6 +114,8 @@ const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
 /// Where functions lead by which calls are left, in programs that were built without everycall.
 const LEAVING: &str = "everycall_leaving";
+/// Makes unwind information of code known, in such programs.
+const FRAMES: &str = "everycall_frames";
 /// The C library's pointer to the environment.
 const VARIABLES: &str = "environ";
 /// The entry that the dynamic linker keeps for debuggers.
@@ -176,7 +178,7 @@ fn main() {
     }
 
     let script = out.join("exports.map");
-    fs::write(&script, format!("{{ global: {TABLE}; {LEAVING}; local: *; }};\n"))
+    fs::write(&script, format!("{{ global: {TABLE}; {LEAVING}; {FRAMES}; local: *; }};\n"))
         .expect("write the version script");
     run(Command::new("cc")
         .args([
@@ -347,12 +349,13 @@ const FLAT: [&str; 13] = [
 const FLAT_SCRIPT: &str = "SECTIONS {
     .descriptor 0 : { *(.bss.everycall_module) }
     .hooks 0x1000 : { *(.text) *(.rodata.everycall_blocked_signals) }
+    .eh_frame 0x100000 : { KEEP(*(.eh_frame)) }
     /DISCARD/ : { *(*) }
 }
 ";
 
 /// Writes the hooks of shared objects as plain bytes that may lie anywhere, one page behind their
-/// descriptor, and where each one is.
+/// descriptor, where each one is, and their unwind information.
 fn flatten(out: &Path) {
     let (script, linked) = (out.join("flat.ld"), out.join("hooks.elf"));
     fs::write(&script, FLAT_SCRIPT).expect("write the linker script");
@@ -363,6 +366,8 @@ fn flatten(out: &Path) {
     assert!(missing.is_empty(), "the hooks need {missing:?}");
     let code = out.join("hooks.bin");
     run(Command::new("objcopy").args(["-O", "binary", "-j", ".hooks"]).arg(&linked).arg(&code));
+    let frames = out.join("hooks.frames");
+    run(Command::new("objcopy").args(["-O", "binary", "-j", ".eh_frame"]).arg(&linked).arg(&frames));
     let output = Command::new("nm").arg(&linked).output().expect("nm, of binutils");
     let symbols = String::from_utf8_lossy(&output.stdout).into_owned();
     let place = |name: &str| {

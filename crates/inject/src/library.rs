@@ -1,9 +1,13 @@
 //! Loading a library into a process, by its own `dlopen`.
 //!
 //! The library's file is one in memory that the process has open meanwhile: whatever namespaces it
-//! is in, and whichever files it may read, it is there.
+//! is in, and whichever files it may read, it is there. That file's path leads to another file
+//! later: in debuggers, and in whatever opens all libraries of a process for their symbols, to a
+//! pipe that they would read for ever. So the loader's entry gets another name.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use crate::error::{InjectError, failed};
 use crate::function::Caller;
@@ -61,25 +65,28 @@ impl Loader {
     }
 }
 
-/// Loads a library with these contents. Returns where its first page is mapped.
+/// Loads a library with these contents. Returns where its first page is mapped. `name`: see
+/// [`crate::Remote::load_library`].
 pub(crate) fn load(
     pid: i32,
     memory: &Memory,
     borrowed: &mut Borrowed,
     caller: &Caller,
     contents: &[u8],
+    name: &Path,
 ) -> Result<u64, InjectError> {
+    let name = name.as_os_str().as_bytes();
     let loader = Loader::find(pid, memory, &mappings(pid)?)?;
     let (descriptor, file) = region::new_file(pid, borrowed, contents.len() as u64, contents)?;
     let inode = file.metadata().map_err(failed("reading about a file in memory"))?.ino();
-    let path = path_of(descriptor, inode);
+    let path = path_of(descriptor, inode, name.len());
     let result = open(memory, borrowed, caller, &loader, &path);
     if borrowed.is_left() {
         // It stays open.
-        return result.map(|()| 0);
+        return result.map(|_| 0);
     }
     region::close(borrowed, descriptor)?;
-    result?;
+    rename(memory, result?, &path, name);
     let maps = mappings(pid)?;
     let first = maps.iter().find(|mapping| mapping.inode == inode && mapping.name.starts_with("/memfd:"));
     first.map(|mapping| mapping.range.start).ok_or_else(|| {
@@ -88,10 +95,25 @@ pub(crate) fn load(
 }
 
 /// A spelling that no other file has: the loader takes a library of a known name for the one that
-/// it has loaded.
-fn path_of(descriptor: u64, inode: u64) -> String {
+/// it has loaded. It is at least so long.
+fn path_of(descriptor: u64, inode: u64, length: usize) -> String {
     let spelling: String = (0..32).map(|bit| if inode >> bit & 1 == 1 { "./" } else { "/" }).collect();
-    format!("/proc/self/fd/{spelling}{descriptor}")
+    let padding = "./".repeat(length.saturating_sub(spelling.len()).div_ceil(2));
+    format!("/proc/self/fd/{spelling}{padding}{descriptor}")
+}
+
+/// Changes the name in the loader's entry, which `dlopen` has returned. If it isn't where glibc has
+/// it, it stays.
+fn rename(memory: &Memory, entry: u64, path: &str, name: &[u8]) {
+    /// Of `l_name` in `struct link_map`.
+    const NAME_AT: u64 = 8;
+    let is_path = |bytes: Vec<u8>| bytes.strip_suffix(b"\0") == Some(path.as_bytes());
+    if let Ok(at) = memory.number(entry.wrapping_add(NAME_AT))
+        && memory.read(at, path.len() + 1).is_ok_and(is_path)
+        && name.len() <= path.len()
+    {
+        let _ = memory.write(at, &[name, b"\0"].concat());
+    }
 }
 
 fn open(
@@ -100,10 +122,11 @@ fn open(
     caller: &Caller,
     loader: &Loader,
     path: &str,
-) -> Result<(), InjectError> {
+) -> Result<u64, InjectError> {
     let text = caller.put_text(memory, path)?;
-    if caller.call(memory, borrowed, loader.open, [text, loader.flags, 0, 0, 0, 0])? != 0 {
-        return Ok(());
+    let entry = caller.call(memory, borrowed, loader.open, [text, loader.flags, 0, 0, 0, 0])?;
+    if entry != 0 {
+        return Ok(entry);
     }
     let mut why = String::new();
     // Asking for the message also clears it: the program didn't make this mistake.

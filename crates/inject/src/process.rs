@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::error::{InjectError, failed};
@@ -182,7 +183,8 @@ impl Remote<'_> {
     }
 
     /// Loads a library with these contents by the process's own `dlopen`, for good. Returns where
-    /// its first page is mapped.
+    /// its first page is mapped. `name` is what the process's list of libraries shows for it: a
+    /// file with the same symbols, for debuggers.
     ///
     /// Only for a thread of [`Process::with_calm_thread`], or at the entry point.
     ///
@@ -190,9 +192,11 @@ impl Remote<'_> {
     ///
     /// If the process has no loader that can be used (statically linked, musl), or it refuses the
     /// library. Those of [`Remote::call_function`].
-    pub fn load_library(&mut self, contents: &[u8]) -> Result<u64, InjectError> {
+    pub fn load_library(&mut self, contents: &[u8], name: &Path) -> Result<u64, InjectError> {
         let pid = self.pid;
-        self.with_caller(|memory, borrowed, caller| library::load(pid, memory, borrowed, caller, contents))
+        self.with_caller(|memory, borrowed, caller| {
+            library::load(pid, memory, borrowed, caller, contents, name)
+        })
     }
 
     fn with_caller<T>(

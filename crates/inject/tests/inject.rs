@@ -196,7 +196,7 @@ fn libraries_that_cant_be_loaded() {
     let why = |subject: &Subject, contents: &[u8], patience: Duration| {
         let result = on_tracer(|| {
             let mut process = Process::open(subject.pid())?;
-            process.with_calm_thread(patience, |thread| thread.load_library(contents))
+            process.with_calm_thread(patience, |thread| thread.load_library(contents, "/none".as_ref()))
         });
         match result {
             Err(InjectError::Refused(why)) => why,

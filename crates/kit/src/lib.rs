@@ -55,6 +55,12 @@ pub const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.rs
 pub const HOOKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hooks.bin"));
 /// Where each hook is in them, in the order of `everycall_format::trampoline::hook`.
 pub const HOOK_PLACES: [u32; 13] = include!(concat!(env!("OUT_DIR"), "/hooks.rs"));
+/// The hooks' `.eh_frame`, if it is at [`HOOK_FRAMES_AT`] and the hooks are at [`HOOKS_AT`].
+pub const HOOK_FRAMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hooks.frames"));
+/// See [`HOOK_FRAMES`].
+pub const HOOK_FRAMES_AT: u64 = 0x10_0000;
+/// See [`HOOK_FRAMES`].
+pub const HOOKS_AT: u64 = 0x1000;
 /// Bytes from the descriptor to the hooks.
 pub const DESCRIPTOR_BEFORE: u64 = 4096;
 

@@ -1,7 +1,9 @@
 // Functions by which calls are left, in programs that were built without everycall: the entries of
 // these functions lead here (crates/untouched/src/leaving.rs), where a link would have wrapped
-// calls of them. And the loader's function for debuggers (loading.rs). Part of libeverycall.so.
+// calls of them. And the loader's function for debuggers (loading.rs), and the unwinder's search for
+// unwind information (frames.h). Part of libeverycall.so.
 #include "exceptions.h"
+#include "frames.h"
 #include "jumps.h"
 
 // The functions, as leaving.rs numbers them.
@@ -13,6 +15,7 @@ enum function {
     THROW = 5,        // __cxa_throw(object, type, destroy)
     RETHROW = 6,      // std::rethrow_exception(pointer)
     LOADED = 7,       // _dl_debug_state()
+    FIND_FRAME = 8,   // _Unwind_Find_FDE(address, bases)
 };
 
 // As in <link.h>.
@@ -87,8 +90,9 @@ static inline void loaded(const struct r_debug* debug) {
     if (count > before) everycall_tell(EVERYCALL_LOADED, 0, 0);
 }
 
-// `stack_pointer`: the caller's, before it called the function.
-__attribute__((visibility("hidden"), used)) void everycall_leaves(
+// `stack_pointer`: the caller's, before it called the function. The function isn't run if this
+// returns its result.
+__attribute__((visibility("hidden"), used)) const void* everycall_leaves(
     uint32_t function, const uint64_t arguments[3], uint64_t stack_pointer, const struct area* area) {
     switch (function) {
     case SET_REGISTER:
@@ -104,11 +108,14 @@ __attribute__((visibility("hidden"), used)) void everycall_leaves(
         everycall_tell(EVERYCALL_THROW, stack_pointer, object ? name_of_type(*(void* const*)(object - HEADER)) : 0);
         break;
     }
+    case FIND_FRAME: return find_frame(arguments[0], (struct bases*)arguments[1]);
     }
+    return 0;
 }
 
 // Entered by a jump, with the function's number pushed and the area in r11, above what a trampoline
-// called: that returns behind the call, and the function begins. These functions are called as the
+// called: that returns behind the call, and the function begins, or, if its result is known, to the
+// function's caller. These functions are called as the
 // ABI says, so their arguments, callee-saved registers and the stack are all that has to stay.
 __asm__(".pushsection .text.everycall_leaving,\"ax\",@progbits\n"
         ".p2align 4\n"
@@ -138,6 +145,9 @@ __asm__(".pushsection .text.everycall_leaving,\"ax\",@progbits\n"
         "    cld\n"
         "    andq $-16, %rsp\n"
         "    call everycall_leaves\n"
+        "    testq %rax, %rax\n"
+        "    jnz 1f\n"
+        ".cfi_remember_state\n"
         "    leaq -64(%rbp), %rsp\n"
         "    popq %rdi\n"
         "    popq %rsi\n"
@@ -149,7 +159,16 @@ __asm__(".pushsection .text.everycall_leaving,\"ax\",@progbits\n"
         "    popq %rax\n"
         "    popq %rbp\n"
         ".cfi_def_cfa %rsp, 16\n"
+        ".cfi_restore %rbp\n"
         "    addq $8, %rsp\n"
+        ".cfi_def_cfa_offset 8\n"
+        "    ret\n"
+        ".cfi_restore_state\n"
+        "1:  movq %rbp, %rsp\n"
+        "    popq %rbp\n"
+        ".cfi_def_cfa %rsp, 16\n"
+        ".cfi_restore %rbp\n"
+        "    addq $16, %rsp\n"
         ".cfi_def_cfa_offset 8\n"
         "    ret\n"
         ".cfi_endproc\n"

@@ -1,13 +1,14 @@
 //! Functions by which calls are left without an exit: by exceptions, jumps and the end of threads.
 //!
 //! ```text
-//! area     | stubs            | trampolines
-//! pointers | push its number  | ... call stub; first instructions; jmp back
-//!          | jump to runtime  |
+//! area     | stubs            | trampolines                                 | unwind
+//! pointers | push its number  | ... call stub; first instructions; jmp back | information
+//!          | jump to runtime  |                                             |
 //! ```
 //!
 //! Objects that are built with everycall have such calls wrapped at the link. Here, the entries of
-//! the functions themselves lead to the runtime, in whichever library they are.
+//! the functions themselves lead to the runtime, in whichever library they are. So does the
+//! unwinder's search for unwind information: the runtime knows that of regions ([`crate::frames`]).
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -18,12 +19,13 @@ use everycall_inject::{Access, InjectError, Mapping, Process, mappings};
 use everycall_rewrite::Plan;
 
 use crate::changes::{Lead, island_pages, lead, patch_sets, placed};
+use crate::frames::Frames;
 use crate::modules::{first_page, has_own_hooks, range_of};
 use crate::own::{Witness, marked};
 use crate::recording::{Runtime, number_of};
 
 /// The functions, with the numbers that `kit/wrappers/leaving.c` gives them.
-const FUNCTIONS: [(&str, u8); 8] = [
+const FUNCTIONS: [(&str, u8); 9] = [
     ("_Unwind_SetGR", 1),
     ("longjmp", 2),
     ("__longjmp_chk", 2),
@@ -32,6 +34,7 @@ const FUNCTIONS: [(&str, u8); 8] = [
     ("__cxa_throw", 5),
     ("_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE", 6),
     ("_ZSt17rethrow_exceptionSt13exception_ptr", 6),
+    ("_Unwind_Find_FDE", 8),
 ];
 /// Functions of the unwinder that the runtime calls; the area has their addresses.
 const UNWINDER: [&str; 2] = ["_Unwind_GetCFA", "_Unwind_GetRegionStart"];
@@ -43,6 +46,7 @@ const RUNTIME_AT: usize = 16;
 const MODULE_AT: usize = 40;
 const WITNESS_AT: usize = 48;
 const STUB: usize = 16;
+const PAGE: u64 = 4096;
 const INT3: u8 = 0xcc;
 
 /// A library with such functions.
@@ -92,22 +96,28 @@ impl Library {
         mut self,
         process: &mut Process,
         maps: &[Mapping],
+        runtime: &Runtime,
         leaving: u64,
         patience: Duration,
     ) -> Result<(), InjectError> {
         let module = range_of(maps, &self.path).unwrap_or(self.start..self.start);
-        let size = self.plan.region_size();
+        let frames = Frames::of(&self.plan, 0, 0, 0, false).bytes.len() as u64;
+        let size = self.plan.region_size() + frames.next_multiple_of(PAGE);
         self.plan = placed(self.plan, maps, module, 0, size);
         let base = self.plan.base(self.start);
         let sets = patch_sets(&self.plan, base);
         let start = base.wrapping_add_signed(self.plan.region);
-        let region = self.region(leaving, Witness::of(&sets, number_of(&self.plan)));
+        let mut region = self.region(leaving, Witness::of(&sets, number_of(&self.plan)));
+        let size = self.plan.region_size();
+        let frames = Frames::of(&self.plan, start, size, start + size, false);
+        region.resize(size as usize, INT3);
+        region.extend(&frames.bytes);
         process.with_thread(patience, |thread| {
             thread.map_at(start, &region, Access::Execute)?;
             for (page, bytes) in island_pages(&self.plan, base) {
                 thread.map_at(page, &bytes, Access::Execute)?;
             }
-            Ok(())
+            frames.register(thread, runtime.frames, [start, size, start + size])
         })?;
         lead(process, sets, Lead::ToTrampolines, patience).map(|_| ())
     }
@@ -180,7 +190,7 @@ pub fn watch_leaving(
                 None => {
                     // With the regions of those before.
                     let maps = mappings(process.pid())?;
-                    library.install(process, &maps, leaving, patience)
+                    library.install(process, &maps, runtime, leaving, patience)
                 }
             }
             .map_err(|error| error.to_string()),

@@ -5,6 +5,7 @@
 //! modules     which files of a process
 //! changes     a plan's changes, for a process that has loaded the file somewhere
 //! own         memory of ours in a process
+//! frames      unwind information of regions
 //! leaving     functions by which calls are left
 //! loading     libraries that are loaded later
 //! hooked      how many functions have hooks, and why others don't
@@ -22,6 +23,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod changes;
+mod frames;
 mod hooked;
 mod leaving;
 mod loading;

@@ -1,7 +1,7 @@
 //! Plans whose hooks record.
 //!
 //! ```text
-//! descriptor | hooks, trampolines, lists
+//! descriptor | hooks, trampolines, lists | unwind information
 //! rw         | r-x
 //! ```
 //!
@@ -23,6 +23,7 @@ use everycall_patterns::{FunctionTable, Instrumented, NamePattern, Names, Rule, 
 use everycall_rewrite::{HookCall, HookKind, HookLayout, Plan, PlannedFunction, Refusal};
 
 use crate::changes::{Lead, island_pages, lead, patch_sets, placed};
+use crate::frames::Frames;
 use crate::modules::{first_page, has_own_hooks, range_of};
 use crate::own::{ADOPTED_AT, Installed, Witness};
 
@@ -33,6 +34,8 @@ const ALIGN: usize = 64;
 const CALL: u32 = 5;
 /// Of the runtime's library (`kit/wrappers/leaving.c`).
 const LEAVING_SYMBOL: &str = "everycall_leaving";
+/// Of the runtime's library (`kit/wrappers/frames.h`).
+const FRAMES_SYMBOL: &str = "everycall_frames";
 
 /// Which functions of a file get hooks.
 pub struct Functions<'a> {
@@ -204,27 +207,34 @@ impl Planned {
         patience: Duration,
     ) -> Result<u64, InjectError> {
         let (maps, range) = self.loaded_in(process)?;
-        let size =
-            DESCRIPTOR_BEFORE + self.plan.region_size() + lists_size(&self.plan).next_multiple_of(PAGE);
+        let frames = Frames::of(&self.plan, 0, 0, 0, true).bytes.len() as u64;
+        let size = DESCRIPTOR_BEFORE
+            + self.plan.region_size()
+            + lists_size(&self.plan).next_multiple_of(PAGE)
+            + frames.next_multiple_of(PAGE);
         let plan = placed(self.plan.clone(), &maps, range.clone(), DESCRIPTOR_BEFORE, size);
         let base = plan.base(range.start);
         let at = |place: i64| base.wrapping_add_signed(place);
         let start = at(plan.region);
         let descriptor = start - DESCRIPTOR_BEFORE;
-        let (region, sites, table) = self.region(&plan, base);
+        let (mut region, sites, table) = self.region(&plan, base);
+        let end = start + (region.len() as u64).next_multiple_of(PAGE);
         let adopted = Adopted {
             record_size: Adopted::SIZE as u32,
             trampolines: self.number,
             descriptor,
             elf_header: range.start,
             start,
-            end: start + (region.len() as u64).next_multiple_of(PAGE),
+            end,
             sites: [start + sites, start + table],
             table: [start + table, start + region.len() as u64],
             first: self.first,
             hooks: HOOK_PLACES.map(|place| start + u64::from(place)),
             ..Adopted::default()
         };
+        let frames = Frames::of(&plan, start, plan.region_size(), end, true);
+        region.resize((end - start) as usize, 0);
+        region.extend(&frames.bytes);
         let mut page = vec![0; PAGE as usize];
         let sets = patch_sets(&plan, base);
         if let Some(place) = page.get_mut(ADOPTED_AT..) {
@@ -241,6 +251,7 @@ impl Planned {
             for (page, bytes) in island_pages(&plan, base) {
                 thread.map_at(page, &bytes, Access::Execute)?;
             }
+            frames.register(thread, runtime.frames, [start, plan.region_size(), end])?;
             thread.call_function(runtime.adopt, [descriptor + ADOPTED_AT as u64, 0, 0, 0, 0, 0]).map(|_| ())
         })?;
         lead(process, sets, Lead::ToTrampolines, patience)
@@ -363,6 +374,8 @@ pub struct Runtime {
     adopt: u64,
     /// Where functions lead by which calls are left.
     pub(crate) leaving: Option<u64>,
+    /// Its function that takes unwind information.
+    pub(crate) frames: Option<u64>,
 }
 
 impl Runtime {
@@ -388,6 +401,7 @@ impl Runtime {
         let pointer = process.read(table + ADOPT_OFFSET, size_of::<u64>())?;
         let adopt = pointer.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let leaving = process.symbol(start, LEAVING_SYMBOL);
-        Ok(adopt.map(|adopt| Runtime { adopt, leaving }))
+        let frames = process.symbol(start, FRAMES_SYMBOL);
+        Ok(adopt.map(|adopt| Runtime { adopt, leaving, frames }))
     }
 }

@@ -141,7 +141,9 @@ fn hook(
         let settings = [("EVERYCALL_START", is_on), ("EVERYCALL_RING_SIZE", ring_size.as_str())];
         let library = everycall_kit::library_with_settings(&settings)
             .ok_or_else(|| InjectError::Refused("the runtime has no room for its settings".to_owned()))?;
-        let start = process.with_calm_thread(PATIENCE, |thread| thread.load_library(&library))?;
+        // Without a cache folder, debuggers find no file of this name.
+        let name = everycall_kit::unpack().unwrap_or_default().join(everycall_kit::PRELOAD_LIBRARY);
+        let start = process.with_calm_thread(PATIENCE, |thread| thread.load_library(&library, &name))?;
         let runtime = Runtime::at(&process, start)?
             .ok_or_else(|| InjectError::Refused(format!("process {pid} has not loaded the runtime")))?;
         super::watch(&mut process, &runtime)?;

@@ -195,7 +195,8 @@ fn a_runtime_is_loaded_into_a_process() {
     }
     let table = on_tracer(|| {
         let mut process = Process::open(pid)?;
-        let start = process.with_calm_thread(patience, |thread| thread.load_library(&library))?;
+        let start = process
+            .with_calm_thread(patience, |thread| thread.load_library(&library, "/lib/it.so".as_ref()))?;
         Ok(process.symbol(start, "everycall_runtime_v1"))
     });
     let listed = here.run("ps");
@@ -458,4 +459,48 @@ fn what_comes_later_is_recorded() {
     assert_eq!(here.shell(storm).code, Some(0));
     let json = here.succeed("replay -f json many.ect").stdout;
     assert_eq!(json.matches("\"name\":\"last\"").count(), 24 * 6);
+}
+
+/// Unwinders find the callers of each instruction of trampolines and hooks: libgcc's from handlers
+/// of signals, and gdb step by step; also in a process that was attached.
+#[test]
+fn stacks_are_walked_from_each_instruction() {
+    const STEPS: &str = r#"
+import gdb
+valid = {"inner": ("branches", "saves"), "branches": ("saves", "outer"), "saves": ("outer",), "outer": ("main",)}
+elsewhere = wrong = 0
+for step in range(400):
+    frame, names = gdb.newest_frame(), []
+    while frame is not None:
+        names.append(frame.name())
+        frame = frame.older()
+    elsewhere += names[0] not in valid and names[0] != "main"
+    names = [name for name in names if name in valid or name == "main"]
+    wrong += not (names and names[-1] == "main" and all(b in valid[a] for a, b in zip(names, names[1:])))
+    gdb.execute("stepi", to_string=True)
+gdb.execute("set var *(int *)&is_over = 1")
+print("%s elsewhere, %d wrong" % ("many" if elsewhere > 50 else "few", wrong))
+"#;
+    let here = Workplace::new();
+    here.write("walked.c", include_str!("../programs/walked.c"));
+    here.write("steps.py", STEPS);
+    let build = "gcc -O2 -fno-optimize-sibling-calls -pthread walked.c -o walked";
+    assert_eq!(here.shell(build).code, Some(0));
+    let ticks = here.succeed("record -q --untouched --all -o ticks.ect -- ./walked ticks");
+    assert_eq!(ticks.stdout, "many elsewhere, 0 wrong\n", "{ticks:?}");
+    if std::process::Command::new("gdb").arg("--version").output().is_err() {
+        println!("skipped: no gdb");
+        return;
+    }
+    let gdb = "timeout -k 1 300 gdb -q -nx -batch -x steps.py -p";
+    let recorded = here.shell(&format!(
+        "$EVERYCALL record -q --untouched --all -o gdb.ect -- ./walked > said &\n\
+         until grep -q begun said; do sleep 0.05; done; {gdb} $(pgrep -x walked -P $!) < /dev/null; wait"
+    ));
+    assert!(recorded.stdout.contains("many elsewhere, 0 wrong\n"), "{recorded:?}");
+    let attached = here.shell(&format!(
+        "./walked > said & until grep -q begun said; do sleep 0.05; done\n\
+         $EVERYCALL attach --all $! && {gdb} $! < /dev/null; wait"
+    ));
+    assert!(attached.stdout.contains("many elsewhere, 0 wrong\n"), "{attached:?}");
 }

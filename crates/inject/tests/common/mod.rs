@@ -165,7 +165,8 @@ impl Drop for Subject {
 
 /// Loads the library, and calls its function.
 pub fn load(process: &mut Process, timeout: Duration) -> Result<(), InjectError> {
-    let start = process.with_calm_thread(timeout, |thread| thread.load_library(&library()))?;
+    let start = process
+        .with_calm_thread(timeout, |thread| thread.load_library(&library(), "/lib/loaded.so".as_ref()))?;
     let answer = process.symbol(start, "loaded_answer").expect("its function");
     assert_eq!(process.with_thread(WAIT, |thread| thread.call_function(answer, [0; 6]))?, 42);
     Ok(())
