@@ -41,6 +41,11 @@ impl Mode {
     pub const CLANG19_AFTER_INLINING: Mode =
         Mode { name: "after-inlining", cc: "clang-19", cxx: "clang++-19" };
 
+    /// Built by gcc without the prefix; hooks are written when it starts.
+    pub const GCC_UNTOUCHED: Mode = Mode { name: "untouched", cc: "gcc", cxx: "g++" };
+    /// Built by clang 19 without the prefix; hooks are written when it starts.
+    pub const CLANG19_UNTOUCHED: Mode = Mode { name: "untouched", cc: "clang-19", cxx: "clang++-19" };
+
     /// Every mode of gcc 12 and clang 19, and XRay of clang 22.
     pub const ALL: [Mode; 7] = [
         Mode::GCC_NOPS,
@@ -80,7 +85,12 @@ impl Mode {
         output: &Path,
     ) -> &'command mut Command {
         let is_cxx = arguments.iter().any(|argument| argument.ends_with(".cpp") || argument.ends_with(".cc"));
-        command.args(["cc", "--mode", self.name, "--", if is_cxx { self.cxx } else { self.cc }]);
+        if self.is_untouched() {
+            // The prefix's own.
+            command.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kit/include"));
+        } else {
+            command.args(["cc", "--mode", self.name, "--", if is_cxx { self.cxx } else { self.cc }]);
+        }
         for argument in arguments {
             let bundled = programs().join(argument);
             if !argument.starts_with('-') && !folder.join(argument).exists() && bundled.exists() {
@@ -90,6 +100,22 @@ impl Mode {
             }
         }
         command.arg("-o").arg(output)
+    }
+
+    /// Whether programs are built without the prefix.
+    #[must_use]
+    pub fn is_untouched(self) -> bool {
+        self.name == "untouched"
+    }
+
+    /// What the compiler is called by for these sources.
+    fn command(self, arguments: &[&str]) -> PathBuf {
+        let is_cxx = arguments.iter().any(|argument| argument.ends_with(".cpp") || argument.ends_with(".cc"));
+        match (self.is_untouched(), is_cxx) {
+            (true, true) => self.cxx.into(),
+            (true, false) => self.cc.into(),
+            (false, _) => everycall().to_owned(),
+        }
     }
 
     /// Whether hooks are given functions, not addresses within them.
@@ -201,8 +227,10 @@ impl Place {
     pub fn build(&self, mode: Mode, arguments: &[&str], output: &str) -> PathBuf {
         let output = self.file(output);
         let has_own_sources = arguments.iter().any(|argument| self.file(argument).exists());
-        if has_own_sources || built::shared(mode, arguments, &output).is_none() {
-            successful(mode.compiler(&mut self.command(everycall()), self.path(), arguments, &output));
+        let is_own = has_own_sources || mode.is_untouched();
+        if is_own || built::shared(mode, arguments, &output).is_none() {
+            let mut command = self.command(mode.command(arguments));
+            successful(mode.compiler(&mut command, self.path(), arguments, &output));
         }
         output
     }

@@ -18,12 +18,15 @@
 //|   leaf()
 //|   promises()~
 //gcc-nops|     throws()~
+//gcc-untouched|     throws()~
 //gcc-fentry|     throws()~
 //gcc-finstrument|     throws()!
 //clang|     throws()!
 //|       *throw std::runtime_error
 //gcc-nops|       on_terminate()~
+//gcc-untouched|       on_terminate()~
 //gcc-nops|         leaf()
+//gcc-untouched|         leaf()
 //gcc-fentry|       on_terminate()~
 //gcc-fentry|         leaf()
 //gcc-finstrument|     on_terminate()~
@@ -39,10 +42,15 @@
 //|     throws()!
 //|       *throw std::runtime_error
 //gcc-nops|     Bad::~Bad()~
+//gcc-untouched|     Bad::~Bad()~
 //gcc-nops|       throws()~
+//gcc-untouched|       throws()~
 //gcc-nops|         *throw std::runtime_error
+//gcc-untouched|         *throw std::runtime_error
 //gcc-nops|         on_terminate()~
+//gcc-untouched|         on_terminate()~
 //gcc-nops|           leaf()
+//gcc-untouched|           leaf()
 //gcc-fentry|     Bad::~Bad()~
 //gcc-fentry|       throws()~
 //gcc-fentry|         *throw std::runtime_error

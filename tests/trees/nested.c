@@ -1,6 +1,8 @@
 // Stacks in local variables: when the function has returned, the memory is the outer stack's again.
 // flags: -pthread
 //
+// Without the prefix, such stacks aren't known.
+// not in: untouched
 //| main
 //|   has_stack
 //|     leaf ×2

@@ -2,6 +2,7 @@
 // stacks only, stacks that go from thread to thread.
 //
 // flags: -pthread
+// not in: untouched
 //| main
 //|   hands_over
 //|     leaf
