@@ -21,6 +21,8 @@ pub enum Format {
     Funtrace,
     /// Text of `perf script` of an Intel PT trace: calls and returns, or all branches.
     Perf,
+    /// perf's own file with an Intel PT trace.
+    PerfData,
     /// uftrace's folder.
     Uftrace,
     /// XRay's basic log.
@@ -31,8 +33,15 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 6] =
-        [Format::Chrome, Format::Funtrace, Format::Perf, Format::Uftrace, Format::XrayBasic, Format::XrayFdr];
+    pub const ALL: [Format; 7] = [
+        Format::Chrome,
+        Format::Funtrace,
+        Format::Perf,
+        Format::PerfData,
+        Format::Uftrace,
+        Format::XrayBasic,
+        Format::XrayFdr,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -41,6 +50,7 @@ impl Format {
             Format::Chrome => "chrome",
             Format::Funtrace => "funtrace",
             Format::Perf => "perf",
+            Format::PerfData => "perf-data",
             Format::Uftrace => "uftrace",
             Format::XrayBasic => "xray-basic",
             Format::XrayFdr => "xray-fdr",
@@ -54,6 +64,7 @@ impl Format {
             Format::Chrome => "Chrome's JSON trace",
             Format::Funtrace => "funtrace's raw file",
             Format::Perf => "perf script's text of Intel PT",
+            Format::PerfData => "perf's own file of Intel PT",
             Format::Uftrace => "uftrace's folder",
             Format::XrayBasic => "XRay's basic log",
             Format::XrayFdr => "XRay's FDR log",
@@ -117,6 +128,9 @@ pub fn detect_bytes(head: &[u8]) -> Result<Format, ImportError> {
     if head.starts_with(b"PROCMAPS") || head.starts_with(b"FUNTRACE") {
         return Ok(Format::Funtrace);
     }
+    if head.starts_with(crate::pt::MAGIC) || head.starts_with(crate::pt::MAGIC_SWAPPED) {
+        return Ok(Format::PerfData);
+    }
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     if text.starts_with(b"[") || text.starts_with(b"{") {
         return Ok(Format::Chrome);
@@ -153,9 +167,6 @@ fn other(head: &[u8]) -> Option<&'static str> {
         }
         _ if head.starts_with(b"everycall trace\n") => {
             "a trace of everycall already; `everycall replay`, `report` and `export` read it as it is"
-        }
-        _ if head.starts_with(b"PERFILE2") => {
-            "perf's own file; write its text: perf script --itrace=cr -F +flags,+addr,+symoff > FILE"
         }
         _ if head.starts_with(b"FUNCOUNT") => "funtrace's counts of calls, not a trace",
         _ if head.starts_with(b"Ftrace!\0") => "a part of uftrace's folder; name the folder",

@@ -6,6 +6,7 @@
 //!   chrome    Chrome JSON: a scanner of JSON, events spooled and sorted, slices as calls
 //!   funtrace  funtrace's raw files: rings of addresses
 //!   perf      perf script's text of Intel PT: calls and returns, or branches
+//!   pt        perf's own file of Intel PT, decoded
 //!   uftrace   uftrace's folders: a record file for each thread, maps and symbols
 //!   xray      XRay's basic and FDR logs, functions by a binary's tables
 //! output      processes, threads, names and events -> .ect, as they come
@@ -37,6 +38,7 @@ mod input;
 mod modules;
 mod output;
 mod perf;
+mod pt;
 mod uftrace;
 mod xray;
 
@@ -95,6 +97,7 @@ pub fn import_bytes(
         Format::Chrome => chrome::read(&mut input, options, &mut out)?,
         Format::Funtrace => funtrace::read(&mut input, &mut out)?,
         Format::Perf => perf::read(&mut input, &mut out)?,
+        Format::PerfData => pt::read(&mut input, &mut out)?,
         Format::XrayBasic | Format::XrayFdr => xray::read(&mut input, options, &mut out)?,
         Format::Uftrace => return Err(ImportError::Unknown(Some("a file, where uftrace has a folder"))),
     }

@@ -9,6 +9,7 @@ mod compact;
 mod core;
 mod damage;
 mod file;
+mod pt;
 mod ring;
 mod rng;
 mod sample;
@@ -18,6 +19,7 @@ pub use arena::arena_image;
 pub use compact::compact;
 pub use damage::mutate;
 pub use file::{File, crc32};
+pub use pt::{PerfData, PerfWhose, PtCall, PtEncoder, PtProgram, PtRun};
 pub use ring::{OpenCall, Ring};
 pub use rng::Rng;
 pub use sample::{

@@ -40,6 +40,8 @@ pub enum ImportFormat {
     Funtrace,
     /// Text of `perf script` of an Intel PT trace
     Perf,
+    /// perf's own file with an Intel PT trace
+    PerfData,
     /// A folder of uftrace
     Uftrace,
     /// A basic log of XRay
@@ -55,6 +57,7 @@ impl ImportFormat {
             ImportFormat::Chrome => Format::Chrome,
             ImportFormat::Funtrace => Format::Funtrace,
             ImportFormat::Perf => Format::Perf,
+            ImportFormat::PerfData => Format::PerfData,
             ImportFormat::Uftrace => Format::Uftrace,
             ImportFormat::XrayBasic => Format::XrayBasic,
             ImportFormat::XrayFdr => Format::XrayFdr,

@@ -29,6 +29,7 @@ use Run::{Not, So};
 const SUITE: &str = "the test suite itself, or a part of it";
 const RUST: &str = "as the command above with other options; tested by `rust`";
 const ATTACHED: &str = "needs Python 3.14; tested in python_attach.rs";
+const INTEL_PT: &str = "needs a CPU with Intel PT; made-up files are imported by imports.rs";
 const LONG: &str = "takes too long for a test";
 const ANSWERS: &str = "needs programs of other packages; run by answers.rs";
 pub const STARTS_A_SERVER: &str =
@@ -220,6 +221,14 @@ pub const TABLE: &[(&str, Run)] = &[
         So(
             "everycall import -o import.ect xray-log.app.Xw6bA1 && everycall replay import.ect | grep -q 'function 2'",
         ),
+    ),
+    ("perf record -e intel_pt//u -- ./app", Not(INTEL_PT)),
+    ("everycall import -o app.ect perf.data", Not(INTEL_PT)),
+    ("everycall import perf.data", Not(INTEL_PT)),
+    ("cargo run --release -p everycall-import --example pt_sample FOLDER 3 60000000", Not(LONG)),
+    (
+        "cargo run --release -p everycall-intel-pt --example decode FOLDER/raw.pt FOLDER/code.bin 555555551000",
+        Not(LONG),
     ),
     (
         "everycall import -o app.ect funtrace.raw",
