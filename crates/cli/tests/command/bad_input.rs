@@ -406,7 +406,7 @@ fn imports_of_wrong_input() {
     here.write("empty", "");
     here.write("noise", [0xff, 1, 2, 3]);
     here.write("text.txt", "hello\n");
-    let known = ["known are", "chrome", "funtrace", "perf", "uftrace", "xray-basic", "xray-fdr"];
+    let known = ["known are", "chrome", "funtrace", "perf", "perf-data", "uftrace", "xray-basic", "xray-fdr"];
     here.fail("import -o t.ect empty", 1, &[&["empty: is empty"][..], &known].concat());
     here.fail("import -o t.ect noise", 1, &[&["noise: is of no format"][..], &known].concat());
     here.fail("import -o t.ect text.txt", 1, &[&["text.txt: is of no format"][..], &known].concat());
@@ -424,7 +424,11 @@ fn imports_of_wrong_input() {
         &["old.ect: is a trace of everycall already", "everycall replay"],
     );
     here.write("perf.data", "PERFILE2 and more");
-    here.fail("import -o t.ect perf.data", 1, &["perf's own file", "perf script"]);
+    here.fail(
+        "import -o t.ect perf.data",
+        1,
+        &["perf.data: is damaged at byte 0: the header of perf's file is truncated"],
+    );
     here.fail("import -o t.ect .", 1, &["not one of uftrace"]);
     here.write("cut.json", "[{\"ph\":");
     here.fail("import -o t.ect cut.json", 1, &["cut.json: is damaged at byte 1", "more of the first event"]);
