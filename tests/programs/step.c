@@ -45,9 +45,9 @@ NOINLINE void handler(int signal) {
     if (jumps) siglongjmp(back, 1);
 }
 NOINLINE void victim_leaf(void) { __asm__ volatile(""); }
-NOINLINE int victim(int value) {
+NOINLINE int victim(int value, const char* text) {
     victim_leaf();
-    __asm__ volatile("" : "+r"(value));
+    __asm__ volatile("" : "+r"(value) : "r"(text));
     return value + 1;
 }
 NOINLINE void checkpoint_leaf(void) { __asm__ volatile(""); }
@@ -161,11 +161,12 @@ UNTRACED int main(int count, char** arguments) {
     while (!shared->attached) usleep(100);
     checkpoint(); // The thread's first event is another matter.
     volatile long iterations = 1;
+    char text[] = "stepped through";
     while (!shared->done) {
         if (!sigsetjmp(back, 1)) {
             __asm__ volatile("int3");
             // Enough events to end a small segment where the slow path is the target.
-            for (int i = 0; i < (slow ? 300 : 1); i++) victim(i);
+            for (int i = 0; i < (slow ? 300 : 1); i++) victim(i, text);
         }
         __asm__ volatile("int3");
         checkpoint();

@@ -63,6 +63,29 @@ impl Builder {
         self.emit(operation, 0, left, 0, to.0 as u32, 0);
     }
 
+    /// If what came after `start` is an item that copies a register, it loses its status, and has 4
+    /// or 8 bytes. Returns whether it was one.
+    pub(crate) fn shorten_item(&mut self, start: usize) -> bool {
+        let Some([item, load, emit]) = self.instructions.get(start..) else { return false };
+        let is_register = item.operation == operation::ITEM
+            && load.operation == operation::REGISTER
+            && (operation::EMIT, load.target) == (emit.operation, emit.left);
+        if !is_register {
+            return false;
+        }
+        let size = if emit.size > 4 { 8 } else { 4 };
+        let (load, emit) = (*load, Instruction { size, ..*emit });
+        self.instructions.truncate(start);
+        self.instructions.extend([load, emit]);
+        self.jumps.retain(|jump| *jump < start);
+        true
+    }
+
+    /// Instructions so far.
+    pub(crate) fn length(&self) -> usize {
+        self.instructions.len()
+    }
+
     /// Begins an item that ends at a label.
     pub(crate) fn item(&mut self, end: Label) {
         self.jump(operation::ITEM, 0, end);

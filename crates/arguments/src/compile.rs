@@ -300,6 +300,11 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         self.builder.item(end);
         let found = value(self)?;
         let mut content = self.content(&found, 0);
+        if let Content::Fixed(shape) = &content
+            && self.builder.shorten_item(before.length())
+        {
+            content = Content::Word(shape.clone());
+        }
         self.builder.place(end);
         self.builder.release(0);
         let fits = self.builder.has_room()

@@ -1,6 +1,5 @@
 //! Checks that a program has to pass before it may run.
 
-use crate::plain::Copies;
 use everycall_format::Wire;
 use everycall_format::capture::{
     CONDITIONS, COPY_MAX, COST_MAX, INSTRUCTIONS_MAX, Instruction, MAGIC, OUTPUT_MAX, POOL_MAX,
@@ -16,8 +15,6 @@ pub struct Program<'a> {
     pool: &'a [u8],
     output_max: usize,
     may_reject: bool,
-    /// Its copies, if it does nothing else.
-    copies: Option<Copies>,
 }
 
 /// Why a program may not run.
@@ -63,7 +60,7 @@ impl<'a> Program<'a> {
         if pool.len() != pool_size {
             return Err(Refusal::Header);
         }
-        let mut program = Self { header, instructions, pool, output_max: 0, may_reject: false, copies: None };
+        let mut program = Self { header, instructions, pool, output_max: 0, may_reject: false };
         let mut sum = Bounds::default();
         for at in 0..count {
             let instruction = program.instruction(at).ok_or(Refusal::Header)?;
@@ -83,7 +80,6 @@ impl<'a> Program<'a> {
             return Err(Refusal::Cost);
         }
         program.output_max = sum.output;
-        program.copies = Copies::of(|at| program.instruction(at), count);
         Ok(program)
     }
 
@@ -97,11 +93,6 @@ impl<'a> Program<'a> {
     #[must_use]
     pub fn output_max(&self) -> usize {
         self.output_max
-    }
-
-    /// Its copies, if it does nothing else.
-    pub(crate) fn copies(&self) -> Option<&Copies> {
-        self.copies.as_ref()
     }
 
     /// Whether it has a condition that may be false.

@@ -38,4 +38,5 @@ mod text;
 
 pub use check::{Program, Refusal};
 pub use machine::Machine;
+pub use plain::{Item, Origin, Plain, Test};
 pub use run::Outcome;

@@ -14,11 +14,6 @@ impl<'a> Output<'a> {
         Self { bytes, length: 0, item: None }
     }
 
-    /// Behind what the first bytes have already.
-    pub(crate) fn from(bytes: &'a mut [u8], length: usize) -> Self {
-        Self { bytes, length, item: None }
-    }
-
     pub(crate) fn length(&self) -> usize {
         self.length
     }

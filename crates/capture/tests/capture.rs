@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use everycall_capture::{Machine, Outcome, Program, Refusal};
+use everycall_capture::{Item, Machine, Origin, Outcome, Plain, Program, Refusal};
 use everycall_format::Wire;
 use everycall_format::capture::{
     COPY_MAX, INSTRUCTIONS_MAX, Instruction, MAGIC, OUTPUT_MAX, ProgramHeader, READS_MAX, TextHeader,
@@ -18,6 +18,8 @@ struct Fake {
 }
 
 const BASE: u64 = 0x1000;
+/// The number of the stack pointer.
+const STACK_POINTER: u32 = 7;
 
 impl Fake {
     fn new(memory: &[u8]) -> Self {
@@ -350,10 +352,63 @@ fn any_bytes_are_refused_or_run() {
     }
 }
 
-/// Programs that only copy registers and texts have a way of their own where there is room: it
-/// writes what the interpreter writes.
+/// Where a list finds 64 bits of the call.
+fn bits_at(machine: &Fake, origin: Origin) -> u64 {
+    match origin {
+        Origin::Register(number) => machine.registers[number as usize],
+        Origin::Stack(above) => {
+            let mut bytes = [0; 8];
+            machine.read(machine.registers[STACK_POINTER as usize] + u64::from(above), &mut bytes);
+            u64::from_le_bytes(bytes)
+        }
+    }
+}
+
+/// What a hook does with a list.
+fn copied(plain: &Plain, machine: &Fake) -> (Outcome, Vec<u8>) {
+    for test in plain.tests() {
+        let up = 64 - test.bits;
+        let place = (bits_at(machine, test.origin) << up).wrapping_sub(test.first << up);
+        if place > test.span << up {
+            return (Outcome::Rejected, Vec::new());
+        }
+    }
+    let mut bytes = Vec::new();
+    for item in plain.items() {
+        if !matches!(item, Item::Word { .. }) {
+            bytes.push(status::PRESENT);
+        }
+        match *item {
+            Item::Value { origin, size } | Item::Word { origin, size } => {
+                bytes.extend_from_slice(&bits_at(machine, origin).to_le_bytes()[..size as usize]);
+            }
+            Item::Text { origin, size } => {
+                let address = bits_at(machine, origin);
+                let mut text = vec![0; size as usize];
+                let read = if address == 0 { 0 } else { machine.read(address, &mut text) };
+                let end = text[..read].iter().position(|byte| *byte == 0);
+                let flags = match (address, end) {
+                    (0, _) => text_flag::NULL,
+                    (_, Some(_)) => 0,
+                    _ if read < text.len() => text_flag::UNREADABLE,
+                    _ => text_flag::CUT,
+                };
+                let copied = end.unwrap_or(read);
+                let header = TextHeader { length: copied as u32, copied: copied as u16, flags };
+                let mut head = [0; TextHeader::SIZE];
+                header.write(&mut head);
+                bytes.extend_from_slice(&head);
+                bytes.extend_from_slice(&text[..copied]);
+            }
+        }
+    }
+    (Outcome::Captured(bytes.len()), bytes)
+}
+
+/// Programs that only compare integers with constants and copy registers, words of the stack and
+/// texts are lists, by which a hook rejects and copies what the interpreter does.
 #[test]
-fn copied_registers_are_those_of_the_interpreter() {
+fn lists_do_what_the_interpreter_does() {
     let mut state = 88_172_645_463_325_252_u64;
     let mut next = |below: u64| {
         state ^= state << 13;
@@ -361,38 +416,123 @@ fn copied_registers_are_those_of_the_interpreter() {
         state ^= state << 17;
         (state >> 11) % below
     };
-    for _ in 0..2000 {
-        let mut machine = Fake::new(b"\x2a\xff\xff\xffGET /index\0rest\0");
-        let mut instructions = Vec::new();
-        for _ in 0..next(10) {
-            let (number, target) = (next(16), next(16) as u8);
-            machine.registers[number as usize] = match next(3) {
-                0 => BASE + next(24),
-                _ => next(1 << 60) << next(5),
+    let (mut plain_ones, mut rejected, mut with_tests) = (0, 0, 0);
+    for _ in 0..20_000 {
+        let mut memory = b"\x2a\xff\xff\xffGET /index\0rest\0".to_vec();
+        memory.extend((0..64).map(|_| next(4) as u8 * 85));
+        let mut machine = Fake::new(&memory);
+        machine.registers[STACK_POINTER as usize] = BASE + 8;
+        let numbers = [0, 1, 2, 127, 128, 255, 1 << 31, u64::MAX >> 1, u64::MAX - 1, u64::MAX, 1 << 63];
+        let mut number = || match next(3) {
+            0 => numbers[next(numbers.len() as u64) as usize],
+            1 => numbers[next(numbers.len() as u64) as usize].wrapping_add(next(3)).wrapping_sub(1),
+            _ => next(1 << 53) << next(12),
+        };
+        for register in [0, 1, 2, 4, 5, 8, 9] {
+            machine.registers[register] = number();
+        }
+        let constants: Vec<u64> = (0..4).map(|_| number()).collect();
+        machine.registers[10] = BASE + next(24);
+        machine.registers[11] = if next(4) == 0 { 0 } else { BASE + next(90) };
+        let mut instructions = vec![instruction(operation::GUARD, 0, 0, 0, 0, 0)];
+        let tests = next(3);
+        for test in 0..tests {
+            match next(3) {
+                0 => {
+                    instructions.push(instruction(operation::REGISTER, 1, 0, 0, STACK_POINTER, 0));
+                    let size = 1 << next(4);
+                    instructions.push(instruction(operation::LOAD, 2, 1, next(2) as u8, size, next(5) * 8));
+                }
+                _ => {
+                    let register = [0, 1, 2, 4, 5, 8, 9][next(7) as usize];
+                    instructions.push(instruction(operation::REGISTER, 2, 0, 0, register, 0));
+                    let size = [8, 16, 32, 64, 1, 13][next(6) as usize];
+                    if next(2) == 0 {
+                        instructions.push(instruction(operation::BITS, 2, 2, next(2) as u8, size, 0));
+                    }
+                }
+            }
+            let constant = constants[test as usize];
+            let constant = match next(3) {
+                0 => constant,
+                1 => constant as u8 as u64,
+                _ => constant as i32 as u64,
             };
+            if next(8) > 0 {
+                instructions.push(instruction(operation::CONSTANT, 3, 0, 0, 0, constant));
+                let (left, right) = if next(2) == 0 { (2, 3) } else { (3, 2) };
+                let how = [comparison::EQUAL, comparison::LESS, comparison::LESS_SIGNED][next(3) as usize];
+                instructions.push(instruction(operation::COMPARE, 4, left, right, how, 0));
+            } else {
+                instructions.push(instruction(operation::BITS, 4, 2, 0, 1 + next(8) as u32, 0));
+            }
+            let jump = [operation::JUMP_IF_ZERO, operation::JUMP_UNLESS_ZERO][next(2) as usize];
+            instructions.push(instruction(jump, 0, 4, 0, u32::MAX, 0));
+        }
+        for _ in 0..next(6) {
             let end = instructions.len() as u32 + 3;
+            if next(3) == 0 {
+                let register = [0, 1, 2, 4, 5, 8, 9][next(7) as usize];
+                instructions.push(instruction(operation::REGISTER, 5, 0, 0, register, 0));
+                instructions.push(instruction(operation::EMIT, 0, 5, 0, 4 + 4 * next(2) as u32, 0));
+                continue;
+            }
             instructions.push(instruction(ITEM, 0, 0, 0, end, 0));
-            instructions.push(instruction(operation::REGISTER, target, 0, 0, number as u32, 0));
-            instructions.push(match next(3) {
-                0 => instruction(operation::COPY_TEXT, 0, target, UNTIL_ZERO, next(40) as u32, 0),
-                _ => instruction(operation::EMIT, 0, target, 0, 1 + next(8) as u32, 0),
-            });
+            if next(2) == 0 {
+                let register = 10 + next(2) as u32;
+                instructions.push(instruction(operation::REGISTER, 5, 0, 0, register, 0));
+                let size = 16 * (1 + next(4)) as u32;
+                instructions.push(instruction(operation::COPY_TEXT, 0, 5, UNTIL_ZERO, size, 0));
+            } else {
+                let register = [0, 1, 2, 4, 5, 8, 9][next(7) as usize];
+                instructions.push(instruction(operation::REGISTER, 5, 0, 0, register, 0));
+                instructions.push(instruction(operation::EMIT, 0, 5, 0, 1 + next(8) as u32, 0));
+            }
         }
         instructions.push(instruction(operation::END, 0, 0, 0, 0, 0));
+        let reject = instructions.len() as u32;
+        instructions.push(instruction(operation::REJECT, 0, 0, 0, 0, 0));
+        for it in &mut instructions {
+            if it.size == u32::MAX || it.operation == operation::GUARD {
+                it.size = reject;
+            }
+        }
         let bytes = bytes_of(&instructions, &[]);
         let program = Program::check(&bytes).unwrap();
-        // With anything else in a program, the interpreter runs.
-        let mut others = vec![instruction(operation::CONSTANT, 0, 0, 0, 0, 0)];
-        others.extend(instructions.iter().map(|it| match it.operation {
-            ITEM => instruction(ITEM, 0, 0, 0, it.size + 1, 0),
-            _ => *it,
-        }));
-        let exact = run(&others, &[], &machine);
-        let mut output = vec![0xee; program.output_max() + 16];
-        let (outcome, met) = program.judge(&machine, &mut output);
-        assert_eq!((outcome, met), (exact.0, 0));
-        let Outcome::Captured(length) = outcome else { panic!("{outcome:?}") };
-        assert_eq!(output[..length], exact.1);
+        let Some(plain) = Plain::of(&program) else { continue };
+        let exact = run(&instructions, &[], &machine);
+        let found = copied(&plain, &machine);
+        assert_eq!(found.0, exact.0, "{instructions:?} {plain:?}");
+        if exact.0 != Outcome::Rejected {
+            assert_eq!(found.1, exact.1, "{instructions:?} {plain:?}");
+        }
+        plain_ones += 1;
+        rejected += usize::from(exact.0 == Outcome::Rejected);
+        with_tests += usize::from(plain.tests().next().is_some());
+    }
+    // Most of these programs are lists; half of those with tests reject.
+    assert!(plain_ones > 12_000 && with_tests > 6_000, "{plain_ones} {with_tests}");
+    assert!(rejected > 2_000 && with_tests - rejected > 2_000, "{rejected} of {with_tests}");
+}
+
+/// Whatever else a program does keeps it from being a list.
+#[test]
+fn other_programs_are_no_lists() {
+    let register = instruction(operation::REGISTER, 1, 0, 0, 5, 0);
+    let item = instruction(ITEM, 0, 0, 0, 9, 0);
+    let other: [&[Instruction]; 6] = [
+        &[register, instruction(operation::LOAD, 2, 1, 0, 4, 0)],
+        &[register, instruction(operation::MEET, 0, 0, 0, 0, 0)],
+        &[register, item, instruction(operation::COPY, 0, 1, 0, 4, 0)],
+        &[register, item, instruction(operation::COPY_TEXT, 0, 1, UNTIL_ZERO, 20, 0)],
+        &[register, instruction(operation::JUMP_IF_ZERO, 0, 1, 0, 9, 0)],
+        &[instruction(ITEM, 0, 0, 0, 9, u64::from(status::ABSENT))],
+    ];
+    for instructions in other {
+        let mut all = instructions.to_vec();
+        all.resize(10, instruction(operation::END, 0, 0, 0, 0, 0));
+        let bytes = bytes_of(&all, &[]);
+        assert_eq!(Plain::of(&Program::check(&bytes).unwrap()), None, "{instructions:?}");
     }
 }
 

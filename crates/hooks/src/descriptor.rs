@@ -202,9 +202,11 @@ pub struct ModuleDescriptor {
     pub capture_entry_hook: AtomicU64,
     /// The object's exit hook for these.
     pub capture_exit_hook: AtomicU64,
-    /// Address of what the runtime copies at the object's functions, or 0.
+    /// Address of what is copied at the object's functions, which begins with a
+    /// [`CapturePlaces`]; or 0.
     pub captures: AtomicU64,
-    /// The runtime's function that records an event with values, on the thread's own stack:
+    /// The runtime's function that records an event with values that hooks don't copy themselves,
+    /// on the thread's own stack:
     /// `(control, address behind the hook's call, the hook's stack pointer, module, is an exit)`.
     /// It returns 0, or 1 if the slow path has to do it, or 2 if the slow path has to count the
     /// call.
@@ -215,6 +217,130 @@ pub struct ModuleDescriptor {
     pub region: [AtomicU64; 2],
     /// Checksum of the table that leads from trampolines to functions.
     pub trampolines: AtomicU64,
+}
+
+/// Where capture hooks find what is copied: a hash table of places.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CapturePlaces {
+    /// Address of the table. At least one place is free.
+    pub table: u64,
+    /// The number of places minus 1; it is a power of two.
+    pub mask: u32,
+}
+
+impl CapturePlaces {
+    /// The place from which on an address is looked for.
+    #[must_use]
+    pub fn first(behind: u64, mask: u32) -> u32 {
+        (behind as u32).wrapping_mul(Self::FACTOR) >> Self::SHIFT & mask
+    }
+
+    /// See [`CapturePlaces::first`].
+    pub const FACTOR: u32 = 0x9e37_79b1;
+    /// See [`CapturePlaces::first`].
+    pub const SHIFT: u32 = 7;
+}
+
+/// The call of a hook that copies values. All zero is a free place.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapturePlace {
+    /// The address behind the call.
+    pub behind: u64,
+    /// Where its [`Copies`] are, in bytes from the [`CapturePlaces`]; 0 if the hook can't do it by
+    /// itself.
+    pub copies: u32,
+    /// The number of the program that copies values, plus 1; 0 if there is none.
+    pub program: u32,
+    /// The hook is called at an exit.
+    pub is_exit: bool,
+    /// Calls of the function are left out if a condition is false.
+    pub is_conditional: bool,
+}
+
+/// What a hook copies by itself. Behind it are its tests, and then its items, or (if
+/// [`copies::WORDS`] is set) the places of its words, as [`CopyTest::at`], but in 16 bits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Copies {
+    /// The lower half of the first word of the record with the values. If there are items, without
+    /// its number of words.
+    pub first_word: u32,
+    /// The capture's id.
+    pub id: u32,
+    /// A set of [`copies`].
+    pub flags: u32,
+    /// Number of tests.
+    pub tests: u32,
+    /// Number of items.
+    pub items: u32,
+    /// Words of the record, if there are no items; 0 if nothing is copied.
+    pub words: u32,
+    /// Bytes of the capture, if there are no items.
+    pub bytes: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Address of a table of [`COPY_PAGES`] addresses of pages that can be read, each at a place by
+    /// its number.
+    pub pages: u64,
+}
+
+/// Number of pages in [`Copies::pages`]; a power of two.
+pub const COPY_PAGES: usize = 256;
+/// Limit on the bytes of values that hooks copy: there is little room on the stack.
+pub const COPY_ROOM: usize = 160;
+
+/// [`Copies::flags`].
+pub mod copies {
+    /// At an exit; otherwise at an entry.
+    pub const EXIT: u32 = 1;
+    /// Calls of the function may be left out, so that the call which ends may not be open.
+    pub const CONDITIONAL: u32 = 2;
+    /// There is a value in a vector register.
+    pub const VECTORS: u32 = 4;
+    /// There are no items, but words of 4 bytes in registers.
+    pub const WORDS: u32 = 8;
+}
+
+/// A test that a call has to pass. The function's calls are left out otherwise.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CopyTest {
+    /// Where the value is, in bytes from the hook's stack pointer while it copies.
+    pub at: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The value times this has the bits that count at its upper end, and zeros below.
+    pub factor: u64,
+    /// Subtracted from that.
+    pub first: u64,
+    /// The result is at most this.
+    pub span: u64,
+}
+
+/// A value to copy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CopyItem {
+    /// As [`CopyTest::at`].
+    pub at: u32,
+    /// Bytes; of a text, at most, and a multiple of 16.
+    pub size: u16,
+    /// One of [`copied`].
+    pub what: u16,
+}
+
+/// [`CopyItem::what`].
+pub mod copied {
+    /// A register that the hook has saved.
+    pub const SAVED: u16 = 0;
+    /// As [`SAVED`], without a status.
+    pub const WORD: u16 = 1;
+    /// The text at the address in such a register.
+    pub const TEXT: u16 = 2;
+    /// A word of the function's stack, above its stack pointer.
+    pub const STACK: u16 = 3;
 }
 
 /// A callback of the program that takes bytes: `(context, bytes, count)`. Writing stops if it

@@ -56,7 +56,8 @@ pub use arch::{everycall_frame_enter, everycall_frame_leave};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::{handler_end, local_thread_slot};
 pub use descriptor::{
-    BLOCKED_SIGNALS, ByteSink, CAPTURES, COUNT_ALL, COUNTS, ModuleDescriptor, RuntimeTable, SLOW_FRAME_SIZE,
+    BLOCKED_SIGNALS, ByteSink, CAPTURES, COPY_PAGES, COPY_ROOM, COUNT_ALL, COUNTS, CapturePlace,
+    CapturePlaces, Copies, CopyItem, CopyTest, ModuleDescriptor, RuntimeTable, SLOW_FRAME_SIZE,
     SLOW_STACK_SIZE, SLOW_STACKS, ShortMap, SlowCall, Switched, THREAD_HOME, THREAD_SLOT_SIZE, TRAP_SIGNAL,
-    XrayCall, XrayObject, frame, memory_change, short_map, site, slow,
+    XrayCall, XrayObject, copied, copies, frame, memory_change, short_map, site, slow,
 };

@@ -168,6 +168,10 @@ pub struct Control {
     /// Events below this stack pointer whose values are copied take the slow path: there may be no
     /// room on the stack.
     pub capture_floor: AtomicU64,
+    /// Address of the end of the stack, which is certainly mapped up to it; 0 if none is known.
+    pub capture_end: AtomicU64,
+    /// Address of the process's number of calls that were left out; 0: the slow path counts.
+    pub calls_left_out: AtomicU64,
     /// Bytes of words from one stamp to the next, at most. 0: every event gets one.
     pub stamp_after: AtomicU64,
 
@@ -180,7 +184,7 @@ pub struct Control {
 pub const NOTICED: usize = 16;
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Control>() == 512);
+const _: () = assert!(size_of::<Control>() == 576);
 
 /// [`Control::runner`] of a stack that a thread runs. Ticks are far below it.
 #[must_use]
@@ -296,6 +300,8 @@ macro_rules! blank_control {
                     stamp_due: AtomicU64::new(0),
                     last_stamp: AtomicU64::new(0),
                     capture_floor: AtomicU64::new(u64::MAX),
+                    capture_end: AtomicU64::new(0),
+                    calls_left_out: AtomicU64::new(0),
                     stamp_after: AtomicU64::new(0),
                     noticed: $none_noticed,
                 }

@@ -5,6 +5,9 @@ use everycall_format::capture::{TextHeader, status, text_flag};
 
 use crate::layout::{Content, Item, Layout, Missing, Shape};
 
+/// Bytes of a [`Content::Word`].
+const WORD: usize = 4;
+
 /// A value that was copied.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -124,6 +127,14 @@ impl<'b> Reader<'b> {
         if let Content::Missing(missing) = content {
             return Value::Missing(*missing);
         }
+        if let Content::Word(shape) = content {
+            let size = shape.size();
+            let bytes = self.take(if size > WORD { 2 * WORD } else { WORD });
+            return match bytes.get(..size).filter(|_| !self.is_damaged) {
+                Some(bytes) => shaped(shape, bytes),
+                None => Value::Damaged,
+            };
+        }
         match self.take(1).first() {
             Some(&status::PRESENT) => {}
             Some(&status::UNREADABLE) => return Value::Unreadable,
@@ -152,7 +163,8 @@ impl<'b> Reader<'b> {
                     }
                 }
             }
-            Content::Missing(missing) => Value::Missing(*missing),
+            // Above.
+            Content::Missing(_) | Content::Word(_) => Value::Damaged,
         };
         if self.is_damaged { Value::Damaged } else { value }
     }

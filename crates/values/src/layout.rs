@@ -25,6 +25,9 @@ pub struct Item {
 pub enum Content {
     /// A status and the bytes of the shape.
     Fixed(Shape),
+    /// 4 bytes, or 8 if the shape has more than 4, which begin with those of the shape. A register
+    /// can always be copied, so there is no status.
+    Word(Shape),
     /// A status, a header, and bytes of a text.
     Text,
     /// A status, a header, and bytes of elements.

@@ -7,6 +7,7 @@
 import gdb
 
 HOT = ["__fentry__", "__return__", "everycall_entry", "everycall_exit",
+       "everycall_capture_entry", "everycall_capture_exit", "everycall_capture_common",
        "__cyg_profile_func_enter", "__cyg_profile_func_exit"]
 SLOW = ["everycall_slow_entry", "everycall_slow_exit", "everycall_slow_entry_pushed",
         "everycall_slow_body_entry", "everycall_slow_body_exit", "everycall_slow_body_entry_pushed",
@@ -21,7 +22,7 @@ def instructions(name):
         return []
     architecture = gdb.selected_frame().architecture()
     found, symbol = [], None
-    for instruction in architecture.disassemble(start, start + 1024):
+    for instruction in architecture.disassemble(start, start + 4096):
         # The name may have an alias.
         here = gdb.execute("info symbol %#x" % instruction["addr"], to_string=True).split()[0]
         symbol = symbol or here

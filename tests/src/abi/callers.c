@@ -8,15 +8,17 @@
 
 volatile int sink;
 
-NOINLINE void inner(void)
+NOINLINE int inner(int value, const char *text)
 {
     sink++;
+    return value + *text;
 }
 
 NOINLINE void outer(void)
 {
     int before = sink, more = before * 3, most = more ^ before;
-    inner();
+    char text[] = "text";
+    inner(before, text);
     sink += before + more + most;
 }
 
@@ -28,7 +30,7 @@ NOINLINE void tail_inner(void)
 NOINLINE void tail_outer(void)
 {
     int before = sink;
-    inner();
+    inner(before, "more text");
     sink += before;
     tail_inner();
 }

@@ -43,6 +43,8 @@ const SLOW_COMMON: &str = "everycall_slow_common";
 const CAPTURE_COMMON: &str = "everycall_capture_common";
 /// Bytes of the thread's own stack that a hook may use, the return address included.
 const STACK_SIZE_MAX: i64 = 256;
+/// As [`STACK_SIZE_MAX`], of a hook that copies values: it looks first whether there is so much.
+const CAPTURE_STACK_MAX: i64 = 512;
 
 const GENERAL: [Register; 16] = [
     Register::RAX,
@@ -418,14 +420,14 @@ fn step(state: &mut State, instruction: &Instruction, place: &dyn Fn() -> String
                 state.lowest = state.lowest.min(address.offset);
             }
         }
-        (Mnemonic::Mov | Mnemonic::Movaps, (OpKind::Register, OpKind::Memory))
+        (Mnemonic::Mov | Mnemonic::Movaps | Mnemonic::Movups, (OpKind::Register, OpKind::Memory))
             if (is_wide(to) || to.is_xmm()) && state.address(instruction).is_some() =>
         {
             let address = state.address(instruction).expect("just seen");
             let value = state.load(address, if to.is_xmm() { 16 } else { 8 });
             state.set(to, value);
         }
-        (Mnemonic::Movaps, (OpKind::Memory, OpKind::Register)) => {
+        (Mnemonic::Movaps | Mnemonic::Movups, (OpKind::Memory, OpKind::Register)) => {
             let address = state.address(instruction).unwrap_or_else(|| panic!("{}", place()));
             state.store(address, 16, state.get(from));
         }
@@ -486,7 +488,12 @@ fn every_way_through_every_hook_keeps_every_register() {
         let code = hooks(file);
         for hook in HOOKS {
             let used = prove(&code, hook);
-            assert!(used <= STACK_SIZE_MAX, "{file}: {hook} uses {used} bytes of the thread's stack");
+            let most = if hook.contains("capture") || hook.ends_with("__") {
+                CAPTURE_STACK_MAX
+            } else {
+                STACK_SIZE_MAX
+            };
+            assert!(used <= most, "{file}: {hook} uses {used} bytes of the thread's stack");
             println!("{file}: {hook}: {used} bytes of the thread's own stack");
         }
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everycall_tests::{Mode, Place, Recording, Tally, is_full};
+use everycall_tests::{Mode, Place, Recording, Tally, everycall, is_full, successful};
 
 /// Modes with hooks of their own: sites share `fentry`'s.
 const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
@@ -94,6 +94,36 @@ fn a_signal_after_every_instruction_of_a_hook() {
         let program = stepper(&place, mode);
         check(mode, &place.record(&[], &program, &["call"]), false);
         check(mode, &place.record(&[], &program, &["jump"]), true);
+    }
+}
+
+#[test]
+fn a_signal_after_every_instruction_of_a_hook_that_copies_values() {
+    let place = Place::new("step-values");
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
+        let name = format!("step-{}", mode.label());
+        let program = place.build(mode, &["-O1", "-g", "-no-pie", "step.c"], &name);
+        for how in ["call", "jump"] {
+            let options = ["--args", "victim(value, text)", "--results", "victim"];
+            let recording = place.record(&options, &program, &[how]);
+            check(mode, &recording, how == "jump");
+            // Nothing of a value is lost, and none belongs to another call.
+            let mut replay = place.command(everycall());
+            let text = successful(replay.arg("replay").arg(&recording.file));
+            let calls: Vec<&str> = text.lines().filter(|line| line.contains("victim(")).collect();
+            let rounds = printed(&recording, "iterations") - 1;
+            let whole = "victim(value=0, text=\"stepped through\")";
+            let with_values = calls.iter().filter(|line| line.contains(whole)).count() as u64;
+            let others: Vec<_> = calls.iter().filter(|line| !line.contains(whole)).collect();
+            // A signal within the first bytes of a hook leaves the round by a jump, before the call.
+            let least = if how == "jump" { rounds / 2 } else { rounds };
+            assert!(others.is_empty() && with_values >= least, "{mode:?} {how}: {rounds} {others:?}");
+            let results = text.lines().filter(|line| line.contains(" = 1")).count() as u64;
+            assert!(
+                results >= least / 2 && (how == "jump" || results == rounds),
+                "{mode:?} {how}: {results}"
+            );
+        }
     }
 }
 

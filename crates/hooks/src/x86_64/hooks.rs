@@ -1,12 +1,15 @@
 //! The hooks, and how they enter the slow path.
 #![allow(unsafe_code)] // Assembly.
 
+use super::capture;
+use super::copying::{self, capture_asm};
 #[cfg(any(feature = "executable", feature = "shared"))]
 use super::frames::{frames_asm, frames_ways};
 use super::unstamped::unstamped_asm;
 use crate::descriptor::{
-    BLOCKED_SIGNALS, CAPTURES, COUNT_ALL, COUNTS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap,
-    THREAD_HOME, TRAP_SIGNAL, short_map, site, slow,
+    BLOCKED_SIGNALS, CAPTURES, COPY_PAGES, COUNT_ALL, COUNTS, CapturePlace, CapturePlaces, Copies, CopyItem,
+    CopyTest, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap, THREAD_HOME, TRAP_SIGNAL, copied,
+    copies, short_map, site, slow,
 };
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -154,6 +157,53 @@ macro_rules! assemble {
             UNSTAMPED = const offset_of!(ModuleDescriptor, unstamped),
             CAPTURE = const offset_of!(ModuleDescriptor, capture),
             CAPTURE_FLOOR = const offset_of!(Control, capture_floor),
+            CAPTURE_END = const offset_of!(Control, capture_end),
+            CALLS_LEFT_OUT = const offset_of!(Control, calls_left_out),
+            RESUMED = const offset_of!(Control, resumed),
+            DEEP = const offset_of!(Control, deep),
+            CAPTURES_AT = const offset_of!(ModuleDescriptor, captures),
+            PLACES_TABLE = const offset_of!(CapturePlaces, table),
+            PLACES_MASK = const offset_of!(CapturePlaces, mask),
+            PLACES_FACTOR = const CapturePlaces::FACTOR.cast_signed(),
+            PLACES_SHIFT = const CapturePlaces::SHIFT,
+            PLACE_BEHIND = const offset_of!(CapturePlace, behind),
+            PLACE_COPIES = const offset_of!(CapturePlace, copies),
+            COPIES_FIRST_WORD = const offset_of!(Copies, first_word),
+            COPIES_ID = const offset_of!(Copies, id),
+            COPIES_FLAGS = const offset_of!(Copies, flags),
+            COPIES_TESTS = const offset_of!(Copies, tests),
+            COPIES_ITEMS = const offset_of!(Copies, items),
+            COPIES_WORDS = const offset_of!(Copies, words),
+            COPIES_BYTES = const offset_of!(Copies, bytes),
+            COPIES_PAGES = const offset_of!(Copies, pages),
+            COPIES_SIZE = const size_of::<Copies>(),
+            AT_EXIT = const copies::EXIT,
+            CONDITIONAL = const copies::CONDITIONAL,
+            VECTORS = const copies::VECTORS,
+            WORDS = const copies::WORDS,
+            TEST_AT = const offset_of!(CopyTest, at),
+            TEST_FACTOR = const offset_of!(CopyTest, factor),
+            TEST_FIRST = const offset_of!(CopyTest, first),
+            TEST_SPAN = const offset_of!(CopyTest, span),
+            TEST_SIZE = const size_of::<CopyTest>(),
+            ITEM_AT = const offset_of!(CopyItem, at),
+            ITEM_SIZE = const offset_of!(CopyItem, size),
+            ITEM_WHAT = const offset_of!(CopyItem, what),
+            ITEM_BYTES = const size_of::<CopyItem>(),
+            COPIED_WORD = const copied::WORD,
+            COPIED_TEXT = const copied::TEXT,
+            PAGES_MASK = const COPY_PAGES - 1,
+            COPY_FRAME = const capture::FRAME,
+            COPY_TICKS = const capture::TICKS,
+            COPY_END = const capture::END,
+            COPY_VECTORS = const capture::VECTORS,
+            COPY_SAVED = const capture::SAVED,
+            PRESENT = const everycall_format::capture::status::PRESENT,
+            TEXT_HEAD = const 1 + size_of::<everycall_format::capture::TextHeader>(),
+            TEXT_NULL = const copying::text_flags(everycall_format::capture::text_flag::NULL),
+            TEXT_CUT = const copying::text_flags(everycall_format::capture::text_flag::CUT),
+            HEAD_WORDS = const copying::HEAD_WORDS,
+            PAYLOAD = const copying::PAYLOAD.cast_signed(),
             STAMP_AFTER = const offset_of!(Control, stamp_after),
             GUARD_OFFSET = const offset_of!(ModuleDescriptor, guard_offset),
             GUARD = const offset_of!(ModuleDescriptor, guard),
@@ -482,129 +532,7 @@ everycall_called_\\what:
     everycall_function_end everycall_tail_exit
     ",
 
-    // Values are copied: a function of the runtime does that on the thread's own stack, if there
-    // is room, and the slow path otherwise. It needs no slot yet. Exits of short calls that are
-    // dropped go the usual way.
-    "
-    everycall_function everycall_capture_entry
-        everycall_save
-        everycall_load_own_control entry
-        cmpq    {CAPTURE_FLOOR}(%rcx), %rsp
-        jb      everycall_slow_entry_without_slot
-        xorl    %esi, %esi
-        jmp     everycall_capture_common
-    everycall_function_end everycall_capture_entry
-
-    everycall_function everycall_capture_exit
-        everycall_save
-        everycall_load_own_control exit
-        cmpl    $0, {SHORT}(%rcx)
-        je      1f
-        rdtsc
-        movq    {OPEN_TOP}(%rcx), %rdx
-        cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)
-        jne     1f
-        subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax
-        cmpl    {SHORT}(%rcx), %eax
-        jae     1f
-        movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
-        popq    %rsi
-        .cfi_adjust_cfa_offset -8
-        popq    %rcx
-        .cfi_adjust_cfa_offset -8
-        popq    %rdx
-        .cfi_adjust_cfa_offset -8
-        popq    %rax
-        .cfi_adjust_cfa_offset -8
-        jmp     everycall_exit
-        .cfi_adjust_cfa_offset 32
-    1:  cmpq    {CAPTURE_FLOOR}(%rcx), %rsp
-        jb      everycall_slow_exit_without_slot
-        movl    $1, %esi
-        jmp     everycall_capture_common
-    everycall_function_end everycall_capture_exit
-
-    # esi: 1 for an exit, rcx: the control block. What is on the stack lies as in the slow path.
-    .type   everycall_capture_common, @function
-    .p2align 4
-everycall_capture_common:
-    .cfi_startproc
-    .cfi_def_cfa_offset 40
-        pushq   %rdi
-        .cfi_adjust_cfa_offset 8
-        pushq   %r8
-        .cfi_adjust_cfa_offset 8
-        pushq   %r9
-        .cfi_adjust_cfa_offset 8
-        pushq   %r10
-        .cfi_adjust_cfa_offset 8
-        pushq   %r11
-        .cfi_adjust_cfa_offset 8
-        pushq   %rbx
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset %rbx, 0
-        pushq   %rbp
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset %rbp, 0
-        pushq   %rsi
-        .cfi_adjust_cfa_offset 8
-        movq    %rsp, %rbx
-        .cfi_def_cfa_register %rbx
-        pushq   %r12                                # for `Registers::saved`; nothing pops them
-        pushq   %r13
-        pushq   %r14
-        pushq   %r15
-        pushq   %r15                                # place of the vector registers: `Registers::vectors`
-        andq    $-16, %rsp
-        subq    $272, %rsp
-        everycall_save_vectors
-        movq    %rsp, -40(%rbx)
-        movl    %esi, %r8d
-        movq    %rcx, %rdi
-        movq    96(%rbx), %rsi                      # behind the call of the hook
-        leaq    64(%rbx), %rdx                      # the hook's stack pointer
-        leaq    everycall_module(%rip), %rcx
-        pushfq
-        popq    256(%rsp)
-        cld
-        call    *{CAPTURE}(%rcx)
-        testl   $0x400, 256(%rsp)                   # the direction flag, as in the slow path
-        jz      5f
-        std
-    5:
-        everycall_restore_vectors
-        movq    %rbx, %rsp
-        popq    %rsi
-        .cfi_def_cfa %rsp, 96
-        popq    %rbp
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore %rbp
-        popq    %rbx
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore %rbx
-        popq    %r11
-        .cfi_adjust_cfa_offset -8
-        popq    %r10
-        .cfi_adjust_cfa_offset -8
-        popq    %r9
-        .cfi_adjust_cfa_offset -8
-        popq    %r8
-        .cfi_adjust_cfa_offset -8
-        popq    %rdi
-        .cfi_adjust_cfa_offset -8
-        testl   %eax, %eax
-        jnz     6f
-        everycall_epilogue
-    6:  .cfi_def_cfa_offset 40
-        everycall_load_control
-        cmpl    $1, %eax
-        jne     everycall_slow_count_entry_without_slot
-        testl   %esi, %esi
-        jnz     everycall_slow_exit_without_slot
-        jmp     everycall_slow_entry_without_slot
-    .cfi_endproc
-    .size   everycall_capture_common, . - everycall_capture_common
-    ",
+    capture_asm!(),
 
     // __cyg_profile_func_enter(function, call site), from within the function's frame.
     "

@@ -40,7 +40,10 @@
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub mod calibration;
+pub mod capture;
 pub mod code;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod copying;
 pub mod floating;
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod forked;

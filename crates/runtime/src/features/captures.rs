@@ -18,8 +18,8 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use everycall_format::arena::counter;
 use everycall_format::capture_set::CaptureSetError;
 use everycall_format::env;
-use everycall_hooks::ModuleDescriptor;
 use everycall_hooks::arch::jump;
+use everycall_hooks::{CapturePlace, ModuleDescriptor};
 
 /// The path in `EVERYCALL_ARGS`.
 static PATH: KeptPath = KeptPath::none();
@@ -162,6 +162,7 @@ fn build(
             is_conditional,
         });
     }
+    let mut copies_of = LastCopies::default();
     for number in sites.numbers() {
         let start = sites.function(number);
         let Some((is_exit, behind)) = sites.hook_returns_to(number) else { continue };
@@ -182,7 +183,8 @@ fn build(
         function.has_hooks = true;
         let is_conditional = function.is_conditional;
         if program != 0 || is_conditional {
-            builder.add_place(behind, program, is_exit, is_conditional);
+            let copies = copies_of.find(&mut builder, (start, program, is_exit, is_conditional));
+            builder.add_place(CapturePlace { behind, copies, program, is_exit, is_conditional });
         }
     }
     if builder.functions().iter().any(|function| function.is_conditional) {
@@ -199,6 +201,30 @@ fn build(
     }
     module.capture.store(quick_values::record as *const () as u64, Relaxed);
     Some(())
+}
+
+/// What hooks copy at the last sites, of which those of a function follow each other.
+#[derive(Default)]
+struct LastCopies {
+    /// By function, program, whether at an exit, and whether calls may be left out.
+    last: [Option<((u64, u32, bool, bool), u32)>; 3],
+    next: usize,
+}
+
+impl LastCopies {
+    fn find(&mut self, builder: &mut Builder, wanted: (u64, u32, bool, bool)) -> u32 {
+        let known = self.last.iter().flatten().find(|(of, _)| *of == wanted);
+        if let Some((_, copies)) = known {
+            return *copies;
+        }
+        let (_, program, is_exit, is_conditional) = wanted;
+        let copies = builder.add_copies(program, is_exit, is_conditional);
+        if let Some(place) = self.last.get_mut(self.next) {
+            *place = Some((wanted, copies));
+        }
+        self.next = (self.next + 1) % self.last.len();
+        copies
+    }
 }
 
 /// Puts a capture's layout into the arena, unless it is there.

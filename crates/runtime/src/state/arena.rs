@@ -159,11 +159,16 @@ impl Arena {
 
     /// Adds to one of [`everycall_format::arena::counter`].
     pub(crate) fn count(&self, counter: usize, more: u64) {
-        let counters = field!(self.base, ArenaHeader, counters, AtomicU64) as *const AtomicU64;
-        if counter < everycall_format::arena::COUNTERS {
-            // SAFETY: within the header's array.
-            unsafe { &*counters.add(counter) }.fetch_add(more, Relaxed);
+        if let Some(place) = self.counter(counter) {
+            place.fetch_add(more, Relaxed);
         }
+    }
+
+    /// The place of a counter.
+    pub(crate) fn counter(&self, counter: usize) -> Option<&AtomicU64> {
+        let counters = field!(self.base, ArenaHeader, counters, AtomicU64) as *const AtomicU64;
+        // SAFETY: within the header's array.
+        (counter < everycall_format::arena::COUNTERS).then(|| unsafe { &*counters.add(counter) })
     }
 
     /// Sets a counter that may also fall.

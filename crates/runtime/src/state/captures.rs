@@ -2,7 +2,7 @@
 //! by what hooks report.
 //!
 //! ```text
-//! Captures | functions, by address | places, a hash table | programs | their bytes
+//! Captures | functions, by address | places, a hash table | programs | their bytes | what hooks copy by themselves
 //! ```
 //!
 //! It is made when the module is registered, before any thread runs its code, or when clients of
@@ -11,18 +11,28 @@
 //! the same values are wanted again. A forked child has its parent's.
 #![allow(unsafe_code)] // Tables in memory that is mapped here, by their addresses.
 
+use crate::state::constants;
 use crate::sys::block::Block;
 use crate::sys::system::{self, PROT_READ};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::Release};
-use everycall_capture::Program;
+use everycall_capture::{Item, Origin, Plain, Program};
 use everycall_format::arena::PAGE;
-use everycall_hooks::ModuleDescriptor;
+use everycall_format::event::{kind, record_word, values};
+use everycall_hooks::arch::capture;
+use everycall_hooks::{
+    COPY_ROOM, CapturePlace, CapturePlaces, Copies, CopyItem, CopyTest, ModuleDescriptor, copied, copies,
+};
 
 /// All that were made and are in memory, also those that were replaced. Used by the holder of the
 /// module lock.
 static ALL: AtomicPtr<Captures> = AtomicPtr::new(core::ptr::null_mut());
 /// Bytes of all.
 static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Bytes in a word of a record of values.
+pub(crate) const IN_WORD: usize = size_of::<u32>();
+/// Words of such a record before those.
+pub(crate) const HEAD_WORDS: usize = 3;
+
 /// Limit on the bytes of all, where values are chosen again and again.
 const ALL_BYTES_MAX: u64 = 64 << 20;
 
@@ -68,18 +78,6 @@ pub(crate) struct Function {
     pub(crate) is_conditional: bool,
 }
 
-/// The call of a hook: a site that is on.
-#[derive(Clone, Copy, PartialEq)]
-struct Place {
-    /// The address behind the call; 0 if the place is free.
-    behind: u64,
-    /// The number of the program, plus 1; 0 if there is none.
-    program: u32,
-    is_exit: bool,
-    /// [`Function::is_conditional`].
-    is_conditional: bool,
-}
-
 /// The program and the condition of a hook that was called.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
@@ -90,7 +88,10 @@ pub(crate) struct Found {
 }
 
 /// The programs that copy values at the functions of a module.
+#[repr(C)]
 pub(crate) struct Captures {
+    /// For hooks.
+    table: CapturePlaces,
     /// Bytes of the memory. The first page has this structure, the others are never written again.
     size: u64,
     /// The module's descriptor.
@@ -98,7 +99,7 @@ pub(crate) struct Captures {
     /// The next one of all.
     next: AtomicPtr<Captures>,
     functions: &'static [Function],
-    places: &'static [Place],
+    places: &'static [CapturePlace],
     programs: &'static [Program<'static>],
     has_called: bool,
 }
@@ -143,9 +144,9 @@ impl Captures {
         Some(Found { program, is_conditional })
     }
 
-    fn find(&self, behind: u64) -> Option<&Place> {
-        let (before, from) =
-            self.places.split_at_checked(slot_of(behind, self.places.len())).unwrap_or_default();
+    fn find(&self, behind: u64) -> Option<&CapturePlace> {
+        let first = CapturePlaces::first(behind, self.table.mask) as usize;
+        let (before, from) = self.places.split_at_checked(first).unwrap_or_default();
         from.iter().chain(before).take_while(|place| place.behind != 0).find(|place| place.behind == behind)
     }
 
@@ -175,12 +176,6 @@ fn is_return(address: u64) -> bool {
         0xf2 | 0xf3 => byte(1) == 0xc3,
         _ => false,
     }
-}
-
-/// Where the search for an address begins.
-fn slot_of(behind: u64, places: usize) -> usize {
-    let hash = behind.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    hash as usize & places.saturating_sub(1)
 }
 
 /// A module's captures while they are made.
@@ -214,9 +209,11 @@ impl Builder {
         let places_size = (2 * room.places).next_power_of_two();
         let functions = aligned(size_of::<Captures>()).max(PAGE as usize);
         let places = aligned(functions + room.functions * size_of::<Function>());
-        let programs = aligned(places + places_size * size_of::<Place>());
+        let programs = aligned(places + places_size * size_of::<CapturePlace>());
         let bytes = aligned(programs + room.programs * size_of::<Program<'static>>());
-        let size = bytes + room.bytes + 16 * room.programs;
+        // What hooks copy takes less than the programs, but for its heads.
+        let copies = room.bytes + 3 * room.functions * size_of::<Copies>();
+        let size = bytes + room.bytes + 16 * room.programs + copies;
         let block = Block::new(size as u64)?;
         Some(Builder {
             block,
@@ -261,16 +258,126 @@ impl Builder {
         self.function_count += 1;
     }
 
-    /// Adds the call of a hook.
-    pub(crate) fn add_place(&mut self, behind: u64, program: u32, is_exit: bool, is_conditional: bool) {
-        let first = self.base().wrapping_add(self.places).cast::<Place>();
+    /// Adds the call of a hook. `copies`: see [`Self::add_copies`].
+    pub(crate) fn add_place(&mut self, place: CapturePlace) {
+        let first = self.base().wrapping_add(self.places).cast::<CapturePlace>();
         // SAFETY: the room for places, all zero at first.
         let places = unsafe { core::slice::from_raw_parts_mut(first, self.place_count) };
-        let start = slot_of(behind, places.len());
+        let start = CapturePlaces::first(place.behind, places.len() as u32 - 1) as usize;
         let (before, from) = places.split_at_mut_checked(start).unwrap_or_default();
-        if let Some(place) = from.iter_mut().chain(before).find(|place| place.behind == 0) {
-            *place = Place { behind, program, is_exit, is_conditional };
+        if let Some(free) = from.iter_mut().chain(before).find(|free| free.behind == 0) {
+            *free = place;
         }
+    }
+
+    /// Adds what the hooks at a function's entry or returns copy by themselves. `program`: its number
+    /// plus 1, or 0. Returns where it is, or 0 if the program does more than that.
+    pub(crate) fn add_copies(&mut self, program: u32, is_exit: bool, is_conditional: bool) -> u32 {
+        let first = self.base().wrapping_add(self.programs).cast::<Program<'static>>();
+        let program = (program as usize).checked_sub(1).filter(|index| *index < self.program_count);
+        // SAFETY: so many have been written.
+        let program = program.map(|index| unsafe { &*first.wrapping_add(index) });
+        let plain = match program {
+            None => None,
+            Some(program) if program.output_max() > COPY_ROOM => return 0,
+            Some(program) => match Plain::of(program) {
+                // A result that is rejected is an exit without values.
+                Some(plain) if !is_exit || plain.tests().next().is_none() => Some(plain),
+                _ => return 0,
+            },
+        };
+        let at = self.free.next_multiple_of(align_of::<Copies>());
+        match self.write_copies(at, program, plain.as_ref(), is_exit, is_conditional) {
+            Some(end) => {
+                self.free = end;
+                at as u32
+            }
+            None => 0,
+        }
+    }
+
+    /// Returns where it ends; `None` if there is a register that hooks don't save.
+    fn write_copies(
+        &mut self,
+        at: usize,
+        program: Option<&Program<'_>>,
+        plain: Option<&Plain>,
+        is_exit: bool,
+        is_conditional: bool,
+    ) -> Option<usize> {
+        let detail = if is_exit { values::RESULT } else { values::ARGUMENTS };
+        let mut head = Copies {
+            first_word: record_word(0, kind::VALUES, 0, detail) as u32,
+            id: program.map_or(0, Program::id),
+            flags: if is_exit { copies::EXIT } else { 0 },
+            tests: 0,
+            items: 0,
+            words: 0,
+            bytes: 0,
+            reserved: 0,
+            pages: constants::pages_address(),
+        };
+        if is_conditional {
+            head.flags |= copies::CONDITIONAL;
+        }
+        let mut end = at + size_of::<Copies>();
+        for test in plain.into_iter().flat_map(Plain::tests) {
+            let up = u64::BITS - test.bits;
+            let test = CopyTest {
+                at: saved_at(test.origin, &mut head.flags)?.0,
+                reserved: 0,
+                factor: 1 << up,
+                first: test.first << up,
+                span: test.span << up,
+            };
+            head.tests += 1;
+            end = self.put(end, test)?;
+        }
+        let items = || plain.into_iter().flat_map(Plain::items);
+        if items().all(|item| matches!(item, Item::Word { origin: Origin::Register(_), .. })) {
+            head.flags |= copies::WORDS;
+            for item in items() {
+                let Item::Word { origin, size } = *item else { return None };
+                let (at, _) = saved_at(origin, &mut head.flags)?;
+                for part in (0..size).step_by(IN_WORD) {
+                    end = self.put(end, (at + part) as u16)?;
+                    head.bytes += IN_WORD as u32;
+                }
+            }
+            if head.bytes > 0 {
+                head.words = HEAD_WORDS as u32 + head.bytes / IN_WORD as u32;
+                head.first_word = record_word(0, kind::VALUES, (head.words - 1) as u8, detail) as u32;
+            }
+            self.put(at, head)?;
+            return Some(end);
+        }
+        for item in items() {
+            let (origin, size, wanted) = match *item {
+                Item::Word { origin, size } => (origin, size, copied::WORD),
+                Item::Value { origin, size } => (origin, size, copied::SAVED),
+                Item::Text { origin, size } => (origin, size, copied::TEXT),
+            };
+            let (at, found) = saved_at(origin, &mut head.flags)?;
+            let what = match (wanted, found) {
+                (copied::SAVED, _) => found,
+                (_, copied::SAVED) => wanted,
+                // Texts whose addresses lie on the stack.
+                _ => return None,
+            };
+            head.items += 1;
+            end = self.put(end, CopyItem { at, size: size as u16, what })?;
+        }
+        self.put(at, head)?;
+        Some(end)
+    }
+
+    /// Writes a value, and returns where it ends. `None` if there is no room.
+    fn put<T: Copy>(&mut self, at: usize, value: T) -> Option<usize> {
+        let place = self.block.bytes_mut().get_mut(at..at.checked_add(size_of::<T>())?)?;
+        let end = at + place.len();
+        // SAFETY: so many bytes are there.
+        unsafe { place.as_mut_ptr().cast::<T>().write_unaligned(value) };
+        Some(end)
     }
 
     /// Whether a program, by its number plus 1, may reject a call.
@@ -294,7 +401,12 @@ impl Builder {
     pub(crate) fn install(mut self, module: &ModuleDescriptor) -> bool {
         let size = self.block.bytes().len() as u64;
         let base = self.base();
+        let table = CapturePlaces {
+            table: base.wrapping_add(self.places) as u64,
+            mask: u32::try_from(self.place_count.saturating_sub(1)).unwrap_or(u32::MAX),
+        };
         let captures = Captures {
+            table,
             size,
             module: core::ptr::from_ref(module) as u64,
             next: AtomicPtr::new(ALL.load(Relaxed)),
@@ -321,6 +433,19 @@ impl Builder {
         ALL.store(base.cast(), Relaxed);
         module.captures.store(base as u64, Release);
         true
+    }
+}
+
+/// Where hooks find a value, and what of it is there.
+fn saved_at(origin: Origin, flags: &mut u32) -> Option<(u32, u16)> {
+    match origin {
+        Origin::Stack(above) => Some((capture::stack_at() + above, copied::STACK)),
+        Origin::Register(number) => {
+            if capture::is_vector(number) {
+                *flags |= copies::VECTORS;
+            }
+            Some((capture::saved_at(number)?, copied::SAVED))
+        }
     }
 }
 

@@ -4,14 +4,21 @@
 use crate::sys::image::{CONSTANT_SEGMENTS, Image};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::PAGE;
-use everycall_hooks::ModuleDescriptor;
+use everycall_hooks::{COPY_PAGES, ModuleDescriptor};
 
 /// The segments: first address, and the one behind the last.
 static SEGMENTS: [[AtomicU64; 2]; CONSTANT_SEGMENTS] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; CONSTANT_SEGMENTS];
 /// Addresses of pages that the kernel has read, each at a place by its number. If two pages have
-/// one place, they replace each other.
-static PAGES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+/// one place, they replace each other. Hooks read it, and compare nothing else.
+static PAGES: [AtomicU64; COPY_PAGES] = {
+    let mut pages = [const { AtomicU64::new(0) }; COPY_PAGES];
+    pages[0] = AtomicU64::new(NO_FIRST_PAGE);
+    pages
+};
+/// At the first place if there is no page: 0 would be one. At the others, 0 is no page, as that has
+/// the first place.
+const NO_FIRST_PAGE: u64 = PAGE;
 
 /// The ELF header of the object to which they belong; 0 if there is none.
 static OWNER: AtomicU64 = AtomicU64::new(0);
@@ -34,7 +41,9 @@ pub(crate) fn learn(module: &ModuleDescriptor, image: &Image) {
 /// module lock.
 pub(crate) fn forget(module: &ModuleDescriptor) {
     if OWNER.load(Relaxed) == module.elf_header.load(Relaxed) {
-        SEGMENTS.iter().flatten().chain(&PAGES).for_each(|place| place.store(0, Relaxed));
+        SEGMENTS.iter().flatten().for_each(|place| place.store(0, Relaxed));
+        let empty = core::iter::once(NO_FIRST_PAGE).chain(core::iter::repeat(0));
+        PAGES.iter().zip(empty).for_each(|(place, empty)| place.store(empty, Relaxed));
         OWNER.store(0, Relaxed);
     }
 }
@@ -62,4 +71,9 @@ pub(crate) fn were_read(address: u64, length: usize) {
     if are_constants(address, length) {
         pages(address, length).for_each(|(page, place)| place.store(page, Relaxed));
     }
+}
+
+/// Where hooks find the pages that the kernel has read.
+pub(crate) fn pages_address() -> u64 {
+    PAGES.as_ptr() as u64
 }

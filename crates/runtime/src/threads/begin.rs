@@ -129,6 +129,8 @@ fn begin_in(
     if number == 0 && cancellation::was_cancelled(process, thread) {
         control.thread.fetch_or(cancelled::CANCELLED, Relaxed);
     }
+    let left_out = arena.counter(counter::CALLS_LEFT_OUT).map_or(0, |it| core::ptr::from_ref(it) as u64);
+    control.calls_left_out.store(left_out, Relaxed);
     control.runner.store(0, Relaxed);
     control.resumed.store(0, Relaxed);
     control.open_base.store(base, Relaxed);

@@ -6,9 +6,9 @@
 //! that has written anything in between makes the exchange fail: what is checked here still holds.
 #![allow(unsafe_code)] // Called by hooks; the ring's slots and the open-call stack, by their addresses.
 
-use crate::state::captures::{Captures, Found};
+use crate::state::captures::{Captures, Found, HEAD_WORDS, IN_WORD};
 use crate::state::process::{self, Process};
-use crate::threads::values::{Call, HEAD_WORDS, IN_WORD};
+use crate::threads::values::Call;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_capture::Outcome;

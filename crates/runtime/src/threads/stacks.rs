@@ -159,6 +159,7 @@ pub(crate) fn look_for_room(control: &Control, pointer: u64) {
         _ => None,
     };
     let floor = floor.map_or(NO_ROOM, |floor| floor.saturating_add(CAPTURE_ROOM));
+    control.capture_end.store(certain(control, pointer).end, Relaxed);
     control.capture_floor.store(floor, Relaxed);
 }
 
@@ -185,6 +186,7 @@ pub(crate) fn set(process: &Process, control: &Control, bounds: Bounds) {
     control.stack_end.store(bounds.low, Relaxed);
     control.stack_high.store(bounds.high, Relaxed);
     control.capture_floor.store(NOT_LOOKED, Relaxed);
+    control.capture_end.store(0, Relaxed);
     refit(process, control);
 }
 
@@ -192,6 +194,7 @@ pub(crate) fn set(process: &Process, control: &Control, bounds: Bounds) {
 /// path.
 pub(crate) fn forget(control: &Control) {
     control.capture_floor.store(NO_ROOM, Relaxed);
+    control.capture_end.store(0, Relaxed);
     control.stack_low.store(u64::MAX, Relaxed);
     control.stack_high.store(0, Relaxed);
     control.stack_end.store(u64::MAX, Relaxed);

@@ -1,7 +1,8 @@
 //! Records of values, written before the word of their event.
 
+use crate::state::captures::IN_WORD;
 use crate::threads::thread::Thread;
-use crate::threads::values::{IN_WORD, Values};
+use crate::threads::values::Values;
 use everycall_format::arena::counter;
 use everycall_format::event::{kind, payload_word, record_word, values};
 

@@ -1,7 +1,7 @@
 //! Values of calls: arguments and results, copied at the event and written before its word.
 #![allow(unsafe_code)] // Registers that hooks have saved, and the calling thread's own stack.
 
-use crate::state::captures::{Captures, Found};
+use crate::state::captures::{Captures, Found, HEAD_WORDS, IN_WORD};
 use crate::state::constants;
 use crate::state::process::Process;
 use crate::sys::{filter, system};
@@ -17,11 +17,6 @@ use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_hooks::arch::jump::Registers;
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::Control;
-
-/// Bytes in a word of the record.
-pub(crate) const IN_WORD: usize = size_of::<u32>();
-/// Words of the record before those.
-pub(crate) const HEAD_WORDS: usize = 3;
 
 /// Values of one event.
 pub(crate) struct Values {
