@@ -168,12 +168,12 @@ pub struct Control {
     /// Events below this stack pointer whose values are copied take the slow path: there may be no
     /// room on the stack.
     pub capture_floor: AtomicU64,
+    /// Bytes of words from one stamp to the next, at most. 0: every event gets one.
+    pub stamp_after: AtomicU64,
     /// Address of the end of the stack, which is certainly mapped up to it; 0 if none is known.
     pub capture_end: AtomicU64,
     /// Address of the process's number of calls that were left out; 0: the slow path counts.
     pub calls_left_out: AtomicU64,
-    /// Bytes of words from one stamp to the next, at most. 0: every event gets one.
-    pub stamp_after: AtomicU64,
 
     /// Stack pointers of calls that were found to have been unwound. If one of them returns after
     /// all, its stack had only been left for another one in the same memory.
@@ -300,9 +300,9 @@ macro_rules! blank_control {
                     stamp_due: AtomicU64::new(0),
                     last_stamp: AtomicU64::new(0),
                     capture_floor: AtomicU64::new(u64::MAX),
+                    stamp_after: AtomicU64::new(0),
                     capture_end: AtomicU64::new(0),
                     calls_left_out: AtomicU64::new(0),
-                    stamp_after: AtomicU64::new(0),
                     noticed: $none_noticed,
                 }
             }

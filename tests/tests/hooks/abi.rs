@@ -84,7 +84,18 @@ fn arguments_and_results_of_every_class_are_kept() {
         );
         for mode in modes {
             let name = format!("{}{level}{}", mode.label(), if is_cxx { "-cxx" } else { "" });
-            let program = place.build(mode, &flags, &name);
+            let copies = copies_values(mode) && !is_cxx && level == "-O2";
+            let debug: &[&str] = if copies { &["-g"] } else { &[] };
+            let program = place.build(mode, &[&flags[..], debug].concat(), &name);
+            if copies {
+                let captures = captures(&place, &program, &["f_*"], &["f_*"]);
+                for ring_size in ["1M", RING_SIZE_MIN] {
+                    let mut command = place.command(&program);
+                    command.arg(calls).env("EVERYCALL_RING_SIZE", ring_size).env("EVERYCALL_ARGS", &captures);
+                    let found = successful(&mut command);
+                    assert_same(&expected, &found, &format!("{name}, values are copied, {ring_size}"));
+                }
+            }
             for (variable, value) in [
                 ("EVERYCALL_RING_SIZE", "1M"),
                 ("EVERYCALL_RING_SIZE", RING_SIZE_MIN),
@@ -96,6 +107,25 @@ fn arguments_and_results_of_every_class_are_kept() {
             assert_all_are_traced(&place, &name, &program);
         }
     });
+}
+
+/// Modes with hooks that copy values: each kind of hooks once.
+fn copies_values(mode: Mode) -> bool {
+    [Mode::GCC_NOPS, Mode::CLANG19_XRAY].contains(&mode)
+}
+
+/// A file with what is copied of the calls of these functions, for `EVERYCALL_ARGS`.
+fn captures(place: &Place, program: &Path, arguments: &[&str], results: &[&str]) -> PathBuf {
+    let file = program.with_extension("eca");
+    let mut resolve = place.command(everycall());
+    resolve.arg("resolve");
+    for (option, values) in [("--args", arguments), ("--results", results)] {
+        values.iter().for_each(|value| {
+            resolve.args([option, value]);
+        });
+    }
+    successful(resolve.arg("-o").arg(&file).arg(program));
+    file
 }
 
 /// The first line that differs, by name.
@@ -182,6 +212,16 @@ fn probe(place: &Place, mode: Mode, program: &Path, calls: &str) {
         }
         let printed = successful(&mut command);
         assert!(printed.contains(" 0 differences"), "{what}: {printed}");
+    }
+    if copies_values(mode) && !what.ends_with("-host") {
+        // What is in the registers needn't be an address.
+        let values = "(arg1:long, arg2:str, arg3:str, fparg1:f64, fparg8:f32)";
+        let wanted = ["made_plain", "made_tail_target"].map(|function| format!("{function}{values}"));
+        let captures = captures(place, program, &wanted.each_ref().map(String::as_str), &[]);
+        let mut command = place.command(program);
+        command.arg(calls).env("EVERYCALL_ARGS", captures);
+        let printed = successful(&mut command);
+        assert!(printed.contains(" 0 differences"), "{what}, values are copied: {printed}");
     }
     successful(place.command(program).arg("500").env("EVERYCALL_START", "off"));
     let recording = place.record(&["--ring-size", "8M"], program, &["500"]);

@@ -97,7 +97,7 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
             // whose values are copied.
             let rare = match hook.starts_with("__") {
                 // Conditions, values in vector registers, text beyond 16 bytes, and short calls.
-                _ if hook.contains("capture") => 110,
+                _ if hook.contains("capture") => 140,
                 true if !mode.is_body() => 12,
                 true => 7,
                 false => 0,

@@ -528,8 +528,8 @@ fn numbers_by_ticks(file: &Path) -> HashMap<u32, i64> {
                 payload
             });
             let bytes: Vec<u8> = payload.skip(2).flat_map(u32::to_le_bytes).collect();
-            // Behind the item's status.
-            numbers.insert(ticks_low, i64::from_le_bytes(bytes[1..9].try_into().unwrap()));
+            // A register has no status.
+            numbers.insert(ticks_low, i64::from_le_bytes(bytes[..8].try_into().unwrap()));
         }
     });
     numbers

@@ -184,10 +184,10 @@ everycall_capture_common:
         leaq    (%r9, %r10, 8), %r10
         cmpq    %r8, {PLACE_BEHIND}(%r10)
         je      2f
-        cmpq    $0, {PLACE_BEHIND}(%r10)
-        je      .Leverycall_capture_otherwise
         addl    $1, %eax
-        jmp     1b
+        cmpq    $0, {PLACE_BEHIND}(%r10)
+        jne     1b
+        jmp     .Leverycall_capture_otherwise
     2:  movl    {PLACE_COPIES}(%r10), %r8d
         testl   %r8d, %r8d
         jz      .Leverycall_capture_otherwise
