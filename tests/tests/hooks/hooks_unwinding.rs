@@ -96,8 +96,9 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
             // Code for modules that are off or being switched, for exits by jump, and for functions
             // whose values are copied.
             let rare = match hook.starts_with("__") {
-                // Conditions, values in vector registers, text beyond 16 bytes, and short calls.
-                _ if hook.contains("capture") => 140,
+                // Conditions, values in vector registers, longer texts, short calls, and what an
+                // optimised function has no use for.
+                _ if hook.contains("capture") => 200,
                 true if !mode.is_body() => 12,
                 true => 7,
                 false => 0,
