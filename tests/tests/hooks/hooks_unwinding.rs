@@ -38,7 +38,7 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
     ] {
         let program = place.build(mode, &[&["-g", "callers.c"], flags].concat(), &mode.label());
         // Of functions whose values are copied, too.
-        let copies = matches!(mode.name, "nops" | "xray") && flags.len() == 1;
+        let copies = mode == Mode::GCC_NOPS && flags.len() == 1;
         let captures = place.file(&format!("{}.eca", mode.label()));
         if copies {
             let mut resolve = place.command(everycall());

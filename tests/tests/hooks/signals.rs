@@ -125,10 +125,7 @@ fn a_signal_after_every_instruction_of_a_hook_that_copies_values() {
             let least = if how == "jump" { rounds / 2 } else { rounds };
             assert!(others.is_empty() && with_values >= least, "{mode:?} {how}: {rounds} {others:?}");
             let results = text.lines().filter(|line| line.contains(" = 1")).count() as u64;
-            assert!(
-                results >= least / 2 && (how == "jump" || results == rounds),
-                "{mode:?} {how}: {results}"
-            );
+            assert!(how == "jump" || results == rounds, "{mode:?}: {results} of {rounds} results");
         }
     }
 }
