@@ -904,6 +904,20 @@ fn perf_data_that_cant_be_decoded_says_why() {
         "{:?}",
         shown.notes
     );
+    // Offsets and places at the end of all numbers.
+    let extreme = |from: u64, to: u64| {
+        let mut bytes = bytes.clone();
+        let found = |window: &[u8]| window == from.to_le_bytes();
+        let places: Vec<usize> =
+            bytes.windows(8).enumerate().filter(|(_, w)| found(w)).map(|(at, _)| at).collect();
+        for at in places {
+            bytes[at..at + 8].copy_from_slice(&to.to_le_bytes());
+        }
+        bytes
+    };
+    for (from, to) in [(0x1000, u64::MAX), (0x1000, u64::MAX - 0x100), (84, u64::MAX), (0, u64::MAX)] {
+        let _: Result<_, _> = imported(Format::PerfData, &extreme(from, to));
+    }
     for cut in (0..bytes.len()).step_by(bytes.len() / 60) {
         let _: Result<_, _> = imported(Format::PerfData, &bytes[..cut]);
     }

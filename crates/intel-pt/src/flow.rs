@@ -316,7 +316,7 @@ impl Flow {
         sink: &mut S,
     ) {
         self.before = Before::Nothing;
-        if !self.is_placed(code, image) {
+        if !self.is_placed(code, image) || count == 0 {
             return;
         }
         if self.count > 0 {

@@ -158,3 +158,20 @@ fn damaged_packets_end_in_gaps_and_decoding_goes_on() {
         decode(&bytes, &program);
     }
 }
+
+#[test]
+fn branches_that_never_come_are_counted_safely() {
+    let mut rng = Rng::new(3);
+    let program = PtProgram::new(&mut rng, 0x5555_5555_0000, 30);
+    let mut encoder = PtEncoder::default();
+    // At an indirect call, with branches that can't be placed, up to the most that are kept.
+    encoder.psb(1000, program.functions.last().copied());
+    for _ in 0..3 {
+        encoder.bytes.extend([2, 0xa3, 0xff, 0xff, 0xff, 0xff, 0xff, 0]);
+        encoder.bytes.extend([2, 0xa3, 0xff, 0xff, 0x01, 0, 0, 0]);
+        encoder.bytes.extend([2, 0xa3, 1, 0, 0, 0, 0, 0]);
+        encoder.bytes.extend([0b110; 9]);
+        encoder.bytes.extend([2, 0xa3, 1, 0, 0, 0, 0, 0]);
+    }
+    decode(&encoder.bytes, &program);
+}

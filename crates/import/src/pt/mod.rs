@@ -164,7 +164,7 @@ impl Queue {
                 self.read = 0;
                 continue;
             }
-            let end = self.offset + self.bytes.len() as u64;
+            let end = self.offset.saturating_add(self.bytes.len() as u64);
             if self.read == 0 && self.part > 0 {
                 if part.offset < end {
                     // A snapshot repeats what the one before had.
@@ -178,11 +178,11 @@ impl Queue {
                     self.at = 0;
                 }
             }
-            self.offset += self.at as u64;
+            self.offset = self.offset.saturating_add(self.at as u64);
             self.bytes.drain(..self.at);
             self.at = 0;
             if self.bytes.is_empty() {
-                self.offset = part.offset + self.read;
+                self.offset = part.offset.saturating_add(self.read);
             }
             let wanted = (part.size - self.read).min(WINDOW);
             let more = bytes_at(input, part.at.saturating_add(self.read), wanted, WINDOW)?;
@@ -264,7 +264,7 @@ impl Queue {
 
     fn notice_loss<W: Write>(&mut self, world: &mut World, out: &mut Output<W>) {
         if let Some(lost) = self.stream.losses.get(self.loss)
-            && self.offset + self.at as u64 >= *lost
+            && self.offset.saturating_add(self.at as u64) >= *lost
         {
             self.loss += 1;
             self.lose(Gap::Recorder, world, out);
@@ -567,7 +567,8 @@ impl World {
                 monotonic_raw_ns: clocks.ns(ticks),
                 ..ClockReading::default()
             };
-            out.facts.readings = [first, last.max(first + 1)].into_iter().map(reading).collect();
+            out.facts.readings =
+                [first, last.max(first.saturating_add(1))].into_iter().map(reading).collect();
         }
         let list = &mut out.facts.notes;
         list.push("functions in which the trace begins, or goes on behind a gap, began earlier".to_owned());

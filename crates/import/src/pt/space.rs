@@ -75,7 +75,7 @@ impl CodeFile {
     fn place(&self, address: u64) -> Option<u64> {
         let holds =
             |(_, size, start): &&(u64, u64, u64)| address.checked_sub(*start).is_some_and(|at| at < *size);
-        self.segments.iter().find(holds).map(|(at, _, start)| address - start + at)
+        self.segments.iter().find(holds).map(|(at, _, start)| (address - start).wrapping_add(*at))
     }
 
     /// By how much addresses are higher than in the file, if its byte at `offset` is at `address`.
@@ -288,8 +288,8 @@ impl Maps<'_> {
 impl Image for Maps<'_> {
     fn bytes(&self, address: u64) -> &[u8] {
         let found = self.find(address).and_then(|map| {
-            let start = usize::try_from(address - map.start + map.offset).ok()?;
-            let end = usize::try_from(map.end - map.start + map.offset).ok()?;
+            let start = usize::try_from((address - map.start).wrapping_add(map.offset)).ok()?;
+            let end = usize::try_from((map.end - map.start).wrapping_add(map.offset)).ok()?;
             let bytes = &map.file.as_ref()?.bytes;
             bytes.get(start..end.min(bytes.len()))
         });
@@ -298,7 +298,7 @@ impl Image for Maps<'_> {
 
     fn function(&self, address: u64) -> u64 {
         let found = self.find(address).and_then(|map| {
-            let start = map.file.as_ref()?.function(address - map.start + map.offset)?;
+            let start = map.file.as_ref()?.function((address - map.start).wrapping_add(map.offset))?;
             Some(start.wrapping_sub(map.offset).wrapping_add(map.start))
         });
         found.unwrap_or(0)
