@@ -14,7 +14,7 @@ struct Campaign {
     runs: &'static [(&'static str, &'static str, &'static str, f64)],
 }
 
-const CAMPAIGNS: [Campaign; 4] = [
+const CAMPAIGNS: [Campaign; 5] = [
     Campaign {
         name: "soak",
         option: ("--minutes", 60),
@@ -38,6 +38,12 @@ const CAMPAIGNS: [Campaign; 4] = [
         name: "scribbles",
         option: ("--minutes", 10),
         runs: &[("hooks", "scribbles::whatever", "EVERYCALL_SCRIBBLE_SECONDS", 60.0)],
+    },
+    // Parts of CPython's test suite, in each interpreter of the machine.
+    Campaign {
+        name: "untouched",
+        option: ("--count", 20),
+        runs: &[("python", "python_suite::cpythons_own_tests_pass_with_hooks", "EVERYCALL_SUITE_PARTS", 1.0)],
     },
 ];
 

@@ -1,12 +1,13 @@
 //! CPython's own tests pass while they are recorded as they do untraced: with `EVERYCALL_FULL`, in
-//! each Python that has its test suite.
+//! each Python that has its test suite. So do those of an interpreter whose functions all get hooks
+//! when it starts: with `EVERYCALL_SUITE_PARTS`, by `cargo xtask untouched`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use everycall_tests::is_full;
-use everycall_tests::python::Python;
+use everycall_tests::python::{Python, interpreters};
+use everycall_tests::{Place, everycall, is_full, number_asked};
 
 /// Parts of Python's test suite: everything that sees frames, leaves them in odd ways, or starts
 /// something.
@@ -28,15 +29,45 @@ const PARTS: [&str; 15] = [
     "test_multiprocessing_spawn",
 ];
 
+/// Parts of it for an interpreter with hooks: signals, threads, processes, other libraries, crashes.
+const INTERPRETER_PARTS: [&str; 20] = [
+    "test_exceptions",
+    "test_signal",
+    "test_subprocess",
+    "test_faulthandler",
+    "test_ctypes",
+    "test_threading",
+    "test_fork1",
+    "test_generators",
+    "test_json",
+    "test_sqlite3",
+    "test_capi",
+    "test_os",
+    "test_mmap",
+    "test_gc",
+    "test_sys",
+    "test_zlib",
+    "test_re",
+    "test_dict",
+    "test_sort",
+    "test_decimal",
+];
+
 /// Each test of a part, and whether it has failed; and the status of the whole.
-fn results(python: &Python, part: &str, is_traced: bool) -> (Option<i32>, BTreeMap<String, bool>) {
-    let results = python.place.file("results.xml");
-    let _ = fs::remove_file(&results);
+type Results = (Option<i32>, BTreeMap<String, bool>);
+
+fn results(python: &Python, part: &str, is_traced: bool) -> Results {
     let traced = ["-m", "everycall", "-q", "-o", "t.ect", "--ring-size", "256K", "--"];
     let mut arguments = if is_traced { traced.to_vec() } else { Vec::new() };
     arguments.extend(["-m", "test", "-v", "--junit-xml", "results.xml", part]);
-    let mut command = python.command(&arguments);
-    let printed = || File::create(python.place.file("printed")).unwrap();
+    results_of(&python.place, python.command(&arguments))
+}
+
+/// Runs a command that leaves them in `results.xml`.
+fn results_of(place: &Place, mut command: Command) -> Results {
+    let results = place.file("results.xml");
+    let _ = fs::remove_file(&results);
+    let printed = || File::create(place.file("printed")).unwrap();
     command.stdin(Stdio::null()).stdout(printed()).stderr(printed());
     let status = command.status().unwrap();
     let text = fs::read_to_string(&results).unwrap_or_default();
@@ -70,6 +101,34 @@ fn cpythons_own_tests_pass_as_they_do_untraced() {
             let traced = results(&python, part, true);
             assert_eq!(traced, untraced, "{part}, {}", python.version());
             println!("{part}, {}: {} tests", python.version(), traced.1.len());
+        }
+    }
+}
+
+#[test]
+fn cpythons_own_tests_pass_with_hooks_in_the_interpreter() {
+    let parts = number_asked("EVERYCALL_SUITE_PARTS").unwrap_or(0) as usize;
+    if parts == 0 {
+        println!("skipped: takes half a minute for each part; `cargo xtask untouched` runs it");
+        return;
+    }
+    for interpreter in interpreters() {
+        let place = Place::new("suite");
+        let tests = |part: &str| ["-m", "test", "-v", "--junit-xml", "results.xml", part].map(str::to_owned);
+        for part in INTERPRETER_PARTS.into_iter().take(parts) {
+            let mut plain = place.command(&interpreter);
+            plain.args(tests(part));
+            let plain = results_of(&place, plain);
+            if plain.1.is_empty() {
+                println!("skipped: {} has no {part}", interpreter.display());
+                continue;
+            }
+            let mut hooked = place.command(everycall());
+            hooked.args(["record", "-q", "--untouched", "--all", "--modules", "*lib-dynload*", "--force"]);
+            hooked.args(["--ring-size", "256K", "-o", "t.ect", "--"]).arg(&interpreter).args(tests(part));
+            let hooked = results_of(&place, hooked);
+            assert_eq!(hooked, plain, "{part}, {}", interpreter.display());
+            println!("{part}, {}: {} tests", interpreter.display(), hooked.1.len());
         }
     }
 }

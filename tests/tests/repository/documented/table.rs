@@ -1025,6 +1025,7 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall record --trigger 'handle_request > 20ms if id == 7777' -o slow.ect -- ./service"),
     ),
     ("--by label:", So("everycall report --by label:request old.ect")),
+    ("cargo xtask untouched", Not(LONG)),
     ("cargo xtask bench args", Not(LONG)),
     ("cargo xtask bench count", Not(LONG)),
     ("cargo xtask bench report", Not(LONG)),
