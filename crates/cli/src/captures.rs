@@ -17,7 +17,7 @@ use everycall_io::say;
 use everycall_live::Control;
 use everycall_patterns::FunctionTable;
 use everycall_recorder::SelectFunctions;
-use everycall_triggers::{Condition, Trigger};
+use everycall_triggers::{Condition, Numbers, Trigger};
 use everycall_units::{Count, Several};
 
 use crate::arguments::{RecordArguments, ValueArguments};
@@ -72,7 +72,8 @@ struct Captures {
 }
 
 impl Captures {
-    fn parse(arguments: &ValueArguments, triggers: &[Trigger]) -> Result<Captures, Failure> {
+    /// `conditions`: those of triggers.
+    fn parse(arguments: &ValueArguments, conditions: &[Wanted]) -> Result<Captures, Failure> {
         let args = arguments.args.iter().map(|text| (text, Moment::Entry));
         let results = arguments.results.iter().map(|text| (text, Moment::Exit));
         let mut wanted: Vec<Wanted> = args
@@ -81,7 +82,7 @@ impl Captures {
             .chain(arguments.call_sites.iter().map(|pattern| Wanted::call_sites(pattern)))
             .collect::<Result<_, _>>()
             .map_err(|error| Failure::new(exit_code::USAGE, error))?;
-        wanted.extend(conditions_of(triggers)?);
+        wanted.extend(conditions.iter().cloned());
         let secrets = match std::env::var_os(SECRETS) {
             None => Secrets::default(),
             Some(path) => {
@@ -183,9 +184,8 @@ impl Captures {
 }
 
 /// The conditions of triggers on arguments and results.
-fn conditions_of(triggers: &[Trigger]) -> Result<Vec<Wanted>, Failure> {
+fn conditions_of(triggers: &[Trigger], numbers: &[Numbers]) -> Result<Vec<Wanted>, Failure> {
     let usage = |error: &dyn Display| Failure::new(exit_code::USAGE, error.to_string());
-    let numbers = everycall_triggers::numbers(triggers).map_err(|error| usage(&error))?;
     let mut wanted = Vec::new();
     for (trigger, numbers) in triggers.iter().zip(numbers) {
         let Some(pattern) = trigger.pattern().map(ToString::to_string) else { continue };
@@ -216,7 +216,9 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<Growing>, Failure> 
         return Ok(None);
     }
     let not_recorded = |error: String| Failure::new(exit_code::NOT_RECORDED, error);
-    let mut captures = Captures::parse(&arguments.values, triggers)?;
+    let numbers = everycall_triggers::numbers(triggers)
+        .map_err(|error| Failure::new(exit_code::USAGE, error.to_string()))?;
+    let mut captures = Captures::parse(&arguments.values, &conditions_of(triggers, &numbers)?)?;
     let objects = preload::traced_objects(arguments)?;
     let brings_more = objects.as_ref().is_none_or(|objects| objects.may_bring_more(!arguments.no_follow));
     let files = match objects {
@@ -268,13 +270,27 @@ pub struct LiveValues {
     arguments: ValueArguments,
     /// The functions' patterns.
     patterns: Vec<String>,
+    /// Conditions of triggers.
+    conditions: Vec<Wanted>,
     is_quiet: bool,
 }
 
 impl LiveValues {
     /// `None` if no values are wanted.
     pub fn of(arguments: &ValueArguments, quiet: bool) -> Result<Option<LiveValues>, Failure> {
-        if arguments.are_none() {
+        LiveValues::with_triggers(arguments, quiet, &[], &[])
+    }
+
+    /// As [`LiveValues::of`], with the values that triggers have conditions on. `numbers`: those of
+    /// each trigger's conditions.
+    pub fn with_triggers(
+        arguments: &ValueArguments,
+        quiet: bool,
+        triggers: &[Trigger],
+        numbers: &[Numbers],
+    ) -> Result<Option<LiveValues>, Failure> {
+        let conditions = conditions_of(triggers, numbers)?;
+        if arguments.are_none() && conditions.is_empty() {
             return Ok(None);
         }
         let mut patterns: Vec<String> = Vec::new();
@@ -285,7 +301,7 @@ impl LiveValues {
                 patterns.push(wanted.function().to_owned());
             }
         }
-        Ok(Some(LiveValues { arguments: arguments.clone(), patterns, is_quiet: quiet }))
+        Ok(Some(LiveValues { arguments: arguments.clone(), patterns, conditions, is_quiet: quiet }))
     }
 
     /// Patterns of functions that are to be recorded: these, and those whose values are wanted.
@@ -314,7 +330,7 @@ impl LiveValues {
 
     /// The set for these functions.
     pub fn set(&self, tables: &mut [FunctionTable], later: bool) -> Result<Vec<u8>, Failure> {
-        let mut captures = Captures::parse(&self.arguments, &[])?;
+        let mut captures = Captures::parse(&self.arguments, &self.conditions)?;
         let mut names = Vec::new();
         for table in tables.iter_mut().filter(|table| table.frames_named("").is_none()) {
             names.extend(table.plain_names());
@@ -324,7 +340,9 @@ impl LiveValues {
         if !later {
             captures.check(&names, false)?;
             if !self.is_quiet {
-                captures.say_recorded();
+                if captures.count() > 0 {
+                    captures.say_recorded();
+                }
                 for sentence in captures.unmet() {
                     say!("everycall: {sentence}");
                 }
@@ -335,12 +353,14 @@ impl LiveValues {
 
     /// Says of which functions the process doesn't record what is wanted.
     pub fn say_missing(values: Option<&LiveValues>, program: &Program, reply: &Reply) {
-        if values.is_none() {
-            return;
-        }
+        let Some(values) = values else { return };
         if reply.left_out > 0 {
+            let what = match values.conditions.is_empty() {
+                true => "recorded",
+                false => "recorded, and conditions on them aren't met",
+            };
             say!(
-                "everycall: values of {} of {program} can't be recorded: modes `finstrument` and `after-inlining` have no hook where arguments are known, and \
+                "everycall: values of {} of {program} can't be {what}: modes `finstrument` and `after-inlining` have no hook where arguments are known, and \
                  in mode `xray` arguments are only recorded from the start (`everycall record --args`)",
                 Several(reply.left_out.into(), "function", "functions")
             );

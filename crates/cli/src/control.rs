@@ -17,6 +17,7 @@ use everycall_io::terminal::Escapes;
 use everycall_live::{Control, LiveArena, ProcessFacts};
 use everycall_patterns::{FunctionTable, NamePattern, Rule, Selection, TableError};
 use everycall_recorder::{ArenaContents, SharedTriggers};
+use everycall_triggers::{Numbers, Trigger, numbers_beside};
 use everycall_units::{Count, Duration as Shown, Several};
 use everycall_untouched::Hooked;
 use serde_json::json;
@@ -286,6 +287,31 @@ impl Program {
         }
         ProcessFacts::of(self.pid)
             .map_or(true, |facts| facts.has_ended || facts.started != self.arena.process().started)
+    }
+
+    /// The numbers of the conditions of triggers: those that no others have there.
+    pub fn numbers_of(&self, triggers: &[Trigger]) -> Result<Vec<Numbers>, Failure> {
+        let taken = everycall_live::conditions_in_use(&self.arena, None);
+        numbers_beside(triggers, taken).map_err(|error| match taken {
+            0 => Failure::new(exit_code::USAGE, error),
+            _ => self.failed(&format_args!(
+                "{error}. Triggers that are armed there already count, too; `everycall sessions {}` lists \
+                 them, but for those of `record`",
+                self.pid
+            )),
+        })
+    }
+
+    /// Checks that nobody has armed conditions with these numbers at the same time. `area`: ours.
+    pub fn check_numbers(&self, numbers: &[Numbers], area: u32) -> Result<(), Failure> {
+        let own = numbers.iter().fold(0, |all, numbers| all | numbers.bits());
+        match everycall_live::conditions_in_use(&self.arena, Some(area)) & own {
+            0 => Ok(()),
+            _ => {
+                Err(self
+                    .failed(&"another command armed triggers with conditions at the same moment; try again"))
+            }
+        }
     }
 
     /// Triggers that were armed in it.

@@ -14,7 +14,7 @@ use everycall_io::say;
 use everycall_live::{Control, ControlError, LiveArena};
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_recorder::{KeepCalls, TriggeredProcess, clock};
-use everycall_triggers::{Condition, Keeper, Outcome, Rate, SetBuilder, SetError, Trigger};
+use everycall_triggers::{Condition, Keeper, Numbers, Outcome, Rate, SetBuilder, SetError, Trigger, numbers};
 use everycall_units::{Duration as Shown, Several};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -47,17 +47,9 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
             format!("`{trigger}` is for `everycall record`; use `everycall snapshot {}`", arguments.pid),
         ));
     }
-    if let Some(trigger) = triggers.iter().find(|trigger| trigger.has_conditions()) {
-        return Err(Failure::new(
-            exit_code::USAGE,
-            format!(
-                "`{trigger}` has a condition on values of calls, which are read from a program's start on: \
-                 everycall record --trigger '{trigger}' PROGRAM"
-            ),
-        ));
-    }
-    let values = LiveValues::of(&arguments.values, arguments.quiet)?;
-    let values = values.as_ref();
+    // Mistakes are found before the process is changed.
+    let alone = numbers(&triggers).map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    LiveValues::with_triggers(&arguments.values, arguments.quiet, &triggers, &alone)?;
     everycall_recorder::outlive_size_limit();
     let all = OnlyArguments { only: Vec::new(), not: Vec::new() };
     let program = Program::attach_or_hook(
@@ -67,9 +59,17 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     if program.arena.drops_short_calls() {
         refuse_short(&triggers)?;
     }
+    let numbers = program.numbers_of(&triggers)?;
+    let values = LiveValues::with_triggers(&arguments.values, arguments.quiet, &triggers, &numbers)?;
+    let values = values.as_ref();
     let rate = Arc::new(Rate::measure());
-    let mut functions =
-        Functions { triggers: &triggers, rate: &rate, memory: memory(&arguments.keep), values };
+    let mut functions = Functions {
+        triggers: &triggers,
+        numbers: &numbers,
+        rate: &rate,
+        memory: memory(&arguments.keep),
+        values,
+    };
     let found = functions.find(&program)?;
     // Frames by id may be named later.
     for (trigger, count) in triggers.iter().zip(&found.counts).filter(|_| found.frames.is_none()) {
@@ -88,6 +88,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     let signals = Signals::begin();
     let mut control = program.connect_to_record()?;
     let area = arm(&program, &mut control, &functions, &found, false)?;
+    program.check_numbers(&numbers, area.area)?;
     let armed = Arc::new(program.armed(area.area)?);
     let outcome = Arc::new(Outcome::new(&triggers));
     outcome.armed(&found.counts, area.left_out);
@@ -184,6 +185,8 @@ struct Found {
 /// Finds the functions that triggers name.
 struct Functions<'a> {
     triggers: &'a [Trigger],
+    /// By trigger, the numbers of its conditions.
+    numbers: &'a [Numbers],
     rate: &'a Rate,
     memory: u64,
     values: Option<&'a LiveValues>,
@@ -194,7 +197,7 @@ impl Functions<'_> {
         let modules = program.module_count();
         let tables = program.tables()?;
         let refused = |error: SetError| Failure::new(exit_code::FAILED, error.to_string());
-        let mut set = SetBuilder::live(self.triggers, self.rate, self.memory);
+        let mut set = SetBuilder::live(self.triggers, self.numbers, self.rate, self.memory);
         let mut counts = vec![0; self.triggers.len()];
         let mut frames = None;
         for table in &tables {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use everycall_format::arena::{ArenaHeader, OpenCall, ThreadHeader};
 use everycall_format::event::WORD_SIZE;
-use everycall_format::trigger::LIVE_SITES;
+use everycall_format::trigger::{LIVE_AREAS, LIVE_SITES, site_flags};
 use everycall_recorder::{ArenaContents, ArenaFront, SharedTriggers};
 use everycall_ring::Pool;
 
@@ -68,4 +68,21 @@ pub fn armed(arena: &Arc<LiveArena>, area: u32) -> Option<SharedTriggers> {
     let at = arena.layout().live_triggers_at(area)?;
     let front: Arc<dyn ArenaFront> = Arc::<LiveArena>::clone(arena);
     Some(SharedTriggers::in_area(front, at, LIVE_SITES))
+}
+
+/// The numbers of the conditions on values that triggers have in a process, a bit for each.
+/// `except`: the area of a client whose conditions don't count.
+#[must_use]
+pub fn conditions_in_use(arena: &Arc<LiveArena>, except: Option<u32>) -> u32 {
+    let layout = arena.layout();
+    let own = layout.triggers_at().map(|at| {
+        let front: Arc<dyn ArenaFront> = Arc::<LiveArena>::clone(arena);
+        SharedTriggers::in_area(front, at, layout.trigger_sites)
+    });
+    let others = (0..LIVE_AREAS).filter(|area| Some(*area) != except).filter_map(|area| armed(arena, area));
+    let conditions = |triggers: SharedTriggers| {
+        let flags = triggers.all_sites().map(|site| site.flags);
+        flags.fold(0, |all, flags| all | site_flags::at_entry(flags) | site_flags::at_return(flags))
+    };
+    own.into_iter().chain(others).map(conditions).fold(0, |all, some| all | some)
 }

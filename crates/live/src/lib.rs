@@ -48,7 +48,7 @@ mod take;
 mod write;
 
 pub use arena::{LiveArena, Reached};
-pub use armed::armed;
+pub use armed::{armed, conditions_in_use};
 pub use control::{Control, ControlError};
 pub use error::LiveError;
 pub use everycall_tracefile::AllCalls;

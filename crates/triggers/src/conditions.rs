@@ -18,6 +18,12 @@ pub struct Numbers {
 }
 
 impl Numbers {
+    /// A bit for each of them.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        site_flags::at_entry(self.flags()) | site_flags::at_return(self.flags())
+    }
+
     /// The bits of the functions that the trigger names.
     pub(crate) fn flags(self) -> u32 {
         site_flags::with_conditions(self.entry, self.result)
@@ -54,7 +60,19 @@ impl std::error::Error for TooManyConditions {}
 ///
 /// There are too many.
 pub fn numbers(triggers: &[Trigger]) -> Result<Vec<Numbers>, TooManyConditions> {
-    let (mut remembered, mut others) = (0..REMEMBERED, REMEMBERED..CONDITIONS);
+    numbers_beside(triggers, 0)
+}
+
+/// The numbers of the triggers' conditions in a process where others have conditions, too.
+/// `taken`: a bit for each number that they have.
+///
+/// # Errors
+///
+/// There are too many.
+pub fn numbers_beside(triggers: &[Trigger], taken: u32) -> Result<Vec<Numbers>, TooManyConditions> {
+    let is_free = |number: &u32| taken & 1 << number == 0;
+    let (mut remembered, mut others) =
+        ((0..REMEMBERED).filter(is_free), (REMEMBERED..CONDITIONS).filter(is_free));
     let mut number_of = |trigger: &Trigger| {
         let entry = match (&trigger.when, &trigger.condition) {
             (None, _) => None,
@@ -86,6 +104,10 @@ mod tests {
         );
         assert_eq!(numbers(&parsed(&["f > 1ms if n > 3"; 4])), Err(TooManyConditions::Remembered));
         assert_eq!(numbers(&parsed(&["f entered if n > 3"; 30])), Err(TooManyConditions::All));
+        let beside = numbers_beside(&all[1..], 1 << 0 | 1 << 4);
+        let expected = vec![of(Some(1), None), of(Some(3), None), of(Some(2), Some(5))];
+        assert_eq!(beside, Ok(expected));
+        assert_eq!(numbers_beside(&all, 0b110), Err(TooManyConditions::Remembered));
         assert_eq!(site_flags::at_entry(of(Some(31), Some(4)).flags()), 1 << 31);
         assert_eq!(site_flags::at_return(of(Some(31), Some(4)).flags()), 1 << 4);
         assert_eq!(site_flags::at_entry(0) | site_flags::at_return(0), 0);

@@ -36,7 +36,7 @@ mod tails;
 mod thrown;
 mod trigger;
 
-pub use conditions::{Numbers, TooManyConditions, numbers};
+pub use conditions::{Numbers, TooManyConditions, numbers, numbers_beside};
 pub use everycall_patterns::NamePattern as Pattern;
 pub use functions::{Functions, Trampolines};
 pub use keeper::{Keeper, Outcome, Tally};

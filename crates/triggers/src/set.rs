@@ -11,6 +11,7 @@ use everycall_format::site_set::{
 };
 use everycall_format::trigger::NEVER;
 
+use crate::conditions::Numbers;
 use crate::frames::frame_pattern;
 use crate::functions::{Range, find};
 use crate::policy::{KeepBy, Policy};
@@ -62,6 +63,8 @@ impl std::error::Error for SetError {}
 #[derive(Debug)]
 pub struct SetBuilder<'t> {
     triggers: &'t [Trigger],
+    /// By trigger, the numbers of its conditions; none if no trigger has any.
+    numbers: &'t [Numbers],
     policy: Policy,
     memory: u64,
     /// For a running process: its ticks per nanosecond.
@@ -104,16 +107,22 @@ impl<'t> SetBuilder<'t> {
     }
 
     /// A set for a running process, where a recorder that knows the clock keeps the calls.
+    /// `numbers`: those of each trigger's conditions.
     #[must_use]
-    pub fn live(triggers: &'t [Trigger], rate: &'t Rate, memory: u64) -> SetBuilder<'t> {
-        SetBuilder::of(triggers, Some(rate), memory)
+    pub fn live(
+        triggers: &'t [Trigger],
+        numbers: &'t [Numbers],
+        rate: &'t Rate,
+        memory: u64,
+    ) -> SetBuilder<'t> {
+        SetBuilder { numbers, ..SetBuilder::of(triggers, Some(rate), memory) }
     }
 
     fn of(triggers: &'t [Trigger], rate: Option<&'t Rate>, memory: u64) -> SetBuilder<'t> {
         let policy = Policy { keep: 1, keep_perhaps: 1, bytes: 0, by: KeepBy::First, every_ns: 0 };
         let left_out = vec![0; triggers.len()];
         let types = Types::new(triggers);
-        SetBuilder { triggers, policy, memory, rate, modules: Vec::new(), types, left_out }
+        SetBuilder { triggers, numbers: &[], policy, memory, rate, modules: Vec::new(), types, left_out }
     }
 
     /// Searches a file. Returns how many of its functions each trigger names. If there are more
@@ -172,6 +181,11 @@ impl<'t> SetBuilder<'t> {
             ranges.dedup();
             (module.path.as_path(), module.build_id.as_slice(), ranges)
         })
+    }
+
+    fn site_flags(&self, rule: usize) -> u32 {
+        let numbers = self.numbers.get(rule).copied().unwrap_or_default();
+        self.triggers.get(rule).map_or(0, Trigger::site_flags) | numbers.flags()
     }
 
     /// The bytes of the file.
@@ -253,7 +267,7 @@ impl<'t> SetBuilder<'t> {
                     start: range.start,
                     end: range.end,
                     rule: range.rule,
-                    flags: self.triggers.get(range.rule as usize).map_or(0, Trigger::site_flags),
+                    flags: self.site_flags(range.rule as usize),
                 },
             );
         }

@@ -171,10 +171,15 @@ fn split_returned(text: &str) -> Option<(&str, &str)> {
             || rest.starts_with(['<', '=', '!', '.', '-', '['])
             || rest.starts_with("contains ")
             || rest.starts_with("starts ")
-            || (rest.starts_with('>') && parse_time(rest[1..].trim()).is_err());
+            || rest.strip_prefix('>').is_some_and(|limit| !is_time(limit.trim()));
         *at > 0 && text[..*at].ends_with(char::is_whitespace) && is_compared
     })?;
     Some((text[..at].trim(), text[at..].trim()))
+}
+
+/// Whether this is a time with its unit: 0 may be a result.
+fn is_time(text: &str) -> bool {
+    parse_time(text).is_ok() && text.parse::<f64>().is_err()
 }
 
 /// Reads a trigger without a condition on arguments.
@@ -331,6 +336,7 @@ mod tests {
             ("open_it returned < 0", "open_it", None, Some("returned < 0")),
             ("f returned != 0 if n == 1", "f", Some("n == 1"), Some("returned != 0")),
             ("f returned > 3", "f", None, Some("returned > 3")),
+            ("f returned > 0", "f", None, Some("returned > 0")),
             ("returned returned == -1", "returned", None, Some("returned == -1")),
             ("a::f* threw int if n > 1", "a::f*", Some("n > 1"), None),
             ("f > p99 if n > 1", "f", Some("n > 1"), None),

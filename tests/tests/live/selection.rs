@@ -10,8 +10,10 @@ use everycall_control::SelectionSet;
 use everycall_format::Wire;
 use everycall_format::control::{Request, SOCKET_NAME};
 use everycall_live::{Control, ControlError, LiveArena, attach};
+use everycall_reader::{Source as _, TraceFile};
 use everycall_tests::selections::{file_with_only, only};
-use everycall_tests::{Mode, Place, Standing, TraceView, everycall, successful, wait};
+use everycall_tests::slow::KEEP_ALL;
+use everycall_tests::{Mode, Place, Standing, TraceView, Waiting, everycall, successful, wait};
 
 /// Modes whose sites are switched, and those whose hooks look for themselves.
 const MODES: [Mode; 5] = [
@@ -898,7 +900,9 @@ fn values_of_a_running_program_come_and_go() {
             let two = Tracing::start(&place, &standing, "two", &of_two);
             standing.go_on();
             let ([red, green], messages) = two.end(&place);
-            assert!(messages.contains("of 1 function others record other values already"), "{messages}");
+            // Arguments of nobody are recorded where entries keep their hook.
+            let shadowed = messages.contains("of 1 function others record other values already");
+            assert_eq!(shadowed, has_entries, "{messages}");
             let both = |from: i64, to: i64| (from..to).flat_map(|n| [n, n]);
             let argument = |n: i64| has_entries.then_some(n);
             let expected = |from, to, adds: Option<i64>| -> Vec<_> {
@@ -912,18 +916,91 @@ fn values_of_a_running_program_come_and_go() {
             let ([red, _], messages) = one.end(&place);
             if has_entries {
                 let sites = "select arguments ->> 'call_site' as at from slices where function = 'red' order by start_ns limit 4";
-                let sites =
-                    successful(place.command(everycall()).args(["sql", "-f", "csv"]).arg(&file).arg(sites));
+                let asked = || {
+                    successful(place.command(everycall()).args(["sql", "-f", "csv"]).arg(&file).arg(sites))
+                };
                 let (step, blue) =
                     (line_of("return red(n) + green(n) + blue(n);"), line_of("long blue(long n)"));
-                assert_eq!(sites, format!("at\n{step}\n{blue}\n{step}\n{blue}\n"));
+                let expected = format!("at\n{step}\n{blue}\n{step}\n{blue}\n");
+                assert_eq!(asked(), expected);
+                // Embedded symbols have the lines, too.
+                successful(place.command(everycall()).args(["embed", "-q"]).arg(&file));
+                let away = program.with_extension("away");
+                std::fs::rename(&program, &away).unwrap();
+                assert_eq!(asked(), expected);
+                std::fs::rename(&away, &program).unwrap();
             }
             assert_eq!(messages.contains("mode `xray`"), !has_entries, "{messages}");
             assert_eq!(red, expected(first(0), first(3), None), "{mode:?}");
             assert_eq!(code(&standing, &program, "work_one"), before, "{mode:?}");
         }
+        clients_judge_values(&place, &mut standing, &mut control, has_entries, &format!("{mode:?}"));
         drop(control);
         let (status, printed) = standing.end();
         assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
     }
+}
+
+/// Triggers and traces with conditions, of several clients at once: each gets what it wants, and
+/// leaves out nothing that another one wants. `has_entries`: whether arguments are recorded. The
+/// program's next step has number 100.
+fn clients_judge_values(
+    place: &Place,
+    standing: &mut Standing,
+    control: &mut Control,
+    has_entries: bool,
+    label: &str,
+) {
+    // How many calls of each trigger are kept in a file; all of them are.
+    let kept = |name: &str| -> Vec<usize> {
+        let bytes = std::fs::read(place.file(name)).unwrap();
+        let recording = TraceFile::open(&bytes).unwrap();
+        let recording = recording.recording();
+        let of = |number| recording.kept.iter().filter(|call| call.trigger == number).count();
+        let counts: Vec<usize> = (0..recording.triggers.len()).map(of).collect();
+        let fired: Vec<usize> = recording.triggers.iter().map(|trigger| trigger.fired as usize).collect();
+        assert_eq!(counts, fired, "{label} {name}: {:?}", recording.triggers);
+        counts
+    };
+    let trigger = |standing: &Standing, words: &[&str]| {
+        Waiting::start(place, standing.pid, &[words, &KEEP_ALL].concat())
+    };
+    let fourths = |from: i64, to: i64| (from..to).flat_map(|n| [n, n]).map(|n| (n % 4 == 0).then_some(n));
+    let of_one = ["red", "--args", "red(n) if n % 4 == 0"];
+    if !has_entries {
+        let waiting = trigger(standing, &["green returned > 107", "-o", "results.ect"]);
+        standing.go_on();
+        let _ = waiting.interrupt();
+        assert_eq!(kept("results.ect"), [8], "{label}");
+        return;
+    }
+    // The base selection has all calls of `red`.
+    let one = Tracing::start(place, standing, "fourth", &of_one);
+    standing.go_on();
+    let ([red, _], _) = one.end(place);
+    let arguments = |calls: CallValues| -> Vec<_> { calls.into_iter().map(|(n, _)| n).collect() };
+    assert_eq!(arguments(red), fourths(100, 110).collect::<Vec<_>>(), "{label}");
+    // Without it, and beside triggers for a while.
+    control.set(false, None, &[]).unwrap();
+    let one = Tracing::start(place, standing, "fourths", &of_one);
+    standing.go_on();
+    let first = trigger(standing, &["red entered if n % 10 < 3", "-o", "first.ect"]);
+    let second = [
+        "red entered if n % 10 == 7",
+        "green returned > 127",
+        "blue > 1ns if n % 2 == 0",
+        "green returned > 0 if n == 129",
+        "-o",
+        "second.ect",
+    ];
+    let second = trigger(standing, &second);
+    standing.go_on();
+    let _ = (first.interrupt(), second.interrupt());
+    wait::until("the triggers' sessions to be gone", || control.sessions().unwrap().1.len() == 1);
+    standing.go_on();
+    let ([red, _], _) = one.end(place);
+    let only_fourths = |from, to| fourths(from, to).filter(Option::is_some);
+    let expected = only_fourths(110, 120).chain(fourths(120, 130)).chain(only_fourths(130, 140));
+    assert_eq!(arguments(red), expected.collect::<Vec<_>>(), "{label}");
+    assert_eq!((kept("first.ect"), kept("second.ect")), (vec![6], vec![2, 8, 5, 2]), "{label}");
 }

@@ -6,15 +6,17 @@
 use crate::features::frames;
 use crate::features::set_file::{self, Trouble};
 use crate::features::sites::Sites;
-use crate::state::capture_sets::{self, Union, Unused, Wanted, WantedFunction};
-use crate::state::captures::{Builder, Captures, Function, Room};
+use crate::state::capture_sets::{self, Union, Unused, WantedFunction};
+use crate::state::captures::{Builder, Captures, Function, Programs, Room};
 use crate::state::process::Process;
-use crate::state::{captures, constants, dropped, hub, selection};
+use crate::state::selection::{self, InModule};
+use crate::state::{captures, constants, dropped, hub};
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::image::{Image, Text};
 use crate::sys::kept_path::KeptPath;
 use crate::threads::quick_values;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use everycall_capture::Program;
 use everycall_format::arena::counter;
 use everycall_format::capture_set::CaptureSetError;
 use everycall_format::env;
@@ -93,10 +95,7 @@ pub(crate) fn install(process: &'static Process, module: &ModuleDescriptor, imag
 
 /// Counts a function whose values can't be recorded.
 fn refuse(process: &Process, module: &ModuleDescriptor, function: &WantedFunction) {
-    let entry = function.entry.map(|wanted| wanted.chosen);
-    let exit = function.exit.map(|wanted| wanted.chosen);
-    let other = exit.filter(|exit| !entry.is_some_and(|entry| core::ptr::eq(entry, *exit)));
-    let new = entry.into_iter().chain(other).filter(|chosen| chosen.refuse()).count();
+    let new = function.shares().filter(|share| share.chosen.refuse()).count();
     let is_new = new > 0 || captures::is_registering(module);
     process.arena().count(counter::CAPTURES_REFUSED, is_new.into());
 }
@@ -139,17 +138,14 @@ fn build(
         room.places += usize::from(is_last_named);
     }
     let mut builder = Builder::new(room)?;
+    let selected = InModule::of(image.build_id_length, &image.build_id);
     for function in wanted() {
-        let mut number_of = |wanted: Option<Wanted>| {
-            let Some(wanted) = wanted else { return 0 };
-            let added = builder.add_program(wanted.program(), wanted.capture.id);
-            if added.is_some() {
-                tell(process, wanted.capture.id, wanted.layout());
-            }
-            added.unwrap_or(0)
-        };
-        let (entry, exit) = (number_of(function.entry), number_of(function.exit));
-        let is_conditional = builder.may_reject(entry);
+        let entries = add_programs(process, &mut builder, function.entry);
+        let is_conditional = is_conditional(&builder, &function, entries, &selected);
+        let entry = builder.programs_since(entries, is_conditional);
+        let exits = add_programs(process, &mut builder, function.exit);
+        // At an exit, a condition says nothing about whether it is recorded.
+        let exit = builder.programs_since(exits, true);
         let start = image.base.wrapping_add(function.start);
         let is_called = !sites.are_apart() && is_called(module, image, start);
         builder.add_function(Function {
@@ -169,31 +165,36 @@ fn build(
         let functions = builder.functions();
         let Ok(at) = functions.binary_search_by_key(&start, |function| function.start) else { continue };
         let Some(function) = functions.get_mut(at) else { continue };
-        let program = match is_exit {
+        let programs = match is_exit {
             // A tail exit has no result yet.
-            true if sites.is_tail_exit(number) => 0,
+            true if sites.is_tail_exit(number) => Programs::default(),
             true => function.exit,
             false => function.entry,
         };
         let is_pushed = || !sites.are_apart() && has_pushed(behind, start);
         if !is_exit && (sites.keeps_other_hook(number) || is_pushed()) {
-            (function.entry, function.is_conditional) = (0, false);
+            (function.entry, function.is_conditional) = (Programs::default(), false);
             continue;
         }
         function.has_hooks = true;
         let is_conditional = function.is_conditional;
-        if program != 0 || is_conditional {
-            let copies = copies_of.find(&mut builder, (start, program, is_exit, is_conditional));
+        if programs.are_any() || is_conditional {
+            let program = programs.word();
+            let copies = copies_of.find(&mut builder, (start, programs, is_exit, is_conditional));
             builder.add_place(CapturePlace { behind, copies, program, is_exit, is_conditional });
         }
     }
     if builder.functions().iter().any(|function| function.is_conditional) {
         selection::note_conditions();
     }
-    for (function, built) in wanted().counting().zip(builder.functions()) {
-        let lacks = |wanted: Option<Wanted>, number: u32| wanted.is_some() && number == 0;
-        if !built.has_hooks || lacks(function.entry, built.entry) || lacks(function.exit, built.exit) {
+    for (index, function) in wanted().enumerate() {
+        let Some(built) = builder.functions().get(index).copied() else { break };
+        let is_whole =
+            built.entry.count() == function.entry.count() && built.exit.count() == function.exit.count();
+        if !built.has_hooks || !is_whole {
             refuse(process, module, &function);
+        } else {
+            count_shadowed(&builder, &function, &built);
         }
     }
     if !builder.install(module) {
@@ -207,23 +208,71 @@ fn build(
 #[derive(Default)]
 struct LastCopies {
     /// By function, program, whether at an exit, and whether calls may be left out.
-    last: [Option<((u64, u32, bool, bool), u32)>; 3],
+    last: [Option<((u64, Programs, bool, bool), u32)>; 3],
     next: usize,
 }
 
 impl LastCopies {
-    fn find(&mut self, builder: &mut Builder, wanted: (u64, u32, bool, bool)) -> u32 {
+    fn find(&mut self, builder: &mut Builder, wanted: (u64, Programs, bool, bool)) -> u32 {
         let known = self.last.iter().flatten().find(|(of, _)| *of == wanted);
         if let Some((_, copies)) = known {
             return *copies;
         }
-        let (_, program, is_exit, is_conditional) = wanted;
-        let copies = builder.add_copies(program, is_exit, is_conditional);
+        let (_, programs, is_exit, is_conditional) = wanted;
+        let copies = builder.add_copies(programs, is_exit, is_conditional);
         if let Some(place) = self.last.get_mut(self.next) {
             *place = Some((wanted, copies));
         }
         self.next = (self.next + 1) % self.last.len();
         copies
+    }
+}
+
+/// Adds the programs of one place, as far as they are accepted. Returns the first one's number.
+fn add_programs(process: &'static Process, builder: &mut Builder, programs: capture_sets::Programs) -> usize {
+    let first = builder.program_count();
+    for wanted in programs.iter() {
+        if builder.add_program(wanted.program(), wanted.capture.id) {
+            tell(process, wanted.capture.id, wanted.layout());
+        }
+    }
+    first
+}
+
+/// Whether calls of a function are left out for which the conditions at its entry are false:
+/// everybody who records the function wants that. `first`: the first of its programs at the entry.
+fn is_conditional(builder: &Builder, function: &WantedFunction, first: usize, selected: &InModule) -> bool {
+    let count = function.entry.count();
+    if builder.program_count() - first != count {
+        return false;
+    }
+    let may_reject = |index: u32| builder.program(first + index as usize).is_some_and(Program::may_reject);
+    if !(0..count as u32).any(may_reject) {
+        return false;
+    }
+    capture_sets::note_conditions();
+    selected.recorders(function.start).all(|recorder| {
+        let share = function.shares().find(|share| share.is_of(recorder));
+        share.and_then(|share| share.entry).is_some_and(may_reject)
+    })
+}
+
+/// Counts a function for each set of which another one's values are recorded.
+fn count_shadowed(builder: &Builder, function: &WantedFunction, built: &Function) {
+    // The id of the values that a program copies.
+    let copied = |programs: Programs, index: u32| {
+        let program = builder.program(programs.numbers().nth(index as usize)?)?;
+        (program.output_max() > 0).then_some(program.id())
+    };
+    let is_shadowed = |programs: Programs, index: Option<u32>| {
+        let before = index.and_then(|index| (0..index).find_map(|before| copied(programs, before)));
+        let own = index.and_then(|index| copied(programs, index));
+        before.zip(own).is_some_and(|(before, own)| before != own)
+    };
+    for share in function.shares() {
+        if is_shadowed(built.entry, share.entry) || is_shadowed(built.exit, share.exit) {
+            share.chosen.shadow();
+        }
     }
 }
 

@@ -249,8 +249,8 @@ impl Sites<'_> {
         // At exits of calls that may have been left out, the entry may be missing.
         let at = captures.and_then(|captures| captures.at(function));
         let is_captured = at.is_some_and(|at| match is_exit {
-            true => at.exit != 0 || at.is_conditional,
-            false => at.entry != 0,
+            true => at.exit.are_any() || at.is_conditional,
+            false => at.entry.are_any(),
         });
         match is_captured {
             false => (plain, [Some(hook), others[0]]),

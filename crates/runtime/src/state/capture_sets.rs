@@ -1,8 +1,9 @@
 //! Capture sets, which say whose values are recorded: the one from the start, one that has replaced
 //! it, and those of the control socket's clients.
 //!
-//! Their union is recorded. Where several name a function, the first one's program runs:
-//! an event has one record of values. The others' owners learn how many functions that are.
+//! Their union is recorded. Where several name a function, all their programs run, one after the
+//! other. An event has one record of values: those of the first program that doesn't reject the
+//! call. The others' owners learn how many functions that are.
 #![allow(unsafe_code)] // Sets in memory that is mapped here, by their addresses.
 
 use crate::state::selection;
@@ -111,6 +112,11 @@ impl Chosen {
         }
     }
 
+    /// Counts a function of which another set's values are recorded.
+    pub(crate) fn shadow(&self) {
+        self.shadowed.fetch_add(1, Relaxed);
+    }
+
     /// Counts a function whose values can't be recorded. Returns whether that is new.
     pub(crate) fn refuse(&self) -> bool {
         self.refused.fetch_add(1, Relaxed);
@@ -130,6 +136,9 @@ static BASE: Chosen = Chosen::none();
 static CLIENTS: [Chosen; CAPTURE_SETS as usize] = [const { Chosen::none() }; CAPTURE_SETS as usize];
 /// Not 0 if sets have changed since their union was made.
 static HAVE_CHANGED: AtomicU32 = AtomicU32::new(0);
+/// Not 0 once a set had programs that leave out calls: whether they may depends on who else records
+/// the function, so the union is made again whenever that changes.
+static HAVE_CONDITIONS: AtomicU32 = AtomicU32::new(0);
 
 fn active() -> impl Iterator<Item = &'static Chosen> {
     let base = if BASE.set().is_some() { &BASE } else { &START };
@@ -192,12 +201,17 @@ pub(crate) fn missing(connection: Option<usize>) -> (u32, u32) {
 /// Whether the union has to be made again; if so, begins with that. The caller holds the module
 /// lock.
 pub(crate) fn begin_change() -> bool {
-    let have_changed = HAVE_CHANGED.swap(0, Relaxed) != 0;
+    let have_changed = HAVE_CHANGED.swap(0, Relaxed) != 0 || HAVE_CONDITIONS.load(Relaxed) != 0;
     for chosen in active().filter(|_| have_changed) {
         chosen.refused.store(0, Relaxed);
         chosen.shadowed.store(0, Relaxed);
     }
     have_changed
+}
+
+/// Notes that a set has programs that leave out calls.
+pub(crate) fn note_conditions() {
+    HAVE_CONDITIONS.store(1, Relaxed);
 }
 
 /// All modules that are loaded have the union.
@@ -236,15 +250,13 @@ impl Part {
     }
 
     fn wanted(&self, number: u32) -> Option<Wanted> {
-        let capture = self.set.capture(number)?;
-        Some(Wanted { chosen: self.chosen, set: self.set, capture })
+        Some(Wanted { set: self.set, capture: self.set.capture(number)? })
     }
 }
 
-/// A program with its layout, and the set that has it.
+/// A program with its layout.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    pub(crate) chosen: &'static Chosen,
     set: &'static CaptureSet<'static>,
     pub(crate) capture: CaptureEntry,
 }
@@ -259,47 +271,95 @@ impl Wanted {
     }
 }
 
+/// The base set and those of clients.
+const SETS_MAX: usize = CAPTURE_SETS as usize + 1;
+
+/// The different programs that sets want at one place, in the order of the sets.
+#[derive(Clone, Copy)]
+pub(crate) struct Programs {
+    all: [Option<Wanted>; SETS_MAX],
+}
+
+impl Programs {
+    const fn none() -> Programs {
+        Programs { all: [const { None }; SETS_MAX] }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Wanted> + use<> {
+        self.all.into_iter().flatten()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Adds a program, unless it is there already. Returns which one it is.
+    fn add(&mut self, wanted: Option<Wanted>) -> Option<u32> {
+        let wanted = wanted?;
+        // Captures with the same id have the same values, and perhaps other conditions.
+        let is_same = |known: &Wanted| known.program() == wanted.program();
+        let is_it = |place: &Option<Wanted>| place.as_ref().is_none_or(is_same);
+        let at = self.all.iter().position(is_it)?;
+        *self.all.get_mut(at)? = Some(wanted);
+        Some(at as u32)
+    }
+}
+
+/// What one set wants of a function: which of its [`Programs`].
+#[derive(Clone, Copy)]
+pub(crate) struct Share {
+    pub(crate) chosen: &'static Chosen,
+    pub(crate) entry: Option<u32>,
+    pub(crate) exit: Option<u32>,
+}
+
+impl Share {
+    /// Whether the set belongs to a recorder: see [`selection::Recorder`].
+    pub(crate) fn is_of(&self, recorder: selection::Recorder) -> bool {
+        self.chosen.client.load(Relaxed) == recorder.map_or(0, |connection| connection as u32 + 1)
+    }
+}
+
 /// A function, and what is wanted at its entry and at its returns. Addresses in its file.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedFunction {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    pub(crate) entry: Option<Wanted>,
-    pub(crate) exit: Option<Wanted>,
+    pub(crate) entry: Programs,
+    pub(crate) exit: Programs,
+    shares: [Option<Share>; SETS_MAX],
 }
 
 impl WantedFunction {
     /// The programs that are wanted.
     pub(crate) fn all(&self) -> impl Iterator<Item = Wanted> + use<> {
-        self.entry.into_iter().chain(self.exit)
+        self.entry.iter().chain(self.exit.iter())
     }
 
-    /// Adds what another set wants.
-    fn add(&mut self, (chosen, counts): (&Chosen, bool), entry: Option<Wanted>, exit: Option<Wanted>) {
-        for (place, new) in [(&mut self.entry, entry), (&mut self.exit, exit)] {
-            match (*place, new) {
-                (None, _) => *place = new,
-                (Some(old), Some(new)) if counts && old.capture.id != new.capture.id => {
-                    chosen.shadowed.fetch_add(1, Relaxed);
-                }
-                _ => {}
-            }
+    /// The sets that name the function.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = Share> + use<> {
+        self.shares.into_iter().flatten()
+    }
+
+    /// Adds what a set wants.
+    fn add(&mut self, chosen: &'static Chosen, entry: Option<Wanted>, exit: Option<Wanted>) {
+        let share = Share { chosen, entry: self.entry.add(entry), exit: self.exit.add(exit) };
+        if let Some(place) = self.shares.iter_mut().find(|place| place.is_none()) {
+            *place = Some(share);
         }
     }
 }
 
 /// The functions of a module that any set names, by address. The caller holds the module lock.
 pub(crate) struct Union {
-    parts: [Option<Part>; CAPTURE_SETS as usize + 1],
+    parts: [Option<Part>; SETS_MAX],
     /// Where the function before ends.
     end: u64,
-    /// Whether functions of which sets want different values are counted.
-    counts: bool,
 }
 
 impl Union {
     pub(crate) fn of(build_id_length: u32, build_id: &[u8; 32]) -> Union {
-        let mut union = Union { parts: [const { None }; CAPTURE_SETS as usize + 1], end: 0, counts: false };
+        let mut union = Union { parts: [const { None }; SETS_MAX], end: 0 };
         let parts = active().filter_map(|chosen| {
             let set = chosen.set()?;
             let module = module_in(set, build_id_length, build_id)?;
@@ -312,11 +372,6 @@ impl Union {
         union
     }
 
-    /// Makes this walk count the functions of which sets want different values.
-    pub(crate) fn counting(self) -> Union {
-        Union { counts: true, ..self }
-    }
-
     /// Whether a function begins here that any set names.
     pub(crate) fn names(&self, start: u64) -> bool {
         self.parts.iter().flatten().any(|part| part.set.function_at(&part.module, start).is_some())
@@ -326,17 +381,22 @@ impl Union {
     fn advance(&mut self) -> Option<WantedFunction> {
         let current = |part: &Part| part.current.map(|function| function.start);
         let start = self.parts.iter().flatten().filter_map(current).min()?;
-        let mut found: Option<WantedFunction> = None;
+        let mut found = WantedFunction {
+            start,
+            end: 0,
+            entry: Programs::none(),
+            exit: Programs::none(),
+            shares: [const { None }; SETS_MAX],
+        };
         for part in self.parts.iter_mut().flatten() {
             let Some(function) = part.current.filter(|function| function.start == start) else { continue };
-            let (entry, exit) = (part.wanted(function.entry), part.wanted(function.exit));
-            match &mut found {
-                Some(found) => found.add((part.chosen, self.counts), entry, exit),
-                None => found = Some(WantedFunction { start, end: function.end, entry, exit }),
+            if found.end == 0 {
+                found.end = function.end;
             }
+            found.add(part.chosen, part.wanted(function.entry), part.wanted(function.exit));
             part.advance();
         }
-        found
+        Some(found)
     }
 }
 

@@ -61,20 +61,81 @@ pub(crate) fn is_registering(module: &ModuleDescriptor) -> bool {
     core::ptr::eq(REGISTERING.load(Relaxed), module)
 }
 
+/// Bits of [`Programs::word`]: the first one's number plus 1, how many there are, whether they are
+/// slow.
+const FIRST: u32 = (1 << COUNT_SHIFT) - 1;
+const COUNT_SHIFT: u32 = 24;
+const SLOW_SHIFT: u32 = 31;
+
+/// Programs of one place, which follow each other among all.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) struct Programs {
+    first: u32,
+    count: u32,
+    /// Whether they run in the slow path: there are several, or one whose condition says nothing
+    /// about whether the call is recorded.
+    are_slow: bool,
+}
+
+impl Programs {
+    pub(crate) fn are_any(self) -> bool {
+        self.count != 0
+    }
+
+    pub(crate) fn count(self) -> usize {
+        self.count as usize
+    }
+
+    /// As a place of hooks has them, which don't look at it: 0 if there are none.
+    pub(crate) fn word(self) -> u32 {
+        match self.count {
+            0 => 0,
+            count => {
+                (self.first + 1) & FIRST | (count << COUNT_SHIFT) | u32::from(self.are_slow) << SLOW_SHIFT
+            }
+        }
+    }
+
+    fn of_word(word: u32) -> Programs {
+        match (word & FIRST).checked_sub(1) {
+            None => Programs::default(),
+            Some(first) => Programs {
+                first,
+                count: word >> COUNT_SHIFT & (1 << (SLOW_SHIFT - COUNT_SHIFT)) - 1,
+                are_slow: word >> SLOW_SHIFT != 0,
+            },
+        }
+    }
+
+    /// Their numbers among all.
+    pub(crate) fn numbers(self) -> core::ops::Range<usize> {
+        self.first as usize..self.first as usize + self.count as usize
+    }
+}
+
 /// A function whose values are copied. Process addresses.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Function {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The number of the program at its entry, plus 1; 0 if there is none.
-    pub(crate) entry: u32,
-    /// That at its returns.
-    pub(crate) exit: u32,
+    /// Those at its entry.
+    pub(crate) entry: Programs,
+    /// Those at its returns.
+    pub(crate) exit: Programs,
     /// Whether its hooks are always called, so that there are no [`Place`]s.
     pub(crate) is_called: bool,
     /// Whether it has hooks at all that can copy values.
     pub(crate) has_hooks: bool,
-    /// Whether calls are left out for which the condition of the program at the entry is false.
+    /// Whether calls are left out for which the conditions of all programs at the entry are false.
+    pub(crate) is_conditional: bool,
+}
+
+/// The programs and the condition of a hook that was called.
+#[derive(Clone, Copy)]
+pub(crate) struct FoundAll {
+    /// The programs that copy values there or judge the call, in the order of precedence.
+    pub(crate) programs: &'static [Program<'static>],
+    /// Whether the function's calls are left out for which all their conditions are false.
     pub(crate) is_conditional: bool,
 }
 
@@ -133,15 +194,31 @@ impl Captures {
         self.functions.iter().filter(|function| function.is_called)
     }
 
-    /// The hook that was called before this address; `None` if it has no program and no condition.
+    /// The hook that was called before this address; `None` if it has no program and no condition,
+    /// or if its programs run in the slow path.
     pub(crate) fn look_up(&self, behind: u64, is_exit: bool) -> Option<Found> {
-        let (number, is_conditional) = match self.find(behind) {
-            Some(place) => (place.is_exit == is_exit).then_some((place.program, place.is_conditional))?,
-            None if self.has_called => self.called_at(behind, is_exit)?,
-            None => return None,
-        };
-        let program = (number as usize).checked_sub(1).and_then(|index| self.programs.get(index));
+        let (programs, is_conditional) = self.at_hook(behind, is_exit)?;
+        if programs.are_slow {
+            return None;
+        }
+        let program = self.programs.get(programs.numbers()).and_then(<[_]>::first);
         Some(Found { program, is_conditional })
+    }
+
+    /// As [`Captures::look_up`], with all programs.
+    pub(crate) fn look_up_all(&self, behind: u64, is_exit: bool) -> Option<FoundAll> {
+        let (programs, is_conditional) = self.at_hook(behind, is_exit)?;
+        Some(FoundAll { programs: self.programs.get(programs.numbers()).unwrap_or(&[]), is_conditional })
+    }
+
+    fn at_hook(&self, behind: u64, is_exit: bool) -> Option<(Programs, bool)> {
+        match self.find(behind) {
+            Some(place) => {
+                (place.is_exit == is_exit).then_some((Programs::of_word(place.program), place.is_conditional))
+            }
+            None if self.has_called => self.called_at(behind, is_exit),
+            None => None,
+        }
     }
 
     fn find(&self, behind: u64) -> Option<&CapturePlace> {
@@ -150,19 +227,19 @@ impl Captures {
         from.iter().chain(before).take_while(|place| place.behind != 0).find(|place| place.behind == behind)
     }
 
-    fn called_at(&self, behind: u64, is_exit: bool) -> Option<(u32, bool)> {
+    fn called_at(&self, behind: u64, is_exit: bool) -> Option<(Programs, bool)> {
         let next = self.functions.partition_point(|function| function.start < behind);
         let function = self.functions.get(next.checked_sub(1)?)?;
         if !function.is_called || behind >= function.end {
             return None;
         }
-        let program = match is_exit {
+        let programs = match is_exit {
             // A tail exit has no result yet.
-            true if !is_return(behind) => 0,
+            true if !is_return(behind) => Programs::default(),
             true => function.exit,
             false => function.entry,
         };
-        Some((program, function.is_conditional))
+        Some((programs, function.is_conditional))
     }
 }
 
@@ -232,8 +309,12 @@ impl Builder {
         self.block.bytes_mut().as_mut_ptr()
     }
 
-    /// Copies a program and checks it. Returns its number plus 1, or `None` if it is refused.
-    pub(crate) fn add_program(&mut self, bytes: &[u8], id: u32) -> Option<u32> {
+    /// Copies a program and checks it. Returns false if it is refused.
+    pub(crate) fn add_program(&mut self, bytes: &[u8], id: u32) -> bool {
+        self.try_to_add(bytes, id).is_some()
+    }
+
+    fn try_to_add(&mut self, bytes: &[u8], id: u32) -> Option<()> {
         let at = self.free;
         let copy = self.block.bytes_mut().get_mut(at..at.checked_add(bytes.len())?)?;
         copy.copy_from_slice(bytes);
@@ -246,7 +327,20 @@ impl Builder {
         // SAFETY: within the room for programs, by the caller's counts.
         unsafe { place.wrapping_add(self.program_count).write(program) };
         self.program_count += 1;
-        Some(self.program_count as u32)
+        Some(())
+    }
+
+    /// How many programs there are.
+    pub(crate) fn program_count(&self) -> usize {
+        self.program_count
+    }
+
+    /// The programs of one place: those from number `first` on.
+    pub(crate) fn programs_since(&self, first: usize, may_leave_out: bool) -> Programs {
+        let count = self.program_count - first;
+        let rejects = || self.program(first).is_some_and(Program::may_reject);
+        let are_slow = count > 1 || !may_leave_out && rejects();
+        Programs { first: first as u32, count: count as u32, are_slow }
     }
 
     /// Adds a function; in the order of their addresses.
@@ -270,11 +364,14 @@ impl Builder {
         }
     }
 
-    /// Adds what the hooks at a function's entry or returns copy by themselves. `program`: its number
-    /// plus 1, or 0. Returns where it is, or 0 if the program does more than that.
-    pub(crate) fn add_copies(&mut self, program: u32, is_exit: bool, is_conditional: bool) -> u32 {
+    /// Adds what the hooks at a function's entry or returns copy by themselves. Returns where it is,
+    /// or 0 if the programs do more than that.
+    pub(crate) fn add_copies(&mut self, programs: Programs, is_exit: bool, is_conditional: bool) -> u32 {
+        if programs.are_slow {
+            return 0;
+        }
         let first = self.base().wrapping_add(self.programs).cast::<Program<'static>>();
-        let program = (program as usize).checked_sub(1).filter(|index| *index < self.program_count);
+        let program = programs.numbers().next().filter(|index| *index < self.program_count);
         // SAFETY: so many have been written.
         let program = program.map(|index| unsafe { &*first.wrapping_add(index) });
         let plain = match program {
@@ -380,14 +477,11 @@ impl Builder {
         Some(end)
     }
 
-    /// Whether a program, by its number plus 1, may reject a call.
-    pub(crate) fn may_reject(&mut self, number: u32) -> bool {
-        let place = self.base().wrapping_add(self.programs).cast::<Program<'static>>();
-        let Some(index) = (number as usize).checked_sub(1).filter(|index| *index < self.program_count) else {
-            return false;
-        };
+    /// A program, by its number.
+    pub(crate) fn program(&self, index: usize) -> Option<&Program<'static>> {
+        let place = self.block.bytes().as_ptr().wrapping_add(self.programs).cast::<Program<'static>>();
         // SAFETY: so many have been written.
-        unsafe { &*place.wrapping_add(index) }.may_reject()
+        (index < self.program_count).then(|| unsafe { &*place.wrapping_add(index) })
     }
 
     /// The functions so far.

@@ -285,6 +285,9 @@ pub(crate) fn wants_frame(name: &[u8], file: &[u8]) -> bool {
             .any(|selection| selection.wants_frame(name, file))
 }
 
+/// Who records: a connection's session, or the base selection.
+pub(crate) type Recorder = Option<usize>;
+
 /// The parts of selections that concern one module.
 pub(crate) struct InModule {
     /// Everything of it is wanted.
@@ -297,35 +300,51 @@ pub(crate) struct InModule {
 struct Part {
     /// Encoded [`SetSite`]s in the order of their addresses.
     sites: &'static [u8],
+    /// Everything of the module is wanted.
+    is_all: bool,
     selection: Option<&'static Selection>,
+    recorder: Recorder,
 }
 
 impl InModule {
     /// For the module with this build id. The caller holds the module lock as long as this is used.
     pub(crate) fn of(build_id_length: u32, build_id: &[u8; 32]) -> InModule {
-        let nothing = Part { sites: &[], selection: None };
+        let nothing = Part { sites: &[], is_all: false, selection: None, recorder: None };
         let mut found = InModule { all: false, parts: [nothing; 1 + CONNECTIONS as usize], count: 0 };
-        let base_part = base().filter(|_| is_base_on());
-        if is_base_on() && base_part.is_none() {
-            found.all = true;
-        }
-        for selection in base_part.into_iter().chain(active()) {
+        let base_part = is_base_on().then(|| (None, base()));
+        let sessions = SESSIONS.iter().enumerate().filter_map(|(place, session)| {
+            let session = at(session).filter(|session| session.is_active())?;
+            Some((Some(place), Some(session)))
+        });
+        for (recorder, selection) in base_part.into_iter().chain(sessions) {
             let is_same = |module: &SetModule| {
                 (module.build_id_length, &module.build_id) == (build_id_length, build_id)
             };
-            match selection.set.modules().find(is_same) {
-                None if selection.set.header().others != 0 => found.all = true,
-                None => {}
-                Some(module) => {
-                    if let Some(part) = found.parts.get_mut(found.count) {
-                        *part =
-                            Part { sites: selection.set.raw_sites_of(&module), selection: Some(selection) };
-                        found.count += 1;
+            let all = Part { is_all: true, recorder, ..nothing };
+            let part = match selection {
+                None => all,
+                Some(selection) => match selection.set.modules().find(is_same) {
+                    None if selection.has_others() => all,
+                    None => continue,
+                    Some(module) => {
+                        let sites = selection.set.raw_sites_of(&module);
+                        Part { sites, is_all: false, selection: Some(selection), recorder }
                     }
-                }
+                },
+            };
+            found.all |= part.is_all;
+            if let Some(place) = found.parts.get_mut(found.count) {
+                *place = part;
+                found.count += 1;
             }
         }
         found
+    }
+
+    /// Who records the function at this image address.
+    pub(crate) fn recorders(&self, address: u64) -> impl Iterator<Item = Recorder> + '_ {
+        let parts = self.parts.iter().take(self.count);
+        parts.filter(move |part| part.is_all || contains(part.sites, address)).map(|part| part.recorder)
     }
 
     /// Whether a site at this image address is wanted. Counts it for each selection that wants it.

@@ -1,7 +1,7 @@
 //! Values of calls: arguments and results, copied at the event and written before its word.
 #![allow(unsafe_code)] // Registers that hooks have saved, and the calling thread's own stack.
 
-use crate::state::captures::{Captures, Found, HEAD_WORDS, IN_WORD};
+use crate::state::captures::{Captures, FoundAll, HEAD_WORDS, IN_WORD};
 use crate::state::constants;
 use crate::state::process::Process;
 use crate::sys::{filter, system};
@@ -64,27 +64,34 @@ impl Values {
         }
         let is_exit = what & slow::EXIT != 0;
         let Some(captures) = Captures::of(module) else { return nothing };
-        let Some(Found { program, is_conditional }) = captures.look_up(behind, is_exit) else {
+        let Some(FoundAll { programs, is_conditional }) = captures.look_up_all(behind, is_exit) else {
             return nothing;
         };
-        let verdict = Verdict { is_conditional, ..nothing };
-        let Some(program) = program else { return verdict };
+        let mut verdict = Verdict { is_conditional, ..nothing };
+        if programs.is_empty() {
+            return verdict;
+        }
         stacks::look_for_room(control, hook);
         // SAFETY: by contract.
         let call = unsafe { Call::new(process, control, hook) };
-        let (outcome, met) = program.judge(&call, &mut self.bytes);
-        let verdict = Verdict { met, ..verdict };
-        match outcome {
-            Outcome::Captured(length) => {
-                (self.id, self.is_exit, self.length) = (program.id(), is_exit, length);
-                verdict
-            }
-            Outcome::Rejected => Verdict { is_rejected: !is_exit, ..verdict },
-            Outcome::NoSpace => {
-                process.arena().count(counter::VALUES_LOST, 1);
-                verdict
+        let mut is_rejected = is_conditional && !is_exit;
+        // The values of the first one stay that copies any.
+        for program in programs.iter().rev() {
+            let (outcome, met) = program.judge(&call, &mut self.bytes);
+            verdict.met |= met;
+            is_rejected &= outcome == Outcome::Rejected;
+            match outcome {
+                Outcome::Captured(0) | Outcome::Rejected => {}
+                Outcome::Captured(length) => {
+                    (self.id, self.is_exit, self.length) = (program.id(), is_exit, length);
+                }
+                Outcome::NoSpace => {
+                    self.length = 0;
+                    process.arena().count(counter::VALUES_LOST, 1);
+                }
             }
         }
+        Verdict { is_rejected, ..verdict }
     }
 
     /// Whether there are any.

@@ -273,13 +273,25 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "everycall report --by 'handle_request(call_site)' sites.ect",
         So(
-            "everycall record --no-embed --call-sites=handle_request -q -o sites.ect -- ./app args && everycall report --by 'handle_request(call_site)' sites.ect | grep -q app.cpp:",
+            "everycall record --embed --call-sites=handle_request -q -o sites.ect -- ./app args && everycall report --by 'handle_request(call_site)' sites.ect | grep -q app.cpp:",
+        ),
+    ),
+    (
+        "everycall report --callers handle_request sites.ect",
+        So(
+            "everycall record --embed --call-sites=handle_request -q -o sites.ect -- ./app args && everycall report --callers handle_request sites.ect | grep -q 'at app.cpp:5'",
+        ),
+    ),
+    (
+        "everycall trigger PID 'handle_request entered if id % 100 == 7' --for 2s -o slow.ect",
+        So(
+            "everycall trigger $SERVER 'handle_request entered if id % 100 == 7' --for 1s -o slow.ect && everycall info slow.ect",
         ),
     ),
     (
         "everycall replay --where 'call_site == \"app.cpp:5\"' sites.ect",
         So(
-            "everycall record --no-embed --call-sites=handle_request -q -o sites.ect -- ./app args && everycall replay --where 'call_site == \"app.cpp:5\"' sites.ect | grep -q 'handle_request(int) at app.cpp:5'",
+            "everycall record --call-sites=handle_request -q -o sites.ect -- ./app args && everycall replay --where 'call_site == \"app.cpp:5\"' sites.ect | grep -q 'handle_request(int) at app.cpp:5'",
         ),
     ),
     (
