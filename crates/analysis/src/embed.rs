@@ -164,6 +164,13 @@ impl Gathering<'_> {
             let _ = view.events(0).next();
         }
         self.look()?;
+        // So do pointers and call sites among values.
+        for (number, turn) in trace.values().numbers().zip(1_u64..) {
+            drop(view.values(number));
+            if turn.is_multiple_of(LOOK) {
+                self.look()?;
+            }
+        }
         drop(kept_calls(trace, names));
         drop(budget(trace, names));
         for function in dropped_calls(trace, names).into_iter().flat_map(|dropped| dropped.functions) {

@@ -189,6 +189,8 @@ pub mod data {
     pub const VARIABLE: u32 = 2;
     /// The name of tasks whose type is that of a function there.
     pub const TASK: u32 = 3;
+    /// The source line of a place of code: path, colon and number.
+    pub const LINE: u32 = 4;
 }
 
 wire_struct! {

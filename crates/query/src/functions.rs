@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use everycall_export::parse_function;
+use everycall_export::{parse_function, plain_name};
 use regex::Regex;
 use rusqlite::functions::{Aggregate, Context, FunctionFlags};
+use rusqlite::types::Value::{Integer, Null, Real, Text};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, Result};
+use serde_json::Value as Json;
 
-/// Adds `regexp(PATTERN, TEXT)`, which is `TEXT regexp PATTERN`, `percentile(VALUE, P)` and
-/// `median(VALUE)`.
+/// Adds `regexp(PATTERN, TEXT)`, which is `TEXT regexp PATTERN`, `arg(ARGUMENTS, NAME)`,
+/// `percentile(VALUE, P)` and `median(VALUE)`.
 pub(crate) fn register(connection: &Connection) -> Result<()> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function("regexp", 2, flags, regexp)?;
+    connection.create_scalar_function("arg", 2, flags, arg)?;
     connection.create_aggregate_function("percentile", 2, flags, Percentile)?;
     connection.create_aggregate_function("median", 1, flags, Percentile)
 }
@@ -27,6 +30,48 @@ fn regexp(context: &mut Context<'_>) -> Result<Option<bool>> {
         ValueRef::Text(text) => Some(pattern.is_match(&String::from_utf8_lossy(text))),
         _ => None,
     })
+}
+
+/// An argument of a call by its name, or a member of one, as users write it: `->` and `.` mean the
+/// same. Null if the call has none of this name.
+fn arg(context: &mut Context<'_>) -> Result<rusqlite::types::Value> {
+    let (ValueRef::Text(arguments), ValueRef::Text(name)) = (context.get_raw(0), context.get_raw(1)) else {
+        return Ok(rusqlite::types::Value::Null);
+    };
+    let arguments: Json = serde_json::from_slice(arguments).unwrap_or_default();
+    Ok(named(&arguments, &plain_name(&String::from_utf8_lossy(name))).map_or(Null, as_sql))
+}
+
+/// The value with a name in an object, or in an object within it. The longest name counts:
+/// `req->len` may have been recorded by itself.
+fn named<'v>(value: &'v Json, name: &str) -> Option<&'v Json> {
+    let members = value.as_object()?;
+    let found = members.iter().filter_map(|(key, value)| {
+        let key = plain_name(key);
+        let rest = name.strip_prefix(key.as_str())?;
+        let found = match rest.strip_prefix('.') {
+            None if rest.is_empty() => value,
+            None => return None,
+            Some(rest) => named(value, rest)?,
+        };
+        Some((key.len(), found))
+    });
+    found.max_by_key(|(length, _)| *length).map(|(_, value)| value)
+}
+
+fn as_sql(value: &Json) -> rusqlite::types::Value {
+    match value {
+        Json::Null => Null,
+        Json::Bool(value) => Integer(i64::from(*value)),
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Integer(number),
+            // SQLite has no larger integers.
+            (None, Some(number)) => Text(number.to_string()),
+            (None, None) => number.as_f64().map_or(Null, Real),
+        },
+        Json::String(text) => Text(text.clone()),
+        Json::Array(_) | Json::Object(_) => Text(value.to_string()),
+    }
 }
 
 /// The value below which so many percent of the values lie, between two values where it falls
@@ -80,6 +125,20 @@ fn between(percent: f64, mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_have_the_names_that_users_write() {
+        let arguments = serde_json::json!({
+            "len": 42, "req->path": "/a", "req": {"path": "/b", "p": {"x": 1.5}}, "big": u64::MAX, "no": null,
+        });
+        let of = |name: &str| named(&arguments, &plain_name(name)).map(as_sql);
+        assert_eq!(of("len"), Some(Integer(42)));
+        assert_eq!(of("req.path"), Some(Text("/a".to_owned())));
+        assert_eq!(of("req -> p . x"), Some(Real(1.5)));
+        assert_eq!(of("req.p"), Some(Text("{\"x\":1.5}".to_owned())));
+        assert_eq!(of("big"), Some(Text(u64::MAX.to_string())));
+        assert_eq!((of("no"), of("length"), of("le"), of("req.q")), (Some(Null), None, None, None));
+    }
 
     #[test]
     fn percentiles_lie_between_values() {

@@ -61,6 +61,12 @@ impl CapturedValues {
         Some((u32::from_le_bytes(*id), bytes))
     }
 
+    /// The numbers of the captures that are kept.
+    pub fn numbers(&self) -> impl Iterator<Item = ValuesNumber> + use<> {
+        let indices = self.forgotten..self.forgotten.saturating_add(self.captures.len() as u32);
+        indices.filter_map(ValuesNumber::of_index)
+    }
+
     /// Forgets the captures, if there are many: whoever needs their text has made it.
     pub(crate) fn forget_old(&mut self) {
         const MANY: usize = 1 << 12;

@@ -1,6 +1,6 @@
 //! The callers and callees of some functions.
 
-use everycall_export::{Filter, Thread};
+use everycall_export::{Filter, Source as _, Thread, ValuesNumber, apart};
 use rustc_hash::FxHashMap;
 
 use super::focus::Focus;
@@ -17,6 +17,8 @@ pub struct Edge {
     pub function: Option<FunctionNumber>,
     /// Whether a tail call made the call.
     pub is_jump: bool,
+    /// Number of the line of the calls in a caller: see [`Edges::call_site`].
+    site: Option<u32>,
     /// The calls that were made in this way.
     pub sums: Sums,
     open: u32,
@@ -25,15 +27,15 @@ pub struct Edge {
 #[derive(Clone, Debug, Default)]
 struct Rows {
     all: Vec<Edge>,
-    places: FxHashMap<(Option<FunctionNumber>, bool), u32>,
+    places: FxHashMap<(Option<FunctionNumber>, bool, Option<u32>), u32>,
 }
 
 impl Rows {
-    fn place(&mut self, function: Option<FunctionNumber>, is_jump: bool) -> u32 {
+    fn place(&mut self, function: Option<FunctionNumber>, is_jump: bool, site: Option<u32>) -> u32 {
         let next = self.all.len() as u32;
-        let place = *self.places.entry((function, is_jump)).or_insert(next);
+        let place = *self.places.entry((function, is_jump, site)).or_insert(next);
         if place == next {
-            self.all.push(Edge { function, is_jump, sums: Sums::default(), open: 0 });
+            self.all.push(Edge { function, is_jump, site, sums: Sums::default(), open: 0 });
         }
         place
     }
@@ -43,8 +45,8 @@ struct Open {
     function: FunctionNumber,
     is_meant: bool,
     as_callee: Option<u32>,
-    /// Its position among the callers, if the called function is in focus.
-    caller: Option<u32>,
+    /// The function that called it, and whether by a tail call.
+    caller: (Option<FunctionNumber>, bool),
 }
 
 /// The calls of some functions by caller, and the calls that these functions made.
@@ -60,6 +62,31 @@ pub struct Edges<'f> {
     stack: Vec<Open>,
     /// Number of open calls of the functions in focus.
     open: u32,
+    /// Call sites, if callers are told apart by them.
+    sites: Option<Sites>,
+}
+
+/// Call sites as texts, which are numbered.
+#[derive(Default)]
+struct Sites {
+    texts: Vec<String>,
+    numbers: FxHashMap<String, u32>,
+    /// By captured arguments of the current trace.
+    known: FxHashMap<ValuesNumber, Option<u32>>,
+}
+
+impl Sites {
+    fn of(&mut self, number: ValuesNumber, view: &TraceView<'_>) -> Option<u32> {
+        let Sites { texts, numbers, known } = self;
+        *known.entry(number).or_insert_with(|| {
+            let site = apart(view.values(number)).1?;
+            let next = texts.len() as u32;
+            Some(*numbers.entry(site).or_insert_with_key(|site| {
+                texts.push(site.clone());
+                next
+            }))
+        })
+    }
 }
 
 impl<'f> Edges<'f> {
@@ -75,14 +102,30 @@ impl<'f> Edges<'f> {
             callees: Rows::default(),
             stack: Vec::new(),
             open: 0,
+            sites: None,
         }
+    }
+
+    /// Tells callers apart by the lines of their calls, as far as these were recorded.
+    #[must_use]
+    pub fn by_call_site(self) -> Edges<'f> {
+        Edges { sites: Some(Sites::default()), ..self }
+    }
+
+    /// The line of a caller's calls.
+    #[must_use]
+    pub fn call_site(&self, edge: &Edge) -> Option<&str> {
+        self.sites.as_ref()?.texts.get(edge.site? as usize).map(String::as_str)
     }
 
     /// Adds the calls of a trace that pass a filter.
     pub fn add_trace(&mut self, view: &TraceView<'_>, filter: &Filter) {
         let mut functions = std::mem::take(&mut self.functions);
         let mut notes = std::mem::take(&mut self.notes);
-        walk(view, filter, None, &mut functions, &mut notes, self);
+        if let Some(sites) = &mut self.sites {
+            sites.known.clear();
+        }
+        walk(view, filter, None, &mut functions, &mut notes, &mut OfTrace { edges: self, view });
         (self.functions, self.notes) = (functions, notes);
     }
 
@@ -111,12 +154,31 @@ impl<'f> Edges<'f> {
     }
 }
 
-impl Visitor for Edges<'_> {
+/// The calls of a trace.
+struct OfTrace<'e, 'f, 'v, 't> {
+    edges: &'e mut Edges<'f>,
+    view: &'v TraceView<'t>,
+}
+
+impl Visitor for OfTrace<'_, '_, '_, '_> {
     fn thread(&mut self, _: &Thread) {
-        self.stack.clear();
-        self.open = 0;
+        self.edges.stack.clear();
+        self.edges.open = 0;
     }
 
+    fn begin(&mut self, function: FunctionNumber, from: Option<FunctionNumber>, functions: &Functions) {
+        self.edges.begin(function, from, functions);
+    }
+
+    fn end(&mut self, call: &EndedCall) {
+        let number = call.values.arguments;
+        let site =
+            self.edges.sites.as_mut().zip(number).and_then(|(sites, number)| sites.of(number, self.view));
+        self.edges.end(call, site);
+    }
+}
+
+impl Edges<'_> {
     fn begin(&mut self, function: FunctionNumber, from: Option<FunctionNumber>, functions: &Functions) {
         let is_meant = self.focus.has(function, functions);
         let around = self.stack.last();
@@ -126,16 +188,15 @@ impl Visitor for Edges<'_> {
             None => around.is_some_and(|open| open.is_meant),
         };
         let is_jump = from.is_some();
-        let caller = is_meant.then(|| self.callers.place(caller, is_jump));
-        let as_callee = by_meant.then(|| self.callees.place(Some(function), is_jump));
+        let as_callee = by_meant.then(|| self.callees.place(Some(function), is_jump, None));
         if let Some(place) = as_callee {
             self.callees.all[place as usize].open += 1;
         }
         self.open += u32::from(is_meant);
-        self.stack.push(Open { function, is_meant, as_callee, caller });
+        self.stack.push(Open { function, is_meant, as_callee, caller: (caller, is_jump) });
     }
 
-    fn end(&mut self, call: &EndedCall) {
+    fn end(&mut self, call: &EndedCall, site: Option<u32>) {
         let Some(open) = self.stack.pop() else { return };
         self.open -= u32::from(open.is_meant);
         if let Some(place) = open.as_callee {
@@ -145,7 +206,8 @@ impl Visitor for Edges<'_> {
                 edge.sums.add_call(call, edge.open == 0, None);
             }
         }
-        if let Some(place) = open.caller.filter(|_| call.is_shown) {
+        if open.is_meant && call.is_shown {
+            let place = self.callers.place(open.caller.0, open.caller.1, site);
             self.callers.all[place as usize].sums.add_call(call, self.open == 0, None);
             self.sums.add_call(call, self.open == 0, None);
         }

@@ -173,7 +173,7 @@ pub struct ReportArguments {
 #[command(next_help_heading = "One function, or another view")]
 #[group(multiple = false)]
 pub struct ReportViewArguments {
-    /// Who called this function: calls and time by caller
+    /// Who called this function: calls and time by caller, and by line with --call-sites
     #[arg(long, value_name = "FUNCTION")]
     pub callers: Option<String>,
     /// What this function called: calls and time by callee

@@ -99,7 +99,7 @@ pub fn edges(
 ) -> Result<ExitCode, Failure> {
     let pattern = pattern(text)?;
     let meant = |function: &Function| is_meant(&pattern, function);
-    let mut edges = Edges::new(Focus::new(&meant));
+    let mut edges = Edges::new(Focus::new(&meant)).by_call_site();
     let runs = each_file(load, arguments, |view| edges.add_trace(view, &load.filter))?;
     if !edges.has_any() {
         return Err(nothing_matches(&pattern, edges.functions(), arguments));
@@ -107,7 +107,10 @@ pub fn edges(
     let mut rows: Vec<&Edge> = if are_callers { edges.callers() } else { edges.callees() }.iter().collect();
     rows.retain(|edge| edge.sums.calls > 0 || edge.sums.own_ns > 0);
     let order = arguments.sort.filter(|order| *order != Order::OwnTime).unwrap_or(Order::TotalTime);
-    rows.sort_by_key(|edge| (std::cmp::Reverse(order.number(&edge.sums)), edge.function, edge.is_jump));
+    rows.sort_by_key(|edge| {
+        let site = edges.call_site(edge);
+        (std::cmp::Reverse(order.number(&edge.sums)), edge.function, edge.is_jump, site)
+    });
     let all = rows.len();
     rows.truncate(limit(arguments));
     let name = |edge: &Edge| match edge.function.and_then(|number| edges.functions().get(number)) {
@@ -120,7 +123,13 @@ pub fn edges(
             let mut lines =
                 vec![["calls", "total", "own", "avg", "p50", "p99", "max", heading].map(str::to_owned)];
             lines.extend(rows.iter().map(|edge| {
-                let how = if edge.is_jump { "  (tail call)" } else { "" };
+                let mut how = match edges.call_site(edge) {
+                    Some(site) => format!("  at {}", clean(site)),
+                    None => String::new(),
+                };
+                if edge.is_jump {
+                    how.push_str("  (tail call)");
+                }
                 let time = |of: Option<u64>| of.map_or_else(String::new, |ns| Duration { ns }.to_string());
                 let (sums, times) = (&edge.sums, &edge.sums.times);
                 [
@@ -141,6 +150,9 @@ pub fn edges(
                 let mut of = vec![(heading, json!(name(edge).1)), ("tail_call", json!(edge.is_jump))];
                 if edge.function.is_none() {
                     of[0].1 = Value::Null;
+                }
+                if are_callers {
+                    of.push(("call_site", json!(edges.call_site(edge))));
                 }
                 machine::object(of, &edge.sums)
             });

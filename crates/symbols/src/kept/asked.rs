@@ -29,6 +29,7 @@ struct Asked {
     constants: BTreeMap<u64, Vec<u8>>,
     variables: BTreeMap<u64, String>,
     tasks: BTreeMap<u64, String>,
+    lines: BTreeMap<u64, (PathBuf, u32)>,
 }
 
 impl Symbols {
@@ -230,19 +231,28 @@ impl Symbols {
         }
     }
 
-    /// See [`ModuleSymbols::line_at`]. Lines aren't embedded.
+    /// See [`ModuleSymbols::line_at`].
     pub fn line_at(&mut self, image_address: u64) -> Option<(PathBuf, u32)> {
         match &mut self.0 {
-            From::File(file) | From::Keeping(file, _) => file.line_at(image_address),
-            From::Kept(_) => None,
+            From::File(file) => file.line_at(image_address),
+            From::Kept(kept) => kept.line_at(image_address),
+            From::Keeping(file, asked) => {
+                let line = file.line_at(image_address)?;
+                asked.lines.insert(image_address, line.clone());
+                Some(line)
+            }
         }
     }
 
-    /// See [`ModuleSymbols::distance_in_function`]. Of embedded symbols, it isn't known.
+    /// See [`ModuleSymbols::distance_in_function`].
     pub fn distance_in_function(&mut self, image_address: u64) -> Option<u64> {
         match &mut self.0 {
-            From::File(file) | From::Keeping(file, _) => file.distance_in_function(image_address),
-            From::Kept(_) => None,
+            From::File(file) => file.distance_in_function(image_address),
+            From::Kept(kept) => kept.distance_in_function(image_address),
+            From::Keeping(file, asked) => {
+                asked.function_at(file, image_address);
+                file.distance_in_function(image_address)
+            }
         }
     }
 
@@ -307,7 +317,8 @@ impl Symbols {
                 let is_empty = kept.functions.is_empty()
                     && kept.constants.is_empty()
                     && kept.variables.is_empty()
-                    && kept.tasks.is_empty();
+                    && kept.tasks.is_empty()
+                    && kept.lines.is_empty();
                 (!is_empty).then_some(kept)
             }
         }
@@ -400,6 +411,7 @@ impl Asked {
             constants: self.constants.iter().map(|(address, text)| (*address, text.clone())).collect(),
             variables: self.variables.iter().map(|(address, name)| (*address, name.clone())).collect(),
             tasks: self.tasks.iter().map(|(address, name)| (*address, name.clone())).collect(),
+            lines: self.lines.iter().map(|(address, line)| (*address, line.clone())).collect(),
             compiled: BTreeMap::new(),
             warnings: Vec::new(),
         }

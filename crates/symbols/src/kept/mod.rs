@@ -58,6 +58,8 @@ pub struct KeptSymbols {
     constants: HashMap<u64, Vec<u8>>,
     variables: HashMap<u64, String>,
     tasks: HashMap<u64, String>,
+    /// Source lines of places of code.
+    lines: HashMap<u64, (PathBuf, u32)>,
     compiled: BTreeMap<PathBuf, CompiledSource>,
     warnings: Vec<String>,
 }
@@ -267,6 +269,15 @@ impl Answers {
 
     pub fn variable_at(&self, address: u64) -> Option<String> {
         self.kept.variables.get(&address).cloned()
+    }
+
+    pub fn line_at(&self, address: u64) -> Option<(PathBuf, u32)> {
+        self.kept.lines.get(&address).cloned()
+    }
+
+    pub fn distance_in_function(&self, address: u64) -> Option<u64> {
+        let id = self.kept.addresses.get(&address)?;
+        address.checked_sub(self.kept.functions.get(id.index())?.function.start)
     }
 
     pub fn task_name_at(&self, address: u64) -> Option<String> {

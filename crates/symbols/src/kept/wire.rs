@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everycall_format::Wire;
@@ -70,6 +70,10 @@ impl KeptSymbols {
         }
         for (address, name) in sorted(&self.tasks) {
             all.push(DataEntry { address: *address, text: texts.add(name.as_bytes()), kind: data::TASK });
+        }
+        for (address, (path, line)) in sorted(&self.lines) {
+            let text = [path.as_os_str().as_bytes(), format!(":{line}").as_bytes()].concat();
+            all.push(DataEntry { address: *address, text: texts.add(&text), kind: data::LINE });
         }
         array(&mut arrays, all.into_iter());
         let compiled = self.compiled.iter().map(|(path, compiled)| CompiledEntry {
@@ -170,6 +174,9 @@ impl KeptSymbols {
                 }
                 data::VARIABLE => drop(kept.variables.insert(entry.address, texts.string(entry.text)?)),
                 data::TASK => drop(kept.tasks.insert(entry.address, texts.string(entry.text)?)),
+                data::LINE => {
+                    kept.lines.insert(entry.address, line_of(texts.bytes(entry.text)?)?);
+                }
                 _ => {}
             }
         }
@@ -184,6 +191,14 @@ impl KeptSymbols {
         }
         Ok(kept)
     }
+}
+
+/// A source line as it is written: `PATH:LINE`.
+fn line_of(text: &[u8]) -> Result<(PathBuf, u32), &'static str> {
+    let wrong = "a source line has no number";
+    let colon = text.iter().rposition(|byte| *byte == b':').ok_or(wrong)?;
+    let line = str::from_utf8(&text[colon + 1..]).ok().and_then(|line| line.parse().ok()).ok_or(wrong)?;
+    Ok((PathBuf::from(OsStr::from_bytes(&text[..colon])), line))
 }
 
 /// In the order of their keys.
@@ -439,6 +454,7 @@ mod tests {
             constants: [(99, b"%d\xff\n".to_vec())].into(),
             variables: [(98, "server".to_owned())].into(),
             tasks: [(99, "app::serve".to_owned())].into(),
+            lines: [(41, ("/src/a:b.cpp".into(), 12))].into(),
             compiled: [
                 ("/src/a.cpp".into(), CompiledSource { md5: Some([3; 16]), folder: Some("/src".into()) }),
                 ("/src/b.cpp".into(), CompiledSource::default()),
