@@ -8,6 +8,7 @@ use crate::builder::Builder;
 use crate::error::ArgumentError;
 use crate::known::{Known, known};
 use crate::place::{Piece, Place};
+use crate::prototypes::{Prototype, named_shape, named_types};
 use crate::secrets::Secrets;
 use crate::signature::Signature;
 use crate::syntax::{Expression, Node};
@@ -27,11 +28,14 @@ pub struct CaptureOptions {
     pub secrets: Secrets,
     /// Whether the address is copied from which the function was called.
     pub call_site: bool,
+    /// Whether the function is one of a C library's that others can call: without debugging
+    /// information, it has the prototype that the C standard or POSIX gives to its name.
+    pub is_c_library: bool,
 }
 
 impl Default for CaptureOptions {
     fn default() -> Self {
-        Self { text_max: 64, secrets: Secrets::default(), call_site: false }
+        Self { text_max: 64, secrets: Secrets::default(), call_site: false, is_c_library: false }
     }
 }
 
@@ -109,6 +113,8 @@ pub(crate) struct Typed {
 pub(crate) enum Plain {
     /// A text at a pointer; the register of the interpreter that has its length, or [`UNTIL_ZERO`].
     Text(u8),
+    /// A socket address at a pointer; the register of the interpreter that has its length.
+    Address(u8),
     Shape(Shape),
 }
 
@@ -116,7 +122,7 @@ impl Plain {
     /// Bytes that a value has in memory: a text's are those of its pointer.
     fn size(&self) -> u64 {
         match self {
-            Self::Text(_) => Shape::Pointer.size() as u64,
+            Self::Text(_) | Self::Address(_) => Shape::Pointer.size() as u64,
             Self::Shape(shape) => shape.size() as u64,
         }
     }
@@ -147,6 +153,8 @@ fn item_name(it: &Expression) -> &str {
 pub(crate) struct Compiler<'t, 'd, 'a> {
     pub types: Option<&'t mut Types<'d, 'a>>,
     pub signature: Option<Signature>,
+    /// What is known of it without debugging information.
+    pub prototype: Option<Prototype>,
     pub moment: Moment,
     pub options: &'t CaptureOptions,
     pub text: String,
@@ -163,7 +171,12 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         options: &'t CaptureOptions,
         text: &str,
     ) -> Self {
-        Self { types, signature, moment, options, text: text.to_owned(), builder: Builder::default() }
+        let (text, builder) = (text.to_owned(), Builder::default());
+        Self { types, signature, prototype: None, moment, options, text, builder }
+    }
+
+    pub(crate) fn with_prototype(self, prototype: Option<Prototype>) -> Self {
+        Self { prototype, ..self }
     }
 
     /// Makes the program of values and a condition. `values`: `None` for all. `conditions`: those
@@ -257,6 +270,19 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
 
     /// All parameters, or the result.
     fn add_all(&mut self, items: &mut Vec<Item>) -> Result<()> {
+        if let Some(prototype) = self.prototype.clone().filter(|_| self.signature.is_none()) {
+            if self.moment == Moment::Exit {
+                let nowhere = Expression { node: Node::Result, span: 0..0, text: String::new() };
+                return match prototype.result {
+                    Some(_) => self.add(items, "returned".to_owned(), |it| it.returned(&nowhere)),
+                    None => Ok(()),
+                };
+            }
+            for parameter in &prototype.parameters {
+                self.add(items, item_name(parameter).to_owned(), |it| it.value(parameter))?;
+            }
+            return Ok(());
+        }
         let Some(signature) = &self.signature else {
             return Err(ArgumentError::new(
                 &self.text,
@@ -437,6 +463,17 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
     }
 
     fn named(&mut self, it: &Expression, name: &str) -> Result<Typed> {
+        if let Some(prototype) = self.prototype.clone().filter(|_| self.signature.is_none()) {
+            let known = prototype.parameters.iter().find(|parameter| item_name(parameter) == name);
+            return match known {
+                Some(parameter) => self.value(parameter),
+                None => {
+                    let names: Vec<&str> = prototype.parameters.iter().map(item_name).collect();
+                    let error = self.error(it, format!("there is no parameter `{name}`"));
+                    Err(error.with_help(format!("there are: {}", names.join(", "))))
+                }
+            };
+        }
         let Some(signature) = &self.signature else {
             return Err(self
                 .error(it, format!("there is no debugging information that says what `{name}` is"))
@@ -500,6 +537,17 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
                 Ok(self.placed(&place, ty))
             }
             Some(_) => Err(self.error(it, "the function returns nothing")),
+            None if self.prototype.is_some() => {
+                let result = self.prototype.as_ref().and_then(|prototype| prototype.result.clone());
+                let Some(result) = result else {
+                    return Err(self.error(it, "the function returns nothing"));
+                };
+                let plain = self.plain(it, &result)?;
+                let is_float = matches!(plain, Plain::Shape(Shape::Float(_)));
+                let register = if is_float { register::VECTOR } else { register::GENERAL };
+                let value = Value::Bits(self.call_register(register));
+                Ok(Typed { value, ty: None, plain: Some(plain) })
+            }
             None => {
                 let value = Value::Bits(self.call_register(register::GENERAL));
                 let shape = Shape::Integer { size: 8, is_signed: true };
@@ -527,11 +575,23 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             "str" => Plain::Text(UNTIL_ZERO),
             "f32" | "float" => Plain::Shape(Shape::Float(4)),
             "f64" | "double" => Plain::Shape(Shape::Float(8)),
-            _ => {
-                return Err(self.error(it, format!("`{type_name}` isn't a type here")).with_help(
-                    "types: i8 to i64, u8 to u64, int, long, bool, char, f32, f64, ptr, hex, str",
-                ));
+            "mode" => Plain::Shape(Shape::Octal(4)),
+            "sockaddr" => {
+                let error = self.error(it, "a socket address needs its length");
+                return Err(error.with_help("write sockaddr[arg3:u32], with the argument that has it"));
             }
+            _ => match named_shape(type_name) {
+                Some(shape) => Plain::Shape(shape),
+                None => {
+                    let named: Vec<&str> = named_types().collect();
+                    let error = self.error(it, format!("`{type_name}` isn't a type here"));
+                    return Err(error.with_help(format!(
+                        "types: i8 to i64, u8 to u64, int, long, bool, char, f32, f64, ptr, hex, str; with \
+                         names for values: mode, sockaddr, {}",
+                        named.join(", ")
+                    )));
+                }
+            },
         })
     }
 
@@ -543,7 +603,8 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         type_name: &str,
         length: Option<&Expression>,
     ) -> Result<Typed> {
-        let mut plain = self.plain(it, type_name)?;
+        let is_address = type_name == "sockaddr" && length.is_some();
+        let mut plain = if is_address { Plain::Address(UNTIL_ZERO) } else { self.plain(it, type_name)? };
         let register = match &found.value {
             Value::Missing(_) => return Ok(found.clone()),
             Value::At { register, offset } => self.load(*register, *offset, plain.size(), false),
@@ -555,7 +616,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             if number == Number::Float {
                 return Err(self.error(length, "a length is an integer"));
             }
-            plain = Plain::Text(bytes);
+            plain = if is_address { Plain::Address(bytes) } else { Plain::Text(bytes) };
         }
         Ok(Typed { value: Value::Bits(register), ty: None, plain: Some(plain) })
     }
@@ -652,7 +713,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
     fn follow_address(&mut self, it: &Expression, found: &Typed) -> Result<Typed> {
         let is_number = match &found.plain {
             Some(Plain::Shape(shape)) => matches!(shape, Shape::Pointer | Shape::Integer { size: 8, .. }),
-            Some(Plain::Text(_)) => false,
+            Some(Plain::Text(_) | Plain::Address(_)) => false,
             None => found.ty.is_some(),
         };
         match found.value {

@@ -433,7 +433,13 @@ impl Compiler<'_, '_, '_> {
                 _ => return Err(self.error(it, "this isn't a number")),
             };
             return Ok(match plain {
-                Plain::Shape(Shape::Integer { size, is_signed }) => {
+                Plain::Address(_) => {
+                    return Err(self.error(it, "a socket address isn't a number"));
+                }
+                Plain::Shape(Shape::Octal(size)) => {
+                    (self.extend(register, 8 * size as u64, false), Number::Unsigned(8 * size as u64))
+                }
+                Plain::Shape(Shape::Integer { size, is_signed } | Shape::Enum { size, is_signed, .. }) => {
                     let target = self.extend(register, 8 * size as u64, is_signed);
                     (target, if is_signed { Number::Signed } else { Number::Unsigned(8 * size as u64) })
                 }

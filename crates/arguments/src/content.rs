@@ -9,6 +9,8 @@ use crate::syntax::{Expression, Node};
 use crate::types::{Aggregate, Kind, Member, Type, TypeId, Variants};
 use everycall_values::layout::{Content, Field, Item, Missing, Shape};
 
+/// Bytes of a socket address that are copied: the largest one is a Unix socket's.
+const ADDRESS_MAX: u32 = 110;
 /// Members of one object that are copied.
 const MEMBERS_MAX: usize = 24;
 /// Cases of one enum that are told apart.
@@ -51,6 +53,10 @@ impl Compiler<'_, '_, '_> {
         if let Some(plain) = found.plain.clone() {
             return Ok(match (plain, &found.value) {
                 (Plain::Text(length), Value::Bits(register)) => self.text(*register, length),
+                (Plain::Address(length), Value::Bits(register)) => {
+                    self.builder.emit(operation::COPY_TEXT, 0, *register, length, ADDRESS_MAX, 0);
+                    Content::SocketAddress
+                }
                 (Plain::Shape(shape), _) => self.fixed(found, shape),
                 _ => Content::Missing(Missing::OptimisedOut),
             });

@@ -27,12 +27,14 @@ mod layout;
 mod module;
 mod passed;
 mod place;
+mod prototypes;
 mod recorded;
 mod secrets;
 mod set;
 mod signature;
 pub mod syntax;
 mod types;
+mod units;
 
 pub use compile::{CaptureOptions, Compiled, Moment};
 pub use error::ArgumentError;

@@ -19,6 +19,7 @@ use crate::error::ArgumentError;
 use crate::module::compile_with;
 use crate::signature::FunctionPlace;
 use crate::syntax::{Expression, Request};
+use crate::units::Units;
 
 /// Why a request can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,10 +214,11 @@ pub fn capture_file(
                 is_local: debugging.are_local.get(&function.start).copied(),
             };
             let call_site = wanted.moment == Moment::Entry && with_call_sites.contains_key(&function.start);
-            let options = &CaptureOptions { call_site, ..options.clone() };
+            let is_c_library = debugging.is_c_library && place.is_local == Some(false);
+            let options = &CaptureOptions { call_site, is_c_library, ..options.clone() };
             let of_function = parts.get(&function.start).and_then(|parts| parts.at(wanted.moment));
             let part = of_function.cloned().unwrap_or_default().with(wanted);
-            match part.compile(wanted.moment, debugging.dwarf.as_mut(), place, options) {
+            match part.compile(wanted.moment, debugging.dwarf(), place, options) {
                 Ok(compiled) if compiled.is_empty => {}
                 Ok(compiled) => {
                     let end = function.start.saturating_add(function.size.max(1));
@@ -296,7 +298,7 @@ impl Part {
     fn compile(
         &self,
         moment: Moment,
-        dwarf: Option<&mut ModuleDwarf>,
+        dwarf: Option<(&mut ModuleDwarf, &mut Units)>,
         place: FunctionPlace<'_>,
         options: &CaptureOptions,
     ) -> Result<Compiled, ArgumentError> {
@@ -317,6 +319,9 @@ fn call_site_alone(options: &CaptureOptions) -> Option<Compiled> {
 /// Facts about a file beside its functions.
 struct Debugging {
     dwarf: Option<ModuleDwarf>,
+    units: Units,
+    /// Whether the file is a C library, or contains one.
+    is_c_library: bool,
     /// By address: whether no other object can call the function.
     are_local: HashMap<u64, bool>,
 }
@@ -325,22 +330,30 @@ impl Debugging {
     fn open(file: &Path, build_id: &[u8]) -> Debugging {
         let identity = ModuleIdentity::new(file, build_id);
         let dwarf = ModuleDwarf::open(&identity, &SymbolOptions::default()).ok();
-        Debugging { dwarf, are_local: are_local(file).unwrap_or_default() }
+        let (are_local, is_c_library) = symbols_of(file).unwrap_or_default();
+        Debugging { dwarf, units: Units::default(), is_c_library, are_local }
+    }
+
+    fn dwarf(&mut self) -> Option<(&mut ModuleDwarf, &mut Units)> {
+        Some((self.dwarf.as_mut()?, &mut self.units))
     }
 }
 
-fn are_local(file: &Path) -> Option<HashMap<u64, bool>> {
+/// By address of a symbol: whether no other object can call the function; and whether the file has
+/// a C library's start.
+fn symbols_of(file: &Path) -> Option<(HashMap<u64, bool>, bool)> {
     let cache = ReadCache::new(everycall_io::infile::open(file).ok()?);
     let file = object::File::parse(&cache).ok()?;
-    let mut are_local = HashMap::new();
+    let (mut are_local, mut is_c_library) = (HashMap::new(), false);
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        is_c_library |= symbol.is_definition() && symbol.name() == Ok("__libc_start_main");
         let SymbolFlags::Elf { st_other, .. } = symbol.flags() else { continue };
         // Linkers make hidden symbols local, too.
         let is_local = symbol.is_local() && st_other.visibility() == object::elf::STV_DEFAULT;
         // Of several names of one function, one that others can call is enough.
         are_local.entry(symbol.address()).and_modify(|known| *known &= is_local).or_insert(is_local);
     }
-    Some(are_local)
+    Some((are_local, is_c_library))
 }
 
 /// There is more in a set than fits.

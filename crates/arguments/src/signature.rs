@@ -1,16 +1,10 @@
 //! A function's parameters and result, with their places.
 
-use std::rc::Rc;
-
-use everycall_symbols::DwarfSlice;
-use gimli::{AttributeValue, Dwarf, Unit};
-
 use crate::abi::{self, Places};
 use crate::layout;
 use crate::place::{self, Located, Piece, Place};
-use crate::types::{Entry, Kind, TypeId, Types};
-
-type Slice<'a> = DwarfSlice<'a>;
+use crate::types::{Kind, TypeId, Types};
+use crate::units::{Producer, UnitFacts, Units, is_changed};
 
 /// Parameters that are read.
 const PARAMETERS_MAX: usize = 512;
@@ -46,13 +40,21 @@ pub(crate) struct Parameter {
 }
 
 /// Reads the function whose first instruction is at `address`; `None` if the unit has none.
-pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -> Option<Signature> {
+pub(crate) fn read(
+    types: &mut Types<'_, '_>,
+    units: &mut Units,
+    function: FunctionPlace<'_>,
+) -> Option<Signature> {
     let (address, linkage_name) = (function.address, function.linkage_name);
     let unit = types.unit();
     let dwarf = types.dwarf();
-    let entry = function_at(dwarf, &unit, address)?;
+    let facts = units.facts(dwarf, &unit);
+    let UnitFacts { is_rust, producer, is_optimised, .. } = *facts;
+    if !facts.describes_parameters {
+        return None;
+    }
+    let entry = facts.function_at(&unit, address)?;
     let id = Types::first(entry.offset());
-    let is_rust = language(&unit) == Some(gimli::DW_LANG_Rust);
     let chain = declarations(types, id);
     let result = chain.iter().find_map(|entry| types.type_of(*entry));
     let is_external = match function.is_local {
@@ -95,12 +97,7 @@ pub(crate) fn read<'a>(types: &mut Types<'_, 'a>, function: FunctionPlace<'_>) -
     }
     let is_clone = is_changed(&entry)
         || [".constprop", ".isra", ".part", ".cold", ".llvm."].iter().any(|part| linkage_name.contains(part));
-    let producer = Producer::of(dwarf, &unit);
     let is_gcc = producer == Producer::Gcc;
-    let is_optimised = match is_rust {
-        true => is_optimised_by_rustc(dwarf, &unit),
-        false => !is_gcc && is_optimised(&unit),
-    };
     let mut by_abi = Places::new(types, result, is_rust, is_gcc);
     let is_rust_only =
         is_rust && (raw.iter().map(|(_, ty, _)| *ty).chain(result)).any(|ty| layout::is_rust_only(types, ty));
@@ -249,139 +246,6 @@ fn joined(parts: &[(u64, u64, Option<u32>)], size: u64, abi: Option<&Place>) -> 
         covered += length;
     }
     if covered >= size && size > 0 { Place::Registers(pieces) } else { Place::Unknown }
-}
-
-/// Who has compiled a unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Producer {
-    /// It gives functions other names when it changes their parameters or results.
-    Gcc,
-    /// From LLVM 16 on, functions with other parameters have another calling convention.
-    LlvmThatTells,
-    Other,
-}
-
-impl Producer {
-    fn of<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>) -> Self {
-        let mut entries = unit.entries();
-        let Ok(Some(root)) = entries.next_dfs() else { return Self::Other };
-        let Some(value) = root.attr_value(gimli::DW_AT_producer) else { return Self::Other };
-        dwarf.attr_string(unit, value).map_or(Self::Other, |text| Self::named(&text.to_string_lossy()))
-    }
-
-    fn named(text: &str) -> Self {
-        let version = |behind: &str| -> Option<(u32, u32)> {
-            let (_, rest) = text.split_once(behind)?;
-            let mut numbers = rest.split(['.', ' ', '-']).map(str::parse);
-            Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-        };
-        match (version("rustc version "), version("clang version ")) {
-            _ if text.starts_with("GNU ") => Self::Gcc,
-            (Some(rustc), _) if rustc >= (1, 70) => Self::LlvmThatTells,
-            (None, Some(clang)) if clang >= (16, 0) => Self::LlvmThatTells,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// Whether a unit's code is optimised: parameters move, or calls are described.
-fn is_optimised(unit: &Unit<Slice<'_>>) -> bool {
-    let Ok(mut entries) = unit.entries_raw(None) else { return true };
-    while !entries.is_empty() {
-        let Ok(abbreviation) = entries.read_abbreviation() else { return true };
-        let Some(abbreviation) = abbreviation else { continue };
-        // The variable that becomes a result in memory moves without optimisation, too.
-        let is_moved = abbreviation.tag() == gimli::DW_TAG_formal_parameter
-            && abbreviation.attributes().iter().any(|it| {
-                it.name() == gimli::DW_AT_location
-                    && matches!(it.form(), gimli::DW_FORM_sec_offset | gimli::DW_FORM_loclistx)
-            });
-        let is_call = matches!(abbreviation.tag(), gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site);
-        if is_moved || is_call || entries.skip_attributes(abbreviation.attributes()).is_err() {
-            return true;
-        }
-    }
-    false
-}
-
-/// Whether rustc has optimised a unit's code: a function has other parameters than it should, or
-/// one is in a register when it begins. (It describes no calls, and copies optimised functions of
-/// the standard library, whose parameters move, into all programs.)
-fn is_optimised_by_rustc<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>) -> bool {
-    let mut entries = unit.entries();
-    // Where the function begins whose parameters come next.
-    let mut function = None;
-    while let Ok(Some(entry)) = entries.next_dfs() {
-        match entry.tag() {
-            gimli::DW_TAG_subprogram => {
-                if is_changed(entry) {
-                    return true;
-                }
-                let start = entry.attr_value(gimli::DW_AT_low_pc);
-                function = start.and_then(|start| dwarf.attr_address(unit, start).ok().flatten());
-            }
-            gimli::DW_TAG_formal_parameter => {
-                let Some(start) = function else { continue };
-                let is_in_register = match entry.attr_value(gimli::DW_AT_location) {
-                    Some(value) => matches!(
-                        place::located(dwarf, unit, value, start, None),
-                        Located::Exactly(Place::Registers(_)) | Located::Parts(_)
-                    ),
-                    None => true,
-                };
-                if is_in_register {
-                    return true;
-                }
-            }
-            gimli::DW_TAG_template_type_parameter => {}
-            _ => function = None,
-        }
-    }
-    false
-}
-
-/// LLVM says of functions whose parameters or results it has removed that they have another
-/// calling convention.
-fn is_changed(entry: &Entry<'_>) -> bool {
-    matches!(
-        entry.attr_value(gimli::DW_AT_calling_convention),
-        Some(AttributeValue::CallingConvention(gimli::DW_CC_nocall))
-    )
-}
-
-/// The unit's language.
-fn language(unit: &Unit<Slice<'_>>) -> Option<gimli::DwLang> {
-    let mut entries = unit.entries();
-    let root = entries.next_dfs().ok()??;
-    match root.attr_value(gimli::DW_AT_language) {
-        Some(AttributeValue::Language(language)) => Some(language),
-        _ => None,
-    }
-}
-
-/// The function whose code begins at an address.
-fn function_at<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Rc<Unit<Slice<'a>>>, address: u64) -> Option<Entry<'a>> {
-    let mut entries = unit.entries_raw(None).ok()?;
-    while !entries.is_empty() {
-        let offset = entries.next_offset();
-        let Some(abbreviation) = entries.read_abbreviation().ok()? else { continue };
-        entries.skip_attributes(abbreviation.attributes()).ok()?;
-        let has_code = abbreviation
-            .attributes()
-            .iter()
-            .any(|it| matches!(it.name(), gimli::DW_AT_low_pc | gimli::DW_AT_ranges));
-        if abbreviation.tag() != gimli::DW_TAG_subprogram || !has_code {
-            continue;
-        }
-        let entry = unit.entry(offset).ok()?;
-        let mut ranges = dwarf.die_ranges(unit, &entry).ok()?;
-        while let Ok(Some(range)) = ranges.next() {
-            if range.begin == address {
-                return Some(entry);
-            }
-        }
-    }
-    None
 }
 
 /// An entry, and those that it is an instance or a definition of.

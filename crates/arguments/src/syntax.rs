@@ -445,7 +445,7 @@ impl<'t> Parser<'t> {
 
     /// The `[length]` of a text.
     fn text_length(&mut self, type_name: &str) -> Result<Option<Box<Expression>>, ArgumentError> {
-        if type_name != "str" || !self.take_sign("[") {
+        if !matches!(type_name, "str" | "sockaddr") || !self.take_sign("[") {
             return Ok(None);
         }
         let length = self.level(0)?;

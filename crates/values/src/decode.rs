@@ -1,5 +1,7 @@
 //! From a capture to values.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use everycall_format::Wire;
 use everycall_format::capture::{TextHeader, status, text_flag};
 
@@ -147,6 +149,10 @@ impl<'b> Reader<'b> {
         let value = match content {
             Content::Fixed(shape) => shaped(shape, self.take(shape.size())),
             Content::Text => self.text(),
+            Content::SocketAddress => match self.text() {
+                Value::Text { bytes, .. } => socket_address(bytes),
+                other => other,
+            },
             Content::Elements(shape) => self.elements(shape),
             Content::Group(items) => Value::Struct(self.items(items)),
             Content::Optional(inner) => match self.take(1).first() {
@@ -202,6 +208,41 @@ impl<'b> Reader<'b> {
     }
 }
 
+/// A socket address as text; bytes that are none, or of another kind, in hexadecimal.
+fn socket_address(bytes: Vec<u8>) -> Value {
+    const UNIX: u16 = 1;
+    const INET: u16 = 2;
+    const INET6: u16 = 10;
+    let text = |text: String| {
+        let bytes = text.into_bytes();
+        Value::Text { length: bytes.len() as u32, bytes, is_cut: false, is_unreadable: false }
+    };
+    if bytes.is_empty() {
+        return Value::Null;
+    }
+    let Some((family, rest)) = bytes.split_first_chunk() else { return Value::Hex(bytes) };
+    let port = rest.first_chunk().map(|port| u16::from_be_bytes(*port));
+    match (u16::from_le_bytes(*family), port) {
+        (UNIX, _) => match rest {
+            [] => text("(unnamed)".to_owned()),
+            [0, name @ ..] => text(format!("@{}", String::from_utf8_lossy(name))),
+            path => {
+                let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+                text(String::from_utf8_lossy(path).into_owned())
+            }
+        },
+        (INET, Some(port)) => match rest[2..].first_chunk() {
+            Some(address) => text(format!("{}:{port}", Ipv4Addr::from(*address))),
+            None => Value::Hex(bytes),
+        },
+        (INET6, Some(port)) => match rest.get(6..).and_then(<[u8]>::first_chunk::<16>) {
+            Some(address) => text(format!("[{}]:{port}", Ipv6Addr::from(*address))),
+            None => Value::Hex(bytes),
+        },
+        _ => Value::Hex(bytes),
+    }
+}
+
 fn number(bytes: &[u8]) -> u128 {
     bytes.iter().take(16).rev().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
@@ -253,6 +294,10 @@ fn shaped(shape: &Shape, bytes: &[u8]) -> Value {
             Value::Duration(part(*seconds, 8) as u64, part(*nanoseconds, 4) as u32)
         }
         Shape::Opaque(_) => Value::Opaque,
+        Shape::Octal(_) => {
+            let bits = number(bytes);
+            Value::Enum(bits as i128, Some(format!("0{bits:o}")))
+        }
         Shape::Hex(_) => Value::Hex(bytes.to_vec()),
         _ => scalar(shape, number(bytes), 8 * bytes.len() as u32, bytes),
     }

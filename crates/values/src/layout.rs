@@ -30,6 +30,8 @@ pub enum Content {
     Word(Shape),
     /// A status, a header, and bytes of a text.
     Text,
+    /// As `Text`, but the bytes are a socket address.
+    SocketAddress,
     /// A status, a header, and bytes of elements.
     Elements(Shape),
     /// Items, without bytes of its own.
@@ -67,6 +69,8 @@ pub enum Shape {
         /// Whether it has a sign.
         is_signed: bool,
     },
+    /// Permissions of a file, in octal.
+    Octal(usize),
     /// A truth value of one byte or more.
     Bool(usize),
     /// A character of so many bytes.
@@ -151,7 +155,7 @@ impl Shape {
         match self {
             Self::Integer { size, .. } | Self::Enum { size, .. } | Self::Struct { size, .. } => *size,
             Self::Bool(size) | Self::Char(size) | Self::Float(size) | Self::Chars(size) => *size,
-            Self::Opaque(size) | Self::Hex(size) => *size,
+            Self::Opaque(size) | Self::Hex(size) | Self::Octal(size) => *size,
             Self::Pointer | Self::Function | Self::CallSite => 8,
             Self::Array(element, count, _) => element.size().saturating_mul(*count),
             Self::Duration(..) => 16,

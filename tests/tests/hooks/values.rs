@@ -14,7 +14,7 @@ use everycall_format::capture_set::{
 use everycall_format::event::{Word, kind, values};
 use everycall_reader::{Source, ThreadKey, TraceFile};
 use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
-use everycall_tests::{Mode, Place, everycall, number_asked};
+use everycall_tests::{Mode, Place, everycall, number_asked, successful};
 use everycall_values::{decode, layout::Layout, text};
 use object::{Object, ObjectSymbol};
 
@@ -617,5 +617,89 @@ fn values_decide_which_calls_triggers_keep() {
         let output = command.output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && error.contains(expected), "{trigger}: {error}");
+    }
+}
+
+const LIBRARY_C: &str = r#"
+#include <sys/socket.h>
+#define EXPORTED __attribute__((visibility("default"), noinline))
+/* What C libraries have, and only they. */
+__attribute__((visibility("hidden"))) void __libc_start_main(void) {}
+EXPORTED int __libc_connect(int fd, const struct sockaddr *address, unsigned length) { __asm__ volatile(""); return -1; }
+EXPORTED int __libc_open64(const char *path, int flags, ...) { __asm__ volatile(""); return 3; }
+EXPORTED int __libc_chmod(const char *path, unsigned mode) { __asm__ volatile(""); return 0; }
+EXPORTED double __libc_pow(double x, double y) { __asm__ volatile(""); return x + y; }
+EXPORTED int __libc_pthread_mutex_trylock(void *mutex) { __asm__ volatile(""); return 16; }
+__attribute__((noinline, used)) static int close(const char *text) { __asm__ volatile(""); return *text; }
+EXPORTED int other(int n) { __asm__ volatile(""); return n + close("x"); }
+"#;
+
+const USES_LIBRARY_C: &str = r#"
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/un.h>
+int __libc_connect(int, const void *, unsigned), __libc_open64(const char *, int, ...), __libc_chmod(const char *, unsigned);
+int __libc_pthread_mutex_trylock(void *), other(int);
+double __libc_pow(double, double);
+int main(void) {
+    struct sockaddr_in four = {AF_INET, htons(8080), {htonl(0x7f000001)}, {0}};
+    struct sockaddr_in6 six = {AF_INET6, htons(443), 0, IN6ADDR_LOOPBACK_INIT, 0};
+    struct sockaddr_un local = {AF_UNIX, "/run/app.sock"};
+    struct sockaddr_un abstract = {AF_UNIX, "\0app"};
+    __libc_connect(3, &four, sizeof four);
+    __libc_connect(4, &six, sizeof six);
+    __libc_connect(5, &local, sizeof local);
+    __libc_connect(6, &abstract, offsetof(struct sockaddr_un, sun_path) + 4);
+    __libc_connect(7, 0, 0);
+    __libc_open64("/etc/hosts", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    __libc_open64("/etc/hosts", O_RDONLY);
+    __libc_chmod("x", 0644);
+    __libc_pow(2.5, 3);
+    __libc_pthread_mutex_trylock((void *)(uintptr_t)32);
+    return other(1) != 121;
+}
+"#;
+
+/// Functions of a C library have the prototypes that go with their names, where nothing else says
+/// which they have.
+#[test]
+fn values_of_a_c_library_have_its_prototypes() {
+    let place = Place::new("values_library");
+    place.write("like_libc.c", LIBRARY_C);
+    place.write("uses_it.c", USES_LIBRARY_C);
+    let mode = Mode::GCC_NOPS;
+    place.build(mode, &["-O2", "-w", "-shared", "-fPIC", "like_libc.c"], "liblike.so");
+    let flags = ["-O2", "-w", "uses_it.c", "-L.", "-llike", "-Wl,-rpath,$ORIGIN"];
+    let program = place.build(mode, &flags, "uses_it");
+    let mut command = place.command(everycall());
+    command.args(["record", "-q", "--args", "__libc_*", "--results", "__libc_*", "-o", "trace.ect", "--"]);
+    successful(command.arg(&program));
+    let shown = successful(place.command(everycall()).args(["replay", "trace.ect"]));
+    for wanted in [
+        r#"connect(fd=3, address="127.0.0.1:8080", length=16) = -1"#,
+        r#"connect(fd=4, address="[::1]:443", length=28) = -1"#,
+        r#"connect(fd=5, address="/run/app.sock", length=110) = -1"#,
+        r#"connect(fd=6, address="@app", length=6) = -1"#,
+        "connect(fd=7, address=null, length=0) = -1",
+        r#"open64(path="/etc/hosts", flags=O_WRONLY | O_CREAT | O_CLOEXEC) = 3"#,
+        r#"open64(path="/etc/hosts", flags=O_RDONLY) = 3"#,
+        r#"chmod(path="x", mode=0644) = 0"#,
+        "pow(x=2.5, y=3.0) = 5.5",
+        "pthread_mutex_trylock(mutex=0x20) = EBUSY",
+    ] {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+    // A name alone says nothing: here, none is the C library's.
+    for function in ["close", "other"] {
+        let mut command = place.command(everycall());
+        command.args(["record", "--args", function, "-o", "none.ect", "--"]).arg(&program);
+        let output = command.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && error.contains("there is no debugging information"),
+            "{error}"
+        );
     }
 }
