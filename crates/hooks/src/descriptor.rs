@@ -251,7 +251,7 @@ pub struct CapturePlace {
     /// Where its [`Copies`] are, in bytes from the [`CapturePlaces`]; 0 if the hook can't do it by
     /// itself.
     pub copies: u32,
-    /// The number of the program that copies values, plus 1; 0 if there is none.
+    /// The programs that copy values, as the runtime numbers them; 0 if there are none.
     pub program: u32,
     /// The hook is called at an exit.
     pub is_exit: bool,
