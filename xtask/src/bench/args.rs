@@ -54,9 +54,10 @@ const UFTRACE: [&str; 10] = [
 /// # Errors
 /// The program can't be built or run.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
+    const COLUMNS: [&str; 6] =
+        ["what", "ns", "of an event", "uftrace, ns", "of an event of uftrace", "target"];
     let rounds = if is_quick { "15" } else { "101" };
-    let columns = ["what", "ns", "of an event", "uftrace, ns", "of an event of uftrace", "target"];
-    let mut table = Table::new("Arguments and results", &columns);
+    let mut table = Table::new("Arguments and results", &COLUMNS);
     table.note(
         "gcc, nops; one program under record, pinned; each function in turn in each round. \"of an event\": the entry (the return, \
          for the result) with its values over an entry without; of calls that are left out, entry and exit over those of a \
