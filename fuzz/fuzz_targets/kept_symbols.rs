@@ -20,5 +20,6 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = (symbols.is_same_function(address, 0), symbols.is_inlined_at(address, id, true));
         let _ = (symbols.is_called(id, "f"), symbols.constant_text(address), symbols.variable_at(address));
         let _ = (symbols.is_bare_thunk(address), symbols.is_by_gcc(address));
+        let _ = (symbols.line_at(address), symbols.distance_in_function(address));
     }
 });
