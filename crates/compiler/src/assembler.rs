@@ -1,7 +1,8 @@
 //! The assembler step: compilers run it as `as`, and it runs the real assembler.
 //!
 //! In mode `nops` it turns hook calls into sites. In `fentry` and `xray` it leaves hook calls and
-//! sleds as they are. In all three it completes the unwind information at exits. The folder that it
+//! sleds as they are. In all three it completes the unwind information at exits. In `trace-insn` it
+//! turns hook calls and sleds into TRACE instructions. The folder that it
 //! is run from names the mode, see [`Toolbox`](crate::toolbox::Toolbox).
 //!
 //! | text | what happens |
@@ -19,6 +20,8 @@ mod leave_out;
 mod lines;
 mod real;
 mod rewriter;
+mod sleds;
+mod trace_insn;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -55,14 +58,18 @@ pub fn is_assembler_name(name: &OsStr) -> bool {
 fn concerns(step: Step, text: &[u8]) -> bool {
     match step {
         Step::Sites => rewriter::has_hook_calls(text),
+        Step::Traces => rewriter::has_hook_calls(text),
         Step::Exits => exits::are_in(text),
+        Step::Sleds => sleds::are_in(text),
     }
 }
 
 fn run(step: Step, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
     match step {
         Step::Sites => rewrite(text, out),
+        Step::Traces => rewriter::rewrite_to_traces(text, out),
         Step::Exits => lines::feed(text, exits::Exits::new(out)),
+        Step::Sleds => lines::feed(text, sleds::Sleds::new(out)),
     }
 }
 

@@ -81,7 +81,7 @@ fn write_files(folder: &Path, program: &Path, start: Start, kit: Kit<'_>) -> io:
                 .map_err(|error| named(Path::new(header), &error))?;
         }
     }
-    for mode in Mode::ALL {
+    for mode in Mode::ALL.into_iter().filter(|mode| mode.has_runtime()) {
         for is_module in [false, true] {
             let suffix = if is_module { "-module" } else { "" };
             write(
@@ -124,7 +124,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 
 /// Options of a mode; files in them are relative to `tools`.
 fn compile_options(mode: Mode, tools: &str) -> Vec<String> {
-    let family = if mode.works_with(Family::Clang) { Family::Clang } else { Family::Gcc };
+    let family = family_of(mode);
     let mut options = driver_options(mode, tools);
     options.push(format!("-I{tools}/{INCLUDE_FOLDER}"));
     let mut words = mode.compile_options(family).iter();
@@ -136,13 +136,19 @@ fn compile_options(mode: Mode, tools: &str) -> Vec<String> {
     options
 }
 
+/// The family whose options the files have.
+fn family_of(mode: Mode) -> Family {
+    if mode.works_with(Family::Clang) { Family::Clang } else { Family::Gcc }
+}
+
 /// Options that link-time optimisation also needs on the link line.
 fn driver_options(mode: Mode, tools: &str) -> Vec<String> {
     let mut options = Vec::new();
-    if mode.needs_specs() {
+    let family = family_of(mode);
+    if mode.needs_specs(family) {
         options.push(format!("-specs={tools}/{SPECS_FILE}"));
     }
-    options.extend(mode.assembler_step().map(|step| format!("-B{tools}/{}", folder_of(step))));
+    options.extend(mode.assembler_step(family).map(|step| format!("-B{tools}/{}", folder_of(step))));
     options
 }
 
@@ -188,7 +194,11 @@ fn pkg_config(mode: Mode, start: Start, is_module: bool, has_xray: bool) -> Stri
 }
 
 fn cmake_package(start: Start, has_xray: bool) -> String {
-    let modes: String = Mode::ALL.into_iter().map(|mode| cmake_target(mode, start, has_xray)).collect();
+    let modes: String = Mode::ALL
+        .into_iter()
+        .filter(|mode| mode.has_runtime())
+        .map(|mode| cmake_target(mode, start, has_xray))
+        .collect();
     format!("{CMAKE_HEAD}{modes}{}", cmake_default_target())
 }
 

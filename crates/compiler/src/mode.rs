@@ -18,11 +18,15 @@ pub enum Mode {
     AfterInlining,
     /// clang: XRay sleds, without clang's own runtime.
     Xray,
+    /// gcc and clang: the TRACE instruction of `docs/design/trace-instruction.md`, which is a NOP on
+    /// all CPUs that exist. There is no runtime: a device, or QEMU with a plugin, writes the trace.
+    TraceInsn,
 }
 
 impl Mode {
     /// All modes, in the order in which messages list them.
-    pub const ALL: [Mode; 5] = [Mode::Nops, Mode::Fentry, Mode::Finstrument, Mode::AfterInlining, Mode::Xray];
+    pub const ALL: [Mode; 6] =
+        [Mode::Nops, Mode::Fentry, Mode::Finstrument, Mode::AfterInlining, Mode::Xray, Mode::TraceInsn];
 
     /// The mode's name on the command line.
     pub fn name(self) -> &'static str {
@@ -32,6 +36,7 @@ impl Mode {
             Mode::Finstrument => "finstrument",
             Mode::AfterInlining => "after-inlining",
             Mode::Xray => "xray",
+            Mode::TraceInsn => "trace-insn",
         }
     }
 
@@ -60,7 +65,7 @@ impl Mode {
     pub fn works_with(self, family: Family) -> bool {
         match self {
             Mode::Nops | Mode::Fentry => family == Family::Gcc,
-            Mode::Finstrument => true,
+            Mode::Finstrument | Mode::TraceInsn => true,
             Mode::AfterInlining | Mode::Xray => family == Family::Clang,
         }
     }
@@ -70,34 +75,46 @@ impl Mode {
         matches!(self, Mode::Nops | Mode::Xray)
     }
 
+    /// Whether programs get the runtime, which hooks need.
+    pub fn has_runtime(self) -> bool {
+        self != Mode::TraceInsn
+    }
+
+    /// Whether clang makes XRay's sleds.
+    pub(crate) fn has_sleds(self, family: Family) -> bool {
+        family == Family::Clang && matches!(self, Mode::Xray | Mode::TraceInsn)
+    }
+
     /// Whether gcc needs a specs file to emit the hook calls.
     ///
     /// Given to gcc's own passes rather than to its driver, `-p` reaches link-time optimisation too, brings
     /// no profiling start file (so no `gmon.out`), and doesn't conflict with `-fomit-frame-pointer`.
-    pub(crate) fn needs_specs(self) -> bool {
-        matches!(self, Mode::Nops | Mode::Fentry)
+    pub(crate) fn needs_specs(self, family: Family) -> bool {
+        family == Family::Gcc && matches!(self, Mode::Nops | Mode::Fentry | Mode::TraceInsn)
     }
 
     /// The assembler step of this mode, if the mode needs one: plain calls within a function's body
     /// leave the slots alone that unwind information names.
-    pub(crate) fn assembler_step(self) -> Option<Step> {
-        match self {
-            Mode::Nops => Some(Step::Sites),
-            Mode::Fentry | Mode::Xray => Some(Step::Exits),
-            Mode::Finstrument | Mode::AfterInlining => None,
+    pub(crate) fn assembler_step(self, family: Family) -> Option<Step> {
+        match (self, family) {
+            (Mode::Nops, _) => Some(Step::Sites),
+            (Mode::Fentry | Mode::Xray, _) => Some(Step::Exits),
+            (Mode::TraceInsn, Family::Gcc) => Some(Step::Traces),
+            (Mode::TraceInsn, Family::Clang) => Some(Step::Sleds),
+            (Mode::Finstrument | Mode::AfterInlining, _) => None,
         }
     }
 
     /// Options for compilations, beyond what needs a file.
     pub(crate) fn compile_options(self, family: Family) -> &'static [&'static str] {
         match (self, family) {
-            (Mode::Nops | Mode::Fentry, _) => &[],
+            (Mode::Nops | Mode::Fentry, _) | (Mode::TraceInsn, Family::Gcc) => &[],
             (Mode::Finstrument, _) => &["-finstrument-functions"],
             (Mode::AfterInlining, _) => &["-finstrument-functions-after-inlining"],
             // The options go to the compiling pass only: at a link, clang's driver would add XRay's
             // own runtime, and versions differ in the option that prevents it. The assembler step
             // adds the unwind information that is missing at sleds.
-            (Mode::Xray, _) => &[
+            (Mode::Xray | Mode::TraceInsn, _) => &[
                 "-Xclang",
                 "-fxray-instrument",
                 "-Xclang",
@@ -124,6 +141,10 @@ pub(crate) enum Step {
     Sites,
     /// Hook calls and sleds stay; unwind information at exits is completed.
     Exits,
+    /// Hook calls become TRACE instructions.
+    Traces,
+    /// Sleds become TRACE instructions.
+    Sleds,
 }
 
 impl fmt::Display for Mode {

@@ -12,21 +12,22 @@ use crate::probe::{self, Feature};
 pub(crate) fn first(mode: Mode, family: Family, compiler: &Path, invocation: &Invocation) -> Option<String> {
     other_family(mode, family)
         .or_else(|| other_machine(compiler))
-        .or_else(|| linker_of(mode, invocation))
-        .or_else(|| sleds_beside_calls(mode, invocation))
-        .or_else(|| invocation.obstacles.iter().find_map(|obstacle| option_of(mode, obstacle)))
+        .or_else(|| linker_of(mode, family, invocation))
+        .or_else(|| sleds_beside_calls(mode, family, invocation))
+        .or_else(|| invocation.obstacles.iter().find_map(|obstacle| option_of(mode, family, obstacle)))
 }
 
 /// Features that a mode needs for this command and that not every version of its compiler has; the
 /// oldest versions lack the first.
-pub(crate) fn features_of(mode: Mode, invocation: &Invocation) -> &'static [Feature] {
+pub(crate) fn features_of(mode: Mode, family: Family, invocation: &Invocation) -> &'static [Feature] {
     match mode {
         Mode::Nops => &[Feature::ReturnHooks, Feature::LinkedOrder],
         Mode::Fentry => &[Feature::ReturnHooks],
-        Mode::Xray if invocation.compiles && invocation.has_interface_unit => {
+        Mode::TraceInsn if family == Family::Gcc => &[Feature::ReturnHooks],
+        _ if mode.has_sleds(family) && invocation.compiles && invocation.has_interface_unit => {
             &[Feature::SledsInInterfaceUnits]
         }
-        Mode::Xray | Mode::Finstrument | Mode::AfterInlining => &[],
+        Mode::Xray | Mode::Finstrument | Mode::AfterInlining | Mode::TraceInsn => &[],
     }
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn missing_feature(
     compiler: &Path,
     invocation: &Invocation,
 ) -> io::Result<Option<String>> {
-    for feature in features_of(mode, invocation) {
+    for feature in features_of(mode, family, invocation) {
         if probe::has(compiler, &invocation.program_folders, *feature)? {
             continue;
         }
@@ -98,23 +99,29 @@ fn other_machine(compiler: &Path) -> Option<String> {
     is_other.then(|| format!("`{name}` compiles for another machine; only x86-64 Linux can be traced"))
 }
 
-fn linker_of(mode: Mode, invocation: &Invocation) -> Option<String> {
+fn linker_of(mode: Mode, family: Family, invocation: &Invocation) -> Option<String> {
     if mode.has_sites() && invocation.links() && invocation.linker.as_deref() == Some("gold") {
         return Some(format!(
             "the linker gold drops the list of sites that mode {mode} makes; use -fuse-ld=bfd or -fuse-ld=lld, or another mode"
         ));
     }
-    if mode == Mode::Xray && invocation.has_compiled_module {
-        return Some("mode xray isn't possible here: clang makes no sleds from a module's compiled form (.pcm); use mode after-inlining, which is the default then, or compile the module's source".to_owned());
+    if mode.has_sleds(family) && invocation.has_compiled_module {
+        return Some(format!(
+            "mode {mode} isn't possible here: clang makes no sleds from a module's compiled form (.pcm); use mode after-inlining, which is the default then, or compile the module's source"
+        ));
     }
     // The assembler step completes the unwind information at sleds; the linker generates code without that step.
-    (mode == Mode::Xray && invocation.optimises_at_link).then(|| {
-        "mode xray can't be used with -flto: unwind information at the sleds would be wrong, and profilers and thread cancellation would crash the program; use mode after-inlining, the default with -flto, or leave out -flto (or add -fno-lto)".to_owned()
+    (mode.has_sleds(family) && invocation.optimises_at_link).then(|| {
+        let why = match mode {
+            Mode::TraceInsn => "the linker generates the code, and no assembler step makes TRACE instructions in it",
+            _ => "unwind information at the sleds would be wrong, and profilers and thread cancellation would crash the program",
+        };
+        format!("mode {mode} can't be used with -flto: {why}; use mode after-inlining, the default with -flto, or leave out -flto (or add -fno-lto)")
     })
 }
 
-fn sleds_beside_calls(mode: Mode, invocation: &Invocation) -> Option<String> {
-    let is_both = invocation.asks_for_xray && invocation.compiles && mode != Mode::Xray;
+fn sleds_beside_calls(mode: Mode, family: Family, invocation: &Invocation) -> Option<String> {
+    let is_both = invocation.asks_for_xray && invocation.compiles && !mode.has_sleds(family);
     is_both.then(|| {
         format!(
             "-fxray-instrument makes sleds beside the hook calls of mode {mode}, and every call would be recorded twice; leave that option out (or add -fno-xray-instrument), or use mode xray, which can't be used with -flto"
@@ -122,7 +129,7 @@ fn sleds_beside_calls(mode: Mode, invocation: &Invocation) -> Option<String> {
     })
 }
 
-fn option_of(mode: Mode, obstacle: &Obstacle) -> Option<String> {
+fn option_of(mode: Mode, family: Family, obstacle: &Obstacle) -> Option<String> {
     match obstacle {
         Obstacle::Target(option) => {
             Some(format!("{option} compiles for another machine; only x86-64 Linux can be traced"))
@@ -133,7 +140,7 @@ fn option_of(mode: Mode, obstacle: &Obstacle) -> Option<String> {
         Obstacle::IntelSyntax if mode == Mode::Fentry => Some(
             "gcc writes hook calls of mode fentry in AT&T syntax even with -masm=intel, which can't be assembled; use mode nops or finstrument".to_owned(),
         ),
-        Obstacle::ClaimsHooks(option) if matches!(mode, Mode::Nops | Mode::Fentry) => Some(format!(
+        Obstacle::ClaimsHooks(option) if mode.needs_specs(family) => Some(format!(
             "{option} already uses gcc's entry and exit hooks, so mode {mode} can't use them; leave it out or \
             use mode finstrument"
         )),

@@ -61,12 +61,14 @@ EVERYCALL_START=on switches it on:
 Modes: nops (gcc's default), fentry (gcc), finstrument (gcc and clang),
 after-inlining (clang's default with -flto), xray (clang's default without).
 Compilers that can't do that in a command get the best mode that they can.
+trace-insn (gcc and clang) is an experiment: instructions that are NOPs on CPUs
+that exist, and no runtime (docs/design/trace-instruction.md).
 --everycall-mode=MODE and --everycall-start=on|off among the compiler's
 arguments do the same as the options, also for everycall-gcc, -g++, -clang and
 -clang++.
 
 --not PATTERN leaves functions out of the build, --only PATTERN leaves out all
-others (modes nops, fentry and xray). Patterns and lists (@FILE) are those of
+others (not in modes finstrument and after-inlining). Patterns and lists (@FILE) are those of
 record; docs/selection.md describes them:
 
   everycall cc --not 'size:<10 & !has:loop' -- gcc -O2 -c app.c
@@ -365,7 +367,7 @@ impl Options {
 /// Options that sources which import a module must have in common with it.
 fn precompile_options(mode: Option<Mode>, compiler: &Path, invocation: &Invocation) -> Vec<OsString> {
     let is_clang = compiler::family_of(compiler) == Some(Family::Clang);
-    let has_sleds = mode.map_or(!invocation.optimises_at_link, |mode| mode == Mode::Xray);
+    let has_sleds = mode.map_or(!invocation.optimises_at_link, |mode| mode.has_sleds(Family::Clang));
     let options: &[&str] = if is_clang && has_sleds { &Mode::XRAY_LANGUAGE } else { &[] };
     options.iter().map(OsString::from).collect()
 }
@@ -398,14 +400,14 @@ fn options(
         return Err(Failure::refused(sentence));
     }
 
-    if selection.is_some() && mode.assembler_step().is_none() {
+    if selection.is_some() && mode.assembler_step(family).is_none() {
         return Err(Failure::refused(format!(
             "mode {mode} can't leave functions out of the build; use mode nops or fentry (gcc) or xray (clang, without \
              -flto), or leave them out when the program runs: everycall record --not PATTERN"
         )));
     }
 
-    let mut before = toolbox_options(mode)?;
+    let mut before = toolbox_options(mode, family)?;
     // clang doesn't run an assembler to link, unless it also compiles.
     if let Some(selection) = selection.filter(|_| family == Family::Gcc || invocation.compiles) {
         let list = Toolbox::open()?.list(&selection.to_text())?;
@@ -419,12 +421,12 @@ fn options(
             before.extend(Mode::XRAY_LANGUAGE.iter().map(OsString::from));
         }
     }
-    if invocation.links() {
+    if invocation.links() && family == Family::Clang && gives_xray_to_driver(mode, invocation) {
+        before.push(without_xray_runtime(compiler)?.into());
+    }
+    if invocation.links() && mode.has_runtime() {
         let kit = kit()?;
         before.extend(link_options(invocation, start, &kit));
-        if family == Family::Clang && gives_xray_to_driver(mode, invocation) {
-            before.push(without_xray_runtime(compiler)?.into());
-        }
         let reports_all_exits = mode.reports_inlined() && wrap::reports_all_exits(family, invocation);
         before.extend(wrap::options(invocation, compiler, &kit, reports_all_exits));
         behind = wrap::archives(invocation, compiler, &kit);
@@ -436,14 +438,14 @@ fn options(
 }
 
 /// The specs and the assembler step, for the modes that need them.
-fn toolbox_options(mode: Mode) -> io::Result<Vec<OsString>> {
+fn toolbox_options(mode: Mode, family: Family) -> io::Result<Vec<OsString>> {
     let mut options = Vec::new();
-    if mode.needs_specs() || mode.assembler_step().is_some() {
+    if mode.needs_specs(family) || mode.assembler_step(family).is_some() {
         let toolbox = Toolbox::open()?;
-        if mode.needs_specs() {
+        if mode.needs_specs(family) {
             options.push(joined("-specs=", toolbox.specs()));
         }
-        options.extend(mode.assembler_step().map(|step| joined("-B", toolbox.assembler_prefix(step))));
+        options.extend(mode.assembler_step(family).map(|step| joined("-B", toolbox.assembler_prefix(step))));
     }
     Ok(options)
 }
@@ -456,7 +458,7 @@ fn default_mode(family: Family, compiler: &Path, invocation: &Invocation) -> io:
     if family == Family::Clang && (invocation.optimises_at_link || invocation.has_compiled_module) {
         return Ok(Mode::second_of(family));
     }
-    let features = obstacles::features_of(default, invocation);
+    let features = obstacles::features_of(default, family, invocation);
     for feature in features.iter().copied() {
         if !probe::has(compiler, &invocation.program_folders, feature)? {
             return Ok(match feature {
@@ -471,7 +473,8 @@ fn default_mode(family: Family, compiler: &Path, invocation: &Invocation) -> io:
 
 /// Whether clang's driver knows that there is XRay's instrumentation.
 fn gives_xray_to_driver(mode: Mode, invocation: &Invocation) -> bool {
-    invocation.asks_for_xray || mode == Mode::Xray && invocation.compiles && invocation.has_xray_options
+    invocation.asks_for_xray
+        || mode.has_sleds(Family::Clang) && invocation.compiles && invocation.has_xray_options
 }
 
 /// The option by which clang's driver doesn't link XRay's own runtime.
@@ -482,7 +485,7 @@ fn without_xray_runtime(compiler: &Path) -> io::Result<&'static str> {
 
 fn compile_options(mode: Mode, family: Family, invocation: &Invocation) -> Vec<OsString> {
     let options: &[&str] = match mode {
-        Mode::Xray if invocation.has_xray_options => &Mode::XRAY_BESIDE_THE_USERS,
+        _ if mode.has_sleds(family) && invocation.has_xray_options => &Mode::XRAY_BESIDE_THE_USERS,
         _ => mode.compile_options(family),
     };
     let mut options: Vec<OsString> = options.iter().map(OsString::from).collect();

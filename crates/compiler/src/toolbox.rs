@@ -3,6 +3,8 @@
 //! ```text
 //! FOLDER/as                  makes sites
 //! FOLDER/exits/as            completes the unwind information at exits only
+//! FOLDER/traces/as           makes TRACE instructions of hook calls
+//! FOLDER/sleds/as            makes TRACE instructions of sleds
 //! FOLDER/hook-calls.specs
 //! FOLDER/everycall-rustc   what cargo runs instead of rustc
 //! FOLDER/HASH.FEATURE    whether a compiler has a feature; made as needed
@@ -29,21 +31,25 @@ pub(crate) const SPECS_FILE: &str = "hook-calls.specs";
 /// apart from what follows.
 const HOOK_CALLS_SPECS: &str = "*cc1_options:\n+ -p -mfentry -minstrument-return=call \n\n";
 
-/// The folder below, in which `as` leaves hook calls and sleds as they are.
-const EXITS_FOLDER: &str = "exits";
+/// The folders below with an `as` of their own, and its step.
+const STEP_FOLDERS: [(&str, Step); 3] =
+    [("exits", Step::Exits), ("traces", Step::Traces), ("sleds", Step::Sleds)];
 
 /// Where the `as` of a step lies in the toolbox, with a slash at its end as gcc's `-B` wants it.
 pub(crate) fn folder_of(step: Step) -> &'static str {
     match step {
         Step::Sites => "",
         Step::Exits => "exits/",
+        Step::Traces => "traces/",
+        Step::Sleds => "sleds/",
     }
 }
 
 /// The step that an `as` does, by the folder that it is called in.
 pub(crate) fn step_of(called_as: &Path) -> Step {
     let folder = called_as.parent().and_then(Path::file_name);
-    if folder.is_some_and(|name| name == EXITS_FOLDER) { Step::Exits } else { Step::Sites }
+    let known = STEP_FOLDERS.iter().find(|(name, _)| folder.is_some_and(|folder| folder == *name));
+    known.map_or(Step::Sites, |(_, step)| *step)
 }
 
 /// Name of the link that cargo runs instead of rustc.
@@ -253,20 +259,25 @@ fn is_complete(folder: &Path, program: &Path) -> bool {
     let is_link = |step: PathBuf| fs::read_link(step).is_ok_and(|target| target == program);
     is_link(folder.join("as"))
         && is_link(folder.join(RUSTC_NAME))
-        && is_link(folder.join(EXITS_FOLDER).join("as"))
         && everycall_io::cache::is_private(folder).unwrap_or(false)
-        && everycall_io::cache::is_private(&folder.join(EXITS_FOLDER)).unwrap_or(false)
+        && STEP_FOLDERS.iter().all(|(name, _)| {
+            let below = folder.join(name);
+            is_link(below.join("as")) && everycall_io::cache::is_private(&below).unwrap_or(false)
+        })
         && everycall_io::cache::holds(&folder.join(SPECS_FILE), HOOK_CALLS_SPECS.as_bytes())
 }
 
 fn fill(folder: &Path, program: &Path) -> io::Result<()> {
-    let exits = folder.join(EXITS_FOLDER);
-    // Writable for the owner only, whatever the umask is.
-    match fs::DirBuilder::new().mode(0o755).create(&exits) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    let mut links = vec![folder.join("as"), folder.join(RUSTC_NAME)];
+    for (name, _) in STEP_FOLDERS {
+        let below = folder.join(name);
+        // Writable for the owner only, whatever the umask is.
+        match fs::DirBuilder::new().mode(0o755).create(&below) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => links.push(below.join("as")),
+        }
     }
-    for step in [folder.join("as"), exits.join("as"), folder.join(RUSTC_NAME)] {
+    for step in links {
         match fs::remove_file(&step) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => symlink(program, &step)?,

@@ -17,6 +17,8 @@ const HEAD: u64 = 64 << 10;
 pub enum Format {
     /// Chrome's trace event format, as JSON, also compressed by gzip.
     Chrome,
+    /// The file of an emulated device with the TRACE instruction.
+    Device,
     /// funtrace's raw file.
     Funtrace,
     /// Text of `perf script` of an Intel PT trace: calls and returns, or all branches.
@@ -33,8 +35,9 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 7] = [
+    pub const ALL: [Format; 8] = [
         Format::Chrome,
+        Format::Device,
         Format::Funtrace,
         Format::Perf,
         Format::PerfData,
@@ -48,6 +51,7 @@ impl Format {
     pub const fn name(self) -> &'static str {
         match self {
             Format::Chrome => "chrome",
+            Format::Device => "device",
             Format::Funtrace => "funtrace",
             Format::Perf => "perf",
             Format::PerfData => "perf-data",
@@ -62,6 +66,7 @@ impl Format {
     pub const fn description(self) -> &'static str {
         match self {
             Format::Chrome => "Chrome's JSON trace",
+            Format::Device => "TRACE device's file",
             Format::Funtrace => "funtrace's raw file",
             Format::Perf => "perf script's text of Intel PT",
             Format::PerfData => "perf's own file of Intel PT",
@@ -124,6 +129,9 @@ pub fn detect_bytes(head: &[u8]) -> Result<Format, ImportError> {
     let text = bytes.trim_ascii_start();
     if text.is_empty() {
         return Err(ImportError::Empty);
+    }
+    if head.starts_with(everycall_trace_device::MAGIC) {
+        return Ok(Format::Device);
     }
     if head.starts_with(b"PROCMAPS") || head.starts_with(b"FUNTRACE") {
         return Ok(Format::Funtrace);

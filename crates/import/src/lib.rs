@@ -4,6 +4,7 @@
 //! detect      path -> Format, by content
 //! import      path -> .ect
 //!   chrome    Chrome JSON: a scanner of JSON, events spooled and sorted, slices as calls
+//!   device    rings of an emulated device with the TRACE instruction
 //!   funtrace  funtrace's raw files: rings of addresses
 //!   perf      perf script's text of Intel PT: calls and returns, or branches
 //!   pt        perf's own file of Intel PT, decoded
@@ -30,6 +31,7 @@
 mod binary;
 mod chrome;
 mod detect;
+mod device;
 mod error;
 mod folder;
 mod funtrace;
@@ -95,6 +97,7 @@ pub fn import_bytes(
     out.facts.from = format!("{} {}", format.description(), options.name);
     match format {
         Format::Chrome => chrome::read(&mut input, options, &mut out)?,
+        Format::Device => device::read(&mut input, &mut out)?,
         Format::Funtrace => funtrace::read(&mut input, &mut out)?,
         Format::Perf => perf::read(&mut input, &mut out)?,
         Format::PerfData => pt::read(&mut input, &mut out)?,

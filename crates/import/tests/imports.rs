@@ -927,3 +927,84 @@ fn perf_data_that_cant_be_decoded_says_why() {
         let _: Result<_, _> = imported(Format::PerfData, &bytes);
     }
 }
+
+/// A file as a device writes it, by its model: C functions, frames by id with names, an exception,
+/// lost events, a damaged block.
+#[test]
+fn a_devices_rings_are_calls() {
+    use everycall_trace_device::{DeviceFile, Encoder, Event, MAGIC, Parameters, Place, Thread};
+
+    let parameters = Parameters { block_bytes: 512, ..Parameters::DEVICE };
+    let enter = |code, stack| Event::Enter { place: Place::Code(code), stack };
+    let id = |id, stack| Event::Enter { place: Place::Id(id), stack };
+    let word = |text: &[u8; 8]| Event::Word { value: u64::from_le_bytes(*text) };
+    let begin = [
+        enter(0x1000, 9000),
+        Event::Word { value: 7 },
+        word(b"script.m"),
+        word(b"ain\0\0\0\0\0"),
+        id(7, 8992),
+        id(8, 8992),
+        Event::LeaveId { stack: 8992 },
+        enter(0x2000, 8000),
+        enter(0x3000, 7000),
+        // An exception has left two calls.
+        enter(0x4000, 8000),
+        Event::LeaveByJump { stack: 8000 },
+        Event::LeaveId { stack: 8992 },
+        Event::Leave { stack: 9000 },
+        Event::Leave { stack: 9999 },
+    ];
+    let thread = |tid, events: &[Event]| {
+        let mut encoder = Encoder::new(parameters);
+        let mut blocks = Vec::new();
+        for (event, at) in events.iter().zip(0..) {
+            blocks.extend(encoder.put(1000 + at * 40, *event).1.into_iter().flatten());
+        }
+        blocks.extend(encoder.block());
+        Thread { tid, overwritten: 0, blocks }
+    };
+    let mut damaged: Vec<Event> =
+        (0..400).flat_map(|_| [enter(0x5000, 50), Event::Leave { stack: 50 }]).collect();
+    damaged.insert(3, Event::Lost { count: 17 });
+    let mut damaged = thread(12, &damaged);
+    damaged.blocks[512 + 100] = 0xff;
+    let file = DeviceFile {
+        parameters,
+        pid: 10,
+        command: b"qemu-x86_64\0./app\0".to_vec(),
+        maps: Vec::new(),
+        threads: vec![thread(11, &begin), damaged],
+        branches: None,
+        is_cut: false,
+    };
+    let mut bytes = Vec::new();
+    file.write(&mut bytes).unwrap();
+    assert!(bytes.starts_with(MAGIC));
+    let shown = Shown::of(&imported_bytes(&bytes).unwrap());
+    assert_eq!(shown.processes, [(10, "app".to_owned())]);
+    let calls: Vec<_> = shown
+        .calls
+        .iter()
+        .filter(|line| line.tid == 11)
+        .map(|line| (line.depth, line.name.trim_start_matches("code outside all modules at ")))
+        .collect();
+    assert_eq!(
+        calls,
+        [(0, "0x1000"), (1, "script.main"), (2, "id 8"), (2, "0x2000"), (3, "0x3000"), (2, "0x4000")]
+    );
+    assert_eq!(shown.unwound, 2);
+    assert_eq!(shown.losses[0], (12, Some(17)));
+    assert_eq!(shown.losses.len(), 2, "{:?}", shown.losses);
+    let notes = shown.notes.join("; ");
+    assert!(notes.contains("exits of calls") && notes.contains("the rest of the block"), "{notes}");
+    for length in 0..bytes.len() {
+        let _: Result<_, _> = imported_bytes(&bytes[..length]);
+    }
+}
+
+fn imported_bytes(bytes: &[u8]) -> Result<Vec<u8>, ImportError> {
+    let mut out = Vec::new();
+    let options = ImportOptions::default();
+    import_bytes(Cursor::new(bytes), Format::Device, &options, &mut out, "test").map(|_| out)
+}

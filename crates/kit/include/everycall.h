@@ -397,6 +397,49 @@ EVERYCALL_INLINE_ void everycall_frame_leave(uint64_t id)
 }
 
 /*
+ * The TRACE instruction (docs/design/trace-instruction.md of everycall): a call by a number begins
+ * or ends; names of numbers. CPUs that exist do nothing but store the number on the stack. For the
+ * device, the number is in a register; it is stored because QEMU's plugins see memory only.
+ */
+#if defined(__GNUC__) && defined(__x86_64__)
+#define EVERYCALL_TRACE_(code, number)                                                                                     \
+    do {                                                                                                                   \
+        uint64_t everycall_held_;                                                                                          \
+        __asm__ __volatile__("movq %1, %0\n\t.byte 0x0f, 0x19, " code : "=m"(everycall_held_) : "a"((uint64_t)(number)));     \
+    } while (0)
+/* Within their callers: what the device takes is the stack pointer of these. */
+#define EVERYCALL_TRACE_INLINE_ EVERYCALL_INLINE_ __attribute__((always_inline))
+#else
+#define EVERYCALL_TRACE_(code, number) ((void)(number))
+#define EVERYCALL_TRACE_INLINE_ EVERYCALL_INLINE_
+#endif
+
+EVERYCALL_TRACE_INLINE_ void everycall_trace_enter(uint64_t id)
+{
+    EVERYCALL_TRACE_("0xd8", id);
+}
+
+EVERYCALL_TRACE_INLINE_ void everycall_trace_leave(uint64_t id)
+{
+    EVERYCALL_TRACE_("0xe0", id);
+}
+
+EVERYCALL_INLINE_ void everycall_trace_name(uint64_t id, const char *name)
+{
+    int is_more = 1;
+    EVERYCALL_TRACE_("0xe8", id);
+    while (is_more) {
+        uint64_t word = 0;
+        int at;
+        for (at = 0; at < 8 && is_more; at++) {
+            word |= (uint64_t)(unsigned char)*name << 8 * at;
+            is_more = *name++ != 0;
+        }
+        EVERYCALL_TRACE_("0xe8", word);
+    }
+}
+
+/*
  * Whether a call of the function `id` that begins now in the calling thread is recorded: 1 or 0. What a
  * program says (labels, lines) belongs to the innermost call that is recorded, so an interpreter that
  * says something about each call asks this before.

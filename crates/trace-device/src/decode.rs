@@ -110,6 +110,7 @@ impl<'a> Decoder<'a> {
             }
             (_, other::LEAVE_ID) => Event::LeaveId { stack: leave },
             (_, other::LEAVE_BY_JUMP) => Event::LeaveByJump { stack: leave },
+            (_, other::WORD) => Event::Word { value: number(&mut rest)? },
             (_, other::LOST) => Event::Lost { count: number(&mut rest)? },
             _ => return Err("no such record"),
         };
@@ -174,6 +175,7 @@ mod tests {
             };
             at += random.below(pause) * 4;
             let event = match random.below(1000) {
+                0 if random.below(2) == 0 => Event::Word { value: random.any() },
                 0 => Event::Lost { count: random.any() },
                 1 => Event::Enter { place: Place::Code(random.any()), stack: random.any() },
                 2 => Event::Leave { stack: random.any() },

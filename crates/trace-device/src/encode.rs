@@ -19,6 +19,7 @@
 //! | 2 | leave of an id | |
 //! | 3 | leave by a jump | |
 //! | 4 | events were lost | how many |
+//! | 5 | a word | the number |
 //! | 15 | the rest of the block is empty | |
 
 use crate::event::{Event, Place};
@@ -42,6 +43,7 @@ pub(crate) mod other {
     pub const LEAVE_ID: u8 = 2;
     pub const LEAVE_BY_JUMP: u8 = 3;
     pub const LOST: u8 = 4;
+    pub const WORD: u8 = 5;
     pub const EMPTY: u8 = 15;
 }
 
@@ -125,6 +127,7 @@ impl Encoder {
                 (kind::OTHER, other::LEAVE_BY_JUMP, Some((stack, predictor.next_leave())))
             }
             Event::LeaveId { stack } => (kind::OTHER, other::LEAVE_ID, Some((stack, predictor.next_leave()))),
+            Event::Word { .. } => (kind::OTHER, other::WORD, None),
             Event::Lost { .. } => (kind::OTHER, other::LOST, None),
         };
         let difference = stack.map_or(0, |(stack, predicted)| stack.wrapping_sub(predicted) as i64);
@@ -159,7 +162,7 @@ impl Encoder {
             Event::Enter { place: Place::Id(id), .. } => {
                 put(out, zigzag(id.wrapping_sub(predictor.id) as i64));
             }
-            Event::Lost { count } => put(out, count),
+            Event::Word { value: number } | Event::Lost { count: number } => put(out, number),
             _ => {}
         }
         self.predictor.units = units;

@@ -43,6 +43,11 @@ pub enum Event {
         /// As at its entry.
         stack: u64,
     },
+    /// A number that the program says: names of ids, see [`Names`](crate::Names).
+    Word {
+        /// The number.
+        value: u64,
+    },
     /// The buffer was full.
     Lost {
         /// Events that are missing here.

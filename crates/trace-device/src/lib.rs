@@ -15,17 +15,23 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod calls;
 mod decode;
 mod encode;
 mod event;
+mod file;
+mod names;
 pub mod parameters;
 mod predictor;
 mod ring;
 mod varint;
 
 pub use buffer::{Buffer, Bursts};
+pub use calls::{Change, OpenCalls};
 pub use decode::{DecodeError, Decoder};
 pub use encode::Encoder;
 pub use event::{Event, Place, Stamped};
+pub use file::{Branches, DeviceFile, FileError, MAGIC, Thread};
+pub use names::Names;
 pub use parameters::Parameters;
 pub use ring::Ring;

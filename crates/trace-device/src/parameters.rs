@@ -41,7 +41,7 @@ pub struct Dma {
 
 impl Dma {
     /// 1 GB/s, some 3 % of a channel, after a wait of 1 us: three refreshes of a DDR4 device of
-    /// 16 Gbit (tRFC = 350 ns, JESD79-4) one after the other.
+    /// 8 Gbit (tRFC = 350 ns, JESD79-4) one after the other.
     pub const LOW_PRIORITY: Dma = Dma { line_bytes: 64, wait_ns: 1000.0, bytes_per_ns: 1.0 };
 }
 

@@ -113,7 +113,7 @@ impl Predictor {
                 }
                 self.stack = stack;
             }
-            Event::Lost { .. } => {}
+            Event::Word { .. } | Event::Lost { .. } => {}
         }
     }
 }

@@ -6,5 +6,6 @@ mod inlined;
 mod modules;
 mod musl;
 mod names;
+mod trace_insn;
 mod walks;
 mod xray_api;

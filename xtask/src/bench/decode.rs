@@ -91,7 +91,8 @@ pub fn build_examples() -> Result<(), String> {
     cargo(&["build", "--release", "--quiet", "--package", "xtask", "--examples"])
 }
 
-fn example(name: &str) -> OsString {
+/// One of xtask's examples. [`build_examples`] makes them.
+pub fn example(name: &str) -> OsString {
     target_folder().join("release/examples").join(name).into_os_string()
 }
 

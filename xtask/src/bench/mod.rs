@@ -26,6 +26,7 @@ mod stats;
 mod stream;
 mod switch;
 mod table;
+mod trace_device;
 mod triggers;
 mod untouched;
 mod view;
@@ -60,6 +61,7 @@ parts: cost    an event, in each mode
        snapshots  what a snapshot takes, and what a thread notices of it
        real    what recording costs real programs, beside hooks that only read the clock
        corrected  recorded programs' corrected CPU time, beside uninstrumented runs
+       trace-device  what a TRACE instruction would write for real programs, by its model; writes the design document's table
        untouched  functions of this machine's programs that could get hooks without being rebuilt
        peers   the tracers that are installed, and everycall, on the same programs";
 
@@ -85,12 +87,13 @@ enum Part {
     Snapshots,
     Real,
     Corrected,
+    TraceDevice,
     Untouched,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 21] = [
+    const ALL: [(&'static str, Part); 22] = [
         ("cost", Part::Cost),
         ("args", Part::Args),
         ("count", Part::Count),
@@ -110,6 +113,7 @@ impl Part {
         ("snapshots", Part::Snapshots),
         ("real", Part::Real),
         ("corrected", Part::Corrected),
+        ("trace-device", Part::TraceDevice),
         ("untouched", Part::Untouched),
         ("peers", Part::Peers),
     ];
@@ -135,6 +139,7 @@ impl Part {
             Part::Snapshots => snapshots::run(lab, is_quick),
             Part::Real => real::run(lab, is_quick),
             Part::Corrected => corrected::run(lab, is_quick),
+            Part::TraceDevice => trace_device::run(lab, is_quick),
             Part::Untouched => untouched::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }

@@ -36,6 +36,8 @@ pub struct ImportArguments {
 pub enum ImportFormat {
     /// Chrome's trace event format, as JSON, also compressed by gzip
     Chrome,
+    /// The file of an emulated device with the TRACE instruction
+    Device,
     /// A raw file of funtrace
     Funtrace,
     /// Text of `perf script` of an Intel PT trace
@@ -55,6 +57,7 @@ impl ImportFormat {
     pub fn format(self) -> Format {
         match self {
             ImportFormat::Chrome => Format::Chrome,
+            ImportFormat::Device => Format::Device,
             ImportFormat::Funtrace => Format::Funtrace,
             ImportFormat::Perf => Format::Perf,
             ImportFormat::PerfData => Format::PerfData,

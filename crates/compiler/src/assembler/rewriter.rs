@@ -26,6 +26,7 @@ use everycall_format::site::site_kind;
 
 use super::frames::Frames;
 use super::lines::{self, Lines};
+use super::trace_insn;
 
 /// Largest distance between a push and its hook call.
 const PENDING_BYTES_MAX: usize = 4096;
@@ -48,11 +49,30 @@ pub(super) fn is_exit_call(line: &[u8]) -> bool {
 ///
 /// Those of reading and writing.
 pub fn rewrite(text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
-    lines::feed(text, Rewriter::new(out))
+    lines::feed(text, Rewriter::new(out, Form::Sites))
+}
+
+/// Rewrites a whole text: hook calls become TRACE instructions.
+///
+/// # Errors
+///
+/// Those of reading and writing.
+pub(super) fn rewrite_to_traces(text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
+    lines::feed(text, Rewriter::new(out, Form::Traces))
+}
+
+/// What becomes of hook calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// NOPs of a length that hooks fit into, and a list of them.
+    Sites,
+    /// TRACE instructions, which nothing has to find.
+    Traces,
 }
 
 struct Rewriter<'a> {
     out: &'a mut dyn Write,
+    form: Form,
     sites: u32,
     in_app: bool,
     section: Section,
@@ -145,10 +165,11 @@ impl Lines for Rewriter<'_> {
 }
 
 impl<'a> Rewriter<'a> {
-    fn new(out: &'a mut dyn Write) -> Rewriter<'a> {
+    fn new(out: &'a mut dyn Write, form: Form) -> Rewriter<'a> {
         let text = Section { directive: b".text".to_vec(), group: None };
         Rewriter {
             out,
+            form,
             sites: 0,
             in_app: false,
             section: text.clone(),
@@ -313,6 +334,18 @@ impl<'a> Rewriter<'a> {
     fn site(&mut self, label: &[u8], kind: u32) -> io::Result<u32> {
         let site = self.sites;
         self.sites += 1;
+        if self.form == Form::Traces {
+            self.pass(b"\t")?;
+            self.pass(label)?;
+            let instruction = match kind {
+                site_kind::ENTRY => trace_insn::ENTER,
+                site_kind::TAIL_EXIT => trace_insn::LEAVE_BY_JUMP,
+                _ => trace_insn::LEAVE,
+            };
+            self.pass(instruction.as_bytes())?;
+            self.pass(b";")?;
+            return Ok(site);
+        }
         let (place, bytes) = match kind {
             site_kind::RETURN => ("\t", "195,15,31,64,0"),
             _ => ("\t.p2align 3,0x2e,4;", "15,31,68,0,0"),
@@ -345,6 +378,9 @@ impl<'a> Rewriter<'a> {
     }
 
     fn record(&mut self, site: u32, kind: u32) -> io::Result<()> {
+        if self.form == Form::Traces {
+            return Ok(());
+        }
         let known = self.anchors.get(&self.section).copied();
         let anchor = known.unwrap_or(site);
         self.pass(b"\t.pushsection everycall_sites,\"ao")?;
@@ -491,6 +527,20 @@ mod tests {
         assert!(out.contains(between) && !out.contains("%r10"), "{out}");
         let body = format!("\tpushq\t%r10\n{between}\tmovl\t$1, %eax\n\tpopq\t%r10\n");
         assert!(rewritten(&function(&body)).ends_with(&body));
+    }
+
+    #[test]
+    fn hook_calls_become_trace_instructions() {
+        let text = function("\tcall\t__return__\n\tret\n\tcall\t__return__\n\tjmp\tg\n\t.size\tf, .-f\n");
+        let mut out = Vec::new();
+        rewrite_to_traces(&mut text.as_bytes(), &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let bytes: Vec<_> = out.matches(".byte 15,25,").count().to_string().into_bytes();
+        assert_eq!(bytes, b"3", "{out}");
+        let places = [".byte 15,25,192", ".byte 15,25,200;\tret", ".byte 15,25,208;\tjmp"];
+        assert!(places.iter().all(|place| out.contains(place)), "{out}");
+        assert!(!out.contains("__") && !out.contains("everycall_sites"), "{out}");
+        assert_eq!(out.lines().count(), text.lines().count());
     }
 
     #[test]

@@ -1166,6 +1166,18 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench --format json", Not(LONG)),
     ("cargo xtask bench snapshots", Not(LONG)),
     ("cargo xtask bench untouched", Not(LONG)),
+    ("cargo xtask bench trace-device", Not(LONG)),
+    ("cargo build -p everycall-trace-plugin", Not("run by trace_insn.rs")),
+    ("everycall cc --mode trace-insn", So("everycall cc --mode trace-insn -- gcc -O2 -c app.c")),
+    (
+        "everycall cc --mode trace-insn -- gcc -O2 app.c -o app",
+        So("everycall cc --mode trace-insn -- gcc -O2 app.c -o with-traces && ./with-traces"),
+    ),
+    (
+        "qemu-x86_64 -plugin libeverycall_trace_plugin.so,out=app.device ./app",
+        Not("needs QEMU; run by trace_insn.rs"),
+    ),
+    ("everycall import app.device", Not("needs QEMU; run by trace_insn.rs")),
     ("cargo xtask bench cost", Not(LONG)),
     ("cargo xtask bench min-duration", Not(LONG)),
     ("cargo xtask bench min-duration --quick", Not(LONG)),
