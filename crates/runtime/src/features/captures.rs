@@ -204,16 +204,18 @@ fn build(
     Some(())
 }
 
+/// Function, programs, whether at an exit, and whether calls may be left out.
+type CopiesOf = (u64, Programs, bool, bool);
+
 /// What hooks copy at the last sites, of which those of a function follow each other.
 #[derive(Default)]
 struct LastCopies {
-    /// By function, program, whether at an exit, and whether calls may be left out.
-    last: [Option<((u64, Programs, bool, bool), u32)>; 3],
+    last: [Option<(CopiesOf, u32)>; 3],
     next: usize,
 }
 
 impl LastCopies {
-    fn find(&mut self, builder: &mut Builder, wanted: (u64, Programs, bool, bool)) -> u32 {
+    fn find(&mut self, builder: &mut Builder, wanted: CopiesOf) -> u32 {
         let known = self.last.iter().flatten().find(|(of, _)| *of == wanted);
         if let Some((_, copies)) = known {
             return *copies;

@@ -101,7 +101,7 @@ impl Programs {
             None => Programs::default(),
             Some(first) => Programs {
                 first,
-                count: word >> COUNT_SHIFT & (1 << (SLOW_SHIFT - COUNT_SHIFT)) - 1,
+                count: (word >> COUNT_SHIFT) & ((1 << (SLOW_SHIFT - COUNT_SHIFT)) - 1),
                 are_slow: word >> SLOW_SHIFT != 0,
             },
         }
