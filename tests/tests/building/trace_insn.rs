@@ -114,7 +114,7 @@ fn the_device_records_what_hooks_record() {
     for (number, (compiler, hooks, level)) in BUILDS.into_iter().enumerate() {
         let sources = [trees.join("exceptions.cpp"), trees.join("jumps.c"), ids.clone()];
         // Else each compiler with another level for each of them.
-        let is_chosen = |source: usize| is_full() || (source + number / 2 + number) % 2 == 0;
+        let is_chosen = |source: usize| is_full() || (source + number / 2 + number).is_multiple_of(2);
         for (_, source) in sources.iter().enumerate().filter(|(source, _)| is_chosen(*source)) {
             let is_cpp = source.extension().is_some_and(|extension| extension == "cpp");
             let compiler = match (compiler, is_cpp) {
