@@ -359,6 +359,15 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     ("record --args", So("everycall record --args handle_request -q -o args.ect -- ./app args")),
+    ("--args connect", Not("needs a C library that was built with the prefix; tested by `values`")),
+    (
+        "report --callers",
+        So(
+            "everycall record --call-sites=handle_request -q -o sites.ect -- ./app args && everycall report --callers handle_request sites.ect",
+        ),
+    ),
+    ("cargo install", Not("what a user of the crate would run")),
+    ("--call-graph dwarf", Not("perf's option: why it shows nothing there")),
     ("--results FUNCTION", So("everycall record --results main -q -o results.ect -- ./app args")),
     (
         "--args-text 200",
