@@ -4,11 +4,14 @@
 #
 # The function `hold` has a known value in each register that functions have to restore: what differs is named.
 # First at all of them; from the function `wrap` on, where thousands of events follow, in the slow path only.
+import os
+
 import gdb
 
 HOT = ["__fentry__", "__return__", "everycall_entry", "everycall_exit",
-       "everycall_capture_entry", "everycall_capture_exit", "everycall_capture_common",
        "__cyg_profile_func_enter", "__cyg_profile_func_exit"]
+if "EVERYCALL_ARGS" in os.environ:
+    HOT += ["everycall_capture_entry", "everycall_capture_exit", "everycall_capture_common"]
 SLOW = ["everycall_slow_entry", "everycall_slow_exit", "everycall_slow_entry_pushed",
         "everycall_slow_body_entry", "everycall_slow_body_exit", "everycall_slow_body_entry_pushed",
         "everycall_slow_common"]

@@ -157,7 +157,7 @@ fn a_signal_anywhere_in_the_slow_path() {
 #[test]
 fn killed_after_every_instruction_of_a_hook() {
     let place = Place::new("step-kill");
-    let stride = if is_full() { 1 } else { 7 };
+    let stride = if is_full() { 1 } else { 17 };
     for mode in MODES {
         let program = stepper(&place, mode);
         let mut seen_complete = false;
