@@ -107,11 +107,15 @@ fn profilers_walk_real_programs() {
     let place = Place::new("profiled");
     let library = profiler(&place);
     let with_frame_pointers: &[&str] = &["-O2", "-fno-omit-frame-pointer"];
+    let programs = if is_full() { 2 } else { 1 };
     for (workload, flags, modes) in [
         (Workload::SQLITE, &["-O1"][..], [Mode::CLANG19_XRAY, Mode::GCC_NOPS]),
         (Workload::LEVELDB, with_frame_pointers, [Mode::GCC_FENTRY, Mode::CLANG19_XRAY]),
-    ] {
-        for mode in modes.into_iter().take(if is_full() { 2 } else { 1 }) {
+    ]
+    .into_iter()
+    .take(programs)
+    {
+        for mode in modes.into_iter().take(programs) {
             let build = Build { workload, mode: Some(mode), flags };
             let label = build.label();
             let program = place.file(&label);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use everycall_tests::abi::{BACKTRACE_PY, CALLERS_C};
 use everycall_tests::selections::file_with_only;
-use everycall_tests::{Mode, Place, everycall, successful};
+use everycall_tests::{Mode, Place, everycall, is_full, successful};
 
 /// Stacks that may stand above a hook, innermost first: calls, and functions that were jumped to. A
 /// debugger may know where the jump was.
@@ -28,14 +28,17 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
     place.write("callers.c", CALLERS_C);
     let script = place.write("backtrace.py", BACKTRACE_PY);
     let with_frame_pointers: &[&str] = &["-O2", "-fno-omit-frame-pointer"];
-    for (mode, flags) in [
-        (Mode::GCC_NOPS, with_frame_pointers),
-        (Mode::GCC_NOPS, &["-O2"][..]),
-        (Mode::GCC_FENTRY, with_frame_pointers),
-        (Mode::GCC_FINSTRUMENT, &["-O2"]),
-        (Mode::CLANG19_XRAY, with_frame_pointers),
-        (Mode::CLANG19_XRAY, &["-O2"]),
+    for (is_always, mode, flags) in [
+        (false, Mode::GCC_NOPS, with_frame_pointers),
+        (true, Mode::GCC_NOPS, &["-O2"][..]),
+        (true, Mode::GCC_FENTRY, with_frame_pointers),
+        (true, Mode::GCC_FINSTRUMENT, &["-O2"]),
+        (true, Mode::CLANG19_XRAY, with_frame_pointers),
+        (false, Mode::CLANG19_XRAY, &["-O2"]),
     ] {
+        if !is_always && !is_full() {
+            continue;
+        }
         let program = place.build(mode, &[&["-g", "callers.c"], flags].concat(), &mode.label());
         // Of functions whose values are copied, too.
         let copies = mode == Mode::GCC_NOPS && flags.len() == 1;

@@ -13,7 +13,7 @@ use everycall_live::{Control, ControlError, LiveArena, attach};
 use everycall_reader::{Source as _, TraceFile};
 use everycall_tests::selections::{file_with_only, only};
 use everycall_tests::slow::KEEP_ALL;
-use everycall_tests::{Mode, Place, Standing, TraceView, Waiting, everycall, successful, wait};
+use everycall_tests::{Mode, Place, Standing, TraceView, Waiting, everycall, is_full, successful, wait};
 
 /// Modes whose sites are switched, and those whose hooks look for themselves.
 const MODES: [Mode; 5] = [
@@ -360,7 +360,8 @@ fn traced(place: &Place, standing: &mut Standing, options: &[&str]) -> TraceView
 #[test]
 fn a_session_shows_its_own_calls() {
     let place = Place::new("selection-own");
-    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_AFTER_INLINING] {
+    let modes = [Mode::GCC_NOPS, Mode::CLANG19_AFTER_INLINING, Mode::GCC_FENTRY];
+    for mode in modes.into_iter().take(if is_full() { 3 } else { 2 }) {
         let program = program(&place, mode);
         let mut command = place.command(&program);
         let mut standing = Standing::start(command.arg("1").env("EVERYCALL_RING_SIZE", "1M"));

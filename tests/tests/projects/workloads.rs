@@ -313,7 +313,7 @@ fn pages() {
     let mut views: Vec<(PathBuf, &str)> = Vec::new();
     // The browser takes long.
     let workloads = [Workload::SQLITE, Workload::LUA, Workload::ZSTD, Workload::LEVELDB];
-    for workload in workloads.into_iter().take(if is_full() { 4 } else { 2 }) {
+    for workload in workloads.into_iter().take(if is_full() { 4 } else { 1 }) {
         let looked_at = if is_full() { &[Mode::GCC_NOPS, Mode::CLANG19_XRAY][..] } else { &[Mode::GCC_NOPS] };
         for mode in modes(&workload).filter(|mode| looked_at.contains(mode)) {
             let build = Build { workload, mode: Some(mode), flags: FLAGS[0] };
