@@ -1,4 +1,4 @@
-//! Programs that only compare integers with constants and copy registers, words of the stack and
+//! Programs that only compare registers with constants and copy registers, words of the stack and
 //! texts: as lists that a hook can work off without an interpreter.
 
 use everycall_format::capture::{
@@ -30,8 +30,9 @@ pub enum Origin {
 /// A condition on the low bits of a value: they lie in a range, which may wrap around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// The value.
-    pub origin: Origin,
+    /// The register of the call, one of [`register`]. A word of the stack is read only where it is
+    /// known to be mapped, and a test has no way to fail.
+    pub register: u32,
     /// How many bits, 1 to 64.
     pub bits: u32,
     /// The first one of the range.
@@ -105,7 +106,7 @@ impl Plain {
     }
 }
 
-/// What a register of the interpreter holds.
+/// The content of a register of the interpreter.
 #[derive(Clone, Copy)]
 enum Symbol {
     Constant(u64),
@@ -138,20 +139,22 @@ impl Value {
         }
     }
 
-    /// A test whether it lies from `first` to `last`. `None` if it never does.
+    /// A test whether it lies from `first` to `last`. `None` if it never does, or can't be tested.
     fn lies_in(self, first: i128, last: i128, domain: (i128, i128)) -> Option<Symbol> {
         let (first, last) = (first.max(domain.0), last.min(domain.1));
         if first > last {
             return None;
         }
-        let is_any = (first, last) == domain;
-        let test = || self.test(first as u64, (last - first) as u64);
-        Some(Symbol::Test((!is_any).then(test)))
+        if (first, last) == domain {
+            return Some(Symbol::Test(None));
+        }
+        Some(Symbol::Test(Some(self.test(first as u64, (last - first) as u64)?)))
     }
 
-    fn test(self, first: u64, span: u64) -> Test {
+    fn test(self, first: u64, span: u64) -> Option<Test> {
+        let Origin::Register(register) = self.origin else { return None };
         let mask = u64::MAX >> (u64::BITS - self.bits);
-        Test { origin: self.origin, bits: self.bits, first: first & mask, span: span & mask }
+        Some(Test { register, bits: self.bits, first: first & mask, span: span & mask })
     }
 }
 
@@ -249,7 +252,7 @@ impl Reader<'_> {
         let test = match symbol {
             Symbol::Test(test) => test,
             // It is zero, or from 1 on.
-            Symbol::Value(value) => Some(value.test(0, 0).opposite()),
+            Symbol::Value(value) => Some(value.test(0, 0)?.opposite()),
             Symbol::Constant(_) | Symbol::StackPointer => return None,
         };
         let test = match (test, is_true) {

@@ -259,7 +259,7 @@ pub struct CapturePlace {
     pub is_conditional: bool,
 }
 
-/// What a hook copies by itself. Behind it are its tests, and then its items, or (if
+/// The values that a hook copies by itself. Behind it are its tests, and then its items, or (if
 /// [`copies::WORDS`] is set) the places of its words, as [`CopyTest::at`], but in 16 bits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -288,7 +288,8 @@ pub struct Copies {
 
 /// Number of pages in [`Copies::pages`]; a power of two.
 pub const COPY_PAGES: usize = 256;
-/// Limit on the bytes of values that hooks copy: there is little room on the stack.
+/// Limit on the bytes of values that are copied on the thread's own stack, where there is little
+/// room: longer captures take the slow path.
 pub const COPY_ROOM: usize = 160;
 
 /// [`Copies::flags`].

@@ -2,7 +2,7 @@
 //! by what hooks report.
 //!
 //! ```text
-//! Captures | functions, by address | places, a hash table | programs | their bytes | what hooks copy by themselves
+//! Captures | functions, by address | places, a hash table | programs | their bytes | copies
 //! ```
 //!
 //! It is made when the module is registered, before any thread runs its code, or when clients of
@@ -122,7 +122,7 @@ pub(crate) struct Function {
     pub(crate) entry: Programs,
     /// Those at its returns.
     pub(crate) exit: Programs,
-    /// Whether its hooks are always called, so that there are no [`Place`]s.
+    /// Whether its hooks are always called, so that there are no [`CapturePlace`]s.
     pub(crate) is_called: bool,
     /// Whether it has hooks at all that can copy values.
     pub(crate) has_hooks: bool,
@@ -288,7 +288,7 @@ impl Builder {
         let places = aligned(functions + room.functions * size_of::<Function>());
         let programs = aligned(places + places_size * size_of::<CapturePlace>());
         let bytes = aligned(programs + room.programs * size_of::<Program<'static>>());
-        // What hooks copy takes less than the programs, but for its heads.
+        // Copies take less than the programs, but for their heads.
         let copies = room.bytes + 3 * room.functions * size_of::<Copies>();
         let size = bytes + room.bytes + 16 * room.programs + copies;
         let block = Block::new(size as u64)?;
@@ -364,27 +364,24 @@ impl Builder {
         }
     }
 
-    /// Adds what the hooks at a function's entry or returns copy by themselves. Returns where it is,
-    /// or 0 if the programs do more than that.
+    /// Adds the [`Copies`] of the hooks at a function's entry or returns. Returns where they are, or
+    /// 0 if the programs do more than that.
     pub(crate) fn add_copies(&mut self, programs: Programs, is_exit: bool, is_conditional: bool) -> u32 {
         if programs.are_slow {
             return 0;
         }
-        let first = self.base().wrapping_add(self.programs).cast::<Program<'static>>();
-        let program = programs.numbers().next().filter(|index| *index < self.program_count);
-        // SAFETY: so many have been written.
-        let program = program.map(|index| unsafe { &*first.wrapping_add(index) });
+        let program = programs.numbers().next().and_then(|number| self.program(number)).copied();
         let plain = match program {
             None => None,
             Some(program) if program.output_max() > COPY_ROOM => return 0,
-            Some(program) => match Plain::of(program) {
+            Some(program) => match Plain::of(&program) {
                 // A result that is rejected is an exit without values.
                 Some(plain) if !is_exit || plain.tests().next().is_none() => Some(plain),
                 _ => return 0,
             },
         };
         let at = self.free.next_multiple_of(align_of::<Copies>());
-        match self.write_copies(at, program, plain.as_ref(), is_exit, is_conditional) {
+        match self.write_copies(at, program.as_ref(), plain.as_ref(), is_exit, is_conditional) {
             Some(end) => {
                 self.free = end;
                 at as u32
@@ -421,7 +418,7 @@ impl Builder {
         for test in plain.into_iter().flat_map(Plain::tests) {
             let up = u64::BITS - test.bits;
             let test = CopyTest {
-                at: saved_at(test.origin, &mut head.flags)?.0,
+                at: saved_at(Origin::Register(test.register), &mut head.flags)?.0,
                 reserved: 0,
                 factor: 1 << up,
                 first: test.first << up,

@@ -15,11 +15,9 @@ use everycall_capture::Outcome;
 use everycall_format::arena::{OpenCall, counter, met_bits};
 use everycall_format::capture::REMEMBERED;
 use everycall_format::event::{EXIT, WORD_SIZE, call_word, kind, payload_word, record_word, values};
-use everycall_hooks::{ModuleDescriptor, add_own, exchange_own};
+use everycall_hooks::{COPY_ROOM, ModuleDescriptor, add_own, exchange_own};
 use everycall_ring::{Control, state};
 
-/// Captures that may be longer take the slow path: there is little room on the stack.
-const BYTES_MAX: usize = 160;
 /// Bytes of an open call.
 const CALL: u64 = size_of::<OpenCall>() as u64;
 
@@ -72,10 +70,10 @@ impl Event<'_> {
         if is_exit && is_conditional && self.was_left_out()? {
             return Some(outcome::DONE);
         }
-        let mut bytes = [0; BYTES_MAX];
+        let mut bytes = [0; COPY_ROOM];
         let (mut length, mut id, mut met) = (0, 0, 0);
         if let Some(program) = program {
-            if program.output_max() > BYTES_MAX {
+            if program.output_max() > COPY_ROOM {
                 return None;
             }
             // SAFETY: by contract.
