@@ -10,11 +10,10 @@ use std::path::Path;
 use everycall_format::arena::ClockReading;
 use everycall_trace_device::{Change, Decoder, DeviceFile, Event, Names, OpenCalls, Place, Stamped};
 
-use crate::binary::{base_of, facts_of, map_line};
 use crate::error::ImportError;
 use crate::input::Input;
-use crate::modules::{Mapped, call};
-use crate::output::{Code, ModuleFacts, NamesId, Output, ProcessFacts, ProcessId, ThreadId};
+use crate::modules::{Mapped, call, find_build, mapped_files};
+use crate::output::{Code, NamesId, Output, ProcessFacts, ProcessId, ThreadId};
 
 /// The largest file: rings of some threads.
 const FILE_MAX: u64 = 4 << 30;
@@ -70,7 +69,8 @@ impl Ids {
             .filter(|word| !word.is_empty())
             .map(<[u8]>::to_vec)
             .collect();
-        let maps = maps(&file.maps);
+        // An emulated program's code isn't executable for the emulator's own process.
+        let maps = mapped_files(&file.maps, |_| true);
         let name = command.last().map(|word| Path::new(OsStr::from_bytes(word)));
         let name = name.and_then(Path::file_name).map(|name| name.as_bytes().to_vec()).unwrap_or_default();
         let facts = ProcessFacts { pid: file.pid, name, command: command.clone(), ..ProcessFacts::default() };
@@ -138,7 +138,7 @@ impl Ids {
                 Change::None => continue,
             };
             let (address, code) = match place {
-                Place::Code(address) => (address, mapped.locate(out, process, address, prepare)),
+                Place::Code(address) => (address, mapped.locate(out, process, address, find_build)),
                 Place::Id(number) => (number, Some(self.code(number, out))),
             };
             call(out, id, at_ns, (address, code), is_exit)?;
@@ -162,29 +162,4 @@ impl Ids {
 
 fn reading(ns: u64) -> ClockReading {
     ClockReading { ticks: ns, monotonic_raw_ns: ns, ..ClockReading::default() }
-}
-
-/// Mapped files, as if addresses in them were as in the files' bytes. An emulated program's code
-/// isn't executable for the emulator's own process.
-fn maps(text: &[u8]) -> Vec<ModuleFacts> {
-    let lines = text.split(|byte| *byte == b'\n').filter_map(map_line);
-    lines
-        .filter(|map| map.path.starts_with(b"/"))
-        .map(|map| ModuleFacts {
-            path: map.path.to_vec(),
-            base: map.start.wrapping_sub(map.offset),
-            start: map.start,
-            end: map.end,
-            ..ModuleFacts::default()
-        })
-        .collect()
-}
-
-/// The file's build id, and where it was loaded.
-fn prepare(facts: &mut ModuleFacts) {
-    let path = Path::new(OsStr::from_bytes(&facts.path));
-    if let Some(file) = facts_of(path) {
-        facts.build_id = file.build_id;
-        facts.base = base_of(path, facts.start, facts.start.wrapping_sub(facts.base));
-    }
 }

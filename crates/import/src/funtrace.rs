@@ -20,16 +20,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use everycall_format::arena::ClockReading;
 use everycall_format::label;
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
 
-use crate::binary::{self, base_of, map_line};
 use crate::error::ImportError;
 use crate::input::Input;
-use crate::modules::{Mapped, call};
+use crate::modules::{Mapped, call, find_build, mapped_files};
 use crate::output::{Code, ModuleFacts, Output, ProcessFacts, ProcessId, ThreadId};
 
 const HEAD: u64 = 16;
@@ -298,7 +297,7 @@ fn event<W: Write>(
     out: &mut Output<W>,
 ) -> io::Result<()> {
     let address = word & ADDRESS;
-    let mut code = mapped.locate(out, process, address, prepare);
+    let mut code = mapped.locate(out, process, address, find_build);
     match word & (RETURN | CALLERS) {
         0 => {
             functions.seen.insert(address);
@@ -329,29 +328,9 @@ fn event<W: Write>(
     }
 }
 
-/// The file's build id, and where it was loaded.
-fn prepare(facts: &mut ModuleFacts) {
-    let path = PathBuf::from(OsStr::from_bytes(&facts.path));
-    if let Some(file) = binary::facts_of(&path) {
-        facts.build_id = file.build_id;
-        let offset = facts.start.wrapping_sub(facts.base);
-        facts.base = base_of(&path, facts.start, offset);
-    }
-}
-
 /// The mapped files, for now as if addresses in them were as in the files' bytes.
 fn maps(text: &[u8]) -> Vec<ModuleFacts> {
-    let lines = text.split(|byte| *byte == b'\n').filter_map(map_line);
-    lines
-        .filter(|map| map.is_executable && map.path.starts_with(b"/"))
-        .map(|map| ModuleFacts {
-            path: map.path.to_vec(),
-            base: map.start.wrapping_sub(map.offset),
-            start: map.start,
-            end: map.end,
-            ..ModuleFacts::default()
-        })
-        .collect()
+    mapped_files(text, |map| map.is_executable)
 }
 
 /// Which addresses are of one function: by the files' symbols, otherwise by the calls that were

@@ -1,8 +1,37 @@
 //! Files that were mapped into a process, and the code offsets of addresses in them.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
+use crate::binary::{MapLine, base_of, facts_of, map_line};
 use crate::output::{Code, ModuleFacts, Output, ProcessId, ThreadId};
+
+/// The files in the text of `/proc/PID/maps` that are taken, for now as if addresses in them were as
+/// in the files' bytes.
+pub(crate) fn mapped_files(text: &[u8], is_taken: impl Fn(&MapLine<'_>) -> bool) -> Vec<ModuleFacts> {
+    let lines = text.split(|byte| *byte == b'\n').filter_map(map_line);
+    lines
+        .filter(|map| is_taken(map) && map.path.starts_with(b"/"))
+        .map(|map| ModuleFacts {
+            path: map.path.to_vec(),
+            base: map.start.wrapping_sub(map.offset),
+            start: map.start,
+            end: map.end,
+            ..ModuleFacts::default()
+        })
+        .collect()
+}
+
+/// Finds the build id of such a file, and where it was loaded.
+pub(crate) fn find_build(facts: &mut ModuleFacts) {
+    let path = Path::new(OsStr::from_bytes(&facts.path));
+    if let Some(file) = facts_of(path) {
+        facts.build_id = file.build_id;
+        facts.base = base_of(path, facts.start, facts.start.wrapping_sub(facts.base));
+    }
+}
 
 /// A process's mapped files, each of which becomes a module when an address in it is met.
 pub(crate) struct Mapped {

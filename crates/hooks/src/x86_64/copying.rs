@@ -52,14 +52,7 @@ macro_rules! capture_asm {
         cmpl    {SHORT}(%rcx), %eax
         jae     1f
         movq    $0, {STAMP_DUE}(%rcx)               # this event has a stamp: the next one needs one, too
-        popq    %rsi
-        .cfi_adjust_cfa_offset -8
-        popq    %rcx
-        .cfi_adjust_cfa_offset -8
-        popq    %rdx
-        .cfi_adjust_cfa_offset -8
-        popq    %rax
-        .cfi_adjust_cfa_offset -8
+        everycall_restore
         jmp     everycall_exit
         .cfi_adjust_cfa_offset 32
     1:  cmpq    {CAPTURE_FLOOR}(%rcx), %rsp
@@ -325,8 +318,8 @@ everycall_capture_common:
         everycall_pop_copying
         everycall_epilogue
 
-    # An item without a status, or one that lies in memory: a word of the stack, or a text. rax: where
-    # the word or the text's address is, rdx: its size.
+    # An item without a status, or one that lies in memory: a word of the stack, or a text. rax: the
+    # place of the word or of the text's address, rdx: its size.
     .Leverycall_capture_other:
         .cfi_def_cfa_offset {COPY_FRAME} + 80
         ja      8f
@@ -428,21 +421,10 @@ everycall_capture_common:
         addq    ${COPY_FRAME}, %rsp
         .cfi_adjust_cfa_offset -{COPY_FRAME}
     .Leverycall_capture_otherwise:
-        pushq   %rbx
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset %rbx, 0
-        pushq   %rbp
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset %rbp, 0
+        everycall_push_bases
         pushq   %rsi
         .cfi_adjust_cfa_offset 8
-        movq    %rsp, %rbx
-        .cfi_def_cfa_register %rbx
-        pushq   %r12                                # for `Registers::saved`; nothing pops them
-        pushq   %r13
-        pushq   %r14
-        pushq   %r15
-        pushq   %r15                                # place of the vector registers: `Registers::vectors`
+        everycall_keep_registers
         andq    $-16, %rsp
         subq    $272, %rsp
         everycall_save_vectors
@@ -464,12 +446,7 @@ everycall_capture_common:
         movq    %rbx, %rsp
         popq    %rsi
         .cfi_def_cfa %rsp, 96
-        popq    %rbp
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore %rbp
-        popq    %rbx
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore %rbx
+        everycall_pop_bases
         everycall_pop_copying
         testl   %eax, %eax
         jnz     6f

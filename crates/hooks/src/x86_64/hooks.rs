@@ -261,7 +261,7 @@ hooks_asm! {
         jne     everycall_slow_\\what
     .endm
 
-    .macro everycall_epilogue
+    .macro everycall_restore
         popq    %rsi
         .cfi_adjust_cfa_offset -8
         popq    %rcx
@@ -270,6 +270,10 @@ hooks_asm! {
         .cfi_adjust_cfa_offset -8
         popq    %rax
         .cfi_adjust_cfa_offset -8
+    .endm
+
+    .macro everycall_epilogue
+        everycall_restore
         ret
         .cfi_adjust_cfa_offset 32
     .endm
@@ -311,6 +315,35 @@ hooks_asm! {
         jz      everycall_slow_count_\\what\\()_without_slot
         addq    $1, (%rsi, %rdx)
     8:  everycall_epilogue
+    .endm
+
+    # Before a call of the runtime: rbx and rbp.
+    .macro everycall_push_bases
+        pushq   %rbx
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset %rbx, 0
+        pushq   %rbp
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset %rbp, 0
+    .endm
+    .macro everycall_pop_bases
+        popq    %rbp
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore %rbp
+        popq    %rbx
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore %rbx
+    .endm
+
+    # Then the stack pointer into rbx, and the registers that `Registers` finds below it.
+    .macro everycall_keep_registers
+        movq    %rsp, %rbx
+        .cfi_def_cfa_register %rbx
+        pushq   %r12                                # for `Registers::saved`; nothing pops them
+        pushq   %r13
+        pushq   %r14
+        pushq   %r15
+        pushq   %r15                                # place of the vector registers: `Registers::vectors`
     .endm
 
     # All vector registers, at the stack pointer, which is a multiple of 16.
@@ -1095,21 +1128,10 @@ everycall_slow_common:
         .cfi_adjust_cfa_offset 8
         pushq   %r11
         .cfi_adjust_cfa_offset 8
-        pushq   %rbx
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset %rbx, 0
-        pushq   %rbp
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset %rbp, 0
+        everycall_push_bases
         subq    $8, %rsp                            # room for the signal mask
         .cfi_adjust_cfa_offset 8
-        movq    %rsp, %rbx
-        .cfi_def_cfa_register %rbx
-        pushq   %r12                                # for `Registers::saved`; nothing pops them
-        pushq   %r13
-        pushq   %r14
-        pushq   %r15
-        pushq   %r15                                # place of the vector registers: `Registers::vectors`
+        everycall_keep_registers
         movq    %rcx, %rbp
         movl    %edi, %r9d
         movq    %rsi, %rax
@@ -1191,12 +1213,7 @@ everycall_slow_common:
         syscall
         addq    $8, %rsp
         .cfi_def_cfa %rsp, 96
-        popq    %rbp
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore %rbp
-        popq    %rbx
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore %rbx
+        everycall_pop_bases
         popq    %r11
         .cfi_adjust_cfa_offset -8
         popq    %r10
