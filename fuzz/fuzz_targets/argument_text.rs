@@ -1,4 +1,5 @@
-//! What users write of arguments, results and conditions: refused with a place in the text, or it makes programs that
+//! Requests for arguments, results and conditions, as users write them. Each is refused with a
+//! place in the text, or it makes programs that
 //! the traced side accepts, and whose captures their layouts describe.
 #![no_main]
 

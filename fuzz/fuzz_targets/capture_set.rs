@@ -1,4 +1,5 @@
-//! Capture sets and their programs, as the traced side reads them from shared memory. Checksums that are wrong are
+//! Capture sets and their programs, as the traced side reads them from shared memory. Checksums
+//! that are wrong are
 //! repaired first.
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Values of calls in traces: a layout as JSON, a zero byte, and a capture. Whatever they are, text and JSON come out.
+//! Values of calls in traces: a layout as JSON, a zero byte, and a capture. Whatever they are, text
+//! and JSON come out.
 #![no_main]
 
 use everycall_values::layout::Layout;

@@ -108,7 +108,7 @@ impl Mode {
         self.name == "untouched"
     }
 
-    /// What the compiler is called by for these sources.
+    /// The compiler's command for these sources.
     fn command(self, arguments: &[&str]) -> PathBuf {
         let is_cxx = arguments.iter().any(|argument| argument.ends_with(".cpp") || argument.ends_with(".cc"));
         match (self.is_untouched(), is_cxx) {

@@ -1,4 +1,4 @@
-//! What the TRACE instruction of `everycall-trace-device` would write and cost for a recorded
+//! Bytes and costs of the TRACE instruction of `everycall-trace-device` for a recorded
 //! program: `cargo xtask bench trace-device` makes the table from it.
 //!
 //! Prints one line of JSON. Traces have no stack pointers: each function is given a frame of a

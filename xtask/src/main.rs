@@ -11,7 +11,7 @@
 //! | `kills` | a thousand times `kill -9`: what the program did last is there |
 //! | `storms` | ten thousand snapshots while threads come and go, ten thousand forks during snapshots |
 //! | `scribbles` | ten minutes of programs that write over the shared memory that they are recorded in: every command ends well |
-//! | `untouched` | CPython's test suite with hooks in all functions of the interpreters as they are: results as without |
+//! | `untouched` | CPython's test suite with hooks in all of the interpreters as they are |
 
 mod bench;
 mod campaigns;

@@ -153,7 +153,7 @@ fn item_name(it: &Expression) -> &str {
 pub(crate) struct Compiler<'t, 'd, 'a> {
     pub types: Option<&'t mut Types<'d, 'a>>,
     pub signature: Option<Signature>,
-    /// What is known of it without debugging information.
+    /// Facts about it without debugging information.
     pub prototype: Option<Prototype>,
     pub moment: Moment,
     pub options: &'t CaptureOptions,

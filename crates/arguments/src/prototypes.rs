@@ -186,7 +186,7 @@ ceil(x f64) f64
 fmod(x f64, y f64) f64
 ";
 
-/// What a C library calls its functions inside: before and behind their names.
+/// Prefixes and suffixes of the names that C libraries give their functions inside.
 const BEFORE: [&str; 4] = ["__libc_", "__GI_", "__new_", "__"];
 const BEHIND: [&str; 4] = ["64", "_nocancel", "_internal", "_time64"];
 

@@ -29,7 +29,7 @@ impl Units {
     }
 }
 
-/// What is known of a unit.
+/// Facts about a unit.
 pub(crate) struct UnitFacts {
     pub(crate) is_rust: bool,
     pub(crate) producer: Producer,

@@ -18,7 +18,7 @@ pub enum Mode {
     AfterInlining,
     /// clang: XRay sleds, without clang's own runtime.
     Xray,
-    /// gcc and clang: the TRACE instruction of `docs/design/trace-instruction.md`, which is a NOP on
+    /// gcc and clang: the TRACE instruction of `docs/design/trace-instruction.md`: a NOP on
     /// all CPUs that exist. There is no runtime: a device, or QEMU with a plugin, writes the trace.
     TraceInsn,
 }

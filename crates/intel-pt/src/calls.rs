@@ -5,7 +5,7 @@ use crate::code::{Block, Kind};
 /// The most open calls of a thread.
 const DEPTH_MAX: usize = 1 << 16;
 
-/// What calls become.
+/// Receives the calls.
 pub trait CallSink {
     /// A function was entered, at this address.
     fn entry(&mut self, ticks: u64, address: u64);

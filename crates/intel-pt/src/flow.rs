@@ -22,7 +22,7 @@ pub enum Gap {
     Recorder,
 }
 
-/// What branches become.
+/// Receives the branches.
 pub trait Sink {
     /// A call, and the address it returns to.
     fn call(&mut self, ticks: u64, to: &Block, return_to: u64);

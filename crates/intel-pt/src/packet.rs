@@ -1,6 +1,6 @@
 //! Packets: the bytes that a CPU writes.
 //!
-//! Their layout is in Intel's Software Developer's Manual, volume 3, "Trace Packets and Data Types".
+//! Their layout: Intel's Software Developer's Manual, volume 3, "Trace Packets and Data Types".
 
 /// The 16 bytes of a PSB packet, at which decoding can begin.
 pub(crate) const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];

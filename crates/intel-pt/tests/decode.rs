@@ -1,4 +1,4 @@
-//! Programs made at random, run by a model of a CPU that writes packets: their calls come out again.
+//! Random programs, run by a model of a CPU that writes packets: their calls come out again.
 
 use everycall_intel_pt::{
     Block, CallSink, Calls, Code, Flow, Gap, Image, PacketError, Packets, Rates, Sink, find_psb,

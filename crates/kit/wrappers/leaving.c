@@ -1,6 +1,6 @@
 // Functions by which calls are left, in programs that were built without everycall: the entries of
 // these functions lead here (crates/untouched/src/leaving.rs), where a link would have wrapped
-// calls of them. And the loader's function for debuggers (loading.rs), and the unwinder's search for
+// calls of them. Also the loader's function for debuggers (loading.rs) and the unwinder's search for
 // unwind information (frames.h). Part of libeverycall.so.
 #include "exceptions.h"
 #include "frames.h"

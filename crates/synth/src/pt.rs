@@ -128,7 +128,7 @@ impl PtEncoder {
     }
 }
 
-/// What was called and left.
+/// Calls and returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtCall {
     /// A function was entered, at this address.
@@ -636,7 +636,7 @@ impl PerfData {
         self.record(11, 0, whose, &body);
     }
 
-    /// What perf says of the CPU's trace: before all parts of it.
+    /// Perf's record of the CPU's trace, before all parts of that.
     pub fn info(&mut self, kind: u32) {
         let mut body = [kind.to_le_bytes(), [0; 4]].concat();
         // The event's type; shift, factor, zero; whether they hold; bits of the configuration.

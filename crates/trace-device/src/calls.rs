@@ -2,7 +2,7 @@
 
 use crate::event::{Event, Place};
 
-/// What an event does to the open calls, after those that it shows to have ended.
+/// The effect of an event on the open calls, after those that it shows to have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A call began.

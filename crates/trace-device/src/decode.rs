@@ -13,7 +13,7 @@ use crate::varint::{signed, take};
 pub struct DecodeError {
     /// Offset of the record.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub what: &'static str,
 }
 

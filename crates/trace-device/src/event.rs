@@ -1,6 +1,6 @@
-//! What the device records.
+//! The events that the device records.
 
-/// What an entry names.
+/// The name in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// The address of the instruction itself.

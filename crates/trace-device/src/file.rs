@@ -13,7 +13,7 @@
 //! |---|---|
 //! | 1 | words of the command line, each with a zero byte at its end |
 //! | 2 | lines of `/proc/PID/maps` |
-//! | 3 | thread id, 4; zero, 4; blocks that were overwritten, 8; blocks, the last one perhaps incomplete |
+//! | 3 | thread id, 4; zero, 4; overwritten blocks, 8; blocks, the last one perhaps cut |
 //! | 4 | branches that the process made: conditional, returns, indirect; 8 each |
 
 use std::fmt;
@@ -72,7 +72,7 @@ pub struct DeviceFile {
 pub struct FileError {
     /// Where.
     pub offset: usize,
-    /// What is expected there.
+    /// The part that is expected there.
     pub expected: &'static str,
 }
 

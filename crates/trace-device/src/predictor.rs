@@ -1,4 +1,4 @@
-//! What encoder and decoder both know: the last values, places met lately, open calls.
+//! Facts that encoder and decoder share: the last values, places met lately, open calls.
 
 use std::collections::VecDeque;
 

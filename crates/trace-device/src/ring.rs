@@ -26,7 +26,7 @@ impl Ring {
         self.blocks.push_back(block);
     }
 
-    /// What is there, the oldest first.
+    /// The bytes in it, the oldest first.
     pub fn blocks(&self) -> impl Iterator<Item = &[u8]> {
         self.blocks.iter().map(Vec::as_slice)
     }

@@ -1,11 +1,11 @@
-//! What a thread of the emulated program does, as the device sees it. Holds no pointer and no
+//! A thread of the emulated program, as the device sees it. Holds no pointer and no
 //! `unsafe`.
 
 use std::time::Instant;
 
 use everycall_trace_device::{Encoder, Event, Parameters, Place, Ring, Thread};
 
-/// What is known of a thread.
+/// Facts about a thread.
 pub(crate) struct Machine {
     pub tid: u32,
     begin: Instant,

@@ -85,7 +85,8 @@ thread_local! {
     static MACHINE: RefCell<Option<Arc<Mutex<Machine>>>> = const { RefCell::new(None) };
 }
 
-/// Does something with the machine of this thread: QEMU runs each of the program's in one of its own.
+/// Does something with the machine of this thread: QEMU runs each of the program's threads in one
+/// of its own.
 fn with(run: impl FnOnce(&mut Machine)) {
     let Some(device) = DEVICE.get() else { return };
     MACHINE.with_borrow_mut(|own| {
@@ -152,7 +153,7 @@ fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "everycall: {what}");
 }
 
-/// What the plugin does at an instruction.
+/// The plugin's part at an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Call,
@@ -274,7 +275,7 @@ extern "C" fn left_by_jump(_cpu: c_uint, _data: Pointer) {
     with(Machine::leave_by_jump);
 }
 
-/// What the program has just stored at an address of its own.
+/// The value that the program has just stored at an address of its own.
 fn stored(address: u64, base: Pointer) -> u64 {
     let place = address.wrapping_add(base as u64) as *const u64;
     // SAFETY: the program's memory lies at a fixed distance in this process, and it was written.

@@ -70,7 +70,7 @@ fn plugin() -> PathBuf {
     target.join("debug/libeverycall_trace_plugin.so")
 }
 
-/// Calls that were left by an exception or `longjmp`, and whose caller's next call has more arguments
+/// Calls left by an exception or `longjmp`, and whose caller's next call has more arguments
 /// on the stack: that lies below them, so the stack pointer doesn't show that they have ended.
 const UNSEEN: &str = "s_with_arguments";
 

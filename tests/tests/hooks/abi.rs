@@ -214,7 +214,7 @@ fn probe(place: &Place, mode: Mode, program: &Path, calls: &str) {
         assert!(printed.contains(" 0 differences"), "{what}: {printed}");
     }
     if copies_values(mode) && !what.ends_with("-host") {
-        // What is in the registers needn't be an address.
+        // The registers needn't hold addresses.
         let values = "(arg1:long, arg2:str, arg3:str, fparg1:f64, fparg8:f32)";
         let wanted = ["made_plain", "made_tail_target"].map(|function| format!("{function}{values}"));
         let captures = captures(place, program, &wanted.each_ref().map(String::as_str), &[]);

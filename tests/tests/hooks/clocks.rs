@@ -238,8 +238,8 @@ fn events_without_times_have_bounds_that_hold() {
         let events = |key: &str| info["times"]["events"][key].clone();
         let (all, without) = (events("events").as_u64().unwrap(), events("without_time"));
         assert_eq!(all, 2 * found.len() as u64);
-        // Those of the first segment have times, as nothing is known of the functions then, and those
-        // after each interruption.
+        // Those of the first segment have times, as nothing is known of the functions then; also
+        // those after each interruption.
         assert!(without["events"].as_u64().unwrap() * 4 > all, "{clock}: {without}");
         if clock == "bounded" {
             assert!(without["median_ns"].as_u64().unwrap() < 100_000, "{without}");

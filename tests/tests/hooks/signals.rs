@@ -63,8 +63,8 @@ fn check(mode: Mode, recording: &Recording, jumped: bool) {
     check_with(mode, recording, jumped, 1);
 }
 
-/// As [`check`]. `words`: the most words that a hook writes, each of which counts as a lost event if
-/// a handler jumps away meanwhile.
+/// As [`check`]. `words`: the most words that a hook writes. Each counts as a lost event if a handler
+/// jumps away meanwhile.
 fn check_with(mode: Mode, recording: &Recording, jumped: bool, words: u64) {
     assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
     let (rounds, signals) = (printed(recording, "iterations"), printed(recording, "signals"));
@@ -121,7 +121,7 @@ fn a_signal_after_every_instruction_of_a_hook_that_copies_values() {
             let whole = "victim(value=0, text=\"stepped through\")";
             let with_values = calls.iter().filter(|line| line.contains(whole)).count() as u64;
             let others: Vec<_> = calls.iter().filter(|line| !line.contains(whole)).collect();
-            // A signal within the first bytes of a hook leaves the round by a jump, before the call.
+            // A signal within a hook's first bytes leaves the round by a jump, before the call.
             let least = if how == "jump" { rounds / 2 } else { rounds };
             assert!(others.is_empty() && with_values >= least, "{mode:?} {how}: {rounds} {others:?}");
             let results = text.lines().filter(|line| line.contains(" = 1")).count() as u64;

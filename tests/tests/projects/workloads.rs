@@ -129,7 +129,7 @@ impl Case<'_> {
         }
         let hooks = hooks::check(self.mode, &traced, &objects);
         let events = self.check_counts(&label, &traced);
-        // What readers do with a ring doesn't depend on who wrote it.
+        // Readers treat a ring alike, whichever mode wrote it.
         let is_looked_at = is_full() || [Mode::GCC_NOPS, Mode::CLANG19_XRAY].contains(&self.mode);
         let slices = if is_looked_at { self.check_overwritten_ring(&label, &traced) } else { 0 };
         for entry in std::fs::read_dir(self.place.path()).expect("the temporary folder") {

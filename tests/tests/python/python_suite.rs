@@ -29,7 +29,7 @@ const PARTS: [&str; 15] = [
     "test_multiprocessing_spawn",
 ];
 
-/// Parts of it for an interpreter with hooks: signals, threads, processes, other libraries, crashes.
+/// Parts of it for an interpreter with hooks: signals, threads, processes, libraries, crashes.
 const INTERPRETER_PARTS: [&str; 20] = [
     "test_exceptions",
     "test_signal",

@@ -35,7 +35,7 @@ const OPTIONS: [&str; 14] = [
     "left if a < 0",
 ];
 
-/// What uftrace is asked to record of the same functions.
+/// Options by which uftrace records the same functions.
 const UFTRACE: [&str; 10] = [
     "-A",
     "ints@arg1/i32,arg2/i32",
@@ -107,7 +107,7 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     Ok(vec![table])
 }
 
-/// What the program printed.
+/// The times that the program printed.
 struct Costs {
     /// The least nanoseconds of a call of each function.
     least: BTreeMap<String, f64>,

@@ -1,4 +1,4 @@
-//! What a TRACE instruction would write for real programs, by the model in
+//! Bytes that a TRACE instruction would write for real programs, by the model in
 //! `crates/trace-device`: the table and the plot of `docs/design/trace-instruction.md`.
 
 use std::fmt::Write as _;

@@ -61,7 +61,7 @@ pub(super) fn rewrite_to_traces(text: &mut dyn BufRead, out: &mut dyn Write) -> 
     lines::feed(text, Rewriter::new(out, Form::Traces))
 }
 
-/// What becomes of hook calls.
+/// The instructions that replace hook calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// NOPs of a length that hooks fit into, and a list of them.

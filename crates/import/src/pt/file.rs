@@ -9,7 +9,7 @@ use crate::error::ImportError;
 
 /// The beginning of perf's file.
 pub(crate) const MAGIC: &[u8] = b"PERFILE2";
-/// What it is on a big-endian machine.
+/// The magic number as a big-endian machine writes it.
 pub(crate) const MAGIC_SWAPPED: &[u8] = b"2ELIFREP";
 
 /// The most bytes of build ids and attributes that are read.
@@ -67,7 +67,7 @@ pub(crate) struct Stream {
     pub losses: Vec<u64>,
 }
 
-/// What perf says of the CPU's trace.
+/// Perf's record of the CPU's trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clocks {
     pub shift: u32,

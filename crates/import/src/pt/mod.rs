@@ -6,7 +6,7 @@
 //! mod      the traces of all CPUs, in the order of their times, as calls of threads
 //! ```
 //!
-//! Each CPU's trace is decoded up to the time of the one that is furthest behind, so that a thread's
+//! Each CPU's trace is decoded up to the time of the one furthest behind, so that a thread's
 //! calls come in order, whichever CPUs it ran on.
 
 mod file;
@@ -210,7 +210,7 @@ impl Queue {
                 self.at += found;
                 self.packets = Packets::default();
                 let rest = self.bytes.get(self.at..).unwrap_or_default();
-                // What follows belongs to it, until its end: the flow knows then where it is.
+                // The packets up to its end belong to it: the flow knows then where it is.
                 if rest.len() < 512 && self.fill(input, world, out)? {
                     continue;
                 }
@@ -424,7 +424,7 @@ impl World {
             }
             What::Name(name, is_new) => {
                 let mut index = self.current(pid);
-                // What perf tells of processes that ran before isn't an execution.
+                // A record about a process that ran before isn't an execution.
                 let has_maps = self.images.get(index).is_some_and(|image| !image.maps.is_empty());
                 if is_new && ns > 0 && has_maps {
                     index = self.add(Image {
@@ -518,7 +518,7 @@ impl World {
         Ok(Some(id))
     }
 
-    /// What a packet needs, of one thread.
+    /// The facts of one thread that a packet needs.
     #[inline]
     fn split<'w, W: Write>(
         &'w mut self,

@@ -222,7 +222,7 @@ impl Space {
     pub fn new(maps: Vec<Map>) -> Space {
         let mut space = Space::default();
         for map in maps {
-            // What replaces nothing may be known from the beginning: times have bounds.
+            // A mapping that replaces nothing may be known from the beginning: times have bounds.
             if space.is_free(&map) { space.insert(map) } else { space.later.push(map) }
         }
         space.later.reverse();

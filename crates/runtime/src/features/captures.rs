@@ -207,7 +207,7 @@ fn build(
 /// Function, programs, whether at an exit, and whether calls may be left out.
 type CopiesOf = (u64, Programs, bool, bool);
 
-/// What hooks copy at the last sites, of which those of a function follow each other.
+/// The copies of the last sites, of which those of a function follow each other.
 #[derive(Default)]
 struct LastCopies {
     last: [Option<(CopiesOf, u32)>; 3],

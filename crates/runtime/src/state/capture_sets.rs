@@ -305,7 +305,7 @@ impl Programs {
     }
 }
 
-/// What one set wants of a function: which of its [`Programs`].
+/// The part of one set in a function: which of its [`Programs`] it wants.
 #[derive(Clone, Copy)]
 pub(crate) struct Share {
     pub(crate) chosen: &'static Chosen,
