@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use everycall_coredump::Snapshot;
 use everycall_format::arena::{ArenaHeader, counter};
-use everycall_recorder::{CodeFiles, Left, Wanted};
+use everycall_machine::{CodeFiles, Left, Wanted};
 
 /// Adds the names to the snapshot of a process that has ended, whose arena has this header. Files
 /// are only looked for if it has called such code, or has frames by id, which may be named there.

@@ -67,7 +67,7 @@ pub fn read<'a>(
     if let Some(crash) = &crash {
         snapshot.set_crash(crash.clone());
         if is_of_this_boot(crash) {
-            snapshot.add_clock_readings(&[everycall_recorder::clock::read()]);
+            snapshot.add_clock_readings(&[everycall_machine::clock::read()]);
         } else if crash.latest.is_empty() {
             snapshot.add_warning(
                 "the file is of another machine or of an earlier boot of this one, and its process lived too briefly to tell the \

@@ -16,7 +16,7 @@ use everycall_io::say;
 use everycall_io::terminal::Escapes;
 use everycall_live::{Control, LiveArena, ProcessFacts};
 use everycall_patterns::{FunctionTable, NamePattern, Rule, Selection, TableError};
-use everycall_recorder::{ArenaContents, SharedTriggers};
+use everycall_recorder::SharedTriggers;
 use everycall_triggers::{Numbers, Trigger, numbers_beside};
 use everycall_units::{Count, Duration as Shown, Several};
 use everycall_untouched::Hooked;
@@ -291,7 +291,7 @@ impl Program {
 
     /// The numbers of the conditions of triggers: those that no others have there.
     pub fn numbers_of(&self, triggers: &[Trigger]) -> Result<Vec<Numbers>, Failure> {
-        let taken = everycall_live::conditions_in_use(&self.arena, None);
+        let taken = everycall_triggers::conditions_in_use(&self.arena, None);
         numbers_beside(triggers, taken).map_err(|error| match taken {
             0 => Failure::new(exit_code::USAGE, error),
             _ => self.failed(&format_args!(
@@ -305,7 +305,7 @@ impl Program {
     /// Checks that nobody has armed conditions with these numbers at the same time. `area`: ours.
     pub fn check_numbers(&self, numbers: &[Numbers], area: u32) -> Result<(), Failure> {
         let own = numbers.iter().fold(0, |all, numbers| all | numbers.bits());
-        match everycall_live::conditions_in_use(&self.arena, Some(area)) & own {
+        match everycall_triggers::conditions_in_use(&self.arena, Some(area)) & own {
             0 => Ok(()),
             _ => {
                 Err(self
@@ -316,7 +316,8 @@ impl Program {
 
     /// Triggers that were armed in it.
     pub fn armed(&self, area: u32) -> Result<SharedTriggers, Failure> {
-        everycall_live::armed(&self.arena, area).ok_or_else(|| self.failed(&"it has no room for triggers"))
+        everycall_triggers::armed(&self.arena, area)
+            .ok_or_else(|| self.failed(&"it has no room for triggers"))
     }
 
     /// A number that grows as it loads modules, and as it names frames by id.

@@ -107,9 +107,9 @@ fn describe(process: &ProcessFacts) -> String {
 /// the counter since. They are if the rate equals the one that is measured now. The counter of
 /// another machine or boot began at another time.
 fn readings_of_this_boot(start: ClockReading) -> Vec<ClockReading> {
-    let first = everycall_recorder::clock::read();
+    let first = everycall_machine::clock::read();
     std::thread::sleep(PAUSE);
-    let last = everycall_recorder::clock::read();
+    let last = everycall_machine::clock::read();
     match (rate(&first, &last), rate(&start, &last)) {
         (Some(now), Some(since)) if (since / now - 1.0).abs() < RATE_DIFFERENCE => vec![last],
         _ => vec![],
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn clocks_of_another_boot_are_noticed() {
-        let start = everycall_recorder::clock::read();
+        let start = everycall_machine::clock::read();
         assert_eq!(readings_of_this_boot(start).len(), 1);
         let other = ClockReading { ticks: start.ticks / 2, ..start };
         assert!(readings_of_this_boot(other).is_empty());

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use everycall_format::arena::ClockReading;
 use everycall_io::say;
-use everycall_recorder::{LogFile, LogFileLine, clock};
+use everycall_machine::clock;
+use everycall_recorder::{LogFile, LogFileLine};
 use everycall_units::Several;
 use jiff::fmt::strtime::{self, BrokenDownTime};
 use jiff::tz::TimeZone;

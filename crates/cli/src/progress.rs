@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;
 
-use everycall_recorder::Progress;
+use everycall_tracefile::Progress;
 use everycall_units::{Count, Size};
 
 /// The callback that prints the progress line; `None` if standard error isn't a terminal.

@@ -11,10 +11,13 @@ use everycall_control::{Module, SelectionSet, resolve};
 use everycall_format::control::Reply;
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
-use everycall_live::{Control, ControlError, LiveArena};
+use everycall_live::{Control, ControlError};
+use everycall_machine::clock;
 use everycall_patterns::{FunctionTable, Selection};
-use everycall_recorder::{KeepCalls, TriggeredProcess, clock};
-use everycall_triggers::{Condition, Keeper, Numbers, Outcome, Rate, SetBuilder, SetError, Trigger, numbers};
+use everycall_recorder::{KeepCalls, TriggeredProcess};
+use everycall_triggers::{
+    ArmedArena, Condition, Keeper, Numbers, Outcome, Rate, SetBuilder, SetError, Trigger, numbers,
+};
 use everycall_units::{Duration as Shown, Several};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -106,7 +109,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
         keeper.limit(limit as usize);
     }
     keeper.know(PROCESS, Arc::clone(&program.arena), area.ticks);
-    let arena: Arc<LiveArena> = Arc::clone(&program.arena);
+    let arena = Arc::new(ArmedArena(Arc::clone(&program.arena)));
     let mut process =
         TriggeredProcess { number: PROCESS, pid: arguments.pid, arena, triggers: armed, over: None };
     let begin = Instant::now();

@@ -20,7 +20,7 @@ use everycall_format::dropped::{DroppedHeader, TICKS_MAX, counting};
 use everycall_format::event::WORD_SIZE;
 use everycall_format::frame;
 use everycall_format::trampoline::Trampoline;
-use everycall_recorder::clock;
+use everycall_machine::clock;
 use everycall_ring::Pool;
 use everycall_tracefile::{AllCalls, ChunkWriter, Dropped, FrameNames, KeptStates, write_calibration};
 
@@ -161,9 +161,16 @@ impl LiveArena {
         Reached::of(self.layout.recorder_pid)
     }
 
-    /// The memory that it is in.
-    pub(crate) fn mapping(&self) -> &Mapping {
-        &self.mapping
+    /// The word at `offset`, if it lies inside.
+    #[must_use]
+    pub fn word_at(&self, offset: u64) -> Option<&AtomicU32> {
+        self.mapping.u32_at(offset)
+    }
+
+    /// The eight bytes at `offset`, if they lie inside.
+    #[must_use]
+    pub fn long_at(&self, offset: u64) -> Option<&AtomicU64> {
+        self.mapping.u64_at(offset)
     }
 
     fn field(&self, offset: usize) -> &AtomicU32 {
@@ -175,7 +182,8 @@ impl LiveArena {
     }
 
     /// The pool of segments.
-    pub(crate) fn pool(&self) -> Pool<'_> {
+    #[must_use]
+    pub fn pool(&self) -> Pool<'_> {
         let layout = &self.layout;
         let segment_words = layout.segment_size / WORD_SIZE as u64;
         let capacity = u64::from(layout.segment_capacity);
@@ -282,13 +290,15 @@ impl LiveArena {
     }
 
     /// Thread slots that were ever used.
-    pub(crate) fn thread_count(&self) -> u32 {
+    #[must_use]
+    pub fn thread_count(&self) -> u32 {
         self.header().threads.min(self.layout.thread_capacity).min(THREADS_MAX)
     }
 
     /// The header of slot `slot`, if a thread uses or used it, and the slot was not reused
     /// meanwhile.
-    pub(crate) fn thread(&self, slot: u32) -> Option<ThreadHeader> {
+    #[must_use]
+    pub fn thread(&self, slot: u32) -> Option<ThreadHeader> {
         let at = self.layout.thread_at(slot);
         // A thread that is seen to end in between is the same thread.
         let identity = |thread: &ThreadHeader| (thread.generation, thread.start_ticks);
@@ -308,7 +318,8 @@ impl LiveArena {
 
     /// The calls that a thread has open, outermost first: those that didn't change while they were
     /// read.
-    pub(crate) fn open_calls(&self, thread: &ThreadHeader) -> Vec<OpenCall> {
+    #[must_use]
+    pub fn open_calls(&self, thread: &ThreadHeader) -> Vec<OpenCall> {
         let Some(stack) = thread.open_calls.checked_sub(1) else { return Vec::new() };
         if stack >= self.layout.thread_capacity {
             return Vec::new();
@@ -366,7 +377,8 @@ impl LiveArena {
     }
 
     /// The records of such names without their first `from` bytes.
-    pub(crate) fn frame_names_since(&self, from: u64) -> Vec<u8> {
+    #[must_use]
+    pub fn frame_names_since(&self, from: u64) -> Vec<u8> {
         let names = FrameNames::since(&self.layout, from, |offset, bytes| self.read_bytes(offset, bytes));
         names.map(FrameNames::into_records).unwrap_or_default()
     }

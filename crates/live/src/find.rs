@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use everycall_format::crash::ENDING;
 use everycall_format::env;
-use everycall_recorder::proc_files::all_processes;
+use everycall_machine::proc_files::all_processes;
 use rustix::fs::{major, minor};
 
 use crate::arena::LiveArena;

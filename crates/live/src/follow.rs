@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::arena::{OpenCall, ThreadHeader, thread_state};
 use everycall_format::event::Word;
-use everycall_recorder::clock;
+use everycall_machine::clock;
 
 use crate::arena::LiveArena;
 use crate::error::LiveError;

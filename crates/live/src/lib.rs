@@ -11,7 +11,6 @@
 //! stream      a session's events, written to a file while the process runs
 //! write       the trace file, segment by segment; each is unpinned as soon as it is copied
 //! control     the socket by which others choose what it records
-//! armed       the triggers that this process has armed in it
 //! images      files of modules that were deleted since
 //! ```
 //!
@@ -29,7 +28,6 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arena;
-mod armed;
 mod control;
 mod error;
 mod find;
@@ -48,7 +46,6 @@ mod take;
 mod write;
 
 pub use arena::{LiveArena, Reached};
-pub use armed::{armed, conditions_in_use};
 pub use control::{Control, ControlError};
 pub use error::LiveError;
 pub use everycall_tracefile::AllCalls;

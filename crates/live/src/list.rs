@@ -7,8 +7,8 @@ use std::sync::atomic::fence;
 
 use everycall_format::arena::{process_state, thread_state};
 use everycall_format::event::Word;
-use everycall_recorder::clock;
-use everycall_recorder::proc_files::all_processes;
+use everycall_machine::clock;
+use everycall_machine::proc_files::all_processes;
 use everycall_ring::SegmentEntry;
 
 use crate::arena::LiveArena;

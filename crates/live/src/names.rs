@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use everycall_format::arena::{ClockReading, counter};
-use everycall_recorder::{CodeFiles, Wanted};
+use everycall_machine::{CodeFiles, Wanted};
 use everycall_tracefile::{ChunkWriter, Summary, write_code_names};
 
 use crate::arena::LiveArena;

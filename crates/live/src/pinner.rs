@@ -9,7 +9,7 @@ use std::sync::atomic::{
 };
 
 use everycall_format::arena::{PINNERS, pinned_by};
-use everycall_recorder::clock;
+use everycall_machine::clock;
 use rustix::thread::futex;
 
 use crate::arena::LiveArena;

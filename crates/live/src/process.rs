@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use everycall_recorder::proc_files::{stat, thread_began, thread_name};
+use everycall_machine::proc_files::{stat, thread_began, thread_name};
 
 use crate::error::LiveError;
 

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
 use everycall_format::ect::{SnapshotRecord, ThreadRecord, chunk, image_end, reason};
 use everycall_format::event::WORD_SIZE;
-use everycall_recorder::{Progress, StreamedThread, clock};
+use everycall_machine::clock;
 use everycall_tracefile::{
     Child, ChunkWriter, Dropped, Place, Runs, Summary, array, bytes_of, is_segment, module_table, tally,
     write_stamps,
 };
+use everycall_tracefile::{Progress, StreamedThread};
 
 use crate::arena::LiveArena;
 use crate::error::LiveError;

@@ -16,7 +16,7 @@ use everycall_format::Wire as _;
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
 use everycall_format::ect::{SessionRecord, session_flags};
 use everycall_format::event::{self, Word, kind};
-use everycall_recorder::clock;
+use everycall_machine::clock;
 use everycall_ring::GrowRequest;
 use everycall_tracefile::{AllCalls, bytes_of};
 use rustix::time::{ClockId, clock_gettime};

@@ -13,8 +13,8 @@ use everycall_format::ect::{
 };
 use everycall_format::event::WORD_SIZE;
 use everycall_format::hub::origin;
-use everycall_recorder::triggers::WriteChunk;
-use everycall_recorder::{clock, host};
+use everycall_machine::{clock, host};
+use everycall_tracefile::WriteChunk;
 use everycall_tracefile::{
     AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, array, bytes_of, is_segment,
     module_table, text_of, texts, write_stamps,

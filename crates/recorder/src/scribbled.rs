@@ -13,6 +13,7 @@ use everycall_format::arena::{
 use everycall_format::env::RING_SIZE_MIN;
 use everycall_format::event::{call_word, kind, payload_word, record_word};
 use everycall_format::trigger::{TriggerHeader, TriggeredCall, call_at, call_state};
+use everycall_machine::clock::ticks;
 use everycall_tracefile::{ChunkWriter, Runs};
 
 use crate::memory::arena::{Arena, Unrecorded};
@@ -24,7 +25,6 @@ use crate::output::stream::arena_stream::ArenaStream;
 use crate::process::module_files::Files;
 use crate::process::modules::Modules;
 use crate::process::names::Names;
-use crate::sys::clock::ticks;
 
 const THREADS: u32 = 4;
 const SEGMENTS: u32 = 24;

@@ -7,6 +7,9 @@ use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, FileHeader, chunk,
 };
 
+/// Takes a chunk of a process: its number, the chunk's kind and payload.
+pub type WriteChunk<'a> = dyn FnMut(u32, u32, &[u8]) -> io::Result<()> + 'a;
+
 /// Writes chunks, each with its checksums.
 #[derive(Debug)]
 pub struct ChunkWriter<W> {

@@ -11,6 +11,7 @@
 //! - [`FrameNames`]: what frames by id are called.
 //! - [`write_code_names`]: what code of just-in-time compilers is called.
 //! - [`write_stamps`]: which events have a time of their own.
+//! - [`StreamedThread`]: which part of a thread was written while it runs.
 //! - [`KeptStates`]: the newest scheduling events in an arena.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
@@ -35,11 +36,12 @@ mod payload;
 mod ring;
 mod runs;
 mod stamps;
+mod streamed_thread;
 mod summary;
 
 pub use all_calls::AllCalls;
 pub use calibration::write_calibration;
-pub use chunk_writer::{ChunkWriter, array, bytes_of};
+pub use chunk_writer::{ChunkWriter, WriteChunk, array, bytes_of};
 pub use code_names::write_code_names;
 pub use dropped::{Dropped, keep_settled};
 pub use embedded::SourceFile;
@@ -51,4 +53,5 @@ pub use payload::{module_image, module_table, texts};
 pub use ring::{Ring, Segments, Tally, is_segment, tally};
 pub use runs::{Place, Runs};
 pub use stamps::write_stamps;
+pub use streamed_thread::{Progress, StreamedThread};
 pub use summary::{Child, Summary, ThreadSummary, text_of};

@@ -91,7 +91,7 @@ impl Functions {
     /// Searches a file before it runs. Returns how many of its functions each trigger names.
     pub fn look_at(&mut self, path: &Path) -> Vec<usize> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let build_id = everycall_recorder::build_id_of(&path).unwrap_or_default();
+        let build_id = everycall_machine::build_id_of(&path).unwrap_or_default();
         let count = self.triggers.len() as u32;
         let ranges = self.ranges(path.as_os_str().as_bytes(), &build_id, &path);
         (0..count).map(|rule| ranges.iter().filter(|range| range.rule == rule).count()).collect()
@@ -104,7 +104,7 @@ impl Functions {
         let mut names = Vec::new();
         for path in paths.iter().filter_map(|path| path.canonicalize().ok()) {
             let path = path.as_path();
-            let build_id = everycall_recorder::build_id_of(path).unwrap_or_default();
+            let build_id = everycall_machine::build_id_of(path).unwrap_or_default();
             let symbols =
                 ModuleSymbols::open(&ModuleIdentity::new(path, &build_id), &SymbolOptions::default());
             let own = symbols.functions().filter(FunctionEntry::is_programs);

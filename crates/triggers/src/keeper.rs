@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use everycall_format::ect::{KeptCall, TriggerRecord, chunk, reason};
 use everycall_format::trigger::{NEVER, NO_CODE, TriggerSite, TriggeredCall, call_flags};
 use everycall_live::LiveArena;
-use everycall_recorder::triggers::WriteChunk;
 use everycall_recorder::{Fired, KeepCalls, TriggeredProcess};
+use everycall_tracefile::WriteChunk;
 use everycall_tracefile::{array, bytes_of};
 
 use crate::frames::{NamedFrames, frame_pattern};
@@ -329,7 +329,7 @@ impl Keeper {
             return;
         }
         let is_possible =
-            call.start_ticks <= call.end_ticks && call.end_ticks <= everycall_recorder::clock::ticks();
+            call.start_ticks <= call.end_ticks && call.end_ticks <= everycall_machine::clock::ticks();
         let is_too_much = self.busy_until.is_some_and(|until| until <= Instant::now())
             && self
                 .taken
@@ -403,7 +403,7 @@ impl Keeper {
 
     /// Takes a snapshot of all processes, for each trigger that waits for `signal`.
     fn signal(&mut self, signal: i32, processes: &[TriggeredProcess]) {
-        let now = everycall_recorder::clock::ticks();
+        let now = everycall_machine::clock::ticks();
         let triggers = Arc::clone(&self.triggers);
         let waits =
             |trigger: &Trigger| matches!(trigger.condition, Condition::Signal(for_it) if for_it == signal);
@@ -435,7 +435,7 @@ impl Keeper {
         if is_due {
             self.thresholds_due = Instant::now() + THRESHOLDS_PAUSE;
         }
-        let since = everycall_recorder::clock::ticks().saturating_sub(self.rate.ticks(PERCENTILE_OF_NS));
+        let since = everycall_machine::clock::ticks().saturating_sub(self.rate.ticks(PERCENTILE_OF_NS));
         for process in processes {
             let scan = self.scans.entry(process.number).or_default();
             let frames = self.frames.entry(process.number).or_default();

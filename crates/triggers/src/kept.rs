@@ -7,8 +7,8 @@ use std::path::Path;
 
 use everycall_format::Wire;
 use everycall_format::ect::{CHUNK_ALIGN, ChunkHeader, FileHeader, chunk};
-use everycall_recorder::triggers::WriteChunk;
 use everycall_tracefile::ChunkWriter;
+use everycall_tracefile::WriteChunk;
 
 /// The chunks of one process.
 #[derive(Debug)]

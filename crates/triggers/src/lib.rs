@@ -11,6 +11,7 @@
 //! policy     which calls that met the condition are kept
 //! tails      tail calls that were still running when their process ended
 //! kept       a snapshot of one call, waiting in a file for the end of the recording
+//! armed      the triggers that a client has armed in a running process
 //! keeper     joins all of these while the program runs
 //! ```
 //!
@@ -23,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod armed;
 mod conditions;
 mod frames;
 mod functions;
@@ -36,6 +38,7 @@ mod tails;
 mod thrown;
 mod trigger;
 
+pub use armed::{ArmedArena, armed, conditions_in_use};
 pub use conditions::{Numbers, TooManyConditions, numbers, numbers_beside};
 pub use everycall_patterns::NamePattern as Pattern;
 pub use functions::{Functions, Trampolines};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use everycall_format::arena::ClockReading;
-use everycall_recorder::clock;
+use everycall_machine::clock;
 
 /// Duration of the first measurement.
 const FIRST: Duration = Duration::from_millis(20);

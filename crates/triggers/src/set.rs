@@ -133,7 +133,7 @@ impl<'t> SetBuilder<'t> {
     /// The file has such functions and no build id, or there are too many files.
     pub fn add(&mut self, path: &Path) -> Result<Vec<usize>, SetError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let build_id = everycall_recorder::build_id_of(&path).unwrap_or_default();
+        let build_id = everycall_machine::build_id_of(&path).unwrap_or_default();
         self.add_file(&path, &build_id)
     }
 

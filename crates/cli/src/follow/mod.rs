@@ -25,9 +25,9 @@ use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_io::terminal::{self, Escapes};
 use everycall_live::{Control, Follower, RingOwner, Written, write_kept};
+use everycall_machine::clock;
 use everycall_patterns::FunctionTable;
 use everycall_reader::{OpenCall, Source as _, ThreadName, TraceFile, open_calls};
-use everycall_recorder::clock;
 use everycall_timeline::{LiveCarry, LiveThread, TimelineEvent, Trace, settled_words};
 use everycall_units::{Count, Several};
 

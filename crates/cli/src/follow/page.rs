@@ -17,7 +17,7 @@ use everycall_analysis::SymbolNames;
 use everycall_export::{Calendar, without_parameters};
 use everycall_format::arena::ClockReading;
 use everycall_live::RingOwner;
-use everycall_recorder::clock;
+use everycall_machine::clock;
 use everycall_timeline::{
     Bars, Clock, EndKind, Intervals, Location, Mark, MarkKind, Stream, TailCall, TimelineEvent, Trace,
 };

@@ -16,6 +16,7 @@ use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::{DroppedHeader, counting};
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
 use everycall_format::trigger::{GROW_TICKS, NEVER, TriggerHeader, rule_at};
+use everycall_machine::proc_files::Name;
 use everycall_tracefile::{ChunkWriter, Dropped, FrameNames, write_calibration};
 use rustix::fs::Mode;
 
@@ -23,7 +24,6 @@ use crate::memory::contents::ArenaContents;
 use crate::memory::frame_rules::Rules;
 use crate::memory::memory_file;
 use crate::memory::shared_pool::SharedPool;
-use crate::sys::proc_files::Name;
 
 /// The duration below which calls aren't recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

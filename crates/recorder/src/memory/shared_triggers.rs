@@ -11,11 +11,11 @@ use everycall_format::trigger::{
     CALLS, NEVER, Sites, TYPES, ThrownType, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at,
     call_state, perhaps_at, rule_at, type_at,
 };
+use everycall_machine::clock::ticks;
 
 use crate::memory::arena::Arena;
 use crate::memory::contents::{ArenaContents, ArenaFront};
 use crate::memory::scan::{News, Scan};
-use crate::sys::clock::ticks;
 
 /// Replacements for absent fields.
 static NO_FIELD: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));

@@ -6,10 +6,10 @@ use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ClockReading};
 use everycall_format::ect::{NO_PROCESS, ProcessRecord, SnapshotRecord, meta};
 use everycall_format::{env, stamp};
+use everycall_machine::host;
 use everycall_tracefile::texts;
 
 use crate::process::member::Member;
-use crate::sys::host;
 use crate::sys::launch::Launch;
 
 /// A process's SNAPSHOT.

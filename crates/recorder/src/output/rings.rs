@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use everycall_format::arena::{ArenaHeader, SegmentEntry, thread_state};
 use everycall_format::ect::{chunk, image_end, reason};
+use everycall_machine::clock::Readings;
 use everycall_tracefile::{
     ChunkWriter, Ring, Runs, Segments, ThreadSummary, array, bytes_of, is_segment, keep_settled,
 };
@@ -12,7 +13,6 @@ use crate::memory::arena::Arena;
 use crate::memory::open_calls::OpenCallBudget;
 use crate::output::records::snapshot_record;
 use crate::process::member::Member;
-use crate::sys::clock::Readings;
 
 /// Writes the contents of the threads' rings. Returns the arena's header as it is in the file, and
 /// the counts of the threads.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ArenaHeader, ThreadHeader};
 use everycall_format::ect::{chunk, image_end, reason};
-use everycall_tracefile::{ChunkWriter, Runs, ThreadSummary, bytes_of, write_stamps};
+use everycall_tracefile::{ChunkWriter, Progress, Runs, ThreadSummary, bytes_of, write_stamps};
 
 use crate::memory::arena::Arena;
 use crate::output::records::{process_record, snapshot_record};
@@ -22,17 +22,6 @@ pub(crate) const PASS_PAUSES: RangeInclusive<Duration> = Duration::from_millis(1
 const PASS_FULL: u64 = 4 << 20;
 /// Time between two progress reports.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(500);
-
-/// The progress of a stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
-    /// Entries and exits in the file.
-    pub events: u64,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// Number of lost events.
-    pub lost: u64,
-}
 
 /// Everything that is stored while the processes run.
 pub(crate) struct Streams {

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use everycall_format::arena::{ArenaHeader, ChildEntry, counter, process_state};
 use everycall_format::ect::{ProcessEnd, chunk, image_end};
 use everycall_format::stamp::EXACT;
+use everycall_machine::clock::Readings;
 use everycall_sched::Sched;
 use everycall_tracefile::{
-    Child, ChunkWriter, Images, Runs, Summary, array, bytes_of, module_table, write_code_names, write_stamps,
+    Child, ChunkWriter, Images, Progress, Runs, Summary, array, bytes_of, module_table, write_code_names,
+    write_stamps,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -22,10 +24,9 @@ use crate::output::records::{meta, process_record, stamps_wanted, with_start};
 use crate::output::rings;
 use crate::output::rotation::Rotation;
 use crate::output::sampled::Sampled;
-use crate::output::streams::{PASS_PAUSES, Progress, Streams};
+use crate::output::streams::{PASS_PAUSES, Streams};
 use crate::process::member::Member;
 use crate::process::module_files::Identity;
-use crate::sys::clock::Readings;
 use crate::sys::launch::Launch;
 use crate::tree::sampler::AllSamples;
 

@@ -7,20 +7,20 @@ use std::time::Instant;
 use everycall_format::arena::{ArenaHeader, counter};
 use everycall_format::frame::Records;
 use everycall_format::hub::origin;
+use everycall_machine::clock::Readings;
+use everycall_machine::proc_files::{self, Name};
+use everycall_machine::{CodeFiles, CodeNames, Wanted};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use crate::memory::arena::Arena;
 use crate::memory::contents::ArenaContents;
 use crate::process::armed::Armed;
-use crate::process::code_files::{CodeFiles, CodeNames, Wanted};
 use crate::process::module_files::Files;
 use crate::process::modules::Modules;
 use crate::process::names::Names;
 use crate::process::selector::Choosers;
 use crate::process::triggers::TriggeredProcess;
-use crate::sys::clock::Readings;
-use crate::sys::proc_files::{self, Name};
 
 /// A member of the process tree.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Member {
 
     /// The process with its triggers, for the last time: with its end.
     pub fn triggered_last(&self) -> Option<TriggeredProcess> {
-        let over = self.end.map_or_else(crate::sys::clock::ticks, |(_, ticks)| ticks);
+        let over = self.end.map_or_else(everycall_machine::clock::ticks, |(_, ticks)| ticks);
         Some(TriggeredProcess { over: Some(over), ..self.triggered()? })
     }
 

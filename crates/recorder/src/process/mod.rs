@@ -1,8 +1,6 @@
 //! Observes one traced process while it runs.
 
 pub mod armed;
-pub mod build_id;
-pub mod code_files;
 pub mod member;
 pub mod module_files;
 pub mod modules;

@@ -12,8 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use everycall_format::arena::{ModuleEntry, module_flags};
-
-use crate::process::build_id::build_id;
+use everycall_machine::build_id;
 
 /// Distinguishes versions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ThreadHeader, thread_state};
+use everycall_machine::proc_files::{Name, thread_name};
 
 use crate::memory::arena::Arena;
-use crate::sys::proc_files::{Name, thread_name};
 
 /// Time between two rounds while threads are new, which is when they get their names.
 const PAUSE_MIN: Duration = Duration::from_millis(2);

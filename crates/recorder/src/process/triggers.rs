@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use everycall_format::arena::ModuleEntry;
 use everycall_format::trigger::{FrameRule, ThrownType, TriggerSite};
+use everycall_tracefile::WriteChunk;
 
 use crate::memory::contents::ArenaContents;
 use crate::memory::shared_triggers::SharedTriggers;
@@ -63,9 +64,6 @@ pub struct TriggeredProcess {
     /// again.
     pub over: Option<u64>,
 }
-
-/// A chunk of a process: its number, the chunk's kind and payload.
-pub type WriteChunk<'a> = dyn FnMut(u32, u32, &[u8]) -> io::Result<()> + 'a;
 
 /// Keeps calls.
 pub trait KeepCalls: Send {

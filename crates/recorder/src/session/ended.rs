@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use everycall_format::arena::ChildEntry;
 use everycall_format::ect::ProcessEnd;
+use everycall_machine::clock::Readings;
 use everycall_sched::Sched;
 use everycall_tracefile::Summary;
 
@@ -13,7 +14,6 @@ use crate::memory::arena::Arena;
 use crate::output::trace_writer::TraceWriter;
 use crate::process::member::Member;
 use crate::session::options::KeepBox;
-use crate::sys::clock::Readings;
 
 /// A recording that has ended, with its results.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::arena::ChildEntry;
 use everycall_format::ect::{ProcessEnd, end};
+use everycall_machine::clock::{self, Readings};
 use everycall_sched::Sched;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
@@ -18,7 +19,6 @@ use crate::session::ended::Ended;
 use crate::session::options::KeepBox;
 use crate::session::serving::Serving;
 use crate::session::sharing::Sharing;
-use crate::sys::clock::{self, Readings};
 use crate::sys::error::RecordError;
 use crate::sys::lock::lock;
 use crate::sys::signals::{Received, Signals, send};

@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 
 use everycall_format::env;
+use everycall_machine::clock::Readings;
 use everycall_sched::Sched;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -13,7 +14,6 @@ use crate::session::options::{HooksBox, KeepBox, Recorder};
 use crate::session::running::Running;
 use crate::session::serving::Serving;
 use crate::session::sharing::Sharing;
-use crate::sys::clock::Readings;
 use crate::sys::error::RecordError;
 use crate::sys::launch::{Launch, find_program};
 use crate::sys::lock::lock;

@@ -2,7 +2,8 @@
 
 use std::iter::successors;
 
-use crate::sys::proc_files;
+use everycall_machine::proc_files;
+
 use crate::tree::silent;
 
 /// Largest number of generations that are followed.

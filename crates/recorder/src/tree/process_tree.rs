@@ -14,6 +14,8 @@ use std::time::Instant;
 use everycall_format::arena::{ArenaHeader, ChildEntry};
 use everycall_format::ect::image_end;
 use everycall_format::hub::origin;
+use everycall_machine::clock::ticks;
+use everycall_machine::proc_files;
 
 use crate::memory::arena::Arena;
 use crate::memory::capacity::Capacity;
@@ -24,8 +26,6 @@ use crate::process::member::{Life, Member};
 use crate::process::module_files::Files;
 use crate::process::selector::{Choosers, SelectFunctions};
 use crate::process::triggers::{FindSites, TriggeredProcess};
-use crate::sys::clock::ticks;
-use crate::sys::proc_files;
 use crate::tree::arenas::Arenas;
 use crate::tree::ends::Ends;
 use crate::tree::lineage::{ancestry, is_stranger};

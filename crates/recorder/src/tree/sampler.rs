@@ -5,8 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use everycall_machine::clock::ticks;
+
 use crate::process::samples::Samples;
-use crate::sys::clock::ticks;
 use crate::sys::lock::lock;
 use crate::tree::process_tree::ProcessTree;
 

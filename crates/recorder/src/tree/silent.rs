@@ -2,10 +2,10 @@
 //! Each has its parent's mapping of the hub, and no arena.
 
 use everycall_format::arena::{ChildEntry, child_kind};
+use everycall_machine::clock::ticks;
+use everycall_machine::proc_files;
 
 use crate::memory::memory_file;
-use crate::sys::clock::ticks;
-use crate::sys::proc_files;
 
 /// The processes that map the hub in memory file `inode`, without those that are `known`.
 pub fn children(inode: u64, known: impl Fn(u32) -> bool) -> Vec<ChildEntry> {

@@ -22,8 +22,10 @@ use std::time::{Duration, Instant};
 use everycall_format::arena::{OpenCall, ThreadHeader, pinned_by, stream, thread_state};
 use everycall_format::ect::{ThreadRecord, chunk};
 use everycall_format::event::WORD_SIZE;
+use everycall_machine::clock::ticks;
 use everycall_tracefile::{
-    ChunkWriter, Dropped, Place, Runs, ThreadSummary, array, bytes_of, is_segment, keep_settled, tally,
+    ChunkWriter, Dropped, Place, Runs, StreamedThread, ThreadSummary, array, bytes_of, is_segment,
+    keep_settled, tally,
 };
 use rustix::thread::futex;
 
@@ -31,9 +33,7 @@ use crate::memory::arena::Arena;
 use crate::memory::open_calls::OpenCallBudget;
 use crate::memory::shared_pool::SharedPool;
 use crate::output::stream::modules::WrittenModules;
-use crate::output::stream::thread::Thread;
 use crate::output::stream::waiting::{self, Found, Owner, has_gaps, seen_twice};
-use crate::sys::clock::ticks;
 
 /// Largest number of bytes per pass: signals are forwarded between two passes.
 const PASS_BYTES: u64 = 16 << 20;
@@ -62,7 +62,7 @@ pub(crate) struct ArenaStream {
     /// Number of the process and of its snapshot.
     number: u32,
     pid: u32,
-    threads: HashMap<Owner, Thread>,
+    threads: HashMap<Owner, StreamedThread>,
     next_index: u32,
     modules: WrittenModules,
     ends_due: Instant,
@@ -240,7 +240,7 @@ impl ArenaStream {
         let thread = self.threads.entry(owner).or_insert_with(|| {
             let index = *next_index;
             *next_index += 1;
-            Thread::new(index)
+            StreamedThread::new(index)
         });
         thread.header = header.unwrap_or(thread.header);
         thread.announce();
@@ -386,9 +386,9 @@ impl ArenaStream {
 
     /// The counts of the threads.
     pub fn summaries(&self) -> Vec<ThreadSummary> {
-        let mut threads: Vec<&Thread> = self.threads.values().collect();
+        let mut threads: Vec<&StreamedThread> = self.threads.values().collect();
         threads.sort_by_key(|thread| thread.index);
-        threads.into_iter().map(Thread::summary).collect()
+        threads.into_iter().map(StreamedThread::summary).collect()
     }
 
     /// Number of threads that this file has a chunk of.
@@ -399,7 +399,7 @@ impl ArenaStream {
     /// A new file begins: it has nothing of this process.
     pub fn begin_file(&mut self) {
         self.modules.begin_file();
-        self.threads.values_mut().for_each(Thread::begin_file);
+        self.threads.values_mut().for_each(StreamedThread::begin_file);
     }
 
     /// Ends the stream early: nothing more is written, and no thread waits.

@@ -2,5 +2,4 @@
 
 pub mod arena_stream;
 mod modules;
-pub mod thread;
 mod waiting;

@@ -3,7 +3,7 @@
 use everycall_format::arena::ClockReading;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-pub use crate::sys::counter::ticks;
+pub use crate::counter::ticks;
 
 /// Tries per reading; the one with the closest bracket counts.
 const TRIES: usize = 5;

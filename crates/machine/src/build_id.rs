@@ -20,7 +20,11 @@ pub fn build_id_of(path: &Path) -> Option<Vec<u8>> {
 
 /// The build id of an ELF file; an error if it isn't one. Reads only the notes that are loaded into
 /// memory, because the program waits and symbol tables are large.
-pub(crate) fn build_id(file: &File) -> Result<Option<Vec<u8>>, object::Error> {
+///
+/// # Errors
+///
+/// Those of reading the file, and what isn't an ELF file.
+pub fn build_id(file: &File) -> Result<Option<Vec<u8>>, object::Error> {
     let cache = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&cache)?;
     let endian = header.endian()?;

@@ -19,7 +19,7 @@ use everycall_jit::{Code, Table, jitdump, perf_map, ticks_of_monotonic};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::sys::proc_files;
+use crate::proc_files;
 
 /// Where maps are.
 const FOLDER: &str = "/tmp";

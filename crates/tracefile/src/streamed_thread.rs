@@ -1,14 +1,25 @@
-//! Which part of a thread was written.
+//! Which part of a thread was written while its process runs.
 
 use everycall_format::arena::ThreadHeader;
 use everycall_format::ect::ThreadRecord;
-use everycall_tracefile::{Tally, ThreadSummary, text_of};
 
-use crate::output::stream::waiting::Owner;
+use crate::ring::Tally;
+use crate::summary::{ThreadSummary, text_of};
 
-/// The state of a thread.
+/// The progress of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Entries and exits in the file.
+    pub events: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Number of lost events.
+    pub lost: u64,
+}
+
+/// A thread whose segments are written while it runs.
 #[derive(Debug)]
-pub struct Thread {
+pub struct StreamedThread {
     /// Its index in the file.
     pub index: u32,
     /// Its last known header; all zero if it ended before it was seen.
@@ -31,10 +42,11 @@ pub struct Thread {
     pub is_done: bool,
 }
 
-impl Thread {
+impl StreamedThread {
     /// A thread of which nothing was written; `index` is its index in the file.
-    pub fn new(index: u32) -> Thread {
-        Thread {
+    #[must_use]
+    pub fn new(index: u32) -> StreamedThread {
+        StreamedThread {
             index,
             header: ThreadHeader::default(),
             first: None,
@@ -87,8 +99,9 @@ impl Thread {
         self.gaps += tally.gaps;
     }
 
-    /// Its record for the file.
-    pub fn record(&self, snapshot: u32, pid: u32, (slot, generation): Owner) -> ThreadRecord {
+    /// Its record for the file; its owner is its slot and the generation of that.
+    #[must_use]
+    pub fn record(&self, snapshot: u32, pid: u32, (slot, generation): (u32, u32)) -> ThreadRecord {
         ThreadRecord {
             snapshot,
             thread: self.index,
@@ -111,6 +124,7 @@ impl Thread {
     }
 
     /// Its counts.
+    #[must_use]
     pub fn summary(&self) -> ThreadSummary {
         ThreadSummary {
             tid: self.header.tid,
