@@ -21,12 +21,12 @@ use everycall_triggers::{Condition, Numbers, Trigger};
 use everycall_units::{Count, Several};
 
 use crate::arguments::{RecordArguments, ValueArguments};
-use crate::control::Program;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::grown::{self, OpenSet};
 use crate::preload;
 use crate::program::Objects;
+use crate::running::Program;
 
 /// Names a file with patterns of names whose values are never recorded.
 const SECRETS: &str = "EVERYCALL_SECRETS";

@@ -23,6 +23,7 @@ use everycall_io::say;
 use crate::arguments::CargoArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::this_program::this_program;
 use arguments::{Request, Verb};
 use project::Project;
 
@@ -98,7 +99,7 @@ impl Build {
         compilers.retain(|(variable, _)| env::var_os(variable).is_none());
         Ok(Build {
             cargo,
-            this: crate::this_program()?,
+            this: this_program()?,
             target,
             wrapper,
             inner,

@@ -1,23 +1,25 @@
 //! `everycall count`: exact numbers of calls, without recording them.
 //!
 //! - `live`: a process's counts again and again, on a terminal as a `live_table`.
+//! - `reading`: the counts of a running process.
 //! - `untouched`: of programs that were built without everycall.
 
 mod live;
 mod live_table;
+mod reading;
 mod untouched;
 
-use std::io::{BufWriter, Write, stdout};
+use std::io::{Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
 use everycall_analysis::{Grouping, Profile};
-use everycall_io::outfile::MODE_PRIVATE;
 use everycall_io::say;
 use everycall_recorder::Counting;
 
+use self::reading::{read, show};
 use crate::arguments::{
     CountArguments, EmbedChoice, FilterArguments, Force, KeepArguments, OnlyArguments, RecordArguments,
     TableFormat, TriggerArguments, ValueArguments,
@@ -26,7 +28,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::Destination;
 use crate::record;
-use crate::report::{Load, print_table};
+use crate::report::Load;
 use crate::untouched::Choice;
 use crate::untouched::attach::{Start, attach_for};
 
@@ -85,15 +87,6 @@ fn of_program(arguments: CountArguments) -> Result<ExitCode, Failure> {
 
 fn load(arguments: &CountArguments) -> Result<Load, Failure> {
     Load::with(FilterArguments::default(), &arguments.symbols, arguments.format != TableFormat::Text)
-}
-
-fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Run]) -> Result<(), Failure> {
-    if profile.calls == 0 {
-        say!(
-            "everycall: no traced function was called; `everycall functions PROGRAM` lists those that could be"
-        );
-    }
-    print_table(profile, runs, arguments.format, arguments.limit, arguments.symbols.name_length())
 }
 
 /// The options of `record` for this.
@@ -207,27 +200,4 @@ fn earlier(pid: u32, arguments: &CountArguments, load: &Load, file: &Path) -> Re
         return Err(Failure::of(file, why));
     }
     Ok(profile)
-}
-
-/// Reads the counts of a process into a file.
-fn read(pid: u32, destination: &Destination) -> Result<(), Failure> {
-    let failed =
-        |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
-    let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;
-    let path = &destination.path;
-    let create = || destination.open(MODE_PRIVATE).map(BufWriter::new);
-    let version = env!("CARGO_PKG_VERSION");
-    let mut file;
-    let written = if arena.is_counting() {
-        let snapshot = everycall_live::take(&arena, None).map_err(|error| failed(&error))?;
-        file = create()?;
-        snapshot.write(&mut file, version)
-    } else {
-        // It has counts beside its rings.
-        file = create()?;
-        everycall_live::write_counts(&arena, None, |_| true, &mut file, version)
-    };
-    written.map_err(|error| Failure::writing(path, error))?;
-    file.into_inner().map_err(|error| Failure::writing(path, error.into_error()))?.finish()?;
-    Ok(())
 }

@@ -16,10 +16,11 @@ use everycall_untouched::Hooked;
 use serde_json::{Value, json};
 
 use crate::arguments::{FunctionsArguments, TextFormat};
-use crate::control::{self, Program};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{clean, lines, print, print_as};
+use crate::rules::{add, all_match};
+use crate::running::Program;
 use crate::untouched;
 
 /// Runs the verb.
@@ -31,9 +32,9 @@ pub fn run(arguments: &FunctionsArguments) -> Result<ExitCode, Failure> {
     let (mut tables, now, hooked) = tables(&arguments.of)?;
     let mut recorded = 0;
     let mut wanted = Selection::all_or_none(arguments.patterns.is_empty());
-    let added = control::add(&mut wanted, &arguments.patterns, true)?;
+    let added = add(&mut wanted, &arguments.patterns, true)?;
     let (_, outcome) = resolve(&wanted, &mut tables);
-    control::all_match(&wanted, &added, &outcome, &tables)?;
+    all_match(&wanted, &added, &outcome, &tables)?;
     let mut rows =
         vec![["STATE", "SITES", "SIZE", "LOOP", "ADDRESS", "SOURCE", "FUNCTION"].map(str::to_owned)];
     let mut named = Vec::new();

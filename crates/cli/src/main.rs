@@ -2,15 +2,14 @@
 //! live in the libraries.
 //!
 //! ```text
-//! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
-//! verbs     cc, integrate -> build;  every other verb: the module of its name: record, resolve, snapshot, ps, core, import, gdb, info, view, replay,
-//!           report, merge, export
-//! cargo     of Rust projects, and of what `cargo everycall` runs: module cargo
-//! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
-//! trigger   the options of record's triggers for a running program: module triggers
-//! traces    traces: opening them, and what is said of them;  source_notes: what is said of sources
-//! words     arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code;  written: what is said of a trace that was written;  counters: what the runtime's counters mean
-//! output    where outputs may stand;  memory: where there is none left
+//! main       by the name it was called: as, everycall-gcc, ...  -> compiler   (before anything costly)
+//! verbs      cc, integrate: compiler;  every other verb: the module of its name
+//! record     program: a look at what is to be started;  only, captures, triggers: its options;  log_files, log_format: files whose lines
+//!            it records;  rotation: its files;  progress: the line while it runs;  untouched: programs that were built without everycall
+//! running    programs that run: their arenas, the connection to them;  rules: of selections, and what they match;  signals that end a wait
+//! traces     opening them, and what is said of them;  source_notes: what is said of sources;  written: what is said of a new trace
+//! words      arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code
+//! output     where outputs may stand;  memory: where there is none left;  this_program: where that is
 //! ```
 
 // Messages go through `everycall_io::messages`: these macros panic if standard error is closed.
@@ -21,11 +20,11 @@
 mod arguments;
 mod captures;
 mod cargo;
-mod control;
 mod core;
 mod count;
 mod cull;
 mod embed;
+mod enable;
 mod exit_code;
 mod export;
 mod failure;
@@ -36,6 +35,7 @@ mod grown;
 mod import;
 mod info;
 mod log_files;
+mod log_format;
 mod manual;
 mod memory;
 mod merge;
@@ -52,11 +52,16 @@ mod replay;
 mod report;
 mod resolve;
 mod rotation;
+mod rules;
+mod running;
+mod sessions;
 mod setup_tracefs;
+mod signals;
 mod snapshot;
 mod source_notes;
 #[cfg(feature = "sql")]
 mod sql;
+mod this_program;
 mod trace;
 mod traces;
 mod trigger;
@@ -76,6 +81,7 @@ use everycall_io::{messages::say_text, say};
 
 use crate::arguments::{Arguments, ValueArguments, Verb};
 use crate::failure::Failure;
+use crate::this_program::this_program;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -153,14 +159,14 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Core(arguments) => core::run(&arguments),
         Verb::Snapshot(arguments) => snapshot::run(&arguments),
         Verb::Enable(arguments) => {
-            control::select(&arguments.select, arguments.clock, &arguments.values, true)
+            enable::select(&arguments.select, arguments.clock, &arguments.values, true)
         }
-        Verb::Disable(arguments) => control::select(&arguments, None, &ValueArguments::default(), false),
+        Verb::Disable(arguments) => enable::select(&arguments, None, &ValueArguments::default(), false),
         Verb::Functions(arguments) => functions::run(&arguments),
         Verb::Trace(arguments) => trace::trace(&arguments),
         Verb::Follow(arguments) => follow::follow(&arguments),
         Verb::Trigger(arguments) => trigger::run(&arguments),
-        Verb::Sessions(arguments) => control::sessions(&arguments),
+        Verb::Sessions(arguments) => sessions::run(&arguments),
         Verb::Ps(arguments) => ps::run(&arguments),
         Verb::Attach(arguments) => untouched::attach::run(&arguments),
         Verb::Detach(arguments) => untouched::attach::detach(&arguments),
@@ -189,13 +195,6 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Completions(arguments) => manual::completions(&arguments),
         Verb::Integrate { folder, start } => integrate(&folder, start),
     }
-}
-
-/// The path of this program.
-fn this_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| {
-        Failure::new(exit_code::FAILED, format!("can't find the path of this program: {error}"))
-    })
 }
 
 fn integrate(folder: &Path, start: everycall_compiler::Start) -> Result<ExitCode, Failure> {

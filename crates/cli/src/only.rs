@@ -15,12 +15,12 @@ use everycall_recorder::SelectFunctions;
 use everycall_units::{Count, Several};
 
 use crate::arguments::{OnlyArguments, RecordArguments};
-use crate::control::{add, all_match, without_match};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::grown::{self, OpenSet};
 use crate::preload;
 use crate::program::Objects;
+use crate::rules::{add, all_match, without_match};
 
 /// A selection that programs read, and to which functions of libraries and programs are added that
 /// are loaded later.

@@ -12,7 +12,6 @@ use crate::arguments::{Colour, ReplayArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::BUFFER;
-use crate::report::corrected;
 use crate::traces;
 
 /// Runs the verb.
@@ -33,7 +32,7 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     traces::check_filter(&trace, &arguments.trace, &filter)?;
     let mut view = TraceView::new(&trace, &names).with_times(times);
     if arguments.corrected {
-        view = view.without_hooks().map_err(|why| corrected::refused(&arguments.trace, why))?;
+        view = view.without_hooks().map_err(|why| traces::not_corrected(&arguments.trace, why))?;
     }
     traces::warn(&trace, &arguments.trace);
     let mut out = BufWriter::with_capacity(BUFFER, terminal::stdout(arguments.format.escapes()));

@@ -19,14 +19,16 @@ use everycall_units::{Count, Size};
 
 use crate::arguments::{EventTimes, ThreadChoice, TraceArguments};
 use crate::captures::LiveValues;
-use crate::control::{Program, add, all_match, clock_note, notes, print_matched};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination, Output};
 use crate::progress;
+use crate::rules::{add, all_match, print_matched};
+use crate::running::{Program, clock_note, notes};
+use crate::signals::Signals;
 use crate::snapshot::default_output;
-use crate::trigger::Signals;
 use crate::untouched::Choice;
+use crate::untouched::attach::attached;
 use crate::written::{self, Moment};
 
 /// Time between two checks of the program.
@@ -44,7 +46,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let values = values.as_ref();
     let given = LiveValues::patterns(values, &arguments.patterns);
     let named = [&given[..], &arguments.within].concat();
-    let program = Program::attach_or_hook(arguments.pid, &Choice::of_clients(&named)?)?;
+    let program = attached(arguments.pid, &Choice::of_clients(&named)?)?;
     let all = ["*".to_owned()];
     // All functions within others' calls, whichever values are wanted.
     let is_all = arguments.patterns.is_empty() && (!arguments.within.is_empty() || arguments.crossing);

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use everycall_analysis::counters::counted_doubts;
-use everycall_analysis::{NameOptions, NameWarning, OpenError, Selection, SymbolNames, TraceView};
+use everycall_analysis::{NameOptions, NameWarning, NoPrices, OpenError, Selection, SymbolNames, TraceView};
 use everycall_export::{self as export, Calendar, Source as _, Times};
 use everycall_io::say;
 use everycall_reader::TraceFile;
@@ -191,4 +191,25 @@ pub fn has_only_counts(view: &TraceView<'_>) -> bool {
 pub fn say_no_label(name: &str, trace: &Path) {
     let trace = trace.display();
     say!("everycall: no label in {trace} is named `{name}`; `everycall info {trace}` lists them");
+}
+
+/// Why the times of a file can't be corrected.
+pub fn not_corrected(path: &Path, why: NoPrices) -> Failure {
+    Failure::of(
+        path,
+        match why {
+            NoPrices::Missing => {
+                "doesn't say what tracing cost, so times can't be corrected: it was recorded by an older version, \
+                counted or imported; record the program anew"
+            }
+            NoPrices::Failed => {
+                "says that what tracing costs could not be measured when the program started, so times can't be \
+                corrected; record the program anew, on a machine with less load"
+            }
+            NoPrices::Bounded => {
+                "has events without a time of their own, whose price isn't known, so times can't be corrected; record \
+                the program with `--clock exact`"
+            }
+        },
+    )
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::slice;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use everycall_control::{Module, SelectionSet, resolve};
@@ -19,17 +18,19 @@ use everycall_triggers::{
     ArmedArena, Condition, Keeper, Numbers, Outcome, Rate, SetBuilder, SetError, Trigger, numbers,
 };
 use everycall_units::{Duration as Shown, Several};
-use nix::sys::signal::{SigSet, Signal};
 
 use crate::arguments::{LiveTriggerArguments, OnlyArguments};
 use crate::captures::LiveValues;
-use crate::control::{Program, add, notes};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
+use crate::rules::add;
+use crate::running::{Program, notes};
+use crate::signals::Signals;
 use crate::snapshot::default_output;
 use crate::triggers::{checked, memory, nothing_found, policy, refuse_short, say_unknown_types};
 use crate::untouched::Choice;
+use crate::untouched::attach::attached;
 use crate::written;
 
 /// The process's number in the file.
@@ -55,10 +56,8 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     LiveValues::with_triggers(&arguments.values, arguments.quiet, &triggers, &alone)?;
     everycall_recorder::outlive_size_limit();
     let all = OnlyArguments { only: Vec::new(), not: Vec::new() };
-    let program = Program::attach_or_hook(
-        arguments.pid,
-        &Choice::of(&all, false, &triggers)?.with_values(&arguments.values),
-    )?;
+    let program =
+        attached(arguments.pid, &Choice::of(&all, false, &triggers)?.with_values(&arguments.values))?;
     if program.arena.drops_short_calls() {
         refuse_short(&triggers)?;
     }
@@ -291,45 +290,4 @@ fn begin_text(arguments: &LiveTriggerArguments, program: &Program, triggers: &[T
         (None, None) => "until interrupted (ctrl-C)".to_owned(),
     };
     say!("everycall: {program}: keeping calls {until}");
-}
-
-/// Signals that end the wait.
-pub struct Signals {
-    set: SigSet,
-    received: Receiver<()>,
-}
-
-impl Signals {
-    pub fn begin() -> Signals {
-        let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-        let (send, received) = channel();
-        let is_blocked = set.thread_block().is_ok();
-        let wait = move || {
-            let _ = set.wait();
-            let _ = send.send(());
-        };
-        let waiter = std::thread::Builder::new().name("signals".to_owned()).spawn(wait);
-        if !is_blocked || waiter.is_err() {
-            // They end this process, which the traced process detects.
-            let _ = set.thread_unblock();
-        }
-        Signals { set, received }
-    }
-
-    /// Waits for at most `time`. Returns whether a signal came.
-    pub fn wait(&self, time: Duration) -> bool {
-        match self.received.recv_timeout(time) {
-            Ok(()) => true,
-            Err(RecvTimeoutError::Timeout) => false,
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(time);
-                false
-            }
-        }
-    }
-
-    /// From here on, signals end this process.
-    pub fn end(self) {
-        let _ = self.set.thread_unblock();
-    }
 }

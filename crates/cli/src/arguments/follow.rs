@@ -6,7 +6,7 @@ use clap::Args;
 use everycall_units::parse_time;
 
 use super::common::{Clock, NameArguments};
-use super::record::ValueArguments;
+use super::recorded::ValueArguments;
 use super::selection::{PATTERNS, parse_count};
 
 /// `follow`.

@@ -9,6 +9,7 @@ mod numbers;
 mod output;
 mod processes;
 mod record;
+mod recorded;
 mod selection;
 mod setup;
 mod sql;
@@ -29,7 +30,8 @@ pub use import::ImportArguments;
 pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{AttachArguments, CoreArguments, DetachArguments, PsArguments, SnapshotArguments};
-pub use record::{EventTimes, LogChoice, RecordArguments, RecordVerb, ValueArguments};
+pub use record::{LogChoice, RecordArguments, RecordVerb};
+pub use recorded::{EventTimes, ValueArguments};
 pub use selection::{
     EnableArguments, FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice,
     TraceArguments,

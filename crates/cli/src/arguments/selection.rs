@@ -6,7 +6,7 @@ use clap::Args;
 use everycall_units::parse_time;
 
 use super::common::{Force, NameArguments, TextFormat, large_size, process_id};
-use super::record::{EventTimes, ValueArguments};
+use super::recorded::{EventTimes, ValueArguments};
 
 /// The description of patterns for `--help`.
 pub(super) const PATTERNS: &str = "\

@@ -7,7 +7,7 @@ use everycall_triggers::Trigger;
 use everycall_units::parse_time;
 
 use super::common::{Force, size};
-use super::record::ValueArguments;
+use super::recorded::ValueArguments;
 use super::selection::OnlyArguments;
 
 /// Which calls are kept.

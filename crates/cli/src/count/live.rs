@@ -8,13 +8,13 @@ use everycall_io::say;
 use everycall_tui::screen::{Buffer, Happening, Modifier, Screen, Style};
 
 use super::live_table::{Answer, LiveTable, Reading};
-use super::{read, show};
+use super::reading::{read, show};
 use crate::arguments::CountArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, clean};
 use crate::report::Load;
-use crate::trigger::Signals;
+use crate::signals::Signals;
 
 /// How often signals are looked for while no key comes.
 const PAUSE: Duration = Duration::from_millis(100);

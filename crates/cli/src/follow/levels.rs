@@ -7,9 +7,9 @@ use everycall_patterns::{FunctionTable, Selection};
 use everycall_timeline::{Location, Trace};
 
 use crate::arguments::LevelRule;
-use crate::control::{add, all_match};
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::rules::{add, all_match};
 
 /// Rules in their order; the last one that matches a function counts. A function's attribute
 /// (`EVERYCALL_LEVEL_0` and so on in everycall.h) precedes rules without a named level.

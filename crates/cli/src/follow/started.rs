@@ -18,15 +18,15 @@ use everycall_timeline::settled_words;
 
 use super::levels::Levels;
 use super::output::{Outputs, Pipes};
-use super::{Session, rules};
+use super::session::{Session, rules};
 use crate::arguments::FollowArguments;
 use crate::captures::LiveValues;
-use crate::control::Program;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::grown::OpenSet;
 use crate::program;
 use crate::record::{end_as, ring_size};
+use crate::running::Program;
 
 /// Time between two checks whether the program has an arena.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -17,7 +17,7 @@ use everycall_format::times::TimeSums;
 
 use crate::failure::Failure;
 use crate::output::print;
-use crate::this_program;
+use crate::this_program::this_program;
 
 const SCRIPT: &str = include_str!("snapshot.py");
 

@@ -11,8 +11,8 @@ use everycall_reader::{Ending, FunctionSet, Origin, SchedSource, Stamps};
 use everycall_timeline::{ClockQuality, HookPrices, NamedMarks, ProcessCalibration, States};
 use serde_json::{Value, json};
 
+use super::facts::{Report, hooked, kept_function};
 use super::page::{MARKS_LISTED, clocks};
-use super::{Report, kept_function};
 use everycall_analysis::counters;
 
 /// The object, with a newline at the end.
@@ -297,7 +297,7 @@ fn modules(report: &Report<'_>) -> Value {
     // Of each file once: several processes may load it.
     let files = report.trace.modules().iter().enumerate().map(|(index, module)| {
         let own = (module.same_file == index).then_some(module)?;
-        let file = super::hooked(report.trace, own)?;
+        let file = hooked(report.trace, own)?;
         let left_out = file.left_out.iter().map(|(why, count)| (why.name().to_owned(), json!(count)));
         Some(json!({
             "functions": file.functions,

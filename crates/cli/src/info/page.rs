@@ -17,7 +17,7 @@ use everycall_timeline::{ClockQuality, States, Trace};
 use everycall_units::{Count, Duration, Several, Size};
 use nix::sys::signal::Signal;
 
-use super::{Report, kept_function};
+use super::facts::{Report, hooked, kept_function};
 use crate::arguments::Clock;
 use crate::output::clean;
 use crate::untouched::hooks_of;
@@ -531,7 +531,7 @@ fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
         if module.sites_unpatched > 0 {
             notes.push(format!("{} not switched on", Count(module.sites_unpatched.into())));
         }
-        let (hooks, reasons) = super::hooked(report.trace, module).map(|file| hooks_of(&file)).unzip();
+        let (hooks, reasons) = hooked(report.trace, module).map(|file| hooks_of(&file)).unzip();
         notes.extend(hooks);
         if module.unloaded_ticks.is_some() {
             notes.push("unloaded".to_owned());

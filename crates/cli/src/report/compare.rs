@@ -11,10 +11,11 @@ use everycall_units::{Count, Duration, Several, Size};
 use serde_json::{Value, json};
 
 use super::columns::with_error;
-use super::load::{Run, mixed};
+use super::load::{Load, Run, mixed};
+use super::meant::{is_meant, nothing_matches, pattern};
 use super::part::Part;
-use super::views::{is_meant, nothing_matches, pattern};
-use super::{Load, limit, machine, notes, room};
+use super::rows::{fitted, limit, room};
+use super::{machine, notes};
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
@@ -293,7 +294,7 @@ fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], room: Room) -
     }
     out.push('\n');
     if is_untimed(diff) {
-        out.push_str(&super::views::fitted(&lines_of_calls(diff, rows), room));
+        out.push_str(&fitted(&lines_of_calls(diff, rows), room));
         return out;
     }
     let mut lines = vec![
@@ -329,7 +330,7 @@ fn text(diff: &Diff, rows: &[&DiffRow], [one, several]: [&str; 2], room: Room) -
             clean(&row.function.name),
         ]
     }));
-    out.push_str(&super::views::fitted(&lines, room));
+    out.push_str(&fitted(&lines, room));
     out
 }
 
@@ -382,7 +383,7 @@ fn text_of_memory(diff: &Diff, rows: &[&DiffRow], room: Room) -> String {
         let [blocks, more_blocks] = of(Order::OwnBlocks);
         [own, more_own, all, more, blocks, more_blocks, clean(&row.function.name)]
     }));
-    super::views::fitted(&lines, room)
+    fitted(&lines, room)
 }
 
 fn change_json(change: Option<Change>) -> Value {

@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::path::Path;
 
-use everycall_analysis::{Corrected, Correction, NoPrices, Order, Profile, Row, Sums, WholeRun};
+use everycall_analysis::{Corrected, Correction, Order, Profile, Row, Sums, WholeRun};
 use everycall_io::say;
-use everycall_timeline::{Bars, Trace};
+use everycall_timeline::Bars;
 use everycall_units::{Count, Duration, Several, parse_time};
 use serde_json::{Map, Value, json};
 
-use super::Run;
+use super::load::Run;
+use super::whole::WholeProcess;
 use crate::arguments::ReportArguments;
 use crate::exit_code;
 use crate::failure::Failure;
@@ -48,55 +49,6 @@ fn time_of_run(path: &Path) -> Result<u64, Failure> {
 /// Why it isn't known what a program took.
 const NO_CPU_TIME: &str = "--untraced: the file doesn't say what CPU time the program took; it must be one process, \
     from its start to its end, under `everycall record`";
-
-/// Totals of the recording of one process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WholeProcess {
-    /// CPU time that it took, nanoseconds; `None` if it isn't known, or there are several.
-    pub cpu_ns: Option<u64>,
-    /// Calls that were made in all, as counted.
-    pub all_calls: u64,
-}
-
-impl WholeProcess {
-    /// Reads the totals from a trace.
-    pub fn of(trace: &Trace<'_>) -> WholeProcess {
-        let cpu_ns = match (trace.processes(), trace.calibrations()) {
-            ([_], [calibration]) => calibration.cpu_ns,
-            _ => None,
-        };
-        let all_calls = trace.all_calls().iter().map(|counts| counts.calls).fold(0, u64::saturating_add);
-        WholeProcess { cpu_ns, all_calls }
-    }
-
-    /// Cost of hooks in all calls, in picoseconds, if each call costs as much as those of a
-    /// profile.
-    fn hooks_ps(&self, profile: &Profile) -> u64 {
-        let product = u128::from(profile.hooks_ps()) * u128::from(self.all_calls.max(profile.calls));
-        u64::try_from(product / u128::from(profile.calls.max(1))).unwrap_or(u64::MAX)
-    }
-}
-
-/// Why the times of a file can't be corrected.
-pub fn refused(path: &Path, why: NoPrices) -> Failure {
-    Failure::of(
-        path,
-        match why {
-            NoPrices::Missing => {
-                "doesn't say what tracing cost, so times can't be corrected: it was recorded by an older version, \
-                counted or imported; record the program anew"
-            }
-            NoPrices::Failed => {
-                "says that what tracing costs could not be measured when the program started, so times can't be \
-                corrected; record the program anew, on a machine with less load"
-            }
-            NoPrices::Bounded => {
-                "has events without a time of their own, whose price isn't known, so times can't be corrected; record \
-                the program with `--clock exact`"
-            }
-        },
-    )
-}
 
 /// Refuses options that concern other times.
 pub fn check(arguments: &ReportArguments) -> Result<(), Failure> {

@@ -15,8 +15,9 @@ use everycall_units::Duration;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::corrected::{self, WholeProcess};
-use super::{notes, part, views};
+use super::meant::near;
+use super::notes;
+use super::whole::WholeProcess;
 use crate::arguments::{FilterArguments, ReportArguments, SymbolArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
@@ -194,7 +195,7 @@ impl Load {
         let mut run = Run::of(path, &trace);
         if self.part.is_some() {
             run.part.clone_from(&self.part);
-            run.part_ns = part::length(&self.filter, self.filter.bounds(&view), run.duration_ns);
+            run.part_ns = range_length(&self.filter, self.filter.bounds(&view), run.duration_ns);
         }
         Ok((result, run))
     }
@@ -327,7 +328,7 @@ impl Load {
                 }
                 Ok(())
             })?;
-            added.map_err(|why| corrected::refused(path, why))?;
+            added.map_err(|why| traces::not_corrected(path, why))?;
             runs.push(run);
         }
         mixed(&runs);
@@ -383,7 +384,7 @@ impl Load {
             return None;
         }
         let plain = NamePattern::new(pattern.as_str().trim_matches(['^', '$'])).ok();
-        Some(plain.map_or_else(String::new, |plain| views::near(&plain, functions)))
+        Some(plain.map_or_else(String::new, |plain| near(&plain, functions)))
     }
 
     /// Reports what the numbers lack.
@@ -424,4 +425,13 @@ pub fn mixed(runs: &[Run]) {
     if versions.len() > 1 {
         say!("everycall: the files were written by different versions of everycall ({})", list(&versions));
     }
+}
+
+/// The time between the bounds of a filter within a trace that lasts so long.
+fn range_length(filter: &Filter, bounds: (u64, u64), end_ns: u64) -> Option<u64> {
+    let has_range = filter.since_ns.is_some()
+        || filter.since_wall.is_some()
+        || filter.until_ns.is_some()
+        || filter.until_wall.is_some();
+    has_range.then(|| bounds.1.min(end_ns).saturating_sub(bounds.0))
 }

@@ -4,13 +4,15 @@ pub use everycall_analysis::machine::{notes, numbers, object, objects};
 use everycall_analysis::{Correction, Profile, Row};
 use serde_json::{Value, json};
 
-use super::{Run, corrected};
+use super::corrected;
+use super::load::Run;
+use super::rows::heading;
 
 /// One object.
 pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run], correction: Option<&Correction>) -> String {
     let mut value = json!({
         "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
-        "by": super::heading(profile.grouping()),
+        "by": heading(profile.grouping()),
         "calls": profile.calls,
         "unwound_calls": profile.unwound,
         "not_in_the_numbers": notes(&profile.notes),

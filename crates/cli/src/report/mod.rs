@@ -1,6 +1,7 @@
 //! `everycall report`: every number about every function.
 //!
 //! ```text
+//! meant     functions that options name;  rows: how many, in which order;  whole: totals of a process
 //! load      files -> Profile: opening, filtering, what is said of them
 //! text      the table for people;  columns: what stands in it
 //! machine   CSV and JSON
@@ -15,25 +16,27 @@ mod compare;
 pub mod corrected;
 mod load;
 mod machine;
+mod meant;
 mod never;
 mod notes;
 mod part;
+mod rows;
 mod text;
 mod views;
+mod whole;
 
 use std::process::ExitCode;
 
-use everycall_analysis::{Grouping, Key, Order, Profile, Row};
+use everycall_analysis::{Grouping, Profile};
 use everycall_export::NameLength;
 
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{Room, clean, print_as};
+use crate::output::{Room, print_as};
 pub use load::{Load, Run, mixed};
-
-/// Default number of rows in text.
-const ROWS: usize = 50;
+pub use rows::heading;
+use rows::{ROWS, limit, room, usual_sort};
 
 /// Runs the verb.
 pub fn run(arguments: ReportArguments) -> Result<ExitCode, Failure> {
@@ -151,60 +154,4 @@ pub fn print_table(
         notes::more_rows(all.len() - shown.len());
     }
     Ok(())
-}
-
-/// The number by which rows are sorted by default. It decides what the table is about, too.
-fn usual_sort(profile: &Profile) -> Order {
-    match profile.counts_memory || profile.memory().is_some() {
-        true => Order::OwnAllocated,
-        false if profile.is_untimed() => Order::Calls,
-        false => Order::OwnTime,
-    }
-}
-
-/// The number of rows to show.
-fn limit(arguments: &ReportArguments) -> usize {
-    match arguments.limit {
-        Some(0) => usize::MAX,
-        Some(limit) => limit,
-        None if arguments.format == TableFormat::Text => ROWS,
-        None => usize::MAX,
-    }
-}
-
-/// The room for the table.
-fn room(arguments: &ReportArguments) -> Room {
-    let names = arguments.symbols.name_length();
-    match arguments.width {
-        Some(width) => Room { width: Some(width.into()), names },
-        None => Room::of_terminal(names),
-    }
-}
-
-/// The heading of the groups' column.
-pub fn heading(by: &Grouping) -> &str {
-    match by {
-        Grouping::Function => "function",
-        Grouping::Symbol => "symbol",
-        Grouping::Thread => "thread",
-        Grouping::Process => "process",
-        Grouping::Module => "module",
-        Grouping::File => "source file",
-        Grouping::Label(name) => name,
-        Grouping::Value(of) => &of.value,
-        Grouping::Path => "path",
-    }
-}
-
-/// The displayed name of a row, on one line.
-fn shown_key(profile: &Profile, row: &Row<'_>, names: NameLength) -> String {
-    let functions = profile.functions();
-    match row.key {
-        Key::Path(path) if !path.is_empty() => {
-            let name = |number| functions.get(number).map_or("", |function| &function.name);
-            let shown = path.iter().map(|number| names.shown(&clean(name(*number)), None));
-            shown.collect::<Vec<_>>().join(" > ")
-        }
-        key => clean(&key.shown(functions)),
-    }
 }

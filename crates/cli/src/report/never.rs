@@ -13,7 +13,9 @@ use everycall_symbols::PathMap;
 use everycall_units::{Count, Several};
 use serde_json::json;
 
-use super::{Load, Run, limit, machine, notes, room};
+use super::load::{Load, Run};
+use super::rows::{limit, room};
+use super::{machine, notes};
 use crate::arguments::{ReportArguments, TableFormat};
 use crate::failure::Failure;
 use crate::output::{Room, clean, lines, print, print_as};

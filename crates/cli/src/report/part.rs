@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use everycall_export::{Filter, LabelPattern};
+use everycall_export::LabelPattern;
 
-use super::Load;
+use super::load::Load;
 use crate::arguments::moment;
 use crate::exit_code;
 use crate::failure::Failure;
@@ -75,13 +75,4 @@ impl Part {
         }
         Ok(load.of_part(filter, text))
     }
-}
-
-/// The time between the bounds of a filter within a trace that lasts so long.
-pub fn length(filter: &Filter, bounds: (u64, u64), end_ns: u64) -> Option<u64> {
-    let has_range = filter.since_ns.is_some()
-        || filter.since_wall.is_some()
-        || filter.until_ns.is_some()
-        || filter.until_wall.is_some();
-    has_range.then(|| bounds.1.min(end_ns).saturating_sub(bounds.0))
 }

@@ -4,7 +4,7 @@ use everycall_analysis::{Correction, Grouping, Key, Order, Profile, Row};
 use everycall_units::Duration;
 
 use super::columns::{self, Column, Scale};
-use super::{heading, shown_key};
+use super::rows::{heading, shown_key};
 use crate::output::Room;
 
 /// How the table is laid out.

@@ -3,23 +3,25 @@
 use std::process::ExitCode;
 
 use everycall_analysis::{
-    Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, KeptCall, Node, Order, Profile,
-    ROOT, SlowCall, Slowest, Tree, ValueText, kept_calls,
+    Doings, Edge, Edges, Explanation, Focus, Function, Grouping, KeptCall, Node, Order, Profile, ROOT,
+    SlowCall, Slowest, Tree, ValueText, kept_calls,
 };
 use everycall_export::Calendar;
 use everycall_export::without_parameters;
 use everycall_io::say;
-use everycall_patterns::NamePattern;
 use everycall_timeline::{Bars, Clock, EndKind};
 use everycall_units::{Count, Duration, Several};
 use serde_json::{Map, Value, json};
 
 use super::columns::with_error;
-use super::{Load, Run, limit, machine, notes, room};
+use super::load::{Load, Run, mixed};
+use super::meant::{is_meant, nothing_matches, pattern};
+use super::rows::{fitted, limit, room};
+use super::{machine, notes};
 use crate::arguments::{Clock as Shown, ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{Room, clean, print, print_as};
+use crate::output::{clean, print, print_as};
 use crate::traces;
 
 /// Why a file with counts isn't enough.
@@ -28,46 +30,6 @@ const ONLY_COUNTED: &str = "its calls were counted, not recorded, so nothing is 
 
 /// Default number of slowest calls.
 const SLOWEST: usize = 10;
-
-/// A pattern as `--trigger` and `enable` take it: a name with `*` and `?`, or `/REGEX/`.
-pub fn pattern(text: &str) -> Result<NamePattern, Failure> {
-    let expression = text.strip_prefix('/').and_then(|text| text.strip_suffix('/'));
-    let pattern = match expression {
-        Some(expression) => NamePattern::regex(text, expression),
-        None => NamePattern::new(text),
-    };
-    pattern.map_err(|error| Failure::new(exit_code::USAGE, format!("`{text}`: {error}")))
-}
-
-/// Whether a pattern matches a function by one of its names.
-pub fn is_meant(pattern: &NamePattern, function: &Function) -> bool {
-    pattern.matches(&function.identity.name) || function.symbols.iter().any(|symbol| pattern.matches(symbol))
-}
-
-/// The message that no called function matches, with similar names.
-pub fn nothing_matches(pattern: &NamePattern, functions: &Functions, arguments: &ReportArguments) -> Failure {
-    let near = near(pattern, functions);
-    let diff = arguments.diff.diff.iter().chain(&arguments.diff.against);
-    let files: Vec<_> = arguments.traces.iter().chain(diff).map(|path| path.display().to_string()).collect();
-    Failure::new(
-        exit_code::FAILED,
-        format!("no function that was called in {} matches `{pattern}`{near}", files.join(", ")),
-    )
-}
-
-/// Functions whose names are similar to a pattern, as the end of a sentence.
-pub fn near(pattern: &NamePattern, functions: &Functions) -> String {
-    let plain = |function: &Function| {
-        let name = &function.identity.name;
-        name.split('(').next().filter(|plain| !plain.is_empty()).unwrap_or(name).to_owned()
-    };
-    let names: Vec<String> = functions.all().iter().map(plain).collect();
-    match pattern.near(names.iter().map(String::as_str)).as_slice() {
-        [] => "; `everycall report FILE` lists those that were".to_owned(),
-        [one] => format!("; there is {one}"),
-        [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
-    }
-}
 
 /// Adds all files to `to`, and reports what the files have in common.
 fn each_file(
@@ -86,7 +48,7 @@ fn each_file(
         }
         runs.push(run);
     }
-    super::load::mixed(&runs);
+    mixed(&runs);
     Ok(runs)
 }
 
@@ -177,28 +139,6 @@ pub fn edges(
         notes::more_rows(all - rows.len());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A table whose last column is a name that may be shortened.
-pub fn fitted<const N: usize>(lines: &[[String; N]], room: Room) -> String {
-    let column = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N - 1).map(column).collect();
-    let taken: usize = widths.iter().map(|width| width + 2).sum();
-    let mut text = String::new();
-    for (row, line) in lines.iter().enumerate() {
-        for (cell, width) in line.iter().zip(&widths) {
-            text.push_str(&format!("{cell:>width$}  "));
-        }
-        let name = &line[N - 1];
-        let width = room.width.map(|width| width.saturating_sub(taken).max(10));
-        if row > 0 {
-            text.push_str(&room.names.shown(name, width))
-        } else {
-            text.push_str(name)
-        }
-        text.push('\n');
-    }
-    text
 }
 
 /// `--tree`.

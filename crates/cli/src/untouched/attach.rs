@@ -22,9 +22,10 @@ use everycall_untouched::{
 
 use super::Choice;
 use crate::arguments::{AttachArguments, DetachArguments};
-use crate::control::{Program, nothing_named};
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::rules::nothing_named;
+use crate::running::Program;
 
 /// For a thread that may load the runtime, and for each stop of all threads.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -76,6 +77,13 @@ pub fn attach_for(pid: u32, choice: &Choice, start: Start) -> Result<(), Failure
         Program::attach(pid)?.switch(start == Start::On)?;
     }
     Ok(())
+}
+
+/// Connects to process `pid`. One that isn't traced gets hooks for these functions, if that is
+/// possible, and one whose hooks were taken out gets them back. Nothing is recorded at first.
+pub fn attached(pid: u32, choice: &Choice) -> Result<Program, Failure> {
+    attach_for(pid, choice, Start::Off)?;
+    Program::attach(pid)
 }
 
 /// Whether hooks were taken out of a process, which still has the runtime.

@@ -24,11 +24,11 @@ use everycall_untouched::{Functions, Hooked, Planned, Runtime, watch_leaving};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{OnlyArguments, TextFormat, ValueArguments};
-use crate::control::without_match;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::only::selection_of;
 use crate::output::{clean, lines, print, print_as};
+use crate::rules::without_match;
 
 /// Runs the verb for these files. A file that can't be analysed doesn't keep others from it.
 pub fn run<'a>(files: impl Iterator<Item = &'a Path>, format: TextFormat) -> Result<ExitCode, Failure> {
