@@ -200,6 +200,12 @@ impl<'t> TraceView<'t> {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
+    /// Values with the names of the functions and variables that they point to.
+    fn with_names_of(&self, values: Vec<(String, export::Value)>) -> Vec<(String, export::Value)> {
+        let name = |value: &export::Value| export::name_of_value(self.trace, Some(self.names), value);
+        values.into_iter().map(|(key, value)| (key, value.with_names(&name))).collect()
+    }
+
     /// The trace that is viewed.
     pub fn trace(&self) -> &'t Trace<'t> {
         self.trace
@@ -338,9 +344,11 @@ impl export::Source for TraceView<'_> {
     }
 
     fn values(&self, number: export::ValuesNumber) -> Vec<(String, export::Value)> {
-        let name = |value: &export::Value| export::name_of_value(self.trace, Some(self.names), value);
-        let values = self.source.values(number).into_iter();
-        values.map(|(key, value)| (key, value.with_names(&name))).collect()
+        self.with_names_of(self.source.values(number))
+    }
+
+    fn captured(&self, id: u32, bytes: &[u8]) -> Vec<(String, export::Value)> {
+        self.with_names_of(self.source.captured(id, bytes))
     }
 
     fn log_line(&self, line: export::MarkName) -> String {

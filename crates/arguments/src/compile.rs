@@ -141,7 +141,7 @@ pub(crate) enum Number {
 }
 
 /// How a value is called in a trace: as it was written, without its type.
-fn item_name(it: &Expression) -> &str {
+pub(crate) fn item_name(it: &Expression) -> &str {
     match &it.node {
         Node::Argument { .. } => it.text.split(':').next().unwrap_or_default().trim(),
         Node::Typed { value, .. } => item_name(value),

@@ -14,7 +14,7 @@ use everycall_patterns::{FunctionTable, Selection};
 use everycall_symbols::{ModuleDwarf, ModuleIdentity, SymbolOptions};
 use object::{Object, ObjectSymbol, ReadCache, SymbolFlags};
 
-use crate::compile::{CaptureOptions, Compiled, Compiler, Judged, Moment};
+use crate::compile::{CaptureOptions, Compiled, Compiler, Judged, Moment, item_name};
 use crate::error::ArgumentError;
 use crate::module::compile_with;
 use crate::signature::FunctionPlace;
@@ -121,6 +121,12 @@ impl Wanted {
     #[must_use]
     pub fn function(&self) -> &str {
         &self.request.function
+    }
+
+    /// The names of its values in a trace; `None` for all parameters.
+    #[must_use]
+    pub fn value_names(&self) -> Option<Vec<&str>> {
+        self.request.values.as_ref().map(|values| values.iter().map(item_name).collect())
     }
 
     /// Those of `names` that are most similar to its pattern.

@@ -21,8 +21,8 @@ use everycall_recorder::Counting;
 
 use self::reading::{read, show};
 use crate::arguments::{
-    CountArguments, EmbedChoice, FilterArguments, Force, KeepArguments, OnlyArguments, RecordArguments,
-    TableFormat, TriggerArguments, ValueArguments,
+    AsIsArguments, CountArguments, CountedBy, EmbedChoice, FilterArguments, Force, KeepArguments,
+    OnlyArguments, RecordArguments, TableFormat, TriggerArguments, ValueArguments,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -32,15 +32,20 @@ use crate::report::Load;
 use crate::untouched::Choice;
 use crate::untouched::attach::{Start, attach_for};
 
+/// Bytes of a text by which calls are counted.
+const TEXT_MAX: u32 = 128;
+
 /// Runs the verb.
 pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
-    if matches!(arguments.by, Grouping::Path | Grouping::Label(_) | Grouping::Value(_)) {
+    if matches!(arguments.by.grouping, Grouping::Path | Grouping::Label(_)) {
         return Err(Failure::new(
             exit_code::USAGE,
-            "counts have no paths, labels and values; record the program, and use everycall report --by",
+            "counts have no paths and labels; record the program, and use everycall report --by",
         ));
     }
-    if arguments.untouched {
+    if arguments.by.value.is_some() {
+        refuse_beside_values(&arguments)?;
+    } else if arguments.untouched {
         return untouched::run(&arguments);
     }
     if arguments.every.is_some() && arguments.pid.is_none() {
@@ -59,6 +64,26 @@ pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Refuses options that say something else than a value does by which calls are counted.
+fn refuse_beside_values(arguments: &CountArguments) -> Result<(), Failure> {
+    let OnlyArguments { only, not } = &arguments.functions;
+    let others = [
+        (arguments.time, "--time"),
+        (arguments.memory, "--memory"),
+        (!only.is_empty(), "--only"),
+        (!not.is_empty(), "--not"),
+    ];
+    match others.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "--by with an argument counts calls of the functions that it names, without times; leave out {option}"
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Runs a program, and prints what it has counted at its end.
 fn of_program(arguments: CountArguments) -> Result<ExitCode, Failure> {
     let folder = tempfile::Builder::new().prefix("everycall-count-").tempdir().map_err(|error| {
@@ -74,7 +99,7 @@ fn of_program(arguments: CountArguments) -> Result<ExitCode, Failure> {
         return Ok(status);
     }
     let load = load(&arguments)?;
-    let mut profile = Profile::by(arguments.by.clone());
+    let mut profile = Profile::by(arguments.by.grouping.clone());
     let runs = load.add_all(std::slice::from_ref(&path), &mut profile)?;
     show(&profile, &arguments, &runs)?;
     if arguments.time && profile.is_untimed() {
@@ -91,12 +116,25 @@ fn load(arguments: &CountArguments) -> Result<Load, Failure> {
 
 /// The options of `record` for this.
 fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
+    let (args, functions) = match arguments.by.value.clone() {
+        None => (None, arguments.functions.clone()),
+        Some((args, function)) => (Some(args), OnlyArguments { only: vec![function], not: Vec::new() }),
+    };
     RecordArguments {
-        as_is: Default::default(),
+        as_is: AsIsArguments {
+            untouched: arguments.untouched,
+            modules: arguments.modules.clone(),
+            ..AsIsArguments::default()
+        },
         output: Some(path.to_owned()),
         force: if arguments.output.is_some() { arguments.force } else { Force::default() },
-        values: ValueArguments::default(),
+        values: ValueArguments {
+            args: args.into_iter().collect(),
+            args_text: TEXT_MAX,
+            ..ValueArguments::default()
+        },
         only_counts: Some(match arguments {
+            CountArguments { by: CountedBy { value: Some(_), .. }, .. } => Counting::Values,
             CountArguments { memory: true, .. } => Counting::Memory,
             CountArguments { time: true, .. } => Counting::Times,
             _ => Counting::Calls,
@@ -109,7 +147,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
         log: Vec::new(),
         // The rings only receive marks of the program.
         ring_size: Some(64 << 10),
-        functions: arguments.functions.clone(),
+        functions,
         preload: arguments.preload,
         launcher: arguments.launcher,
         no_follow: arguments.no_follow,
@@ -152,12 +190,12 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
     let mut before = arguments.since.as_ref().map(|file| earlier(pid, arguments, &load, file)).transpose()?;
     let mut is_first = true;
     loop {
-        match read(pid, &destination) {
+        match read(pid, &destination, arguments.by.value.is_some()) {
             // The process has ended.
             Err(_) if !is_first => return Ok(ExitCode::SUCCESS),
             result => result?,
         }
-        let mut now = Profile::by(arguments.by.clone());
+        let mut now = Profile::by(arguments.by.grouping.clone());
         let runs = load.add_all(std::slice::from_ref(&path), &mut now)?;
         if arguments.time && now.is_untimed() {
             return Err(Failure::new(
@@ -189,7 +227,7 @@ fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure>
 
 /// The counts of the same process in a file that was written earlier.
 fn earlier(pid: u32, arguments: &CountArguments, load: &Load, file: &Path) -> Result<Profile, Failure> {
-    let mut profile = Profile::by(arguments.by.clone());
+    let mut profile = Profile::by(arguments.by.grouping.clone());
     let (pids, _) = load.view(file, |view| {
         profile.add_trace(view, &load.filter);
         view.trace().processes().iter().map(|process| process.pid).collect::<Vec<_>>()

@@ -70,7 +70,7 @@ impl Program {
 
     /// Connects for a verb that needs recorded calls.
     pub fn connect_to_record(&self) -> Result<Control, Failure> {
-        if self.arena.is_counting() {
+        if self.arena.is_counting() || self.arena.counts_values() {
             return Err(self.failed(&format_args!(
                 "it counts its calls and doesn't record them; `everycall count {}` reads the counts",
                 self.pid

@@ -10,6 +10,7 @@ use everycall_export::{self as export, Calendar, Source as _, Times};
 use everycall_io::say;
 use everycall_reader::TraceFile;
 use everycall_timeline::{TimelineEvent, Trace};
+use everycall_units::Several;
 
 use crate::arguments::{Clock, SymbolArguments};
 use crate::failure::Failure;
@@ -184,7 +185,24 @@ pub fn has_calls(view: &TraceView<'_>) -> bool {
 
 /// Whether the calls of a trace were counted, and none recorded.
 pub fn has_only_counts(view: &TraceView<'_>) -> bool {
-    !view.trace().counts().is_empty() && !has_calls(view)
+    let trace = view.trace();
+    let is_counted = !trace.counts().is_empty() || !trace.value_counts().is_empty();
+    is_counted && !has_calls(view)
+}
+
+/// If a trace's calls were counted by their values, says how these are shown.
+pub fn say_counted_by_value(view: &TraceView<'_>, trace: &Path) {
+    let counts = view.trace().value_counts().iter();
+    let calls =
+        counts.flat_map(|counts| counts.values.iter().map(|value| value.calls).chain([counts.others]));
+    let calls = calls.fold(0, u64::saturating_add);
+    if calls > 0 {
+        let trace = trace.display();
+        say!(
+            "everycall: {} counted by values; everycall report --by 'FUNCTION(ARGUMENT)' {trace} shows them",
+            Several(calls, "call was", "calls were")
+        );
+    }
 }
 
 /// Says that a trace has no label of this name.

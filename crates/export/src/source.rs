@@ -136,6 +136,13 @@ pub trait Source {
         false
     }
 
+    /// The values in the bytes of a capture with this id, with their names; none if they can't be
+    /// read.
+    fn captured(&self, id: u32, bytes: &[u8]) -> Vec<(String, Value)> {
+        let _ = (id, bytes);
+        Vec::new()
+    }
+
     /// Arguments or a result of a call, with their names; none if they can't be read.
     fn values(&self, number: ValuesNumber) -> Vec<(String, Value)> {
         let _ = number;
@@ -294,6 +301,10 @@ impl Source for TraceSource<'_> {
 
     fn has_values(&self) -> bool {
         self.trace.values().count() > 0
+    }
+
+    fn captured(&self, id: u32, bytes: &[u8]) -> Vec<(String, Value)> {
+        self.layouts.decode(id, bytes)
     }
 
     fn values(&self, number: ValuesNumber) -> Vec<(String, Value)> {

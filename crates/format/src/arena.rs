@@ -18,6 +18,7 @@
 //! live_triggers_at       as at triggers_at, for each client that arms functions at run time
 //! times_offset           what crate::times declares, if the process's calls are timed
 //! states_offset          what crate::kept_states declares, if scheduling events are recorded
+//! values_offset          what crate::value_counts declares, if calls are counted by their values
 //! ```
 //!
 //! Rules of access:
@@ -51,6 +52,7 @@ use crate::frame::{FRAMES_SIZE, FrameNames};
 use crate::sched::KEPT_SIZE;
 use crate::times;
 use crate::trigger;
+use crate::value_counts;
 /// Bytes of the arena's header, and of each thread's.
 #[doc(inline)]
 pub use crate::wire::PAGE;
@@ -83,7 +85,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [592] {
+    pub struct ArenaHeader [600] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -193,6 +195,9 @@ wire_struct! {
         pub stamps: u32,
         /// Places of functions that are counted, a power of two; 0: [`dropped::FUNCTIONS`].
         pub functions: u32,
+        /// Where the [counts of calls by their values](crate::value_counts) begin; 0 if calls
+        /// aren't counted so.
+        pub values_offset: u64,
     }
 }
 
@@ -695,6 +700,13 @@ impl ArenaHeader {
         ArenaHeader { states_offset, arena_size: states_offset + KEPT_SIZE, ..self }
     }
 
+    /// Adds room for counts of calls by their values at the arena's end.
+    #[must_use]
+    pub fn with_values(self) -> ArenaHeader {
+        let values_offset = self.arena_size.next_multiple_of(PAGE);
+        ArenaHeader { values_offset, arena_size: values_offset + value_counts::SIZE, ..self }
+    }
+
     /// Where the times of a thread slot's calls of the function at `place` are; `None` if calls
     /// aren't timed.
     #[must_use]
@@ -830,6 +842,8 @@ impl ArenaHeader {
                 || within(self.times_offset, self.thread_capacity.into(), self.times_size()))
             && self.states_offset.is_multiple_of(PAGE)
             && (self.states_offset == 0 || within(self.states_offset, 1, KEPT_SIZE))
+            && self.values_offset.is_multiple_of(PAGE)
+            && (self.values_offset == 0 || within(self.values_offset, 1, value_counts::SIZE))
     }
 }
 

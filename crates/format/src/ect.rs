@@ -202,6 +202,10 @@ pub mod chunk {
     pub const STAMPS: u32 = 31;
     /// [`crate::calibration::Calibration`]: the cost of the process's hooks. Since version 2.14.
     pub const CALIBRATION: u32 = 32;
+    /// [`super::ValueCountsRecord`], then [`super::ArrayHeader`] and
+    /// [`crate::value_counts::ValueCount`]: how often calls had the same values, after the threads
+    /// of their snapshot. Since version 2.15.
+    pub const VALUE_COUNTS: u32 = 35;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }
@@ -655,6 +659,22 @@ wire_struct! {
         pub others: u64,
         /// Zero.
         pub reserved: [u64; 3],
+    }
+}
+
+wire_struct! {
+    /// The counts of a process that counts calls by their values, when a snapshot was taken.
+    pub struct ValueCountsRecord [48] {
+        /// Number of the snapshot.
+        pub snapshot: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Calls whose values found no place.
+        pub others: u64,
+        /// Calls of these that had values of too many bytes.
+        pub too_long: u64,
+        /// Zero.
+        pub reserved_as_well: [u64; 3],
     }
 }
 

@@ -28,6 +28,7 @@
 //! - [`capture_set`]: the functions that have such programs.
 //! - [`dropped`]: counts of calls that are not recorded.
 //! - [`all_calls`]: counts of all calls, beside the rings.
+//! - [`value_counts`]: counts of calls by their values.
 //! - [`times`]: times of calls that are counted; [`memory`]: what they allocate and free.
 //! - [`sched`]: scheduling events of the kernel.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
@@ -65,6 +66,7 @@ pub mod tasks;
 pub mod times;
 pub mod trampoline;
 pub mod trigger;
+pub mod value_counts;
 mod wire;
 pub mod xray_event;
 

@@ -412,6 +412,12 @@ impl LiveArena {
         header.is_some_and(|header| header.counting != counting::OFF)
     }
 
+    /// Whether the process counts calls by their values and doesn't record them.
+    #[must_use]
+    pub fn counts_values(&self) -> bool {
+        self.layout.values_offset != 0
+    }
+
     /// Whether short calls are dropped.
     #[must_use]
     pub fn drops_short_calls(&self) -> bool {

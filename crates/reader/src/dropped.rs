@@ -1,9 +1,12 @@
 //! Calls that were counted and not recorded: short ones, or all.
 
 use everycall_format::event::{ESCAPE_FIRST, EXIT};
+use everycall_format::value_counts::{PLACES, ValueCount};
 use everycall_format::{Wire, ect};
 
-use crate::model::{CallTimes, CountedCalls, Counts, Dropped, DroppedCalls, Recording};
+use crate::model::{
+    CallTimes, CountedCalls, CountedValues, Counts, Dropped, DroppedCalls, Recording, ValueCounts,
+};
 use crate::payload::{Array, TABLE_MAX};
 
 /// Adds what the process with index `process` has dropped. `Err` says what is wrong with the
@@ -52,6 +55,29 @@ pub(crate) fn read_all_calls(
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
     read_calls(bytes, process, &mut recording.all_calls, false, counted)
+}
+
+/// Adds how often the calls of the process with index `process` had the same values. `Err` says what
+/// is wrong with the payload.
+pub(crate) fn read_value_counts(
+    bytes: &[u8],
+    process: usize,
+    recording: &mut Recording,
+) -> Result<(), &'static str> {
+    let (record, array) = Array::behind::<ect::ValueCountsRecord, ValueCount>(bytes)?;
+    if recording.value_counts.len() >= TABLE_MAX {
+        return Err("too many processes have counts of values");
+    }
+    let places = array.iter::<ValueCount>().take(PLACES as usize).filter(ValueCount::is_ready);
+    let values =
+        places.map(|place| CountedValues { id: place.id, bytes: place.capture().into(), calls: place.calls });
+    recording.value_counts.push(ValueCounts {
+        snapshot: record.snapshot,
+        process,
+        others: record.others,
+        values: values.collect(),
+    });
+    array.is_whole()
 }
 
 fn counted(function: ect::CountedCalls) -> CountedCalls {

@@ -321,6 +321,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::DROPPED => "counts of dropped calls",
         chunk::COUNTS => "counts of calls",
         chunk::ALL_CALLS => "counts of all calls",
+        chunk::VALUE_COUNTS => "counts of values",
         chunk::FRAME_NAMES => "names of frames by id",
         chunk::CODE_FILE => "a file with names of code of just-in-time compilers",
         chunk::STAMPS => "which events have a time of their own",

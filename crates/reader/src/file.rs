@@ -449,6 +449,7 @@ impl Indexer {
                     | chunk::STAMPS
                     | chunk::MEMORY
                     | chunk::CALIBRATION
+                    | chunk::VALUE_COUNTS
                     | chunk::END
         ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
@@ -563,6 +564,10 @@ impl Indexer {
             chunk::ALL_CALLS => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_all_calls(bytes, process, recording)?;
+            }
+            chunk::VALUE_COUNTS => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_value_counts(bytes, process, recording)?;
             }
             chunk::FRAME_NAMES => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

@@ -52,11 +52,11 @@ pub use error::{Error, Found, Warning};
 pub use everycall_format::calibration::{HookPrices, Price};
 pub use file::TraceFile;
 pub use model::{
-    CallTimes, CaptureLayout, Child, CodeRange, CountedCalls, Counts, Dropped, DroppedCalls, Ending,
-    EventClock, Frame, Frames, FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers, MemoryOfCalls,
-    MemoryOwner, Meta, Module, OpenCall, Origin, Process, ProcessCalibration, ProcessEnd, Reason, Recording,
-    Sched, SchedClock, SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot, Source, Stamps, Tail,
-    Thread, ThreadKey, ThreadName, Trampolines, Trigger,
+    CallTimes, CaptureLayout, Child, CodeRange, CountedCalls, CountedValues, Counts, Dropped, DroppedCalls,
+    Ending, EventClock, Frame, Frames, FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers,
+    MemoryOfCalls, MemoryOwner, Meta, Module, OpenCall, Origin, Process, ProcessCalibration, ProcessEnd,
+    Reason, Recording, Sched, SchedClock, SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot,
+    Source, Stamps, Tail, Thread, ThreadKey, ThreadName, Trampolines, Trigger, ValueCounts,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

@@ -40,6 +40,8 @@ pub struct Recording {
     /// All calls of processes that record, by process and snapshot: also those whose events were
     /// overwritten, and those that were dropped.
     pub all_calls: Vec<Counts>,
+    /// How often calls had the same values, by process and snapshot.
+    pub value_counts: Vec<ValueCounts>,
     /// Frames by id, of the processes that have some.
     pub frames: Vec<Frames>,
     /// Memory that counted calls have allocated and freed, by process and snapshot.
@@ -772,6 +774,30 @@ pub struct Counts {
     pub others: u64,
     /// The rest, by function and thread slot.
     pub functions: Vec<CountedCalls>,
+}
+
+/// How often the calls of a process had the same values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValueCounts {
+    /// [`Snapshot::number`](crate::Snapshot::number) of the snapshot at which they were read.
+    pub snapshot: u32,
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Calls with values for which there was no place.
+    pub others: u64,
+    /// The rest. The same values may be there more than once.
+    pub values: Vec<CountedValues>,
+}
+
+/// Calls with the same values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedValues {
+    /// [`CaptureLayout::id`] of their layout.
+    pub id: u32,
+    /// The capture.
+    pub bytes: Box<[u8]>,
+    /// Calls.
+    pub calls: u64,
 }
 
 /// The calls of a function that were counted in a thread slot.

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use everycall_format::tasks;
 use everycall_reader::{
     Child, CodeRange, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process,
-    ProcessCalibration, ProcessEnd, Recording, Sched, Session, Snapshot, Source, ThreadKey, Trigger, Warning,
+    ProcessCalibration, ProcessEnd, Recording, Sched, Session, Snapshot, Source, ThreadKey, Trigger,
+    ValueCounts, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -235,6 +236,12 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn counts(&self) -> &[Counts] {
         &self.source.recording().counts
+    }
+
+    /// How often calls had the same values, in processes that count this.
+    #[must_use]
+    pub fn value_counts(&self) -> &[ValueCounts] {
+        &self.source.recording().value_counts
     }
 
     /// All calls of processes that recorded, also those whose events were overwritten.

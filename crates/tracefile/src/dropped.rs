@@ -12,6 +12,7 @@ use crate::all_calls::AllCalls;
 use crate::chunk_writer::{array, bytes_of};
 use crate::memory::Memory;
 use crate::summary::Summary;
+use crate::value_counts::ValueCounts;
 
 /// The counts of an arena.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,8 @@ pub struct Dropped {
     all_calls: Option<AllCalls>,
     /// If it also counts what they allocate.
     memory: Option<Memory>,
+    /// In a process that counts calls by their values.
+    values: Option<ValueCounts>,
 }
 
 impl Dropped {
@@ -54,8 +57,9 @@ impl Dropped {
             true => None,
             false => Some(AllCalls::read(layout, slots, &functions, &mut read)),
         };
+        let values = ValueCounts::read(layout, &mut read);
         if header.highest_ns == 0 && !is_counting {
-            return Dropped { header, all_calls, ..Dropped::default() };
+            return Dropped { header, all_calls, values, ..Dropped::default() };
         }
         let mut functions: Vec<DroppedCalls> = functions
             .iter()
@@ -132,6 +136,9 @@ impl Dropped {
 
     /// Adds the counts to a report.
     pub fn add_to(&self, summary: &mut Summary) {
+        if let Some(values) = &self.values {
+            summary.counted = Some(summary.counted.unwrap_or(0).saturating_add(values.calls()));
+        }
         if self.is_counting() {
             summary.counted = Some(summary.counted.unwrap_or(0).saturating_add(self.calls()));
             return;
@@ -162,7 +169,8 @@ impl Dropped {
     pub fn chunks(&self, snapshot: u32) -> impl Iterator<Item = (u32, [Vec<u8>; 2])> {
         let memory = self.memory.as_ref().map(|memory| (chunk::MEMORY, memory.chunk(snapshot)));
         let all_calls = self.all_calls.as_ref().map(|all| all.chunk(snapshot));
-        self.chunk(snapshot).into_iter().chain(memory).chain(all_calls)
+        let values = self.values.as_ref().map(|values| values.chunk(snapshot));
+        self.chunk(snapshot).into_iter().chain(memory).chain(all_calls).chain(values)
     }
 
     /// The kind of the chunk that has the counts of calls that weren't recorded, and its parts;

@@ -38,6 +38,7 @@ mod runs;
 mod stamps;
 mod streamed_thread;
 mod summary;
+mod value_counts;
 
 pub use all_calls::AllCalls;
 pub use calibration::write_calibration;

@@ -1,6 +1,7 @@
 //! Arguments and results that are recorded, against what the program writes down itself.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -701,5 +702,113 @@ fn values_of_a_c_library_have_its_prototypes() {
             output.status.code() == Some(2) && error.contains("there is no debugging information"),
             "{error}"
         );
+    }
+}
+
+const COUNTED_C: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define N __attribute__((noinline))
+static volatile long sink;
+static int made[16];
+N void handle(const char *path, int n) { sink += n + (path != NULL); }
+N void keyed(long key) { sink += key; }
+static void *calls(void *number) {
+    long own = (long)number;
+    for (int i = 0; i < 5000; i++) {
+        char path[16];
+        int which = (i * 7 + own) % 10;
+        sprintf(path, "/%d", which);
+        __atomic_fetch_add(&made[which], 1, __ATOMIC_RELAXED);
+        handle(path, i);
+    }
+    return NULL;
+}
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        for (long i = 0; i < 100000; i++) { keyed(i); keyed(-1); }
+        return 0;
+    }
+    pthread_t threads[4];
+    for (long i = 0; i < 4; i++) pthread_create(&threads[i], NULL, calls, (void *)i);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 10; i++) printf("\"/%d\",%d\n", i, made[i]);
+    for (int i = 0; i < 3; i++) {
+        if (fork() == 0) {
+            for (int j = 0; j < 100; j++) handle("/child", j);
+            _exit(0);
+        }
+    }
+    while (wait(NULL) > 0) {}
+    char *none = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 5; i++) handle(none, i);
+    for (int i = 0; i < 7; i++) handle(NULL, i);
+    printf("\"/child\",300\n<unreadable>,5\nnull,7\n");
+    return 0;
+}
+"#;
+
+/// The calls by value that `count` has printed as CSV, in the order of the values.
+fn calls_by_value(csv: &str) -> Vec<(String, u64)> {
+    let row = |line: &str| {
+        // Texts are quoted, with the quotes in them doubled.
+        let value = line.strip_prefix("\"").and_then(|rest| rest.split_once("\",")).map_or_else(
+            || line.split_once(',').map(|(value, rest)| (value.to_owned(), rest)),
+            |(value, rest)| Some((value.replace("\"\"", "\""), rest)),
+        );
+        let (value, rest) = value?;
+        Some((value, rest.split(',').next()?.parse().ok()?))
+    };
+    let mut rows: Vec<_> = csv.lines().skip(1).filter_map(row).collect();
+    rows.sort();
+    rows
+}
+
+/// `count --by 'FUNCTION(ARGUMENT)'` has what the program counts itself, without events: in several
+/// threads and children, with values that can't be read, and with more values than there is room
+/// for.
+#[test]
+fn values_are_counted() {
+    let place = Place::new("values_counted");
+    place.write("counted.c", COUNTED_C);
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let label = mode.label();
+        let program = place.build(mode, &["-O2", "-g", "counted.c", "-pthread"], &label);
+        let count = |options: &[&str], arguments: &[&str]| {
+            let mut command = place.command(everycall());
+            command.args(["count", "-f", "csv", "-o", "counts.ect", "--force"]).args(options);
+            successful(command.arg("--").arg(&program).args(arguments))
+        };
+        let printed = count(&["--by", "handle(path)"], &[]);
+        let (own, table) = printed.split_once("value,").unwrap();
+        let mut expected: Vec<(String, u64)> = own
+            .lines()
+            .filter_map(|line| line.rsplit_once(','))
+            .map(|(value, calls)| (value.to_owned(), calls.parse().unwrap()))
+            .collect();
+        expected.sort();
+        assert_eq!(expected.len(), 13, "{label}: {own}");
+        assert_eq!(calls_by_value(table), expected, "{label}");
+        // The file has them, and no events.
+        let mut report = place.command(everycall());
+        let kept = successful(report.args(["report", "-f", "csv", "--by", "handle(path)", "counts.ect"]));
+        assert_eq!(calls_by_value(&kept), expected, "{label}");
+        let trace = TraceFile::open(File::open(place.path().join("counts.ect")).unwrap()).unwrap();
+        let mut events = 0;
+        let is_event = |word: &&u64| matches!(Word::decode(**word), Word::Entry { .. } | Word::Exit { .. });
+        each_segment(&trace, |_, words| events += words.iter().filter(is_event).count());
+        assert_eq!(events, 0, "{label}");
+
+        let table = count(&["--by", "handle(path) if n >= 4999"], &[]);
+        let all: u64 = calls_by_value(table.split_once("value,").unwrap().1).iter().map(|row| row.1).sum();
+        assert_eq!(all, 4, "{label}");
+        let rows = calls_by_value(&count(&["--by", "keyed(key)"], &["many"]));
+        let of = |value: &str| rows.iter().find(|row| row.0 == value).map_or(0, |row| row.1);
+        assert_eq!(of("-1"), 100_000, "{label}");
+        assert!(rows.len() > 3500 && of("(other values)") > 90_000, "{label}: {}", rows.len());
+        assert_eq!(rows.iter().map(|row| row.1).sum::<u64>(), 200_000, "{label}");
     }
 }

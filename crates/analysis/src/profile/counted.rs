@@ -154,6 +154,18 @@ pub fn all_calls(view: &TraceView<'_>, filter: &Filter) -> (Functions, Vec<AllCa
     (functions, all)
 }
 
+/// Whether a filter is about what isn't known of calls that were counted.
+pub(super) fn is_about_calls(filter: &Filter) -> bool {
+    filter.since_ns.is_some()
+        || filter.until_ns.is_some()
+        || filter.last_ns.is_some()
+        || filter.min_duration_ns > 0
+        || filter.label.is_some()
+        || filter.values.is_some()
+        || filter.depth.is_some()
+        || filter.call.is_some()
+}
+
 /// A thread slot.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
@@ -177,16 +189,8 @@ impl<'v> Selected<'v> {
         filter: &'v Filter,
         grouping: &Grouping,
     ) -> Option<Selected<'v>> {
-        let is_filtered = filter.since_ns.is_some()
-            || filter.until_ns.is_some()
-            || filter.last_ns.is_some()
-            || filter.min_duration_ns > 0
-            || filter.label.is_some()
-            || filter.values.is_some()
-            || filter.depth.is_some()
-            || filter.call.is_some();
-        let is_possible =
-            !is_filtered && !matches!(grouping, Grouping::Path | Grouping::Label(_) | Grouping::Value(_));
+        let is_possible = !is_about_calls(filter)
+            && !matches!(grouping, Grouping::Path | Grouping::Label(_) | Grouping::Value(_));
         let by_symbol = *grouping == Grouping::Symbol;
         is_possible.then(|| {
             let places = Places::new(view, filter.function.as_ref(), by_symbol);

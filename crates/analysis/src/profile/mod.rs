@@ -18,6 +18,7 @@ mod allocations;
 mod bounds;
 mod by_value;
 mod counted;
+mod counted_values;
 mod edges;
 mod explain;
 mod focus;
@@ -354,8 +355,12 @@ impl Profile {
         }
         self.counts_memory |= view.trace().memory().iter().any(|memory| memory.is_seen);
         let Profile { grouping, functions, cells, notes, traces, .. } = self;
+        let grouping = &*grouping;
         let mut target = counted::Target { grouping, number: *traces, functions, cells, notes };
         counted::add(&mut target, view, filter);
+        if let Grouping::Value(of) = grouping {
+            counted_values::add(&mut target, view, filter, of);
+        }
         memory::add(&mut target, view, filter);
         self.traces += 1;
         self.settle();

@@ -27,10 +27,10 @@ pub use common::{Clock, FilterArguments, Force, SymbolArguments, TextFormat, mom
 pub use embed::{EmbedArguments, EmbedChoice};
 pub use follow::{FollowArguments, LevelRule};
 pub use import::ImportArguments;
-pub use numbers::{CountArguments, CullArguments, MergeArguments, ReportArguments, TableFormat};
+pub use numbers::{CountArguments, CountedBy, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{AttachArguments, CoreArguments, DetachArguments, PsArguments, SnapshotArguments};
-pub use record::{LogChoice, RecordArguments, RecordVerb};
+pub use record::{AsIsArguments, LogChoice, RecordArguments, RecordVerb};
 pub use recorded::{EventTimes, ValueArguments};
 pub use selection::{
     EnableArguments, FunctionsArguments, OnlyArguments, SelectArguments, SessionsArguments, ThreadChoice,

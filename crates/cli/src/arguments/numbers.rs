@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use everycall_analysis::{Grouping, Order, ValueOf};
+use everycall_arguments::{Moment, Wanted};
 use everycall_io::terminal::Escapes;
 use everycall_units::parse_time;
 
@@ -43,10 +44,13 @@ pub struct CountArguments {
     /// Output format: a table for people, or all numbers for programs
     #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
-    /// What to group calls by: function, symbol (linker's name), thread, process, module or file
-    /// (source file)
-    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
-    pub by: Grouping,
+    /// What to group calls by: function, symbol (linker's name), thread, process, module, file
+    /// (source file), or a function's argument, such as 'handle(path)'
+    ///
+    /// An argument is written as for `record --args`, also with a condition: 'handle(path) if len >
+    /// 4096'. Only such functions' calls are counted then; docs/count.md says more.
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = counted_by)]
+    pub by: CountedBy,
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
@@ -103,6 +107,14 @@ pub struct CountArguments {
     /// The program and its arguments, behind --
     #[arg(last = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// What `count` groups calls by.
+#[derive(Clone, Debug)]
+pub struct CountedBy {
+    pub grouping: Grouping,
+    /// If that is a value: what to copy, as for `record --args`, and the pattern of the functions.
+    pub value: Option<(String, String)>,
 }
 
 /// `report`.
@@ -309,6 +321,27 @@ fn grouping(text: &str) -> Result<Grouping, String> {
             },
         },
     })
+}
+
+/// As [`grouping`], where a value is written as for `record --args`.
+fn counted_by(text: &str) -> Result<CountedBy, String> {
+    const ONE: &str = "write a function with one argument, such as 'handle(path)'";
+    if !text.contains('(') {
+        return grouping(text).map(|grouping| CountedBy { grouping, value: None });
+    }
+    let wanted = Wanted::parse(text, Moment::Entry).map_err(|error| error.to_string())?;
+    let value = match wanted.value_names().as_deref() {
+        Some(["returned"]) => {
+            return Err("calls are counted when they begin, and have no result then; record the program with --results, \
+                        and use everycall report --by"
+                .to_owned());
+        }
+        Some([value]) => (*value).to_owned(),
+        _ => return Err(ONE.to_owned()),
+    };
+    let function = wanted.function().to_owned();
+    let grouping = Grouping::Value(ValueOf { function: function.clone(), value });
+    Ok(CountedBy { grouping, value: Some((text.to_owned(), function)) })
 }
 
 fn order(text: &str) -> Result<Order, String> {

@@ -28,8 +28,8 @@ pub fn run(
     destination: &Destination,
 ) -> Result<ExitCode, Failure> {
     // Problems with the process or its symbols are printed once, before the table.
-    read(pid, destination)?;
-    let mut last = Profile::by(arguments.by.clone());
+    read(pid, destination, arguments.by.value.is_some())?;
+    let mut last = Profile::by(arguments.by.grouping.clone());
     let runs = load.add_all(std::slice::from_ref(&destination.path), &mut last)?;
     let command = runs.first().map_or_else(String::new, |run| clean(&run.command));
     let title = format!("process {pid} {command}");
@@ -107,11 +107,11 @@ fn live(
             next_at = Instant::now() + every;
             continue;
         }
-        if read(pid, destination).is_err() {
+        if read(pid, destination, by.by.value.is_some()).is_err() {
             return Ok(Ended::Process);
         }
         let at = Instant::now();
-        let mut now = Profile::by(by.by.clone());
+        let mut now = Profile::by(by.by.grouping.clone());
         load.quietly(&destination.path, |view| now.add_trace(view, &load.filter))?;
         let seconds = at.duration_since(last_at).as_secs_f64();
         reading = Reading::new(title.clone(), &now, Some((last, seconds)));

@@ -22,16 +22,21 @@ pub fn show(profile: &Profile, arguments: &CountArguments, runs: &[Run]) -> Resu
     print_table(profile, runs, arguments.format, arguments.limit, arguments.symbols.name_length())
 }
 
-/// Reads the counts of a process into a file.
-pub fn read(pid: u32, destination: &Destination) -> Result<(), Failure> {
+/// Reads the counts of a process into a file. `values`: those by values are wanted.
+pub fn read(pid: u32, destination: &Destination, values: bool) -> Result<(), Failure> {
     let failed =
         |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
     let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;
+    if values && !arena.counts_values() {
+        return Err(failed(
+            &"it doesn't count calls by values; start it by: everycall count --by 'FUNCTION(ARGUMENT)' -- PROGRAM",
+        ));
+    }
     let path = &destination.path;
     let create = || destination.open(MODE_PRIVATE).map(BufWriter::new);
     let version = env!("CARGO_PKG_VERSION");
     let mut file;
-    let written = if arena.is_counting() {
+    let written = if arena.is_counting() || arena.counts_values() {
         let snapshot = everycall_live::take(&arena, None).map_err(|error| failed(&error))?;
         file = create()?;
         snapshot.write(&mut file, version)

@@ -80,9 +80,9 @@ pub fn run(arguments: &CountArguments) -> Result<ExitCode, Failure> {
             return Ok(record::not_written(&why, status));
         }
     };
-    let mut profile = Profile::by(arguments.by.clone());
+    let mut profile = Profile::by(arguments.by.grouping.clone());
     for module in &mut counted {
-        profile.add_counted(module.calls(&arguments.by, &arguments.symbols).map_err(|error| {
+        profile.add_counted(module.calls(&arguments.by.grouping, &arguments.symbols).map_err(|error| {
             refused(format!("the counts of {} can't be read: {error}", module.path.display()))
         })?);
     }
@@ -116,7 +116,7 @@ fn refuse_options(arguments: &CountArguments) -> Result<(), Failure> {
             ),
         ));
     }
-    if matches!(arguments.by, Grouping::Thread | Grouping::Process) {
+    if matches!(arguments.by.grouping, Grouping::Thread | Grouping::Process) {
         return Err(Failure::new(
             exit_code::USAGE,
             "with --untouched, all threads and processes count together; --by can be function, symbol, module or file",

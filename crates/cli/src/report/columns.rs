@@ -22,6 +22,8 @@ pub enum Column {
     CorrectedPercent,
     /// Own time as a share of all own time.
     Percent,
+    /// Calls as a share of all calls, where these were counted by values.
+    CallsPercent,
     /// Distribution of durations.
     Histogram,
     /// Upper bound of the own time off the CPU, where some of it is unknown.
@@ -39,8 +41,9 @@ const SWITCHES: [Order; 2] = [Order::Voluntary, Order::Involuntary];
 
 /// All columns in display order, each with its rank: if there isn't enough room, those of the
 /// highest rank are removed first.
-pub const ALL: [(Column, u8); 30] = [
+pub const ALL: [(Column, u8); 31] = [
     (Column::Number(Order::Calls), 0),
+    (Column::CallsPercent, 0),
     (Column::Number(Order::AllCalls), 1),
     (Column::Number(Order::TotalTime), 0),
     (Column::Number(Order::OwnTime), 0),
@@ -92,6 +95,7 @@ impl Column {
             Column::Measured(Order::TotalTime) => "measured total",
             Column::Measured(_) => "measured own",
             Column::CorrectedPercent | Column::Percent => "own %",
+            Column::CallsPercent => "calls %",
             Column::Histogram => "histogram",
             Column::OffAtMost => "off CPU <=",
             Column::Truncated => "truncated",
@@ -116,7 +120,7 @@ impl Column {
                     || SWITCHES.contains(&order)
                     || matches!(order, Order::Unwound | Order::AllCalls)
             }
-            Column::OffAtMost | Column::Truncated | Column::TailAtMost => true,
+            Column::CallsPercent | Column::OffAtMost | Column::Truncated | Column::TailAtMost => true,
             Column::Corrected(_) | Column::Measured(_) | Column::CorrectedPercent => false,
             Column::Percent | Column::Histogram => false,
         }
@@ -163,6 +167,10 @@ impl Column {
                 format!("{:.1}", 100.0 * own as f64 / scale.own_ns.max(1) as f64)
             }
             Column::Percent => format!("{:.1}", 100.0 * sums.own_ns as f64 / (scale.own_ns.max(1)) as f64),
+            Column::CallsPercent if scale.counted_by_value == 0 => none,
+            Column::CallsPercent => {
+                format!("{:.1}", 100.0 * sums.calls as f64 / scale.counted_by_value as f64)
+            }
             Column::Histogram if sums.times.count() == 0 => none,
             Column::Histogram => scale.histogram(sums),
             Column::Truncated if sums.truncated == 0 => none,
@@ -188,6 +196,8 @@ pub fn with_error(bars: Bars) -> String {
 pub struct Scale {
     /// Own time of all rows.
     pub own_ns: u64,
+    /// Calls of all rows, if these were counted by values; else 0.
+    pub counted_by_value: u64,
     /// Whether a row has more calls in all than in the trace.
     pub has_more_calls: bool,
     /// The shortest and the longest call of all rows.
@@ -202,7 +212,7 @@ impl Scale {
         let max = all.clone().filter_map(|sums| sums.times.max()).max();
         let has_more_calls = all.clone().any(|sums| sums.all_calls > sums.calls);
         let own_ns = all.map(|sums| sums.own_ns).fold(0, u64::saturating_add);
-        Scale { own_ns, has_more_calls, reach: min.zip(max), correction: Correction::default() }
+        Scale { own_ns, has_more_calls, reach: min.zip(max), ..Scale::default() }
     }
 
     /// A corrected time of a row.

@@ -312,11 +312,15 @@ impl Load {
                 }
                 if let Grouping::Value(_) = profile.grouping()
                     && !view.has_values()
+                    && view.trace().value_counts().is_empty()
                 {
                     say!(
                         "everycall: {} has no arguments and no results; `everycall record --args` records them",
                         path.display()
                     );
+                }
+                if !matches!(profile.grouping(), Grouping::Value(_)) {
+                    traces::say_counted_by_value(view, path);
                 }
                 if self.has_hooks {
                     profile.add_trace_with_hooks(view, &self.filter)?;

@@ -30,7 +30,9 @@ pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
         None => row.sums.own_ns,
     };
     let own_ns = all_own.iter().map(own).fold(0, u64::saturating_add);
-    let scale = Scale { own_ns, ..scale };
+    let is_counted = profile.is_untimed() && matches!(profile.grouping(), Grouping::Value(_));
+    let counted_by_value = if is_counted { profile.calls } else { 0 };
+    let scale = Scale { own_ns, counted_by_value, ..scale };
     let names: Vec<String> = rows.iter().map(|row| shown_key(profile, row, style.room.names)).collect();
     let mut cells: Vec<(u8, Vec<String>)> = Vec::new();
     let columns: &[(Column, u8)] =

@@ -51,6 +51,11 @@ impl Unrecorded {
     pub(crate) fn has_times(self) -> bool {
         matches!(self, Unrecorded::Everything(Counting::Times | Counting::Memory))
     }
+
+    /// Whether arenas need room for counts by values.
+    pub(crate) fn has_values(self) -> bool {
+        self == Unrecorded::Everything(Counting::Values)
+    }
 }
 
 /// Counts kept of calls that aren't recorded.
@@ -62,6 +67,8 @@ pub enum Counting {
     Times,
     /// Their number and times, and what they allocate.
     Memory,
+    /// How often they have the same values.
+    Values,
 }
 
 /// The arena of one program.
@@ -97,7 +104,8 @@ impl Arena {
             };
             memory_file::write_at(&file, &triggers, at)?;
         }
-        if unrecorded != Unrecorded::Nothing {
+        // Where values are counted, hooks leave out calls as if a condition on them were false.
+        if unrecorded != Unrecorded::Nothing && !unrecorded.has_values() {
             let counts = |counting| DroppedHeader { counting, ..DroppedHeader::default() };
             let dropped = match unrecorded {
                 Unrecorded::Short(MinDuration { nanoseconds, ticks }) => DroppedHeader {

@@ -63,6 +63,7 @@ impl Capacity {
             let layout = ArenaHeader::with_stacks(ring_size, threads, extra, sites, open_calls, functions);
             let layout = if unrecorded.has_times() { layout.with_times() } else { layout };
             let layout = if has_states { layout.with_states() } else { layout };
+            let layout = if unrecorded.has_values() { layout.with_values() } else { layout };
             ArenaHeader { stream: mode(stream), ..layout }
         };
         let allowed = allowed_size(layout_for(THREAD_CAPACITY_MIN, FUNCTIONS, extra_min).arena_size)?;

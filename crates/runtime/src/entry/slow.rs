@@ -11,6 +11,7 @@ use crate::features::{code_frames, control, counted, fork, frames, keeper, live,
 use crate::state::local::{self, AtWork};
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
+use crate::state::value_counts::ValueCounts;
 use crate::state::{dropped, recording, selection};
 use crate::threads::contexts::{self, Found};
 use crate::threads::events::EVENT_WORDS_MAX;
@@ -437,7 +438,14 @@ fn is_left_out(thread: &Thread<'_>, event: &Event<'_>, frame: Frame, verdict: Ve
         let ticks = thread.prepare(EVENT_WORDS_MAX);
         thread.drop_dead(ticks, frame);
     }
-    thread.process.arena().count(counter::CALLS_LEFT_OUT, 1);
+    let arena = thread.process.arena();
+    match ValueCounts::of(arena).filter(|_| verdict.is_counted) {
+        None => arena.count(counter::CALLS_LEFT_OUT, 1),
+        Some(counts) => match thread.values.take() {
+            Some(values) => values.count(counts),
+            None => counts.count_too_long(),
+        },
+    }
     true
 }
 

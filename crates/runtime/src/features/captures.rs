@@ -10,6 +10,7 @@ use crate::state::capture_sets::{self, Union, Unused, WantedFunction};
 use crate::state::captures::{Builder, Captures, Function, Programs, Room};
 use crate::state::process::Process;
 use crate::state::selection::{self, InModule};
+use crate::state::value_counts::ValueCounts;
 use crate::state::{captures, constants, dropped, hub};
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::image::{Image, Text};
@@ -139,9 +140,10 @@ fn build(
     }
     let mut builder = Builder::new(room)?;
     let selected = InModule::of(image.build_id_length, &image.build_id);
+    let is_counted = ValueCounts::of(process.arena()).is_some();
     for function in wanted() {
         let entries = add_programs(process, &mut builder, function.entry);
-        let is_conditional = is_conditional(&builder, &function, entries, &selected);
+        let is_conditional = is_conditional(&builder, &function, entries, &selected, is_counted);
         let entry = builder.programs_since(entries, is_conditional);
         let exits = add_programs(process, &mut builder, function.exit);
         // At an exit, a condition says nothing about whether it is recorded.
@@ -180,7 +182,11 @@ fn build(
         let is_conditional = function.is_conditional;
         if programs.are_any() || is_conditional {
             let program = programs.word();
-            let copies = copies_of.find(&mut builder, (start, programs, is_exit, is_conditional));
+            // Hooks can't count values by themselves.
+            let copies = match is_counted && !is_exit {
+                true => 0,
+                false => copies_of.find(&mut builder, (start, programs, is_exit, is_conditional)),
+            };
             builder.add_place(CapturePlace { behind, copies, program, is_exit, is_conditional });
         }
     }
@@ -243,10 +249,20 @@ fn add_programs(process: &'static Process, builder: &mut Builder, programs: capt
 
 /// Whether calls of a function are left out for which the conditions at its entry are false:
 /// everybody who records the function wants that. `first`: the first of its programs at the entry.
-fn is_conditional(builder: &Builder, function: &WantedFunction, first: usize, selected: &InModule) -> bool {
+/// `is_counted`: calls are counted by their values, which leaves out all of them.
+fn is_conditional(
+    builder: &Builder,
+    function: &WantedFunction,
+    first: usize,
+    selected: &InModule,
+    is_counted: bool,
+) -> bool {
     let count = function.entry.count();
     if builder.program_count() - first != count {
         return false;
+    }
+    if is_counted {
+        return count > 0;
     }
     let may_reject = |index: u32| builder.program(first + index as usize).is_some_and(Program::may_reject);
     if !(0..count as u32).any(may_reject) {

@@ -274,6 +274,7 @@ fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     let fresh = ArenaHeader::with_stacks(ring, threads, EXTRA_SIZE, sites, open_calls, functions);
     let fresh = if layout.times_offset == 0 { fresh } else { fresh.with_times() };
     let fresh = if layout.states_offset == 0 { fresh } else { fresh.with_states() };
+    let fresh = if layout.values_offset == 0 { fresh } else { fresh.with_values() };
     (fresh.arena_size == layout.arena_size).then_some(fresh)
 }
 

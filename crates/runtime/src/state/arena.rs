@@ -12,6 +12,7 @@ use everycall_format::arena::{
 };
 use everycall_format::calibration::{CALIBRATION_OFFSET, Calibration};
 use everycall_format::sched::KEPT_SIZE;
+use everycall_format::value_counts;
 use everycall_ring::{Control, Pool, Ring};
 
 /// The arena: its address, and its layout as it was when it was checked. (If the program overwrites
@@ -154,6 +155,9 @@ impl Arena {
         self.add_to_dumps(0, PAGE);
         if self.layout.states_offset != 0 && self.layout.recorder_pid != 0 {
             self.add_to_dumps(self.layout.states_offset, KEPT_SIZE);
+        }
+        if self.layout.values_offset != 0 {
+            self.add_to_dumps(self.layout.values_offset, value_counts::SIZE);
         }
     }
 

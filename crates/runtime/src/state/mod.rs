@@ -75,3 +75,4 @@ pub(crate) mod stamps;
 pub(crate) mod thresholds;
 pub(crate) mod times;
 pub(crate) mod trigger_table;
+pub(crate) mod value_counts;

@@ -7,7 +7,8 @@
 #![allow(unsafe_code)] // Called by hooks; the ring's slots and the open-call stack, by their addresses.
 
 use crate::state::captures::{Captures, Found, HEAD_WORDS, IN_WORD};
-use crate::state::process::{self, Process};
+use crate::state::process;
+use crate::state::value_counts::ValueCounts;
 use crate::threads::values::Call;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
@@ -84,9 +85,18 @@ impl Event<'_> {
             match outcome {
                 // A trigger may want the call now.
                 _ if met >> REMEMBERED != 0 => return None,
+                Outcome::Captured(written) if is_conditional && !is_exit => {
+                    if let Some(counts) = ValueCounts::of(process.arena()) {
+                        let values = bytes.get(..written)?;
+                        return self.leave_out(|| counts.count(id, values));
+                    }
+                    length = written;
+                }
                 Outcome::Captured(written) => length = written,
                 Outcome::Rejected if is_exit => {}
-                Outcome::Rejected => return self.leave_out(process),
+                Outcome::Rejected => {
+                    return self.leave_out(|| process.arena().count(counter::CALLS_LEFT_OUT, 1));
+                }
                 Outcome::NoSpace => return None,
             }
         }
@@ -137,12 +147,13 @@ impl Event<'_> {
         Some(self.count())
     }
 
-    /// Leaves out a call, whose condition is false: nothing is written, if no call is dead.
-    fn leave_out(&self, process: &Process) -> Option<u32> {
+    /// Leaves out a call, whose condition is false or which is only counted: nothing is written, if
+    /// no call is dead.
+    fn leave_out(&self, count: impl FnOnce()) -> Option<u32> {
         if !self.is_within()? {
             return None;
         }
-        process.arena().count(counter::CALLS_LEFT_OUT, 1);
+        count();
         Some(outcome::DONE)
     }
 

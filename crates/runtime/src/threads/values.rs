@@ -4,6 +4,7 @@
 use crate::state::captures::{Captures, FoundAll, HEAD_WORDS, IN_WORD};
 use crate::state::constants;
 use crate::state::process::Process;
+use crate::state::value_counts::ValueCounts;
 use crate::sys::{filter, system};
 use crate::threads::stacks;
 use core::cell::Cell;
@@ -31,8 +32,10 @@ pub(crate) struct Values {
 pub(crate) struct Verdict {
     /// The conditions of triggers that the event meets, a bit for each.
     pub(crate) met: u32,
-    /// The call is left out: its condition is false.
+    /// The call is left out: its condition is false, or it is only counted.
     pub(crate) is_rejected: bool,
+    /// The call is counted by its values.
+    pub(crate) is_counted: bool,
     /// The function's calls may be left out, so the entry of the call that ends may be missing.
     pub(crate) is_conditional: bool,
 }
@@ -91,7 +94,14 @@ impl Values {
                 }
             }
         }
-        Verdict { is_rejected, ..verdict }
+        let counts = is_conditional && !is_exit && !is_rejected;
+        let is_counted = counts && ValueCounts::of(process.arena()).is_some();
+        Verdict { is_rejected: is_rejected || is_counted, is_counted, ..verdict }
+    }
+
+    /// Counts a call by them.
+    pub(crate) fn count(&self, counts: ValueCounts) {
+        counts.count(self.id, self.bytes());
     }
 
     /// Whether there are any.

@@ -821,6 +821,28 @@ pub const TABLE: &[(&str, Run)] = &[
     ("nsenter --target PID --net everycall enable PID ...", Not("needs a container")),
     // Counts.
     ("everycall count -- ./app", So("everycall count -- ./server 10")),
+    (
+        "everycall count --by 'handle(path)' -- ./app",
+        So("everycall count --by 'handle_request(id)' -- ./server 10 | grep -q 'calls %  id'"),
+    ),
+    (
+        "everycall count --untouched --by 'f(arg1:int)' -- ./app",
+        So(
+            "cp /usr/bin/perl perl && everycall count --untouched --by 'Perl_newSVpvn(arg3:u64)' -- ./perl -e 1 | grep -q arg3",
+        ),
+    ),
+    (
+        "everycall count PID --by 'handle(path)'",
+        So(
+            "everycall count --by 'handle_request(id)' -- ./server 100000 > by.txt & count=$!; sleep 1; server=$(pgrep -P $count); everycall count $server --by 'handle_request(id)' | grep -q 'calls %'; status=$?; kill $server; exit $status",
+        ),
+    ),
+    (
+        "everycall report --by 'handle(path)'",
+        So(
+            "everycall count --by 'handle_request(id)' -o by.ect -- ./server 10 && everycall report --by 'handle_request(id)' by.ect | grep -q 'calls %'",
+        ),
+    ),
     // Programs as they are.
     ("cargo run --release -p everycall-rewrite --example plan -- FILE", Not(LONG)),
     ("cargo run --release -p everycall-plans --example kept -- FILE", Not(LONG)),
