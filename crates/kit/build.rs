@@ -406,6 +406,10 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
                 "_Unwind_GetCFA",
                 "_Unwind_GetRegionStart",
                 "__cxa_current_exception_type",
+                // Of C++ libraries: weak.
+                "_ZNKSt11logic_error4whatEv",
+                "_ZNKSt13runtime_error4whatEv",
+                "_ZTVN10__cxxabiv120__si_class_type_infoE",
                 "__errno_location",
                 "everycall_cleanups_tell_of_exits",
                 "everycall_cleanup_landing",

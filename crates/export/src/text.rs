@@ -8,7 +8,9 @@ use crate::filtered::{Point, PointKind, Tail};
 use crate::names::{Details, Functions, Inlined};
 use crate::shorten::shortened_name;
 use crate::source::Source;
+use everycall_format::label::{CUT_TEXT, TEXT};
 use everycall_units::Count;
+use everycall_values::text as value_text;
 
 /// When a span began, whether its beginning is truncated, and how it ended.
 type SpanFacts = (u64, bool, SpanEndKind);
@@ -75,7 +77,17 @@ pub fn type_name(mangled: &str) -> Option<String> {
     if mangled.is_empty() {
         return None;
     }
-    Some(everycall_demangle::demangle_type(mangled).unwrap_or_else(|| mangled.to_owned()))
+    let of_type =
+        |mangled: &str| everycall_demangle::demangle_type(mangled).unwrap_or_else(|| mangled.to_owned());
+    let separators = [char::from(TEXT), char::from(CUT_TEXT)];
+    Some(match mangled.split_once(separators) {
+        None => of_type(mangled),
+        Some((mangled_type, text)) => {
+            let is_cut = mangled.as_bytes().get(mangled_type.len()) == Some(&CUT_TEXT);
+            let dots = if is_cut { "..." } else { "" };
+            format!("{}: {}{dots}", of_type(mangled_type), value_text::quoted_text(text.as_bytes()))
+        }
+    })
 }
 
 /// Name of slices that stand for calls nested too deeply.

@@ -29,7 +29,7 @@ pub const MODULE_LOADED: u8 = 5;
 /// Written by the runtime: the module with this file name was unloaded.
 pub const MODULE_UNLOADED: u8 = 6;
 /// An exception is thrown. The name is that of its type, as the C++ ABI writes it; empty if
-/// unknown.
+/// unknown. It may be followed by [`TEXT`] or [`CUT_TEXT`] and what the exception says.
 pub const THROW: u8 = 7;
 /// A handler is entered, in the innermost open call or in a function without hooks that it called.
 /// The name is as for [`THROW`].
@@ -70,6 +70,13 @@ pub const fn is_task(detail: u8) -> bool {
 pub const fn is_numbered_step(detail: u8, value: u64) -> bool {
     detail & CLASS_MASK == TASK_BEGIN && value >> 32 != 0
 }
+
+/// In the name of a [`THROW`], between its type and its text (`what()`). Since version 2.15.
+pub const TEXT: u8 = 0x1f;
+/// As [`TEXT`], if the text's end is missing.
+pub const CUT_TEXT: u8 = 0x1e;
+/// With less room than this, there is no text.
+const TEXT_LEAST: usize = 8;
 
 /// Limit on the bytes of a name; longer names are truncated.
 pub const NAME_MAX: usize = 64;
@@ -158,6 +165,28 @@ pub struct Name {
 }
 
 impl Name {
+    /// That of a [`THROW`]: the type, and as much of the text as there is room for. `text` ends
+    /// where it ends, or is longer than [`NAME_MAX`].
+    #[must_use]
+    pub fn of_throw(type_name: &[u8], text: &[u8]) -> Name {
+        let mut name = Name { bytes: [0; NAME_MAX], len: 0 };
+        let mut add = |from: &[u8]| {
+            let into = name.bytes.iter_mut().skip(name.len);
+            name.len += into.zip(from).map(|(to, from)| *to = *from).count();
+            NAME_MAX - name.len
+        };
+        let room = add(type_name).saturating_sub(1);
+        if room >= TEXT_LEAST.min(text.len().max(1)) {
+            let is_whole = text.len() <= room;
+            // A character isn't cut.
+            let starts = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
+            let length = if is_whole { text.len() } else { (0..=room).rev().find(starts).unwrap_or(room) };
+            add(&[if is_whole { TEXT } else { CUT_TEXT }]);
+            add(text.get(..length).unwrap_or(text));
+        }
+        name
+    }
+
     /// Decodes the payloads after the value; those beyond [`NAME_MAX`] bytes are ignored.
     #[must_use]
     pub fn from_payloads(payloads: impl Iterator<Item = u32>) -> Name {
@@ -186,6 +215,20 @@ mod tests {
 
     fn name_of(record: &LabelRecord) -> Name {
         Name::from_payloads(record.words().iter().skip(3).map(|word| (word >> 32) as u32))
+    }
+
+    #[test]
+    fn throws_have_their_text() {
+        let of = |kind: &[u8], text: &[u8]| std::vec::Vec::from(Name::of_throw(kind, text).bytes());
+        assert_eq!(of(b"St13runtime_error", b"no key"), b"St13runtime_error\x1fno key");
+        assert_eq!(of(b"E", b""), b"E\x1f");
+        let long = [b'x'; 100];
+        assert_eq!(of(&long, b"text"), &long[..64]);
+        assert_eq!(of(&long[..60], b"a text"), &long[..60]);
+        assert_eq!(of(&long[..60], b"ab"), [&long[..60], b"\x1fab"].concat());
+        assert_eq!(of(b"E", &long), [b"E\x1e", &long[..62]].concat());
+        let characters = "\u{e4}".repeat(40);
+        assert_eq!(of(b"EE", characters.as_bytes()), [b"EE\x1e", &characters.as_bytes()[..60]].concat());
     }
 
     #[test]

@@ -461,6 +461,10 @@ pub struct RuntimeTable {
     /// trampolines](everycall_format::trampoline::Adopted), whose code doesn't lead to them yet.
     /// Registers it.
     pub adopt: unsafe extern "C" fn(*const u8),
+
+    /// `(stack pointer, name, text)`, from the kit's wrappers, as `unwinding`: something is thrown
+    /// that has a text, a C string.
+    pub thrown: unsafe extern "C" fn(u64, *const u8, *const u8),
 }
 
 const _: () = assert!(

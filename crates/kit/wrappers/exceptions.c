@@ -5,10 +5,43 @@
 #include "exceptions.h"
 #include "landing_pads.h"
 
+// The virtual table of types with one base, which is at offset 0; the type's base follows its name.
+extern void* const _ZTVN10__cxxabiv120__si_class_type_infoE[] EVERYCALL_WEAK;
+// What std::runtime_error and std::logic_error say.
+extern const char* _ZNKSt13runtime_error4whatEv(const void*) EVERYCALL_WEAK;
+extern const char* _ZNKSt11logic_error4whatEv(const void*) EVERYCALL_WEAK;
+
+static int is_named(const char* name, const char* wanted) {
+    while (*name && *name == *wanted) name++, wanted++;
+    return *name == *wanted;
+}
+
+// The text of a std::runtime_error or std::logic_error, or of a class that is derived from one
+// alone and says nothing else: libstdc++ and libc++ have its address behind the virtual table
+// pointer. No code of the program runs for this. 0 for all others.
+static const char* text_of(const void* object, const void* type) {
+    enum { TABLE_BEFORE = 2, WHAT = 2, TYPES_MAX = 16 };
+    if (!object || !type) return 0;
+    for (int depth = 0; depth < TYPES_MAX; depth++) {
+        const char* name = name_of_type(type);
+        if (!name) return 0;
+        const int is_runtime_error = is_named(name, "St13runtime_error");
+        if (is_runtime_error || is_named(name, "St11logic_error")) {
+            const void* what = is_runtime_error ? (const void*)_ZNKSt13runtime_error4whatEv : (const void*)_ZNKSt11logic_error4whatEv;
+            const void* const* table = *(const void* const* const*)object;
+            return what && table[WHAT] == what ? ((const char* const*)object)[1] : 0;
+        }
+        const void* const* const fields = type;
+        if (!_ZTVN10__cxxabiv120__si_class_type_infoE || fields[0] != _ZTVN10__cxxabiv120__si_class_type_infoE + TABLE_BEFORE) return 0;
+        type = fields[2];
+    }
+    return 0;
+}
+
 extern void __real___cxa_throw(void*, void*, void (*)(void*)) __attribute__((noreturn));
 EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap___cxa_throw(
     void* object, void* type, void (*destroy)(void*)) {
-    everycall_tell(EVERYCALL_THROW, EVERYCALL_HERE, name_of_type(type));
+    everycall_tell_throw(EVERYCALL_HERE, name_of_type(type), text_of(object, type));
     __real___cxa_throw(object, type, destroy);
 }
 

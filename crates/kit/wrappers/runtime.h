@@ -37,6 +37,8 @@ struct everycall_runtime {
     int32_t (*quick_mark)(uint32_t what, const char* name, uint64_t value, uint64_t stack_pointer);
     void (*more[8])(void);
     void (*address_space)(uint32_t what, uint64_t* limits);
+    void (*adopt)(void);
+    void (*thrown)(uint64_t stack_pointer, const char* name, const char* text);
 };
 extern const struct everycall_runtime everycall_runtime_v1 EVERYCALL_WEAK;
 
@@ -68,6 +70,15 @@ enum everycall_stack { EVERYCALL_STACK_TOLD = 0 };
 static inline void everycall_tell(uint32_t what, uint64_t stack_pointer, const char* name) {
     const struct everycall_runtime* runtime = &everycall_runtime_v1;
     if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber)) runtime->unwinding(what, stack_pointer, name);
+}
+
+// As EVERYCALL_THROW, for an exception with a text (0 if it has none).
+static inline void everycall_tell_throw(uint64_t stack_pointer, const char* name, const char* text) {
+    const struct everycall_runtime* runtime = &everycall_runtime_v1;
+    if (text && runtime && runtime->size >= offsetof(struct everycall_runtime, thrown) + sizeof runtime->thrown)
+        runtime->thrown(stack_pointer, name, text);
+    else
+        everycall_tell(EVERYCALL_THROW, stack_pointer, name);
 }
 
 // The unwinder enters a frame of this function (0 if unknown), to clean up or to catch. `what`:

@@ -148,6 +148,14 @@ fn write(out: &mut String, value: &Value) {
     };
 }
 
+/// A text in quotes, as texts among values are shown.
+#[must_use]
+pub fn quoted_text(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    quoted(&mut out, bytes);
+    out
+}
+
 /// A text in quotes: what isn't a character is written by its number.
 fn quoted(out: &mut String, bytes: &[u8]) {
     out.push('"');

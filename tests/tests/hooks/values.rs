@@ -812,3 +812,84 @@ fn values_are_counted() {
         assert_eq!(rows.iter().map(|row| row.1).sum::<u64>(), 200_000, "{label}");
     }
 }
+
+const THROWS_CPP: &str = r#"
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+struct Own : std::out_of_range { Own() : std::out_of_range("own \"text\"") {} };
+struct Says : std::runtime_error {
+    Says() : std::runtime_error("not this") {}
+    const char *what() const noexcept override { return "this"; }
+};
+struct Plain : std::exception { const char *what() const noexcept override { return "plain"; } };
+struct Other { int n; };
+struct Two : Other, std::runtime_error { Two() : std::runtime_error("second base") {} };
+__attribute__((noinline)) int fails(int n) {
+    switch (n) {
+    case 0: throw std::runtime_error("no such key: " + std::to_string(n));
+    case 1: throw Own();
+    case 2: throw std::system_error(2, std::generic_category(), "open");
+    case 3: throw Says();
+    case 4: throw Plain();
+    case 5: throw Two();
+    case 6: throw std::bad_alloc();
+    case 7: throw std::logic_error(std::string(100, 'x'));
+    case 8: throw 5;
+    }
+    return n;
+}
+int main() {
+    int caught = 0;
+    for (int n = 0; n < 10; n++) {
+        try { fails(n); } catch (...) { caught++; }
+    }
+    return caught != 9;
+}
+"#;
+
+/// Where values are recorded, throws have the text of exceptions that keep it at a known place.
+/// What an exception says by code of the program's own isn't guessed.
+#[test]
+fn values_of_exceptions_are_their_texts() {
+    let place = Place::new("values_thrown");
+    place.write("throws.cpp", THROWS_CPP);
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
+        let label = mode.label();
+        let program = place.build(mode, &["-O2", "-g", "throws.cpp"], &label);
+        let thrown = |options: &[&str]| -> Vec<String> {
+            let mut command = place.command(everycall());
+            command.args(["record", "-q", "-o", "trace.ect"]).args(options).arg("--").arg(&program);
+            successful(&mut command);
+            let shown = successful(place.command(everycall()).args(["replay", "trace.ect"]));
+            let text = |line: &str| line.split_once("throw ").map(|(_, thrown)| thrown.trim().to_owned());
+            shown.lines().filter_map(text).collect()
+        };
+        let types = [
+            "std::runtime_error",
+            "Own",
+            "std::system_error",
+            "Says",
+            "Plain",
+            "Two",
+            "std::bad_alloc",
+            "std::logic_error",
+            "int",
+        ];
+        assert_eq!(thrown(&[]), types, "{label}");
+        let rest = "x".repeat(64 - "St11logic_error".len() - 1);
+        let expected = [
+            r#"std::runtime_error: "no such key: 0""#,
+            r#"Own: "own \"text\"""#,
+            r#"std::system_error: "open: No such file or directory""#,
+            "Says",
+            "Plain",
+            "Two",
+            "std::bad_alloc",
+            &format!(r#"std::logic_error: "{rest}"..."#),
+            "int",
+        ];
+        assert_eq!(thrown(&["--results", "fails"]), expected, "{label}");
+    }
+}

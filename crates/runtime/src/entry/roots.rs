@@ -90,6 +90,7 @@ mod runtime {
         frame: frames::frame,
         address_space: address_space::address_space,
         adopt: modules::adopt,
+        thrown: unwinding::thrown,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.

@@ -7,11 +7,11 @@
 
 use crate::features::{calling, hooks_asked};
 use crate::state::places::{self, Place};
-use crate::state::{process, recording};
+use crate::state::{captures, process, recording};
 use crate::sys::text;
 use crate::threads::thread::Thread;
 use crate::threads::{cancellation, contexts, throws, triggers};
-use everycall_format::label;
+use everycall_format::label::{self, Name};
 use everycall_format::trigger::type_hash;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 
@@ -76,6 +76,33 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         RAISED => unsafe { raised(name) },
         _ => {}
     }
+}
+
+/// See [`everycall_hooks::RuntimeTable::thrown`]. The text is recorded where values of calls are:
+/// nobody has asked for it elsewhere.
+///
+/// # Safety
+/// `name` is a C string that is never freed, and `message` one that stays for this call.
+pub(crate) unsafe extern "C" fn thrown(stack_pointer: u64, name: *const u8, message: *const u8) {
+    // SAFETY: by contract.
+    unsafe {
+        if captures::are_any() && !recording::is_disabled() && calling::is_recording() {
+            thrown_with_text(stack_pointer, name, message);
+        } else {
+            unwinding(THROW, stack_pointer, name);
+        }
+    }
+}
+
+/// # Safety
+/// As [`thrown`].
+#[inline(never)] // Otherwise it enlarges the frame of `thrown`, on the thread's own stack.
+unsafe fn thrown_with_text(stack_pointer: u64, name: *const u8, message: *const u8) {
+    // SAFETY: by contract.
+    let (of_type, message, thrown) = unsafe { (text(name), text(message), awaited_throw(THROW, name)) };
+    let name = Name::of_throw(of_type, message);
+    let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
+    let _ = calling::with_thread(|thread| leave(thread, THROW, hook, name.bytes(), true, thrown));
 }
 
 /// See [`raise`].

@@ -540,6 +540,11 @@ fn saved_at(origin: Origin, flags: &mut u32) -> Option<(u32, u16)> {
     }
 }
 
+/// Whether values of any module are copied, or were.
+pub(crate) fn are_any() -> bool {
+    !ALL.load(Relaxed).is_null()
+}
+
 /// All that are in memory. The caller holds the module lock.
 fn all() -> impl Iterator<Item = &'static Captures> {
     // SAFETY: null or stored by `install`; unmapped only by the holder of the module lock.
