@@ -2,14 +2,18 @@
 //! live in the libraries.
 //!
 //! ```text
-//! main       by the name it was called: as, everycall-gcc, ...  -> compiler   (before anything costly)
-//! verbs      cc, integrate: compiler;  every other verb: the module of its name
-//! record     program: a look at what is to be started;  only, captures, triggers: its options;  log_files, log_format: files whose lines
-//!            it records;  rotation: its files;  progress: the line while it runs;  untouched: programs that were built without everycall
-//! running    programs that run: their arenas, the connection to them;  rules: of selections, and what they match;  signals that end a wait
-//! traces     opening them, and what is said of them;  source_notes: what is said of sources;  written: what is said of a new trace
-//! words      arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code
-//! output     where outputs may stand;  memory: where there is none left;  this_program: where that is
+//! main      by the name it was called: as, everycall-gcc, ... -> compiler (before anything costly)
+//! verbs     cc, integrate: compiler;  every other verb: the module of its name
+//! record    program: a look at what is to be started;  only, captures, triggers: its options;
+//!           log_files, log_format: files whose lines it records;  rotation: its files;
+//!           progress: the line while it runs;  untouched: programs built without everycall
+//! running   programs that run: their arenas, the connection to them;  rules: of selections, and
+//!           what they match;  signals that end a wait
+//! traces    opening them, and what is said of them;  source_notes: what is said of sources;
+//!           written: what is said of a new trace
+//! words     arguments;  manual: man pages and completions of them;  other_verbs: hints for those
+//!           who know other tools;  failure, exit_code
+//! output    where outputs may stand;  memory: where there is none left;  this_program: where that is
 //! ```
 
 // Messages go through `everycall_io::messages`: these macros panic if standard error is closed.

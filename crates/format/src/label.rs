@@ -104,7 +104,7 @@ impl LabelRecord {
 /// byte; a name that doesn't fit is truncated, between characters if it is UTF-8.
 #[must_use]
 pub const fn record(class: u8, ticks: u64, value: Option<u64>, name: &[u8]) -> LabelRecord {
-    let length = kept_length(name);
+    let length = kept_length(name, NAME_MAX);
     let count = VALUE_PAYLOADS + length.div_ceil(4);
     let (value, flags) = match value {
         Some(value) => (value, 0),
@@ -133,8 +133,8 @@ pub const fn record(class: u8, ticks: u64, value: Option<u64>, name: &[u8]) -> L
     LabelRecord { words, len: 1 + count }
 }
 
-/// The number of bytes of a name that are recorded.
-const fn kept_length(name: &[u8]) -> usize {
+/// The number of bytes of a name that are recorded, of at most `most`.
+const fn kept_length(name: &[u8], most: usize) -> usize {
     let mut length = 0;
     // Start of the last character.
     let mut character = 0;
@@ -144,9 +144,9 @@ const fn kept_length(name: &[u8]) -> usize {
             return length;
         }
         let continues = *first & 0xc0 == 0x80;
-        if length == NAME_MAX {
+        if length == most {
             // If no character begins near its end, the text isn't UTF-8.
-            return if continues && NAME_MAX - character < 4 { character } else { NAME_MAX };
+            return if continues && most - character < 4 { character } else { most };
         }
         if !continues {
             character = length;
@@ -177,12 +177,9 @@ impl Name {
         };
         let room = add(type_name).saturating_sub(1);
         if room >= TEXT_LEAST.min(text.len().max(1)) {
-            let is_whole = text.len() <= room;
-            // A character isn't cut.
-            let starts = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
-            let length = if is_whole { text.len() } else { (0..=room).rev().find(starts).unwrap_or(room) };
-            add(&[if is_whole { TEXT } else { CUT_TEXT }]);
-            add(text.get(..length).unwrap_or(text));
+            let kept = text.get(..kept_length(text, room)).unwrap_or(text);
+            add(&[if kept.len() == text.len() { TEXT } else { CUT_TEXT }]);
+            add(kept);
         }
         name
     }

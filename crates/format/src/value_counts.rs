@@ -24,7 +24,7 @@ pub const BYTES_MAX: usize = 224;
 pub const SIZE: u64 = PAGE + PLACES as u64 * size_of::<ValueCount>() as u64;
 
 wire_struct! {
-    /// What concerns all values.
+    /// The counts that concern all values.
     pub struct ValueCountsHeader [64] {
         /// Calls whose values found no place.
         pub others: u64,

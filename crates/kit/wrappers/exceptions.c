@@ -7,7 +7,7 @@
 
 // The virtual table of types with one base, which is at offset 0; the type's base follows its name.
 extern void* const _ZTVN10__cxxabiv120__si_class_type_infoE[] EVERYCALL_WEAK;
-// What std::runtime_error and std::logic_error say.
+// The functions what() of std::runtime_error and std::logic_error.
 extern const char* _ZNKSt13runtime_error4whatEv(const void*) EVERYCALL_WEAK;
 extern const char* _ZNKSt11logic_error4whatEv(const void*) EVERYCALL_WEAK;
 

@@ -15,10 +15,9 @@ use everycall_format::ect::{SnapshotRecord, ThreadRecord, chunk, image_end, reas
 use everycall_format::event::WORD_SIZE;
 use everycall_machine::clock;
 use everycall_tracefile::{
-    Child, ChunkWriter, Dropped, Place, Runs, Summary, array, bytes_of, is_segment, module_table, tally,
-    write_stamps,
+    Child, ChunkWriter, Dropped, Place, Progress, Runs, StreamedThread, Summary, array, bytes_of, is_segment,
+    module_table, tally, write_stamps,
 };
-use everycall_tracefile::{Progress, StreamedThread};
 
 use crate::arena::LiveArena;
 use crate::error::LiveError;

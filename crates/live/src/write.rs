@@ -14,10 +14,9 @@ use everycall_format::ect::{
 use everycall_format::event::WORD_SIZE;
 use everycall_format::hub::origin;
 use everycall_machine::{clock, host};
-use everycall_tracefile::WriteChunk;
 use everycall_tracefile::{
-    AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, array, bytes_of, is_segment,
-    module_table, text_of, texts, write_stamps,
+    AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, WriteChunk, array, bytes_of,
+    is_segment, module_table, text_of, texts, write_stamps,
 };
 
 use crate::arena::LiveArena;

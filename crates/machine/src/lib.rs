@@ -1,4 +1,4 @@
-//! Facts of this machine and of processes on it, for whoever records them or looks at what was recorded.
+//! Facts of this machine and of processes on it, for whoever records them or looks at traces.
 //!
 //! - [`clock`]: the counter that hooks read, and the system's clocks beside it.
 //! - [`host`]: texts about the machine, for traces.

@@ -57,8 +57,8 @@ pub(crate) fn read_all_calls(
     read_calls(bytes, process, &mut recording.all_calls, false, counted)
 }
 
-/// Adds how often the calls of the process with index `process` had the same values. `Err` says what
-/// is wrong with the payload.
+/// Adds how often the calls of the process with index `process` had the same values. `Err` says
+/// what is wrong with the payload.
 pub(crate) fn read_value_counts(
     bytes: &[u8],
     process: usize,

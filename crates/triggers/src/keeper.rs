@@ -12,8 +12,7 @@ use everycall_format::ect::{KeptCall, TriggerRecord, chunk, reason};
 use everycall_format::trigger::{NEVER, NO_CODE, TriggerSite, TriggeredCall, call_flags};
 use everycall_live::LiveArena;
 use everycall_recorder::{Fired, KeepCalls, TriggeredProcess};
-use everycall_tracefile::WriteChunk;
-use everycall_tracefile::{array, bytes_of};
+use everycall_tracefile::{WriteChunk, array, bytes_of};
 
 use crate::frames::{NamedFrames, frame_pattern};
 use crate::kept::Kept;

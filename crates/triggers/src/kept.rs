@@ -7,8 +7,7 @@ use std::path::Path;
 
 use everycall_format::Wire;
 use everycall_format::ect::{CHUNK_ALIGN, ChunkHeader, FileHeader, chunk};
-use everycall_tracefile::ChunkWriter;
-use everycall_tracefile::WriteChunk;
+use everycall_tracefile::{ChunkWriter, WriteChunk};
 
 /// The chunks of one process.
 #[derive(Debug)]

@@ -850,7 +850,7 @@ int main() {
 "#;
 
 /// Where values are recorded, throws have the text of exceptions that keep it at a known place.
-/// What an exception says by code of the program's own isn't guessed.
+/// The text that code of the program makes isn't guessed.
 #[test]
 fn values_of_exceptions_are_their_texts() {
     let place = Place::new("values_thrown");

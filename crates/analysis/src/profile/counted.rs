@@ -29,7 +29,7 @@ pub(super) struct Target<'p> {
 /// because these aren't known.
 pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter) {
     let trace = view.trace();
-    let only_counted = of_processes(trace.counts());
+    let only_counted = last_of_processes(trace.counts(), |counts| counts.process);
     let Some(mut selected) = Selected::of(view, filter, target.grouping) else {
         let calls = only_counted.values().map(|counts| counts.calls);
         target.notes.counted_only = calls.fold(target.notes.counted_only, u64::saturating_add);
@@ -40,15 +40,20 @@ pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter
     add_counts(target, &mut selected, &only_counted, |counted, _| {
         Some(sums(counted, ns_per_tick, by_function))
     });
-    add_counts(target, &mut selected, &of_processes(trace.all_calls()), |counted, place| {
-        // A thunk and the function that it continues in are one call.
-        place.thunk.is_none().then(|| Sums { all_calls: counted.calls, ..Sums::default() })
-    });
+    add_counts(
+        target,
+        &mut selected,
+        &last_of_processes(trace.all_calls(), |counts| counts.process),
+        |counted, place| {
+            // A thunk and the function that it continues in are one call.
+            place.thunk.is_none().then(|| Sums { all_calls: counted.calls, ..Sums::default() })
+        },
+    );
 }
 
 /// The last counts of each process.
-fn of_processes(counts: &[Counts]) -> BTreeMap<usize, &Counts> {
-    counts.iter().map(|counts| (counts.process, counts)).collect()
+pub(super) fn last_of_processes<T>(counts: &[T], process: impl Fn(&T) -> usize) -> BTreeMap<usize, &T> {
+    counts.iter().map(|counts| (process(counts), counts)).collect()
 }
 
 /// Adds the calls of some processes. `sums` are those of a function in a thread slot; `None` leaves
@@ -138,7 +143,7 @@ pub struct AllCalls {
 pub fn all_calls(view: &TraceView<'_>, filter: &Filter) -> (Functions, Vec<AllCalls>) {
     let (mut functions, mut all) = (Functions::default(), Vec::new());
     if let Some(mut selected) = Selected::of(view, filter, &Grouping::Function) {
-        let of_process = of_processes(view.trace().all_calls());
+        let of_process = last_of_processes(view.trace().all_calls(), |counts| counts.process);
         let mut found = Vec::new();
         each(&mut selected, &of_process, &mut functions, |process, counted, place| {
             if place.thunk.is_none() {

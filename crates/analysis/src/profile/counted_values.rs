@@ -1,12 +1,10 @@
 //! Calls that were counted by their values.
 
-use std::collections::BTreeMap;
-
 use everycall_export::{Filter, Source as _, plain_name, value_text};
-use everycall_reader::{CountedValues, ValueCounts};
+use everycall_reader::CountedValues;
 
 use super::by_value::ValueOf;
-use super::counted::{Target, is_about_calls};
+use super::counted::{Target, is_about_calls, last_of_processes};
 use super::group::Key;
 use super::sums::Sums;
 use crate::view::TraceView;
@@ -18,11 +16,9 @@ const OTHERS: &str = "(other values)";
 /// anything but the process lets none of them through.
 pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter, of: &ValueOf) {
     let trace = view.trace();
-    let counts: BTreeMap<usize, &ValueCounts> =
-        trace.value_counts().iter().map(|counts| (counts.process, counts)).collect();
     let is_any = !is_about_calls(filter) && filter.tids.is_empty() && filter.function.is_none();
     let name = plain_name(&of.value);
-    for (process, counts) in counts {
+    for (process, counts) in last_of_processes(trace.value_counts(), |counts| counts.process) {
         let pid = trace.processes().get(process).map_or(0, |process| process.pid);
         if !filter.pids.is_empty() && !filter.pids.contains(&pid) {
             continue;

@@ -1,11 +1,9 @@
 //! Memory that counted calls have allocated and freed.
 
-use std::collections::BTreeMap;
-
 use everycall_export::Filter;
 use everycall_reader::{Memory, MemoryOfCalls, MemoryOwner};
 
-use super::counted::{Selected, Slot, Target};
+use super::counted::{Selected, Slot, Target, last_of_processes};
 use super::functions::{Function, FunctionIdentity, FunctionNumber, Functions};
 use super::notes::Notes;
 use super::sums::Sums;
@@ -21,9 +19,7 @@ pub(super) fn add(target: &mut Target<'_>, view: &TraceView<'_>, filter: &Filter
     let trace = view.trace();
     let selected = Selected::of(view, filter, target.grouping).filter(|_| !trace.memory().is_empty());
     let Some(mut selected) = selected else { return };
-    let of_process: BTreeMap<usize, &Memory> =
-        trace.memory().iter().map(|memory| (memory.process, memory)).collect();
-    for (process, memory) in of_process {
+    for (process, memory) in last_of_processes(trace.memory(), |memory| memory.process) {
         if !selected.has_process(process) {
             continue;
         }

@@ -109,7 +109,7 @@ pub struct CountArguments {
     pub command: Vec<OsString>,
 }
 
-/// What `count` groups calls by.
+/// The groups of calls that `count` makes.
 #[derive(Clone, Debug)]
 pub struct CountedBy {
     pub grouping: Grouping,

@@ -1,9 +1,12 @@
 //! `everycall follow`: a session whose calls are printed while they happen.
 //!
-//! - `levels`: how much is shown of which functions; `page`: calls as lines; `session`: a session while it lasts; `started`: a program of our own; `output`: what it writes.
+//! - `levels`: how much is shown of which functions; `page`: calls as lines
+//! - `session`: a session while it lasts
+//! - `started`: a program of our own; `output`: what it writes
 //!
 //! Rings are read as they are written (`everycall_live::Follower`), and paired as events come
-//! (`everycall_timeline::LiveThread`). When the process loads a module, everything that knows its modules begins anew; open calls go on.
+//! (`everycall_timeline::LiveThread`). When the process loads a module, everything that knows its
+//! modules begins anew; open calls go on.
 
 mod levels;
 mod output;

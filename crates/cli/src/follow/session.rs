@@ -1,4 +1,5 @@
-//! A session of `follow` while it lasts: what threads have written since the last look, paired and printed.
+//! A session of `follow` while it lasts: what threads have written since the last look is paired
+//! and printed.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -9,6 +10,7 @@ use everycall_analysis::{NameOptions, SymbolNames};
 use everycall_export::value_text::arguments;
 use everycall_export::{Layouts, NameLength, apart, name_of_value, text_of_result};
 use everycall_format::arena::thread_state;
+use everycall_format::control::Reply;
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_io::terminal::{self, Escapes};
@@ -59,7 +61,7 @@ pub fn open_session(
     control: &mut Control,
     arguments: &FollowArguments,
     set: &[u8],
-) -> Result<everycall_format::control::Reply, Failure> {
+) -> Result<Reply, Failure> {
     let mut name = format!("follow {}", arguments.words.get(1..).unwrap_or_default().join(" "));
     let end = (0..=NAME_MAX.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
     name.truncate(end.unwrap_or(0));

@@ -1,7 +1,8 @@
 //! `everycall report`: every number about every function.
 //!
 //! ```text
-//! meant     functions that options name;  rows: how many, in which order;  whole: totals of a process
+//! meant     functions that options name;  whole: totals of a process
+//! rows      how many rows, in which order
 //! load      files -> Profile: opening, filtering, what is said of them
 //! text      the table for people;  columns: what stands in it
 //! machine   CSV and JSON

@@ -77,8 +77,7 @@ impl Place {
         if self.state().compare_exchange(0, hash | ValueCount::WRITING, Relaxed, Relaxed).is_err() {
             return false;
         }
-        let lengths = u64::from(id) | (bytes.len() as u64) << 32;
-        word_at(self.0 + offset_of!(ValueCount, id) as u64).store(lengths, Relaxed);
+        self.id_and_length().store(id_with_length(id, bytes), Relaxed);
         for (index, part) in bytes.chunks(8).enumerate() {
             self.bytes(index).store(word_of(part), Relaxed);
         }
@@ -87,17 +86,25 @@ impl Place {
     }
 
     fn has(self, id: u32, bytes: &[u8]) -> bool {
-        let lengths = u64::from(id) | (bytes.len() as u64) << 32;
-        word_at(self.0 + offset_of!(ValueCount, id) as u64).load(Relaxed) == lengths
+        self.id_and_length().load(Relaxed) == id_with_length(id, bytes)
             && bytes
                 .chunks(8)
                 .enumerate()
                 .all(|(index, part)| self.bytes(index).load(Relaxed) == word_of(part))
     }
 
+    fn id_and_length(self) -> &'static AtomicU64 {
+        word_at(self.0 + offset_of!(ValueCount, id) as u64)
+    }
+
     fn bytes(self, word: usize) -> &'static AtomicU64 {
         word_at(self.0 + (offset_of!(ValueCount, bytes) + 8 * word) as u64)
     }
+}
+
+/// The fields `id` and `length` of a place as one word.
+fn id_with_length(id: u32, bytes: &[u8]) -> u64 {
+    u64::from(id) | (bytes.len() as u64) << 32
 }
 
 /// Up to eight bytes as a word, with zeros behind them.
