@@ -11,6 +11,7 @@ use everycall_export::{Calendar, NameLength};
 use everycall_io::outfile::{Existing, MODE_PRIVATE, OutFile, OutFileError};
 use everycall_io::terminal::{self, Escapes};
 use everycall_recorder::Summary;
+use nix::sys::signal::Signal;
 use rustix::termios::tcgetwinsize;
 
 use crate::arguments::Force;
@@ -203,6 +204,12 @@ pub fn terminal_width() -> Option<usize> {
     let stdout = io::stdout();
     let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
     size.map(|size| size.ws_col.into()).filter(|width| *width > 0)
+}
+
+/// The name of a signal in parentheses, after its number.
+pub fn signal_name(signal: u32) -> String {
+    let known = i32::try_from(signal).ok().and_then(|signal| Signal::try_from(signal).ok());
+    known.map(|signal| format!(" ({})", signal.as_str())).unwrap_or_default()
 }
 
 #[cfg(test)]

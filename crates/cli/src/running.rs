@@ -22,7 +22,7 @@ use crate::arguments::EventTimes;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::clean;
-use crate::written::WHY_EXACT;
+use crate::recording::written::WHY_EXACT;
 
 /// How long a process may take to notice a client.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -256,5 +256,31 @@ pub fn clock_note(program: &Program, wanted: Option<EventTimes>) {
     let wanted = wanted.map_or(stamp::EXACT, EventTimes::stamps);
     if wanted != stamp::EXACT && program.arena.header().stamps != wanted {
         say!("everycall: all events of {program} have times of their own, and cost as much: {WHY_EXACT}");
+    }
+}
+
+/// `app-1234.ect`.
+pub fn default_output(process: &ProcessFacts) -> PathBuf {
+    let plain = |character: char| if character.is_control() || character == '/' { '_' } else { character };
+    let program: String = process.program().chars().map(plain).collect();
+    PathBuf::from(format!("{program}-{}.ect", process.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_named_after_program_and_process() {
+        let process = |command: &str| ProcessFacts {
+            pid: 77,
+            name: b"worker".to_vec(),
+            command: vec![command.as_bytes().to_vec()],
+            ..ProcessFacts::default()
+        };
+        let name = |command: &str| default_output(&process(command)).to_string_lossy().into_owned();
+        assert_eq!(name("/opt/bin/app"), "app-77.ect");
+        assert_eq!(name("/opt/bin/"), "worker-77.ect");
+        assert_eq!(name("a\nb"), "a_b-77.ect");
     }
 }

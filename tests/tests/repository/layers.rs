@@ -52,6 +52,24 @@ fn the_recorders_layers_import_downwards() {
     );
 }
 
+/// Whether a module of the command is a verb.
+fn is_verb(module: &str) -> bool {
+    module.split("::").next() == Some("verbs")
+}
+
+#[test]
+fn what_the_commands_verbs_share_lies_beside_them() {
+    let imports = imports_of("cli");
+    let upward: Vec<String> = imports
+        .all()
+        .iter()
+        .filter(|import| is_verb(&import.to) && !is_verb(&import.from) && import.from != "crate")
+        .map(ToString::to_string)
+        .collect();
+    assert!(upward.is_empty(), "{upward:#?}");
+    assert!(imports.modules() > 90, "{}", imports.modules());
+}
+
 #[test]
 fn modules_dont_import_each_other_in_circles() {
     let crates = std::fs::read_dir(folder_of_crates()).unwrap();

@@ -202,7 +202,7 @@ fn log_choice(text: &str) -> Result<LogChoice, String> {
         };
     };
     let format = &text[at + 1..];
-    crate::log_format::check_format(format)?;
+    crate::recording::log_format::check_format(format)?;
     Ok(LogChoice { path: text[..at].into(), format: Some(format.to_owned()) })
 }
 

@@ -32,8 +32,8 @@ const SOON: Duration = Duration::from_secs(5);
 use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::preload::kit_library;
-use crate::program::{self, Prospect};
+use crate::recording::preload::kit_library;
+use crate::recording::program::{self, Prospect};
 
 /// Files whose plans are kept: for programs that are executed often.
 const FILES_KEPT: usize = 32;
