@@ -11,6 +11,8 @@
 //! without tracing, then so is what all of its hooks cost together
 //! ([`Correction::with_untraced`]); only how that is shared among functions remains uncertain.
 
+use std::borrow::Cow;
+
 use everycall_timeline::{Bars, End, EndKind, HookPrices, Location, Price, TimelineEvent, Trace};
 
 /// Parts of a whole: prices relative to their middle are counted in these.
@@ -157,21 +159,34 @@ impl Prices {
         let CallPrice { inside_ps, outside_ps } = *module.unwrap_or(&self.other);
         CallPrice { inside_ps: inside_ps * events / 2, outside_ps: outside_ps * events / 2 }
     }
+}
 
-    /// Cost of hooks in a call that ended, where those of its callees cost `inner`. Their cost
-    /// outside of it is added to the call around it.
-    pub(crate) fn of_ended(
-        &self,
-        (location, end): (Location, &End),
-        inner: HookTime,
-        around: Option<&mut HookTime>,
-    ) -> HookTime {
+/// Cost of hooks in the open calls of a thread.
+#[derive(Debug)]
+pub(crate) struct OpenHooks<'p> {
+    prices: Cow<'p, Prices>,
+    /// By open call: the cost of its callees' hooks.
+    inner: Vec<HookTime>,
+}
+
+impl<'p> OpenHooks<'p> {
+    pub(crate) fn new(prices: Cow<'p, Prices>) -> OpenHooks<'p> {
+        OpenHooks { prices, inner: Vec::new() }
+    }
+
+    /// A call begins.
+    pub(crate) fn begin(&mut self) {
+        self.inner.push(HookTime::default());
+    }
+
+    /// The innermost call ends. The cost of its hooks outside of it is its caller's.
+    pub(crate) fn end(&mut self, end: &End) -> HookTime {
         let has_exit = matches!(end.how, EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap);
         let events = u64::from(!end.start_cut) + u64::from(has_exit);
-        let CallPrice { inside_ps, outside_ps } = self.of_call(location, events);
-        let mut hooks = inner;
+        let CallPrice { inside_ps, outside_ps } = self.prices.of_call(end.location, events);
+        let mut hooks = self.inner.pop().unwrap_or_default();
         hooks.add(inside_ps, inside_ps);
-        if let Some(around) = around {
+        if let Some(around) = self.inner.last_mut() {
             around.add(outside_ps, outside_ps.saturating_add(hooks.total_ps));
         }
         hooks
@@ -287,26 +302,22 @@ impl Correction {
 /// Follows a thread's timeline, and computes the times of calls without their hooks.
 #[derive(Debug)]
 pub(crate) struct WithoutHooks<'p> {
-    prices: &'p Prices,
+    hooks: OpenHooks<'p>,
     correction: Correction,
-    /// The open calls, with what the hooks of their callees cost.
-    open: Vec<(Location, HookTime)>,
 }
 
 impl WithoutHooks<'_> {
     pub(crate) fn new(prices: &Prices, correction: Correction) -> WithoutHooks<'_> {
-        WithoutHooks { prices, correction, open: Vec::new() }
+        WithoutHooks { hooks: OpenHooks::new(Cow::Borrowed(prices)), correction }
     }
 }
 
 impl everycall_export::Correcting for WithoutHooks<'_> {
     fn event(&mut self, event: &TimelineEvent) -> Option<Bars> {
         match event {
-            TimelineEvent::Begin(begin) => self.open.push((begin.location, HookTime::default())),
+            TimelineEvent::Begin(_) => self.hooks.begin(),
             TimelineEvent::End(end) => {
-                let (location, inner) = self.open.pop()?;
-                let around = self.open.last_mut().map(|(_, hooks)| hooks);
-                let cost_ps = self.prices.of_ended((location, end), inner, around).total_ps;
+                let cost_ps = self.hooks.end(end).total_ps;
                 let took = end.end_ns.saturating_sub(end.start_ns);
                 return Some(self.correction.corrected(took, cost_ps).time);
             }

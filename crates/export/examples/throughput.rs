@@ -11,8 +11,8 @@ use std::io;
 use std::time::Instant;
 
 use everycall_export::{
-    Begin, End, EndKind, Filter, Format, FunctionName, Location, MarkName, Names, Process, ReplayStyle,
-    Source, TailCall, Thread, TimelineEvent, export, parse_function, replay, replay_json,
+    Begin, EndKind, Filter, Format, FunctionName, Location, MarkName, Names, Process, ReplayStyle, Source,
+    Thread, TimelineEvent, export, parse_function, replay, replay_json,
 };
 use everycall_units::Count;
 
@@ -68,21 +68,12 @@ impl Source for MadeUp {
                 // others.
                 let function = ((state >> 20 & 0xffff) * (state >> 44 & 0xffff) * FUNCTIONS) >> 32;
                 let location = Location { module: 0, image_address: 0x1000 + function * 64 };
-                let begin = Begin {
-                    depth: open.len() as u32,
-                    location,
-                    start_ns: now_ns,
-                    cut: false,
-                    tail_call: TailCall::No,
-                    caller_unsure: false,
-                    arguments: None,
-                };
+                let depth = open.len() as u32;
+                let begin = Begin { depth, location, start_ns: now_ns, ..Begin::default() };
                 open.push(begin);
                 return Some(TimelineEvent::Begin(begin));
             }
-            let Begin { depth, location, start_ns, cut: start_cut, .. } = open.pop()?;
-            let how = EndKind::Returned;
-            Some(TimelineEvent::End(End { depth, location, start_ns, end_ns: now_ns, how, start_cut }))
+            Some(TimelineEvent::End(open.pop()?.ended(now_ns, EndKind::Returned)))
         })
     }
 }

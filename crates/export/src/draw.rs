@@ -11,7 +11,8 @@
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
-use crate::filtered::{CallValues, Event, Point, Start, UntracedSlice};
+use crate::calls::CallValues;
+use crate::filtered::{Event, Point, Start, UntracedSlice};
 use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
 use crate::tails::{Jumps, Tails};

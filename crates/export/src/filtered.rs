@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use everycall_timeline::{
     Bars, Begin, End, EndKind, Gap, GapKind, InstantKind, Intervals, LossKind, Mark, MarkKind, TailCall,
-    TimelineEvent, Untraced, ValuesNumber,
+    TimelineEvent,
 };
 use rustc_hash::FxHashSet;
 
+use crate::calls::{CallValues, Calls};
 use crate::filter::Filter;
 use crate::names::{FunctionId, Functions};
 use crate::off_cpu::OffCpu;
-use crate::selection::{Selection, Window};
+use crate::selection::Window;
 use crate::source::{Correcting, Source};
 
 /// Above this number of points behind a pending call, equal ones are merged.
@@ -88,21 +89,6 @@ pub(crate) struct Start {
     pub(crate) values: CallValues,
 }
 
-/// Values of a call that were recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallValues {
-    /// Its arguments.
-    pub arguments: Option<ValuesNumber>,
-    /// Its result, known at the call's end.
-    pub result: Option<ValuesNumber>,
-}
-
-impl CallValues {
-    pub(crate) fn are_any(self) -> bool {
-        self.arguments.is_some() || self.result.is_some()
-    }
-}
-
 /// The tail call that made a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
@@ -133,14 +119,24 @@ pub(crate) enum PointKind {
     Dropped,
 }
 
+/// What is kept of an open call.
 #[derive(Clone, Copy)]
-struct Open {
+struct Shown {
     function: FunctionId,
-    start_ns: u64,
-    start: Start,
+    tail: Option<Tail>,
     state: State,
     /// Whether one of its labels is pending.
     labelled: bool,
+}
+
+impl Shown {
+    /// What the event of its begin says of it.
+    #[inline]
+    fn start(&self, begin: &Begin) -> Start {
+        let Begin { cut, caller_unsure, arguments, .. } = *begin;
+        let values = CallValues { arguments, result: None };
+        Start { cut, caller_unsure, tail: self.tail, values }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -179,20 +175,15 @@ impl Filter {
         index: usize,
         window: Window,
     ) -> Filtered<'s, impl Iterator<Item = TimelineEvent> + use<'s, S>> {
-        let selection = Selection::new(window, self.chosen(source, || source.events(index)));
-        Filtered::new(source.events(index), selection, source.correcting())
+        let calls = Calls::new(window, self.chosen(source, || source.events(index)));
+        Filtered::new(source.events(index), calls, source.correcting())
     }
 }
 
 /// Applies a filter to one thread's events.
 pub(crate) struct Filtered<'s, I> {
     events: I,
-    selection: Selection,
-    stack: Vec<Open>,
-    /// The function of the call that ended last.
-    ended: Option<FunctionId>,
-    /// Whether that one was in a tree of selected calls.
-    ended_in_tree: bool,
+    calls: Calls<Shown>,
     /// Open spans that began before the window.
     early: BTreeMap<u32, Mark>,
     /// Open spans whose begin was passed on.
@@ -202,8 +193,6 @@ pub(crate) struct Filtered<'s, I> {
     held_calls: usize,
     held_marks: usize,
     shown: usize,
-    /// The result of the call that ends next.
-    returned: Option<ValuesNumber>,
     /// An event that waits until pending ones have been passed on.
     waiting: Option<TimelineEvent>,
     intervals: Intervals,
@@ -213,20 +202,16 @@ pub(crate) struct Filtered<'s, I> {
 }
 
 impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
-    pub(crate) fn new(events: I, selection: Selection, correcting: Option<Box<dyn Correcting + 's>>) -> Self {
+    fn new(events: I, calls: Calls<Shown>, correcting: Option<Box<dyn Correcting + 's>>) -> Self {
         Filtered {
             events,
-            selection,
-            stack: Vec::new(),
-            ended: None,
-            ended_in_tree: false,
+            calls,
             early: BTreeMap::new(),
             spans: FxHashSet::default(),
             pending: VecDeque::new(),
             held_calls: 0,
             held_marks: 0,
             shown: 0,
-            returned: None,
             waiting: None,
             intervals: Intervals::default(),
             correcting,
@@ -260,7 +245,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
                 TimelineEvent::Untraced(untraced) => untraced.until_ns,
                 _ => event.at_ns(),
             };
-            if !self.early.is_empty() && reached_ns >= self.selection.window().since_ns {
+            if !self.early.is_empty() && reached_ns >= self.calls.window().since_ns {
                 self.admit_early();
             }
             if !self.pending.is_empty()
@@ -271,30 +256,29 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
             }
             let shown = match event {
                 TimelineEvent::Begin(begin) => {
-                    let Begin { location, start_ns, .. } = begin;
-                    if start_ns > self.selection.window().until_ns
+                    if begin.start_ns > self.calls.window().until_ns
                         && self.shown + self.held_calls == 0
                         && self.spans.is_empty()
                         && self.early.is_empty()
                     {
                         return false;
                     }
-                    let function = functions.id(location);
+                    let function = functions.id(begin.location);
                     let matches = functions.pattern_matches(function);
                     if self.begin(function, matches, &begin, out) {
                         return true;
                     }
                     continue;
                 }
-                TimelineEvent::End(End { end_ns, how, .. }) => {
-                    if self.end(end_ns, how, out) {
+                TimelineEvent::End(end) => {
+                    if self.end(&end, out) {
                         return true;
                     }
                     continue;
                 }
                 TimelineEvent::Unstamped(_) => continue,
                 TimelineEvent::Returned(returned) => {
-                    self.returned = Some(returned.result);
+                    self.calls.returned(&returned);
                     continue;
                 }
                 TimelineEvent::Loss(loss) => self.point(Point {
@@ -310,9 +294,14 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
                 },
                 TimelineEvent::Mark(mark) => self.mark(mark),
                 TimelineEvent::Gap(gap) => self.gap(gap),
-                TimelineEvent::Untraced(Untraced { at_ns, until_ns, exit }) => {
-                    self.untraced(at_ns, until_ns, || functions.untraced(exit))
-                }
+                TimelineEvent::Untraced(untraced) => match self.calls.untraced(&untraced) {
+                    None => None,
+                    Some(_) => self.in_order(Pending::Untraced(UntracedSlice {
+                        function: functions.untraced(untraced.exit),
+                        at_ns: untraced.at_ns,
+                        until_ns: untraced.until_ns,
+                    })),
+                },
             };
             if put(shown, out) {
                 return true;
@@ -322,58 +311,57 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
 
     #[inline]
     fn begin(&mut self, function: FunctionId, matches: bool, begin: &Begin, out: &mut Event) -> bool {
-        let Begin { start_ns, cut, tail_call, caller_unsure, arguments, .. } = *begin;
-        let is_sure = tail_call == TailCall::Yes;
-        let tail = self.ended.filter(|_| tail_call != TailCall::No).map(|of| Tail { of, is_sure });
-        let values = CallValues { arguments, result: None };
-        let start = Start { cut, caller_unsure, tail, values };
-        let index = self.stack.len();
-        let is_selected = self.selection.begin(matches, start_ns);
-        let window = self.selection.window();
-        let has_lasted = window.min_duration_ns == 0 && window.since_ns <= start_ns;
-        let state = match (is_selected, has_lasted) {
-            (false, _) => State::Hidden,
-            (true, false) => State::Pending,
-            (true, true) => State::Shown,
+        let tail = match begin.tail_call {
+            TailCall::No => None,
+            how => self.calls.jumped().map(|by| Tail { of: by.of.function, is_sure: how == TailCall::Yes }),
         };
-        self.stack.push(Open { function, start_ns, start, state, labelled: false });
-        match state {
-            State::Hidden => false,
-            State::Pending => {
-                self.pending.push_back(Pending::Call(index));
-                self.held_calls += 1;
-                false
+        let window = self.calls.window();
+        let has_lasted = window.min_duration_ns == 0 && window.since_ns <= begin.start_ns;
+        let state = if has_lasted { State::Shown } else { State::Pending };
+        let shown = Shown { function, tail, state, labelled: false };
+        let index = self.calls.open().len();
+        if !self.calls.begin(begin, matches, shown) {
+            if let Some(shown) = self.calls.of_mut(index) {
+                shown.state = State::Hidden;
             }
-            State::Shown => {
-                self.shown += 1;
-                *out = Event::Begin { function, start_ns, start };
-                true
-            }
+            return false;
         }
+        if state == State::Pending {
+            self.pending.push_back(Pending::Call(index));
+            self.held_calls += 1;
+            return false;
+        }
+        self.shown += 1;
+        *out = Event::Begin { function, start_ns: begin.start_ns, start: shown.start(begin) };
+        true
     }
 
     #[inline]
-    fn end(&mut self, end_ns: u64, how: EndKind, out: &mut Event) -> bool {
-        let Some(open) = self.stack.pop() else { return false };
-        let Open { function, start_ns, mut start, state, labelled } = open;
-        start.values.result = self.returned.take();
-        self.ended = Some(function);
-        self.ended_in_tree = self.selection.end();
-        match state {
+    fn end(&mut self, end: &End, out: &mut Event) -> bool {
+        let Some(call) = self.calls.end(end) else { return false };
+        match call.of.state {
             State::Hidden => false,
             State::Pending => {
                 // The innermost of the pending calls. Points that wait around it stay.
                 let at = self.pending.iter().rposition(|pending| matches!(pending, Pending::Call(_)));
                 at.map(|at| self.pending.remove(at));
                 self.held_calls -= 1;
-                if labelled {
+                if call.of.labelled {
                     self.drop_labels();
                 }
                 false
             }
             State::Shown => {
                 self.shown -= 1;
-                *out = Event::End { function, start_ns, end_ns, start, how };
+                let Shown { function, tail, .. } = call.of;
+                let (cut, caller_unsure, values) = (call.start_cut, call.caller_unsure, call.values);
+                *out = Event::End {
+                    function,
+                    start_ns: call.start_ns,
+                    end_ns: call.end_ns,
+                    start: Start { cut, caller_unsure, tail, values },
+                    how: call.how,
+                };
                 true
             }
         }
@@ -382,7 +370,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
     /// Removes the labels of the innermost call, which was just dropped.
     #[cold]
     fn drop_labels(&mut self) {
-        let dropped = self.stack.len();
+        let dropped = self.calls.open().len();
         let before = self.pending.len();
         self.pending.retain(|pending| !matches!(pending, Pending::Label(call, _) if *call == dropped));
         self.held_marks -= before - self.pending.len();
@@ -390,10 +378,10 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
 
     fn mark(&mut self, mark: Mark) -> Option<Event> {
         match mark.kind {
-            MarkKind::Throw | MarkKind::Catch if !self.selection.window().has(mark.at_ns) => None,
-            MarkKind::Label | MarkKind::Throw | MarkKind::Catch if !self.stack.is_empty() => {
-                let index = self.stack.len() - 1;
-                let call = &mut self.stack[index];
+            MarkKind::Throw | MarkKind::Catch if !self.calls.window().has(mark.at_ns) => None,
+            MarkKind::Label | MarkKind::Throw | MarkKind::Catch if !self.calls.open().is_empty() => {
+                let index = self.calls.open().len() - 1;
+                let call = self.calls.of_mut(index)?;
                 match call.state {
                     State::Hidden => None,
                     State::Shown => self.in_order(Pending::Mark(mark)),
@@ -404,9 +392,9 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
                 }
             }
             MarkKind::SpanBegin { span, .. } => {
-                if mark.at_ns > self.selection.window().until_ns || !self.selection.is_selected() {
+                if mark.at_ns > self.calls.window().until_ns || !self.calls.is_selected() {
                     None
-                } else if mark.at_ns < self.selection.window().since_ns {
+                } else if mark.at_ns < self.calls.window().since_ns {
                     self.early.insert(span, mark);
                     None
                 } else if self.held_marks < PENDING_MARKS_MAX {
@@ -440,7 +428,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
             | MarkKind::Log
             | MarkKind::Output(_)
             | MarkKind::OrphanSpanEnd => {
-                if self.selection.window().has(mark.at_ns) && self.selection.is_selected() {
+                if self.calls.window().has(mark.at_ns) && self.calls.is_selected() {
                     self.in_order(Pending::Mark(mark))
                 } else {
                     None
@@ -450,29 +438,19 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
     }
 
     fn gap(&mut self, gap: Gap) -> Option<Event> {
-        if !self.selection.window().overlaps(gap.at_ns, gap.until_ns) {
+        if !self.calls.window().overlaps(gap.at_ns, gap.until_ns) {
             return None;
         }
         // No loss: it is shown like calls.
-        if gap.why == GapKind::Suspended && !self.selection.is_selected() {
+        if gap.why == GapKind::Suspended && !self.calls.is_selected() {
             return None;
         }
         self.in_order(Pending::Gap(gap))
     }
 
     fn gap_event(&self, gap: Gap) -> Event {
-        let is_short = gap.until_ns.saturating_sub(gap.at_ns) < self.selection.window().min_duration_ns;
+        let is_short = gap.until_ns.saturating_sub(gap.at_ns) < self.calls.window().min_duration_ns;
         if is_short && gap.why == GapKind::Suspended { Event::ShortSuspension(gap) } else { Event::Gap(gap) }
-    }
-
-    /// Untraced code is shown where the call that jumped to it may be shown, if it may have lasted
-    /// the minimum duration.
-    #[cold]
-    fn untraced(&mut self, at_ns: u64, until_ns: u64, id: impl FnOnce() -> FunctionId) -> Option<Event> {
-        if !self.ended_in_tree || !self.selection.window().shows(at_ns, until_ns) {
-            return None;
-        }
-        self.in_order(Pending::Untraced(UntracedSlice { function: id(), at_ns, until_ns }))
     }
 
     /// Passes on a mark or gap, after pending events.
@@ -508,7 +486,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
         self.held_marks += early.len();
         for pending in pending {
             let at_ns = match pending {
-                Pending::Call(index) => self.stack[index].start_ns,
+                Pending::Call(index) => self.calls.open()[index].begin.start_ns,
                 Pending::Point(point) => point.at_ns,
                 Pending::Mark(mark) | Pending::Label(_, mark) => mark.at_ns,
                 Pending::Gap(gap) => gap.at_ns,
@@ -527,7 +505,7 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
     }
 
     fn point(&mut self, point: Point) -> Option<Event> {
-        if self.selection.window().has(point.at_ns) { self.postpone_point(point) } else { None }
+        if self.calls.window().has(point.at_ns) { self.postpone_point(point) } else { None }
     }
 
     fn postpone_point(&mut self, point: Point) -> Option<Event> {
@@ -570,20 +548,21 @@ impl<'s, I: Iterator<Item = TimelineEvent>> Filtered<'s, I> {
                 Some(Event::Untraced(slice))
             }
             Pending::Call(index) => {
-                let open = &mut self.stack[index];
+                let begin = self.calls.open()[index].begin;
                 // It has begun within the window, and lasts until now.
-                let window = self.selection.window();
+                let window = self.calls.window();
                 let lasted = now_ns >= window.since_ns
-                    && now_ns.saturating_sub(open.start_ns) >= window.min_duration_ns;
+                    && now_ns.saturating_sub(begin.start_ns) >= window.min_duration_ns;
                 if !lasted {
                     return None;
                 }
-                open.state = State::Shown;
+                let call = self.calls.of_mut(index)?;
+                call.state = State::Shown;
+                let (function, start) = (call.function, call.start(&begin));
                 self.pending.pop_front();
                 self.held_calls -= 1;
                 self.shown += 1;
-                let Open { function, start_ns, start, .. } = *open;
-                Some(Event::Begin { function, start_ns, start })
+                Some(Event::Begin { function, start_ns: begin.start_ns, start })
             }
         }
     }

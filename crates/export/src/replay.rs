@@ -46,9 +46,10 @@ use everycall_format::ect::LOG_FILE_TID;
 use everycall_io::terminal::line as visible;
 use everycall_timeline::{Bars, EndKind, Gap, Mark, MarkKind, Stream};
 
+use crate::calls::CallValues;
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
-use crate::filtered::{CallValues, Event, Point, Start, Tail, UntracedSlice};
+use crate::filtered::{Event, Point, Start, Tail, UntracedSlice};
 use crate::names::{Details, FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
 use crate::portions::Portions;

@@ -43,9 +43,10 @@ use std::io::{self, Write};
 
 use everycall_timeline::{Bars, EndKind, Gap, GapKind, Location, Mark, MarkKind, SpanEndKind, StateTimes};
 
+use crate::calls::CallValues;
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
-use crate::filtered::{CallValues, Event, Point, PointKind, Tail};
+use crate::filtered::{Event, Point, PointKind, Tail};
 use crate::json::{put_number, put_string};
 use crate::labels::{Labels, OpenLabels, put_mark_value};
 use crate::names::{Details, Function, FunctionId, Functions, Names};

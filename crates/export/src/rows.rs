@@ -3,9 +3,10 @@
 
 use everycall_timeline::{Bars, EndKind, Gap, GapKind, Mark, MarkKind, ValuesNumber};
 
+use crate::calls::CallValues;
 use crate::driver::ThreadEvents;
 use crate::filter::Filter;
-use crate::filtered::{CallValues, Event, Point, PointKind};
+use crate::filtered::{Event, Point, PointKind};
 use crate::names::{FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
 use crate::selection::Window;

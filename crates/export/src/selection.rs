@@ -1,4 +1,4 @@
-//! The calls of a thread that a filter selects. All that reads filtered calls asks here, so that
+//! The calls of a thread that a filter selects. [`Calls`](crate::calls::Calls) asks here, so that
 //! each condition is written once.
 //!
 //! A call is *selected* by what is known when it begins: its function, the labels and the place
@@ -75,7 +75,7 @@ impl Window {
 
 /// Which of a thread's calls are selected, as they begin and end.
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub(crate) struct Selection {
     window: Window,
     /// Number of open calls.
     open: usize,
@@ -92,8 +92,7 @@ pub struct Selection {
 impl Selection {
     /// Before the first event of a thread. `chosen` are the positions of the calls that
     /// [`Filter::chosen`] gives.
-    #[must_use]
-    pub fn new(window: Window, chosen: Option<Vec<u64>>) -> Selection {
+    pub(crate) fn new(window: Window, chosen: Option<Vec<u64>>) -> Selection {
         Selection {
             window,
             open: 0,
@@ -105,16 +104,15 @@ impl Selection {
     }
 
     /// The conditions.
-    #[must_use]
     #[inline]
-    pub fn window(&self) -> &Window {
+    pub(crate) fn window(&self) -> &Window {
         &self.window
     }
 
     /// A call begins; `matches` says whether its function matches the filter's pattern. Returns
     /// whether the call is selected.
     #[inline]
-    pub fn begin(&mut self, matches: bool, start_ns: u64) -> bool {
+    pub(crate) fn begin(&mut self, matches: bool, start_ns: u64) -> bool {
         let index = self.open;
         self.open += 1;
         if self.window.selects {
@@ -123,23 +121,19 @@ impl Selection {
         self.is_in_tree(index) && start_ns <= self.window.until_ns
     }
 
-    /// The innermost call ends. Returns whether it is in a tree of selected calls: selected, if it
-    /// began within the window.
+    /// The innermost call ends.
     #[inline]
-    pub fn end(&mut self) -> bool {
-        let Some(index) = self.open.checked_sub(1) else { return false };
-        self.open = index;
-        let is_in_tree = self.is_in_tree(index);
+    pub(crate) fn end(&mut self) {
+        self.open = self.open.saturating_sub(1);
         if self.window.selects {
-            self.outermost_match = self.outermost_match.filter(|outermost| *outermost < index);
-            self.outermost_chosen = self.outermost_chosen.filter(|outermost| *outermost < index);
+            let open = self.open;
+            self.outermost_match = self.outermost_match.filter(|outermost| *outermost < open);
+            self.outermost_chosen = self.outermost_chosen.filter(|outermost| *outermost < open);
         }
-        is_in_tree
     }
 
     /// Whether something that isn't a call, and happens now, is selected, whatever its time.
-    #[must_use]
-    pub fn is_selected(&self) -> bool {
+    pub(crate) fn is_selected(&self) -> bool {
         !self.window.selects || self.outermost().is_some()
     }
 

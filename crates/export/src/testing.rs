@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use everycall_timeline::{
-    Begin, End, EndKind, Gap, GapKind, Location, Loss, LossKind, Mark, MarkKind, MarkName, TailCall,
+    Begin, EndKind, Gap, GapKind, Location, Loss, LossKind, Mark, MarkKind, MarkName, TailCall,
     TimelineEvent, Untraced,
 };
 
@@ -32,15 +32,8 @@ impl Calls {
 
     pub(crate) fn begin_tail(&mut self, function: u64, start_ns: u64, tail_call: TailCall) {
         let location = Location { module: 0, image_address: function };
-        let begin = Begin {
-            depth: self.stack.len() as u32,
-            location,
-            start_ns,
-            cut: false,
-            tail_call,
-            caller_unsure: false,
-            arguments: None,
-        };
+        let depth = self.stack.len() as u32;
+        let begin = Begin { depth, location, start_ns, tail_call, ..Begin::default() };
         self.stack.push(begin);
         self.events.push(TimelineEvent::Begin(begin));
     }
@@ -50,8 +43,8 @@ impl Calls {
     }
 
     pub(crate) fn end_how(&mut self, end_ns: u64, how: EndKind) {
-        let Begin { depth, location, start_ns, cut: start_cut, .. } = self.stack.pop().unwrap();
-        self.events.push(TimelineEvent::End(End { depth, location, start_ns, end_ns, how, start_cut }));
+        let begin = self.stack.pop().unwrap();
+        self.events.push(TimelineEvent::End(begin.ended(end_ns, how)));
     }
 
     /// A mark named m0, m1, ...

@@ -3,7 +3,7 @@
 use everycall_timeline::ValuesNumber;
 use everycall_values::{CALL_SITE, Value, text};
 
-use crate::filtered::CallValues;
+use crate::calls::CallValues;
 use crate::source::Source;
 
 /// Names and texts of a call's values, for outputs that show them in a list.

@@ -49,7 +49,7 @@ impl TimelineEvent {
 }
 
 /// A call begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Begin {
     /// Calls around it, as far as they are known.
     pub depth: u32,
@@ -67,6 +67,15 @@ pub struct Begin {
     pub caller_unsure: bool,
     /// Its arguments, if they were recorded.
     pub arguments: Option<ValuesNumber>,
+}
+
+impl Begin {
+    /// The call's end.
+    #[must_use]
+    pub fn ended(&self, end_ns: u64, how: EndKind) -> End {
+        let Begin { depth, location, start_ns, cut: start_cut, .. } = *self;
+        End { depth, location, start_ns, end_ns, how, start_cut }
+    }
 }
 
 /// Whether a call was made by a tail call of another, and takes its place.

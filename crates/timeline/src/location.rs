@@ -9,7 +9,7 @@ use std::sync::Arc;
 const CODES_LOOKED_AT: usize = 1024;
 
 /// An address in a function, as its module states it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location {
     /// Index in the recording's modules, or [`Location::NO_MODULE`] or [`Location::LOST_MODULE`].
     /// One file has one index, however many processes run it: that of [`Module::same_file`].

@@ -184,7 +184,7 @@ impl Bounding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everycall_timeline::{Begin, End, EndKind, Location, TailCall};
+    use everycall_timeline::{Begin, End, EndKind, Location};
 
     /// A random number below `end`.
     fn below(state: &mut u64, end: u64) -> u64 {
@@ -263,15 +263,8 @@ mod tests {
                 if *is_entry {
                     let depth = stack.len() as u32;
                     stack.push(at_ns);
-                    events.push(TimelineEvent::Begin(Begin {
-                        depth,
-                        location,
-                        start_ns: at_ns,
-                        cut: false,
-                        tail_call: TailCall::No,
-                        caller_unsure: false,
-                        arguments: None,
-                    }));
+                    let begin = Begin { depth, location, start_ns: at_ns, ..Begin::default() };
+                    events.push(TimelineEvent::Begin(begin));
                 } else {
                     let start_ns = stack.pop().unwrap();
                     let (depth, how) = (stack.len() as u32, EndKind::Returned);
@@ -306,19 +299,9 @@ mod tests {
             depth,
             location: location(u64::from(depth)),
             start_ns,
-            cut: false,
-            tail_call: TailCall::No,
-            caller_unsure: false,
-            arguments: None,
+            ..Begin::default()
         };
-        let end = |start_ns: u64, end_ns: u64, depth: u32| End {
-            depth,
-            location: location(u64::from(depth)),
-            start_ns,
-            end_ns,
-            how: EndKind::Returned,
-            start_cut: false,
-        };
+        let end = |start_ns, end_ns: u64, depth: u32| call(start_ns, depth).ended(end_ns, EndKind::Returned);
         events.push(TimelineEvent::Begin(call(0, 0)));
         for at_ns in 1..=500 {
             events.push(TimelineEvent::Unstamped(Unstamped { at_ns: 2 * at_ns, from_ns: 0, until_ns: 5000 }));

@@ -303,13 +303,13 @@ impl Visitor for Explanation<'_> {
                 // It has jumped on.
                 jumped.target = None;
                 jumped.attributed_ns = jumped.attributed_ns.saturating_add(call.duration_ns());
-                self.add_called(call.function, call.duration_ns(), u64::from(call.counts));
+                self.add_called(call.of.function(), call.duration_ns(), u64::from(call.of.counts));
             }
             return;
         }
         let Some(outermost) = self.outermost else { return };
         if self.stack.len() == outermost + 1 && self.is_second {
-            self.add_called(call.function, call.duration_ns(), u64::from(call.counts));
+            self.add_called(call.of.function(), call.duration_ns(), u64::from(call.of.counts));
         }
         if self.stack.len() > outermost {
             return;
@@ -318,7 +318,7 @@ impl Visitor for Explanation<'_> {
         if !call.is_shown || !call.is_timed() {
             return;
         }
-        match call.goes_on {
+        match call.of.goes_on {
             true => {
                 let (token, depth) = (self.ended, self.stack.len());
                 self.jumped = Some(Jumped { token, call: *call, depth, target: None, attributed_ns: 0 });

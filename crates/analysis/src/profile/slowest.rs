@@ -252,7 +252,7 @@ impl Visitor for Slowest<'_> {
         self.ended = self.ended.wrapping_add(1);
         let bars = self.bars.take();
         // The call has begun, so its function was looked up.
-        if !call.is_shown || !call.counts || !self.focus.has(call.function, &Functions::default()) {
+        if !call.is_shown || !call.of.counts || !self.focus.has(call.of.function(), &Functions::default()) {
             return;
         }
         let Some(thread) = &self.thread else { return };
@@ -260,11 +260,11 @@ impl Visitor for Slowest<'_> {
         let longest = bars.map_or(call.duration_ns(), |bars| bars.high);
         // Before a thread's name is copied, which most calls don't need.
         let is_short = self.kept.len() >= self.limit && shortest.is_some_and(|shortest| longest < shortest);
-        if is_short && !call.goes_on {
+        if is_short && !call.of.goes_on {
             return;
         }
         let slow = SlowCall {
-            function: call.function,
+            function: call.of.function(),
             trace: self.traces,
             pid: thread.pid,
             tid: thread.tid,
@@ -283,7 +283,7 @@ impl Visitor for Slowest<'_> {
             arguments: None,
             result: None,
         };
-        match call.goes_on {
+        match call.of.goes_on {
             true => _ = self.jumped.insert(self.ended, slow),
             false => self.keep(slow),
         }

@@ -58,8 +58,7 @@ impl WholeCall {
 
     /// Its end, if it was seen.
     pub(crate) fn end(&self) -> Option<End> {
-        let Begin { depth, location, start_ns, cut: start_cut, .. } = self.begin;
-        self.end.map(|(end_ns, how)| End { depth, location, start_ns, end_ns, how, start_cut })
+        self.end.map(|(end_ns, how)| self.begin.ended(end_ns, how))
     }
 
     /// Nanoseconds in which its stack was suspended, without those of its callees.

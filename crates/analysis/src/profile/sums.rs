@@ -78,20 +78,20 @@ impl Sums {
     #[inline]
     pub(crate) fn add_call(&mut self, call: &EndedCall, is_outermost: bool, waited_ns: Option<u64>) {
         let duration = call.duration_ns();
-        if is_outermost && !call.goes_on {
+        if is_outermost && !call.of.goes_on {
             self.total_ns = self.total_ns.saturating_add(duration);
         }
         self.own_ns = self.own_ns.saturating_add(call.own_ns);
-        if call.hooks.total_ps > 0 {
-            let is_in_total = is_outermost && !call.goes_on;
-            self.hooks.add(call.hooks.own_ps, if is_in_total { call.hooks.total_ps } else { 0 });
+        if call.of.hooks.total_ps > 0 {
+            let is_in_total = is_outermost && !call.of.goes_on;
+            self.hooks.add(call.of.hooks.own_ps, if is_in_total { call.of.hooks.total_ps } else { 0 });
         }
-        if !call.counts {
+        if !call.of.counts {
             return;
         }
         self.calls += 1;
         match call.how {
-            _ if call.goes_on => {
+            _ if call.of.goes_on => {
                 self.tail_calls += 1;
                 if !call.start_cut {
                     self.add_own_time(call, waited_ns);
@@ -105,7 +105,7 @@ impl Sums {
             how => return self.add_truncated(how),
         }
         if !call.start_cut {
-            self.times.record(duration.saturating_add(call.thunk_ns));
+            self.times.record(duration.saturating_add(call.of.thunk_ns));
             self.add_own_time(call, waited_ns);
         }
     }
@@ -113,7 +113,7 @@ impl Sums {
     #[inline]
     fn add_own_time(&mut self, call: &EndedCall, waited_ns: Option<u64>) {
         if let Some(waited_ns) = waited_ns {
-            self.own_times.record(call.own_ns.saturating_add(call.thunk_ns).saturating_sub(waited_ns));
+            self.own_times.record(call.own_ns.saturating_add(call.of.thunk_ns).saturating_sub(waited_ns));
         }
     }
 

@@ -69,7 +69,7 @@ impl Cells {
         let waited_ns = std::mem::take(&mut self.waited_ns);
         let open = &mut self.open[place as usize];
         // A call that continues in a tail call is still open.
-        *open -= u32::from(!call.goes_on);
+        *open -= u32::from(!call.of.goes_on);
         if call.is_shown {
             self.all[place as usize].sums.add_call(call, *open == 0, self.has_own_times.then_some(waited_ns));
         }
@@ -179,11 +179,11 @@ impl Visitor for Table<'_> {
         self.grouping == Grouping::Symbol
     }
 
-    fn states(&mut self, states: &CallStates) {
-        let Some(place) = self.stack.last().filter(|place| states.is_shown && **place < AT_ITS_END) else {
+    fn states(&mut self, states: &CallStates, call: &EndedCall) {
+        let Some(place) = self.stack.last().filter(|place| call.is_shown && **place < AT_ITS_END) else {
             return;
         };
-        let is_outermost = self.cells.open[*place as usize] == 1 && !states.goes_on;
+        let is_outermost = self.cells.open[*place as usize] == 1 && !call.of.goes_on;
         self.cells.waited_ns = states.own.runnable;
         self.cells.all[*place as usize].sums.add_states(states, is_outermost);
     }
@@ -192,7 +192,7 @@ impl Visitor for Table<'_> {
         let Some(place) = self.stack.last().filter(|place| call.is_shown && **place < AT_ITS_END) else {
             return;
         };
-        let is_outermost = self.cells.open[*place as usize] == 1 && !call.goes_on;
+        let is_outermost = self.cells.open[*place as usize] == 1 && !call.of.goes_on;
         self.cells.all[*place as usize].sums.bounds.add_call(bounds, is_outermost);
     }
 

@@ -116,8 +116,8 @@ impl Visitor for Tree {
         self.stack.push(node);
     }
 
-    fn states(&mut self, states: &CallStates) {
-        let Some(node) = self.stack.last().filter(|_| states.is_shown) else { return };
+    fn states(&mut self, states: &CallStates, call: &EndedCall) {
+        let Some(node) = self.stack.last().filter(|_| call.is_shown) else { return };
         let (sums, open) = match self.nodes.get_mut(*node as usize) {
             Some(node) => (&mut node.sums, node.open),
             None => (&mut self.further, self.further_open),
@@ -157,9 +157,12 @@ impl Visitor for Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::corrected::HookTime;
-    use everycall_export::CallValues;
-    use everycall_timeline::EndKind;
+    use everycall_export::{Calls, Filter, Window};
+    use everycall_timeline::{Begin, EndKind};
+
+    use crate::names::Split;
+    use crate::profile::functions::Place;
+    use crate::profile::walk::Counted;
 
     /// A tree of calls given by function number; `0` ends the innermost call.
     fn tree(calls: &[FunctionNumber], limit: usize) -> Tree {
@@ -172,22 +175,12 @@ mod tests {
                 continue;
             }
             let (function, start_ns) = open.pop().unwrap();
-            tree.end(&EndedCall {
-                function,
-                depth: 0,
-                start_ns,
-                end_ns: now as u64,
-                own_ns: 1,
-                suspended_ns: 0,
-                thunk_ns: 0,
-                hooks: HookTime::default(),
-                how: EndKind::Returned,
-                start_cut: false,
-                is_shown: true,
-                counts: true,
-                goes_on: false,
-                values: CallValues::default(),
-            });
+            let begin = Begin { start_ns, ..Begin::default() };
+            let place = Place { function, thunk: None, split: Split::No, matches: true };
+            let mut calls = Calls::new(Window::new(&Filter::default(), (0, u64::MAX)), None);
+            calls.begin(&begin, true, Counted::at(place));
+            let call = calls.end(&begin.ended(now as u64, EndKind::Returned)).unwrap();
+            tree.end(&EndedCall { own_ns: 1, ..call });
         }
         tree
     }

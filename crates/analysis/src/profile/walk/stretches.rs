@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use everycall_synth::Rng;
 use everycall_timeline::{
-    Instant, InstantKind, Location, Loss, LossKind, PairingStats, StateSpan, ThreadState, Wait,
+    Gap, GapKind, Instant, InstantKind, Loss, LossKind, PairingStats, StateSpan, ThreadState, Untraced, Wait,
 };
 
 use super::*;
@@ -58,9 +58,7 @@ fn thread(rng: &mut Rng, until_ns: u64) -> Vec<TimelineEvent> {
                 location: Location { module: 0, image_address },
                 start_ns: now,
                 cut: rng.one_in(50),
-                tail_call: TailCall::No,
-                caller_unsure: false,
-                arguments: None,
+                ..Begin::default()
             };
             if let Some(TimelineEvent::End(End { how: EndKind::Jumped, location, .. })) = events.last() {
                 begin.tail_call = if rng.one_in(4) { TailCall::Perhaps } else { TailCall::Yes };
@@ -79,8 +77,7 @@ fn thread(rng: &mut Rng, until_ns: u64) -> Vec<TimelineEvent> {
                 4 | 5 => EndKind::Jumped,
                 _ => EndKind::Returned,
             };
-            let Begin { depth, location, start_ns, cut: start_cut, .. } = begin;
-            events.push(TimelineEvent::End(End { depth, location, start_ns, end_ns: now, how, start_cut }));
+            events.push(TimelineEvent::End(begin.ended(now, how)));
             jumped = (how == EndKind::Jumped).then_some(begin);
         }
         if rng.one_in(30) && !is_over {
@@ -174,15 +171,15 @@ fn walked(
     visitor: &mut impl Visitor,
 ) {
     let mut places = ByTens;
-    let mut walker = Walker::new(Selection::new(*window, None), functions, &mut places, visitor);
-    walker.states = states;
+    let mut walker =
+        Walker::new(Calls::new(*window, None), functions, &mut places, visitor).with_states(states);
     walker.enter(before);
     walker.walk(events, notes);
     match behind {
         Some(open) => walker.leave(open),
         None => walker.untie(),
     }
-    assert!(walker.stack.is_empty());
+    assert!(walker.calls.open().is_empty());
 }
 
 #[test]

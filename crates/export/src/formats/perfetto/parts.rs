@@ -3,7 +3,7 @@
 use everycall_values::Value;
 use everycall_values::text::text;
 
-use crate::filtered::CallValues;
+use crate::calls::CallValues;
 use crate::formats::protobuf::Message;
 use crate::labels::Labels;
 use crate::source::{Process, Source};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use everycall_export::{
-    Begin, Details, End, EndKind, FunctionName, Gap, GapKind, Inlined, Instant, InstantKind, Location, Loss,
+    Begin, Details, EndKind, FunctionName, Gap, GapKind, Inlined, Instant, InstantKind, Location, Loss,
     LossKind, Mark, MarkKind, MarkName, Names, Process, Source, SpanEndKind, StateSpan, TailCall, Thread,
     ThreadState, ThreadStates, TimelineEvent, Wait,
 };
@@ -86,8 +86,7 @@ impl Program {
     fn begin_how(&mut self, function: u64, start_ns: u64, cut: bool, tail_call: TailCall) -> &mut Self {
         let location = Location { module: 0, image_address: function };
         let depth = self.open.len() as u32;
-        let begin =
-            Begin { depth, location, start_ns, cut, tail_call, caller_unsure: false, arguments: None };
+        let begin = Begin { depth, location, start_ns, cut, tail_call, ..Begin::default() };
         self.open.push(begin);
         self.push(TimelineEvent::Begin(begin))
     }
@@ -97,8 +96,8 @@ impl Program {
     }
 
     pub fn end_how(&mut self, end_ns: u64, how: EndKind) -> &mut Self {
-        let Begin { depth, location, start_ns, cut: start_cut, .. } = self.open.pop().expect("an open call");
-        self.push(TimelineEvent::End(End { depth, location, start_ns, end_ns, how, start_cut }))
+        let begin = self.open.pop().expect("an open call");
+        self.push(TimelineEvent::End(begin.ended(end_ns, how)))
     }
 
     pub fn loss(&mut self, at_ns: u64, count: Option<u64>) -> &mut Self {
