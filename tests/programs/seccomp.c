@@ -1,7 +1,8 @@
 // Puts itself under a filter of system calls when it has begun, then goes on with threads.
 //   seccomp refuse   what the runtime asks for at a thread's begin fails
-//   seccomp list     whatever isn't needed by the C library's threads, or named in docs/system-calls.md for ours, kills
-//   seccomp trap N   the Nth of what fails in the first case traps, and the program's own handler answers that it isn't permitted
+//   seccomp list     whatever isn't needed by the C library's threads, or named in
+//   docs/reference/system-calls.md for ours, kills seccomp trap N   the Nth of what fails in the
+//   first case traps, and the program's own handler answers that it isn't permitted
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/audit.h>

@@ -5,6 +5,8 @@
 //! | `demo` | a small C++ program, recorded and shown by a new everycall, or `--with EVERYCALL` |
 //! | `pictures` | takes the pictures of the viewer that the documents show |
 //! | `bench` | what everycall costs, and how fast it decodes, beside other tracers |
+//! | `book` | the documents as a book, in `target/book` |
+//! | `dist` | what users install: static binary, Debian package, wheel; `--try` installs them in a clean root folder |
 //! | `test` | formatting, lints, all tests, the model checker |
 //! | `models` | the lock-free parts under the model checker, Miri and ThreadSanitizer (nightly) |
 //! | `soak` | an hour of threads, signals, forks, loading, exceptions and snapshots: nothing grows, nothing fails |
@@ -14,8 +16,10 @@
 //! | `untouched` | CPython's test suite with hooks in all of the interpreters as they are |
 
 mod bench;
+mod book;
 mod campaigns;
 mod demo;
+mod dist;
 mod packages;
 mod pictures;
 mod step;
@@ -31,14 +35,16 @@ fn main() -> ExitCode {
     let task = words.next();
     let done = match task.as_deref() {
         Some("bench") => packages::ensure(&packages::BENCH).and_then(|()| bench::run(words)),
+        Some("book") => book::run(),
         Some("demo") => packages::ensure(&packages::DEMO).and_then(|()| demo::run(words)),
+        Some("dist") => dist::run(words),
         Some("pictures") => packages::ensure(&packages::PICTURES).and_then(|()| pictures::run()),
         Some("test") => test::Options::parse(words).and_then(|options| test::run(&options)),
         Some("models") => test::models(),
         Some(name) if campaigns::names().any(|known| known == name) => campaigns::run(name, words),
         _ => {
             let campaigns: Vec<&str> = campaigns::names().collect();
-            eprintln!("usage: cargo xtask bench|demo|pictures|test|models|{}", campaigns.join("|"));
+            eprintln!("usage: cargo xtask bench|book|demo|dist|pictures|test|models|{}", campaigns.join("|"));
             return ExitCode::from(2);
         }
     };

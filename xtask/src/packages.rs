@@ -38,6 +38,18 @@ pub const PICTURES: [Package; 4] = [
     program("npm", "npm"),
 ];
 
+/// Packages that a release is built with.
+pub const DIST: [Package; 5] = [
+    program("g++", "g++"),
+    program("binutils", "objcopy"),
+    program("musl-tools", "musl-gcc"),
+    program("dpkg", "dpkg-deb"),
+    program("python3-pip", "pip3"),
+];
+
+/// Packages that a release is tried with.
+pub const DIST_TRY: [Package; 1] = [program("debootstrap", "debootstrap")];
+
 /// Packages that the benchmarks can't do without. Other compilers and tracers are measured where
 /// they are installed.
 pub const BENCH: [Package; 3] =

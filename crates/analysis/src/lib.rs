@@ -17,7 +17,7 @@
 //! ```
 //!
 //! It opens files that the trace names, and writes nothing anywhere: warnings are returned as values.
-//! `examples/profile.rs` is a whole program.
+//! `examples/reader` is a whole program.
 //!
 //! ```no_run
 //! use everycall_analysis::{NameOptions, Order, Profile, SymbolNames, TraceView, open};

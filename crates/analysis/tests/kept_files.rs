@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-#[path = "../examples/profile.rs"]
+#[path = "../../../examples/reader/src/main.rs"]
 #[allow(dead_code, reason = "its main is for people")]
 mod profile;
 

@@ -10,8 +10,8 @@
 //! In a program that was built by `cargo everycall` these reach the runtime in it. In any other
 //! they do nothing, cost a load and a branch, and need no library. The crate has no dependencies,
 //! unless its features `tracing` and `log` are chosen: the events of the crates of these names are
-//! then on the timeline, too. It is what `everycall.h` is for C (docs/c-api.md): names are UTF-8,
-//! and their first 64 bytes are kept; all functions may be called in any thread.
+//! then on the timeline, too. It is what `everycall.h` is for C (docs/reference/c-api.md): names
+//! are UTF-8, and their first 64 bytes are kept; all functions may be called in any thread.
 
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
@@ -31,6 +31,11 @@ pub use lines::line;
 pub use slow::{SlowScope, Slowest};
 pub use snapshot::Snapshot;
 pub use tasks::{Task, named_task, task};
+
+/// Runs the example of the crate's front page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
 
 use std::marker::PhantomData;
 

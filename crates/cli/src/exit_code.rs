@@ -1,4 +1,4 @@
-//! Exit codes and their meanings. If you change this, change `docs/exit-codes.md`.
+//! Exit codes and their meanings. If you change this, change `docs/reference/exit-codes.md`.
 
 use std::process::ExitCode;
 

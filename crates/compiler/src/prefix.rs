@@ -69,7 +69,7 @@ arguments do the same as the options, also for everycall-gcc, -g++, -clang and
 
 --not PATTERN leaves functions out of the build, --only PATTERN leaves out all
 others (not in modes finstrument and after-inlining). Patterns and lists (@FILE) are those of
-record; docs/selection.md describes them:
+record; docs/reference/selection.md describes them:
 
   everycall cc --not 'size:<10 & !has:loop' -- gcc -O2 -c app.c
   everycall cc --not 'file:third_party/*' --not @left-out.txt -- gcc -c app.c

@@ -23,6 +23,11 @@ mod types;
 pub use print::TEXT_MAX;
 pub use short::short_name;
 
+/// Runs the example of the crate's front page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
+
 /// The function or object that a linker name stands for: `void f<int>(int)` for `_Z1fIiEvT_`.
 /// `None` if it is not such a name.
 #[must_use]

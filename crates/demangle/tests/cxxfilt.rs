@@ -1,7 +1,7 @@
 //! Names as `c++filt` reads them, of the C++ libraries that this machine has.
 //!
 //! A sample of them unless `EVERYCALL_ALL_NAMES` is set. What may differ is listed in
-//! docs/symbols.md ("Spelling"); each such difference has its function here.
+//! docs/reference/symbols.md ("Spelling"); each such difference has its function here.
 
 #![allow(clippy::disallowed_methods)]
 

@@ -16,7 +16,7 @@
 //! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
 //!   whose exit is missing, `~` that of one during which recording was off.
 //! - `95 ns ±150 ns`: events without times of their own limit the duration; it may be so much less
-//!   or more (`docs/clock.md`).
+//!   or more (`docs/reference/clock.md`).
 //! - `unwound`: the call was left without its exit (exception, longjmp, end of the thread). `exact time unknown`: it ended some
 //!   time before, and the last calls in it may belong to those around it.
 //! - `caller uncertain`: the call around it may not have made it. Another stack may have begun in the memory of a suspended one,

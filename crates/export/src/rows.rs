@@ -1,5 +1,6 @@
 //! Traces as one table: a row for each call, made when it ends, and rows for everything else that
-//! the trace has. Parquet files and SQL have it; `docs/parquet.md` says what the columns mean.
+//! the trace has. Parquet files and SQL have it; `docs/reference/parquet.md` says what the columns
+//! mean.
 
 use everycall_timeline::{Bars, EndKind, Gap, GapKind, Mark, MarkKind, ValuesNumber};
 
@@ -19,7 +20,7 @@ pub const CALL: &str = "call";
 /// A row, without what all rows of its thread have. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// [`CALL`], or another of the kinds in `docs/csv.md`.
+    /// [`CALL`], or another of the kinds in `docs/reference/csv.md`.
     pub kind: &'static str,
     /// Of calls: their number, in the order of begins in each thread.
     pub id: Option<i64>,

@@ -25,9 +25,9 @@ pub fn matches(pattern: &[u8], name: &[u8], file: &[u8]) -> bool {
 }
 
 /// Whether a rule of a selection records the frame with this name and file; `None` if the rule
-/// doesn't match it. A rule is `+ PATTERN` or `- PATTERN`, as in `docs/selection.md`. Of its
-/// conditions, frames have names and `file:`; those about machine code, and regular expressions,
-/// match no frame.
+/// doesn't match it. A rule is `+ PATTERN` or `- PATTERN`, as in `docs/reference/selection.md`. Of
+/// its conditions, frames have names and `file:`; those about machine code, and regular
+/// expressions, match no frame.
 #[must_use]
 pub fn rule_says(rule: &[u8], name: &[u8], file: &[u8]) -> Option<bool> {
     let (is_in, mut rest) = match rule.split_at_checked(2)? {

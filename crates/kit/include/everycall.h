@@ -8,7 +8,7 @@
  * Functions that can fail return 0 on success, or a negative code; everycall_error() returns its
  * text. All functions may be called in any thread and in signal handlers.
  *
- * Full description: docs/c-api.md of everycall.
+ * Full description: docs/reference/c-api.md of everycall.
  */
 #ifndef EVERYCALL_H
 #define EVERYCALL_H

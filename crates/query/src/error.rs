@@ -131,7 +131,7 @@ fn advice(said: &str) -> String {
         return format!("{}; `everycall sql --schema` lists the columns", meant(&near));
     }
     if said.contains("syntax error") || said.contains("incomplete input") {
-        return "; docs/sql.md has examples".to_owned();
+        return "; docs/reference/sql.md has examples".to_owned();
     }
     String::new()
 }

@@ -1,5 +1,5 @@
-//! SQL over traces, by SQLite: see `docs/sql.md` for its tables, and `docs/design/sql.md` for why
-//! it is SQLite.
+//! SQL over traces, by SQLite: see `docs/reference/sql.md` for its tables, and `docs/design/sql.md`
+//! for why it is SQLite.
 //!
 //! ```text
 //! database    Opened traces -> Database, which runs one query after the other, and only reads

@@ -51,7 +51,7 @@ pub(crate) const EVENTS: TableFacts = TableFacts {
     about: "everything on the timeline: the table that `export -f parquet` writes",
     rows: From::Timeline,
     columns: &[
-        ("kind", "text", "`call`, or another kind: docs/csv.md lists them"),
+        ("kind", "text", "`call`, or another kind: docs/reference/csv.md lists them"),
         PID,
         PROCESS,
         TID,

@@ -216,7 +216,7 @@ fn what_isnt_switched_is_seen_while_others_are() {
             .map(|line| line.strip_suffix("=>").map_or(line.clone(), str::to_owned))
             .collect();
         // Hooks within a function's body pair exits with entries by function: see
-        // docs/limits-details.md.
+        // docs/reference/limits-details.md.
         if !mode.is_body() {
             differences.extend(difference(&truth, &seen).map(|text| format!("{mode:?}, {text}")));
         }

@@ -1,5 +1,5 @@
 //! "Which request was it?", asked of programs as their distribution built them, and of a server in
-//! Rust: the commands of docs/arguments.md.
+//! Rust: the commands of docs/reference/arguments.md.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -315,7 +315,7 @@ fn python() -> Option<PathBuf> {
     Some(python)
 }
 
-/// DuckDB's sums, by the views and queries of `docs/parquet.md`.
+/// DuckDB's sums, by the views and queries of `docs/reference/parquet.md`.
 fn parquet(python: &Path, file: &Path) -> Functions {
     let script = "import duckdb, json, re, sys
 file, document = sys.argv[1:]
@@ -334,7 +334,7 @@ lone = duckdb.sql('''select count(*) from slices callee left join slices caller 
 and caller.tid = callee.tid and caller.depth + 1 = callee.depth and caller.start_ns <= callee.start_ns
 where callee.depth > 0 and caller.id is null''').fetchall()
 assert lone == [(0,)], lone";
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/parquet.md");
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/parquet.md");
     let printed = successful(Command::new(python).args(["-c", script]).arg(file).arg(document));
     let rows: Vec<(String, u64, u64, u64)> = serde_json::from_str(&printed).expect("rows");
     let numbers = |calls, total_ns, own_ns| Numbers { calls: Some(calls), total_ns, own_ns };

@@ -1,4 +1,4 @@
-//! Access of other users to a traced program: `docs/security.md`. The other
+//! Access of other users to a traced program: `docs/reference/security.md`. The other
 //! user is a real one, so these tests need root.
 
 use std::fs::{self, File};

@@ -140,7 +140,7 @@ fn known_growth_of_recorder(things: u64) -> Use {
     Use { descriptors: 1 + 64, ..known_growth(things) }
 }
 
-/// Known defects of snapshots (docs/limits.md).
+/// Known defects of snapshots (docs/reference/limits.md).
 #[derive(Clone, Copy, Debug, Default)]
 struct Odd {
     /// Some calls have no names: those of a library have none in a snapshot that is taken at the

@@ -2,4 +2,6 @@
 
 mod contributing;
 mod documented;
+mod examples;
+mod facts;
 mod layers;

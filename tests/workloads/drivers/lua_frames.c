@@ -8,7 +8,7 @@
 
 #include "everycall.h"
 
-// The hook of docs/frames.md begins here.
+// The hook of docs/reference/frames.md begins here.
 enum { SLOTS = 4096 };
 static struct { const void *source; int line; unsigned calls; char name[80]; } functions[SLOTS];
 static struct { size_t place; int id; } running[SLOTS];  // by their places in Lua's stacks

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: what everycall costs and how fast it decodes, beside the tracers that are
-//! installed. `docs/benchmarks.md` says what the figures mean. Everything is built in
+//! installed. `docs/reference/benchmarks.md` says what the figures mean. Everything is built in
 //! `target/bench`.
 
 mod args;

@@ -29,6 +29,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         phases.time("lints", || cargo(&lints).run())?;
     }
+    phases.time("dependencies", dependencies)?;
     let tests = ["nextest", "run", "--workspace", "--cargo-quiet"];
     phases.time("building the tests", || cargo(&tests).args(["--no-run"]).run())?;
     let everycall = target_folder().join("debug/everycall");
@@ -54,6 +55,18 @@ pub fn run(options: &Options) -> Result<(), String> {
     };
     print!("{}", phases.report());
     tested
+}
+
+/// Licences, versions and sources of dependencies, as `deny.toml` says, without the network.
+fn dependencies() -> Result<(), String> {
+    if packages::found("cargo-deny").is_none() {
+        println!(
+            "dependencies aren't checked: cargo-deny is missing; to install it: cargo install --locked cargo-deny"
+        );
+        return Ok(());
+    }
+    let check = ["deny", "--offline", "--workspace", "check", "bans", "licenses", "sources"];
+    Step::new(&workspace(), "cargo").args(check).run()
 }
 
 /// Durations of phases.

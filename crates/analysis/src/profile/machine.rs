@@ -1,5 +1,5 @@
 //! The numbers of groups in machine-readable form: as `report` prints them, and the viewer gets
-//! them. docs/report.md defines them.
+//! them. docs/reference/report.md defines them.
 
 use everycall_timeline::StateTimes;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,5 @@
-//! Profiles in files, as `everycall merge` writes them. docs/report.md describes the format.
+//! Profiles in files, as `everycall merge` writes them. docs/reference/report.md describes the
+//! format.
 
 use std::fmt;
 

@@ -81,7 +81,7 @@ pub enum Verb {
     /// Build a Rust project so that it can be traced, and run it: what `cargo everycall` does
     ///
     /// `cargo everycall run`, `test` and `bench` build and record, `build` only builds. Options of
-    /// `record` stand before the verb, cargo's own behind it. docs/rust.md describes what is
+    /// `record` stand before the verb, cargo's own behind it. docs/guides/rust.md describes what is
     /// traced.
     #[command(override_usage = "cargo everycall [OPTIONS] run|test|bench|build [ARGUMENTS OF CARGO]...")]
     Cargo(Box<CargoArguments>),
@@ -124,8 +124,8 @@ pub enum Verb {
     ///
     /// `everycall follow PID PATTERN...` follows a running program, `everycall follow PATTERN... --
     /// PROGRAM` starts one. The functions are recorded as with `everycall trace`: when this command
-    /// ends, for any reason, those that only it recorded are switched off again. docs/follow.md
-    /// describes the output.
+    /// ends, for any reason, those that only it recorded are switched off again.
+    /// docs/reference/follow.md describes the output.
     #[command(
         override_usage = "everycall follow [OPTIONS] PID PATTERN...\n       everycall follow [OPTIONS] PATTERN... -- PROGRAM [ARGUMENTS]..."
     )]
@@ -142,7 +142,7 @@ pub enum Verb {
     /// Write hooks into a process that runs, built without everycall: from then on it records
     ///
     /// The newest calls of each thread stay in its memory; `everycall snapshot PID` takes them.
-    /// `everycall detach PID` makes its code what it was. docs/untouched.md says more.
+    /// `everycall detach PID` makes its code what it was. docs/reference/untouched.md says more.
     Attach(AttachArguments),
     /// Take the hooks of `everycall attach` out of a process
     Detach(DetachArguments),
@@ -156,7 +156,8 @@ pub enum Verb {
     ///
     /// The file is like one of `record`: replay, report, info and export read it. Functions are
     /// named by the programs' files if these are there, otherwise by the names in the source. What
-    /// the source doesn't tell is listed by `everycall info`. docs/import.md describes each format.
+    /// the source doesn't tell is listed by `everycall info`. docs/reference/import.md describes
+    /// each format.
     Import(ImportArguments),
     /// Print a command for gdb that takes a snapshot of a live process or a core
     ///
@@ -167,7 +168,7 @@ pub enum Verb {
     /// Counts are exact, per function and thread, and cost about a tenth of recording. `everycall
     /// count -- ./app` prints them at the program's end; `everycall count PID` reads them while a
     /// program runs that was started with EVERYCALL_COUNT=calls or time, or by `count`.
-    /// docs/count.md says more.
+    /// docs/reference/count.md says more.
     Count(Box<CountArguments>),
     /// Show what a trace contains, and what is missing in it
     Info(InfoArguments),
@@ -192,13 +193,13 @@ pub enum Verb {
     ///
     /// Also by thread, process, module, source file, label and call path; the callers and callees
     /// of a function, the tree of all paths, the slowest calls, and what changed between runs.
-    /// docs/report.md says how each number is computed.
+    /// docs/reference/report.md says how each number is computed.
     Report(Box<ReportArguments>),
     /// Query traces with SQL: calls, functions, threads, states, labels and more as tables
     ///
     /// `everycall sql app.ect 'select function, own_ns from functions order by own_ns desc limit
     /// 10'`. The tables are those of `everycall export -f parquet`, read while the query runs.
-    /// --schema lists them; docs/sql.md has examples.
+    /// --schema lists them; docs/reference/sql.md has examples.
     #[command(
         override_usage = "everycall sql [OPTIONS] TRACE... QUERY\n       everycall sql [OPTIONS] TRACE... @FILE\n       everycall sql --schema"
     )]
@@ -219,7 +220,7 @@ pub enum Verb {
     /// As root, let a user record thread states with all details (`record --states`)
     ///
     /// The user gets an instance of tracefs, with the files that `record` needs, until the machine
-    /// is restarted. Its events name all threads of the machine. docs/states.md has more.
+    /// is restarted. Its events name all threads of the machine. docs/reference/states.md has more.
     SetupTracefs(SetupTracefsArguments),
     /// Print a manual page, or install all of them
     ///
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn the_exit_codes_of_all_verbs_are_documented() {
         use clap::CommandFactory;
-        let text = include_str!("../../../../docs/exit-codes.md");
+        let text = include_str!("../../../../docs/reference/exit-codes.md");
         let column = |line: &str| line.split(" | ").nth(1).unwrap_or_default().to_owned();
         let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
         let named: Vec<String> = rows
@@ -265,10 +266,10 @@ mod tests {
         let verbs: Vec<String> =
             Arguments::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
         for verb in &verbs {
-            assert!(named.contains(verb), "docs/exit-codes.md has no {verb}");
+            assert!(named.contains(verb), "docs/reference/exit-codes.md has no {verb}");
         }
         for name in named.iter().filter(|name| !name.starts_with("everycall-")) {
-            assert!(verbs.contains(name), "docs/exit-codes.md has {name}, which is no verb");
+            assert!(verbs.contains(name), "docs/reference/exit-codes.md has {name}, which is no verb");
         }
     }
 }

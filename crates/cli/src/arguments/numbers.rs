@@ -48,7 +48,7 @@ pub struct CountArguments {
     /// (source file), or a function's argument, such as 'handle(path)'
     ///
     /// An argument is written as for `record --args`, also with a condition: 'handle(path) if len >
-    /// 4096'. Only such functions' calls are counted then; docs/count.md says more.
+    /// 4096'. Only such functions' calls are counted then; docs/reference/count.md says more.
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = counted_by)]
     pub by: CountedBy,
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
@@ -81,7 +81,7 @@ pub struct CountArguments {
     /// starts
     ///
     /// x86-64 programs, also stripped ones. Forked children count with it; a program that it
-    /// executes doesn't. docs/untouched.md says more.
+    /// executes doesn't. docs/reference/untouched.md says more.
     #[arg(long)]
     pub untouched: bool,
     /// With --untouched: count in the program and in libraries that match, of those that are loaded

@@ -21,7 +21,8 @@ pub struct AsIsArguments {
     /// Record a program as it is, built without everycall: hooks are written into its code when it
     /// starts
     ///
-    /// x86-64 programs with a dynamic linker, also stripped ones. docs/untouched.md says more.
+    /// x86-64 programs with a dynamic linker, also stripped ones. docs/reference/untouched.md says
+    /// more.
     #[arg(long)]
     pub untouched: bool,
     /// As --untouched, and record the program and libraries that match, also those that are loaded

@@ -11,7 +11,7 @@ pub struct ValueArguments {
     ///
     /// Names and types come from the debugging information (-g). Without it: 'f(arg1:int,
     /// arg2:str, fparg1:f64)'. Of 'f(path) if len > 4096', only such calls are recorded.
-    /// docs/arguments.md has the whole language.
+    /// docs/reference/arguments.md has the whole language.
     #[arg(long, value_name = "FUNCTION(VALUES)")]
     pub args: Vec<String>,
     /// Record what these functions return; repeatable

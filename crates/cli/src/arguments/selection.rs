@@ -71,7 +71,7 @@ pub struct FunctionsArguments {
     /// Of programs and libraries as they are, built without everycall: count the functions that
     /// could get hooks at their entry and every exit, and why others couldn't
     ///
-    /// docs/untouched.md describes the output.
+    /// docs/reference/untouched.md describes the output.
     #[arg(long)]
     pub untouched: bool,
     /// Output format: text for people, JSON for programs

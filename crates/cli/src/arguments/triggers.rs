@@ -27,7 +27,8 @@ pub struct TriggerArguments {
     /// is thrown in it; 'f threw': of any type; 'threw app::*': in whatever call); 'signal USR1' or
     /// 'signal USR2' (sent to this command, not to the program). 'f returned < 0' keeps calls by
     /// their results. With 'if', only calls whose arguments are such are meant: 'f > 20ms if len >
-    /// 4096', 'f entered if req->method == "POST"'. docs/arguments.md has the whole language.
+    /// 4096', 'f entered if req->method == "POST"'. docs/reference/arguments.md has the whole
+    /// language.
     ///
     /// If f ends in a tail call, the time includes the function that it jumps to ('f+tail > 20ms'
     /// means the same). If that function isn't traced, the time ends at the thread's next event and

@@ -81,7 +81,7 @@ pub fn is_script(path: &Path) -> bool {
 }
 
 /// Functions of fewer bytes are left out by default, so that programs take less than twice their
-/// time: measured with Python and SQLite (docs/untouched.md).
+/// time: measured with Python and SQLite (docs/reference/untouched.md).
 const LEAST_SIZE: u64 = 512;
 
 /// Functions without hooks that are named.

@@ -16,7 +16,8 @@ use crate::failure::Failure;
 use crate::output::{Destination, clean, print};
 use crate::traces;
 
-/// The cost of an event if neither the trace nor an option gives it: `docs/benchmarks.md`.
+/// The cost of an event if neither the trace nor an option gives it:
+/// `docs/reference/benchmarks.md`.
 const EVENT_NS: f64 = 10.0;
 /// Functions that are shown; the list has all.
 const LISTED: usize = 30;

@@ -51,7 +51,7 @@ pub fn run(arguments: &SqlArguments) -> Result<ExitCode, Failure> {
     names.into_iter().for_each(traces::warn_of_names);
     if let Some(scans) = database.many_scans() {
         say!(
-            "everycall: the query read the trace {scans} times; docs/sql.md says how such a query is made fast"
+            "everycall: the query read the trace {scans} times; docs/reference/sql.md says how such a query is made fast"
         );
     }
     Ok(ExitCode::SUCCESS)

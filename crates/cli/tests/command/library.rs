@@ -3,7 +3,7 @@
 use crate::common::Workplace;
 use serde_json::Value;
 
-#[path = "../../../analysis/examples/profile.rs"]
+#[path = "../../../../examples/reader/src/main.rs"]
 #[allow(dead_code, reason = "its main is for people")]
 mod profile;
 

@@ -2,7 +2,8 @@
 //!
 //! A new format needs a module with a [`Sink`](crate::driver::Sink) or a
 //! [`DrawnSink`](crate::driver::DrawnSink), a line in each item of this file, its golden file in
-//! `tests/export/golden.rs`, and a row in `docs/exports.md`. The command, its help and its messages use the tables below.
+//! `tests/export/golden.rs`, and a row in `docs/reference/exports.md`. The command, its help and
+//! its messages use the tables below.
 
 mod callgrind;
 mod chrome;

@@ -1,5 +1,5 @@
 //! Parquet: one table, with a row for each call, written when it ends, and rows for everything else
-//! that the trace has. `docs/parquet.md` says what the columns mean.
+//! that the trace has. `docs/reference/parquet.md` says what the columns mean.
 //!
 //! Names stand in every row, as dictionary-encoded texts: they cost next to nothing, and who reads
 //! the table needs no second one. Times are nanoseconds as 64-bit integers. Memory holds one group

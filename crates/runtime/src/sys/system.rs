@@ -1,5 +1,6 @@
 //! System calls by number, without a library: so they don't change `errno`, and can't be
-//! interposed. There are few on purpose; `docs/system-calls.md` lists them for seccomp filters.
+//! interposed. There are few on purpose; `docs/reference/system-calls.md` lists them for seccomp
+//! filters.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::errors::{self, errno};

@@ -64,7 +64,7 @@ pub const LINES: [(&str, &str); 55] = [
     ("Enter", "show the call in the timeline"),
     ("Esc", "back to the table"),
     ("", ""),
-    ("", "Numbers are those of `everycall report`. docs/tui.md says more."),
+    ("", "Numbers are those of `everycall report`. docs/reference/tui.md says more."),
 ];
 
 /// Draws it.

@@ -31,12 +31,20 @@ pub struct Documented {
     pub place: String,
 }
 
-/// README.md and all of docs.
+/// README.md and all of docs, but for the changes of versions that are gone.
 pub fn documents(workspace: &Path) -> Vec<PathBuf> {
     let mut all = vec![workspace.join("README.md")];
-    for folder in ["docs", "docs/design"] {
-        let entries = fs::read_dir(workspace.join(folder)).unwrap().map(|entry| entry.unwrap().path());
-        all.extend(entries.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+    let mut folders = vec![workspace.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "md") && !path.ends_with("CHANGELOG.md")
+            {
+                all.push(path);
+            }
+        }
     }
     all.sort();
     all

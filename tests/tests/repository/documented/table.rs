@@ -435,16 +435,37 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall cc -- gcc -c app.c -o app.o && everycall cc -- gcc app.o -o app_c && ./app_c"),
     ),
     (
-        "CC=\"everycall cc -- gcc\" CXX=\"everycall cc -- g++\"",
-        So(
-            "make -f app.mk CC=\"everycall cc -- gcc\" CXX=\"everycall cc -- g++\" && everycall record -q -o m.ect -- ./made && everycall info m.ect | grep -q handle",
-        ),
-    ),
-    (
         "-DCMAKE_CXX_COMPILER_LAUNCHER=\"everycall;cc;--\" -DCMAKE_CXX_LINKER_LAUNCHER=\"everycall;cc;--\"",
         So(
             "cmake -S . -B cmake -DCMAKE_CXX_COMPILER_LAUNCHER=\"everycall;cc;--\" -DCMAKE_CXX_LINKER_LAUNCHER=\"everycall;cc;--\" && \
             cmake --build cmake && everycall record -q -o c.ect -- cmake/app && everycall info c.ect | grep -q handle",
+        ),
+    ),
+    (
+        "./configure CC='everycall cc -- gcc' CXX='everycall cc -- g++'",
+        So(
+            "printf '#!/bin/sh\\nfor word; do export \"$word\"; done\\n$CC app.c -o configured\\n' > configure && chmod +x configure && \
+             ./configure CC='everycall cc -- gcc' CXX='everycall cc -- g++' && everycall record -q -o configured.ect -- ./configured && \
+             everycall replay configured.ect | grep -q handle",
+        ),
+    ),
+    (
+        "CC='everycall cc -- gcc' CXX='everycall cc -- g++'",
+        So("! command -v meson || { mkdir meson && cp app.c meson && cd meson && \
+             printf \"project('app', 'c')\\nexecutable('app', 'app.c')\\n\" > meson.build && \
+             CC='everycall cc -- gcc' CXX='everycall cc -- g++' meson setup build && ninja -C build && \
+             everycall record -q -o m.ect -- build/app && everycall replay m.ect | grep -q handle; }"),
+    ),
+    (
+        "EVERYCALL_TRIGGERS=server.ecs ./server",
+        So(
+            "everycall resolve -q --trigger 'handle_request > 20ms' -o server.ecs ./server && EVERYCALL_TRIGGERS=server.ecs ./server 100",
+        ),
+    ),
+    (
+        "everycall report --diff old-1.ect old-2.ect --against new-1.ect new-2.ect --fail-if 'p99(handle_request) > +10%'",
+        So(
+            "everycall report --diff old-1.ect old-2.ect --against new-1.ect new-2.ect --fail-if 'p99(handle_request) > +10%'; case $? in 0|3|4) true;; *) false;; esac",
         ),
     ),
     ("everycall cc -- ccache gcc", So("everycall cc -- ccache gcc app.c -o app_c && ./app_c")),
@@ -541,7 +562,6 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall replay --tid 1 --since 1ms --until 1h app.ect && \
             everycall export --last 5m --min-duration 1us --function 'handle.*' --depth 3 -o f.json app.ect"),
     ),
-    ("replay --kept 1", So("everycall replay --kept 1 kept.ect")),
     ("replay --inlines", So("everycall replay --inlines app.ect")),
     ("replay --numbers", So("everycall replay --numbers app.ect")),
     ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
@@ -583,7 +603,7 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall gdb-script > everycall-gdb.py && gdb -batch -nx -x everycall-gdb.py -p $SERVER -ex 'everycall snapshot gdb.ect' && everycall info gdb.ect",
         ),
     ),
-    ("everycall snapshot FILE", Not("a command within gdb; the block of docs/cores.md is run")),
+    ("everycall snapshot FILE", Not("a command within gdb; the block of docs/reference/cores.md is run")),
     (
         "--source-folder FOLDER",
         So(
@@ -623,12 +643,6 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     // Without `record`.
     ("EVERYCALL_SNAPSHOT_SIGNAL=USR2", So(STARTS_A_SERVER)),
-    (
-        "EVERYCALL_TRIGGERS=server.ecs",
-        So(
-            "everycall resolve --trigger 'handle_request > 20ms' -o server.ecs ./server && EVERYCALL_TRIGGERS=server.ecs ./server 300 && ls server-*-kept-*.ect",
-        ),
-    ),
     (
         "everycall resolve --trigger 'handle_request > 20ms' --keep 20 -o /etc/server.ecs ./server plugin.so",
         So("everycall resolve --trigger 'handle_request > 20ms' --keep 20 -o server.ecs ./server plugin.so"),
@@ -1183,6 +1197,7 @@ pub const TABLE: &[(&str, Run)] = &[
     // Our own tests and measurements.
     ("cargo xtask test", Not(SUITE)),
     ("cargo xtask models", Not(SUITE)),
+    ("cargo xtask dist", Not(LONG)),
     ("cargo xtask demo", Not("run by a test of its own: `the_demo_runs`")),
     (
         "cargo install --locked --path crates/cli",

@@ -44,7 +44,7 @@ pub fn run<'a>(files: impl Iterator<Item = &'a Path>, format: TextFormat) -> Res
     }
     if count > 0 && matches!(format, TextFormat::Text) {
         say!(
-            "everycall: `everycall record --untouched -- PROGRAM` records programs as they are, `everycall count --untouched -- PROGRAM` counts their calls; see docs/untouched.md"
+            "everycall: `everycall record --untouched -- PROGRAM` records programs as they are, `everycall count --untouched -- PROGRAM` counts their calls; see docs/reference/untouched.md"
         );
     }
     Ok(code)

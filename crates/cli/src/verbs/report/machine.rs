@@ -1,4 +1,4 @@
-//! All numbers in machine-readable form: CSV and JSON. docs/report.md defines them.
+//! All numbers in machine-readable form: CSV and JSON. docs/reference/report.md defines them.
 
 pub use everycall_analysis::machine::{notes, numbers, object, objects};
 use everycall_analysis::{Correction, Profile, Row};

@@ -1,6 +1,6 @@
 /*
  * XRay's interface, implemented by everycall, for compilers whose own <xray/xray_interface.h> isn't
- * installed; that one comes first. Differences: docs/xray.md of everycall.
+ * installed; that one comes first. Differences: docs/reference/xray.md of everycall.
  */
 #ifndef XRAY_XRAY_INTERFACE_H
 #define XRAY_XRAY_INTERFACE_H

@@ -1,6 +1,7 @@
 /*
  * XRay's log interface, implemented by everycall for the program's own implementations, for compilers
- * whose own <xray/xray_log_interface.h> isn't installed. Differences: docs/xray.md of everycall.
+ * whose own <xray/xray_log_interface.h> isn't installed. Differences: docs/reference/xray.md of
+ * everycall.
  */
 #ifndef XRAY_XRAY_LOG_INTERFACE_H
 #define XRAY_XRAY_LOG_INTERFACE_H
