@@ -1,10 +1,26 @@
 //! `everycall info`: what a trace contains, and what it lost.
 //!
-//! - `facts`: all that is shown; `page`: text; `json`: machine-readable.
+//! - `facts`: all that is shown; `page`: as text, in this `layout`; `json`: machine-readable.
+//! - Each of the others is a section: its text, and its JSON.
 
+mod budget;
+mod children;
+mod clock;
+mod dropped;
 mod facts;
+mod functions;
 mod json;
+mod layout;
+mod marks;
+mod modules;
 mod page;
+mod processes;
+mod recording;
+mod runtime_counts;
+mod sampled;
+mod states;
+mod threads;
+mod triggers;
 
 use std::process::ExitCode;
 
