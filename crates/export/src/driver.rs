@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! Source -> filter -> Event -> Sink                      outputs of calls as they were: replay, JSON lines, CSV
+//!                       |-> CallSums -> a function       outputs of sums: folded stacks, pprof, callgrind
 //!                       `-> Pen -> Drawn -> DrawnSink    outputs for viewers: Chrome JSON, Perfetto
 //! ```
 //!
-//! An output is a [`Sink`] or a [`DrawnSink`]. It receives each thread that has something to show,
-//! then the thread's events, and appends bytes to its [`Portions`]. The driver decides which
-//! threads and calls are shown, when bytes are written, and what is counted.
+//! An output is a [`Sink`], a [`DrawnSink`] or a function of [`CallSums`]. It receives each thread
+//! that has something to show, then the thread's events, or what was added up of them, and appends
+//! bytes to its [`Portions`]. The driver decides which threads and calls are shown, when bytes are
+//! written, and what is counted.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 
 use everycall_timeline::{Bars, Gap, GapKind, TimelineEvent};
 
@@ -21,7 +23,7 @@ use crate::names::{Functions, Names};
 use crate::off_cpu::Walk;
 use crate::portions::Portions;
 use crate::selection::Window;
-use crate::source::{Source, Thread, process_titles};
+use crate::source::{Process, Source, Thread, process_titles};
 use crate::summary::{MANY_SLICES, Note, Summary};
 use crate::switches::{Switch, switches};
 
@@ -227,6 +229,63 @@ impl<I: Iterator<Item = TimelineEvent>> ThreadEvents<'_, I> {
             Event::End { .. } => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
+    }
+}
+
+/// Sums of calls, which are written when all threads have ended.
+pub(crate) trait CallSums: Default {
+    /// The events of a thread follow.
+    fn thread(&mut self, thread: &Thread, processes: &[Process]);
+
+    /// An event of the thread.
+    fn event(&mut self, event: &Event);
+
+    /// Counts calls that have no place of their own.
+    fn count(&self, summary: &mut Summary) {
+        let _ = summary;
+    }
+}
+
+/// Adds up what passes `filter`, and calls `write` with the sums.
+pub(crate) fn sum<'o, S: Source, T: CallSums>(
+    (source, names): (&S, &dyn Names),
+    filter: &Filter,
+    notify: &mut dyn FnMut(Note),
+    out: &'o mut dyn Write,
+    write: impl FnMut(&T, &Export<'_, S>, &mut Portions<'o>) -> io::Result<()>,
+) -> io::Result<Summary> {
+    let mut adding = Adding { portions: Portions::new(out), sums: T::default(), write };
+    run(source, names, filter, notify, &mut adding)
+}
+
+/// Adds up events for an output.
+struct Adding<'o, T, W> {
+    portions: Portions<'o>,
+    sums: T,
+    write: W,
+}
+
+impl<'o, S: Source, T: CallSums, W> Sink<'o, S> for Adding<'o, T, W>
+where
+    W: FnMut(&T, &Export<'_, S>, &mut Portions<'o>) -> io::Result<()>,
+{
+    fn portions(&mut self) -> &mut Portions<'o> {
+        &mut self.portions
+    }
+
+    fn thread(&mut self, export: &mut Export<'_, S>, _: usize, thread: &Thread) {
+        self.sums.thread(thread, export.source.processes());
+    }
+
+    #[inline]
+    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
+        export.summary.event(event);
+        self.sums.event(event);
+    }
+
+    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
+        self.sums.count(&mut export.summary);
+        (self.write)(&self.sums, export, &mut self.portions)
     }
 }
 

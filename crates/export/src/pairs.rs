@@ -4,8 +4,10 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::driver::CallSums;
 use crate::filtered::Event;
 use crate::frames::Frame;
+use crate::source::{Process, Thread};
 
 /// Calls of one function by another.
 pub(crate) struct Pair {
@@ -53,31 +55,6 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// The events of another thread follow.
-    pub(crate) fn thread(&mut self) {
-        self.open.clear();
-        for costs in &mut self.costs {
-            costs.open = 0;
-        }
-    }
-
-    /// An event of the thread.
-    #[inline]
-    pub(crate) fn event(&mut self, event: &Event) {
-        match *event {
-            Event::Begin { function, .. } => self.enter(Frame::Function(function)),
-            Event::End { start_ns, end_ns, .. } => self.leave(end_ns.saturating_sub(start_ns)),
-            Event::Gap(gap) | Event::ShortSuspension(gap) => {
-                self.leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns));
-            }
-            Event::Untraced(slice) => {
-                let ns = slice.until_ns.saturating_sub(slice.at_ns);
-                self.leaf(Frame::Function(slice.function), ns);
-            }
-            Event::Point(_) | Event::Mark(_) | Event::OffCpu(_) => {}
-        }
-    }
-
     /// The functions, in the order in which they were called first.
     pub(crate) fn functions(&self) -> &[Costs] {
         &self.costs
@@ -166,6 +143,31 @@ impl Pairs {
         if !self.open.is_empty() {
             self.enter(frame);
             self.leave(ns);
+        }
+    }
+}
+
+impl CallSums for Pairs {
+    fn thread(&mut self, _: &Thread, _: &[Process]) {
+        self.open.clear();
+        for costs in &mut self.costs {
+            costs.open = 0;
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        match *event {
+            Event::Begin { function, .. } => self.enter(Frame::Function(function)),
+            Event::End { start_ns, end_ns, .. } => self.leave(end_ns.saturating_sub(start_ns)),
+            Event::Gap(gap) | Event::ShortSuspension(gap) => {
+                self.leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns));
+            }
+            Event::Untraced(slice) => {
+                let ns = slice.until_ns.saturating_sub(slice.at_ns);
+                self.leaf(Frame::Function(slice.function), ns);
+            }
+            Event::Point(_) | Event::Mark(_) | Event::OffCpu(_) => {}
         }
     }
 }

@@ -7,9 +7,12 @@
 use rustc_hash::FxHashMap;
 
 use crate::draw::LEVELS;
+use crate::driver::CallSums;
 use crate::filtered::{Event, PointKind};
 use crate::frames::Frame;
+use crate::names::Functions;
 use crate::source::{Process, Thread};
+use crate::summary::Summary;
 
 /// Largest number of paths that are kept apart.
 const PATHS_MAX: usize = 1 << 18;
@@ -56,50 +59,6 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// The events of a thread follow. Threads of one name share their paths, as a pool's do.
-    pub(crate) fn thread(&mut self, thread: &Thread, processes: &[Process]) {
-        self.open.clear();
-        let program = processes.get(thread.process).map_or("", |process| &process.name);
-        let name = [thread.name.as_str(), program].into_iter().find(|name| !name.is_empty());
-        let name = name.unwrap_or("(no name)");
-        let index = self.threads.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.threads.push(name.to_owned());
-            self.threads.len() - 1
-        });
-        self.thread = Some(self.path(None, Frame::Thread(index)));
-    }
-
-    /// An event of the thread.
-    #[inline]
-    pub(crate) fn event(&mut self, event: &Event) {
-        match *event {
-            Event::Begin { function, .. } => {
-                let path = self.called(Frame::Function(function));
-                self.open.push(Open { path, inner_ns: 0 });
-            }
-            Event::End { start_ns, end_ns, .. } => {
-                let Some(Open { path, inner_ns }) = self.open.pop() else { return };
-                let ns = end_ns.saturating_sub(start_ns);
-                self.add(path, ns.saturating_sub(inner_ns));
-                if let Some(caller) = self.open.last_mut() {
-                    caller.inner_ns = caller.inner_ns.saturating_add(ns);
-                }
-            }
-            Event::Gap(gap) | Event::ShortSuspension(gap) => {
-                self.add_leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns));
-            }
-            Event::Untraced(slice) => {
-                self.add_leaf(Frame::Function(slice.function), slice.until_ns.saturating_sub(slice.at_ns));
-            }
-            Event::Point(point) => {
-                if let (PointKind::Lost(_), Some(count)) = (point.kind, point.count) {
-                    self.lost_events = self.lost_events.saturating_add(count);
-                }
-            }
-            Event::Mark(_) | Event::OffCpu(_) => {}
-        }
-    }
-
     /// Something without callees, within the innermost call.
     #[cold]
     fn add_leaf(&mut self, frame: Frame, ns: u64) {
@@ -210,9 +169,72 @@ impl Paths {
             .map(|path| path.frame)
     }
 
-    /// The name of a [`Frame::Thread`].
-    pub(crate) fn thread_name(&self, index: usize) -> &str {
-        &self.threads[index]
+    /// The names of a path's frames, the outermost first.
+    pub(crate) fn names<'p>(
+        &'p self,
+        path: &'p Path,
+        functions: &'p Functions<'_>,
+    ) -> impl Iterator<Item = &'p str> {
+        let frames: Vec<Frame> = self.frames(path).collect();
+        frames.into_iter().rev().map(|frame| self.name(frame, functions))
+    }
+
+    /// The name of a frame.
+    pub(crate) fn name<'p>(&'p self, frame: Frame, functions: &'p Functions<'_>) -> &'p str {
+        match frame {
+            Frame::Thread(index) => &self.threads[index],
+            frame => frame.name(functions),
+        }
+    }
+}
+
+impl CallSums for Paths {
+    /// Threads of one name share their paths, as a pool's do.
+    fn thread(&mut self, thread: &Thread, processes: &[Process]) {
+        self.open.clear();
+        let program = processes.get(thread.process).map_or("", |process| &process.name);
+        let name = [thread.name.as_str(), program].into_iter().find(|name| !name.is_empty());
+        let name = name.unwrap_or("(no name)");
+        let index = self.threads.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.threads.push(name.to_owned());
+            self.threads.len() - 1
+        });
+        self.thread = Some(self.path(None, Frame::Thread(index)));
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        match *event {
+            Event::Begin { function, .. } => {
+                let path = self.called(Frame::Function(function));
+                self.open.push(Open { path, inner_ns: 0 });
+            }
+            Event::End { start_ns, end_ns, .. } => {
+                let Some(Open { path, inner_ns }) = self.open.pop() else { return };
+                let ns = end_ns.saturating_sub(start_ns);
+                self.add(path, ns.saturating_sub(inner_ns));
+                if let Some(caller) = self.open.last_mut() {
+                    caller.inner_ns = caller.inner_ns.saturating_add(ns);
+                }
+            }
+            Event::Gap(gap) | Event::ShortSuspension(gap) => {
+                self.add_leaf(Frame::of_gap(gap.why), gap.until_ns.saturating_sub(gap.at_ns));
+            }
+            Event::Untraced(slice) => {
+                self.add_leaf(Frame::Function(slice.function), slice.until_ns.saturating_sub(slice.at_ns));
+            }
+            Event::Point(point) => {
+                if let (PointKind::Lost(_), Some(count)) = (point.kind, point.count) {
+                    self.lost_events = self.lost_events.saturating_add(count);
+                }
+            }
+            Event::Mark(_) | Event::OffCpu(_) => {}
+        }
+    }
+
+    fn count(&self, summary: &mut Summary) {
+        summary.deep_calls += self.deep_calls;
+        summary.other_calls += self.other_calls;
     }
 }
 

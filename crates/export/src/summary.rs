@@ -7,7 +7,6 @@ use everycall_units::Count;
 
 use crate::filtered::{Event, PointKind};
 use crate::frames::MORE_PATHS;
-use crate::paths::Paths;
 use crate::{draw, text};
 
 /// From this number of slices on, an export advises how to make it smaller.
@@ -94,12 +93,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts calls that have no frame of their own.
-    pub(crate) fn add_paths(&mut self, paths: &Paths) {
-        self.deep_calls += paths.deep_calls;
-        self.other_calls += paths.other_calls;
-    }
-
     /// Counts an event that was written.
     #[inline]
     pub(crate) fn event(&mut self, event: &Event) {

@@ -5,74 +5,50 @@
 //! counts as a call, but its time is that of the outermost one alone, so that inclusive times of
 //! recursive functions are true.
 
-use std::io::{self, Write};
+use std::io;
 
-use crate::driver::{Export, Sink};
-use crate::filtered::Event;
+use crate::driver::Export;
 use crate::frames::{Frame, in_a_line};
 use crate::json::put_number;
 use crate::names::Functions;
 use crate::pairs::Pairs;
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::Source;
 
-/// The output.
-pub(crate) struct Callgrind<'o> {
-    portions: Portions<'o>,
-    pairs: Pairs,
-}
-
-impl<'o> Callgrind<'o> {
-    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
-        Callgrind { portions: Portions::new(out), pairs: Pairs::default() }
+/// Writes the functions, each with those that it called.
+pub(crate) fn write<S: Source>(
+    pairs: &Pairs,
+    export: &Export<'_, S>,
+    portions: &mut Portions<'_>,
+) -> io::Result<()> {
+    let command = export.source.processes().first().map_or("", |process| &process.name);
+    let lost = export.summary.lost_events;
+    let bytes = &mut portions.bytes;
+    bytes.extend_from_slice(b"# callgrind format\nversion: 1\ncreator: everycall\ncmd: ");
+    bytes.extend_from_slice(in_a_line(command, None).as_bytes());
+    bytes.extend_from_slice(b"\ndesc: Trigger: Program termination\n");
+    if lost > 0 {
+        bytes.extend_from_slice(format!("desc: {lost} events are missing\n").as_bytes());
     }
-}
-
-impl<'o, S: Source> Sink<'o, S> for Callgrind<'o> {
-    fn portions(&mut self) -> &mut Portions<'o> {
-        &mut self.portions
-    }
-
-    fn thread(&mut self, _: &mut Export<'_, S>, _: usize, _: &Thread) {
-        self.pairs.thread();
-    }
-
-    #[inline]
-    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
-        export.summary.event(event);
-        self.pairs.event(event);
-    }
-
-    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
-        let command = export.source.processes().first().map_or("", |process| &process.name);
-        let lost = export.summary.lost_events;
-        let bytes = &mut self.portions.bytes;
-        bytes.extend_from_slice(b"# callgrind format\nversion: 1\ncreator: everycall\ncmd: ");
-        bytes.extend_from_slice(in_a_line(command, None).as_bytes());
-        bytes.extend_from_slice(b"\ndesc: Trigger: Program termination\n");
-        if lost > 0 {
-            bytes.extend_from_slice(format!("desc: {lost} events are missing\n").as_bytes());
-        }
-        bytes.extend_from_slice(b"positions: line\nevents: Nanoseconds\nsummary: ");
-        put_number(bytes, self.pairs.total_ns);
+    bytes.extend_from_slice(b"positions: line\nevents: Nanoseconds\nsummary: ");
+    put_number(bytes, pairs.total_ns);
+    bytes.push(b'\n');
+    let functions = pairs.functions();
+    for costs in functions {
+        let bytes = &mut portions.bytes;
         bytes.push(b'\n');
-        let functions = self.pairs.functions();
-        for costs in functions {
-            let bytes = &mut self.portions.bytes;
-            bytes.push(b'\n');
-            let line = put_place(bytes, costs.frame, &export.functions, ["ob", "fl", "fn"]);
-            put_line(bytes, line, costs.own_ns);
-            for pair in &costs.callees {
-                let callee = functions[pair.callee].frame;
-                let called = put_place(bytes, callee, &export.functions, ["cob", "cfi", "cfn"]);
-                bytes.extend_from_slice(b"calls=");
-                put_line(bytes, pair.calls, called);
-                put_line(bytes, line, pair.inclusive_ns);
-            }
-            self.portions.spill()?;
+        let line = put_place(bytes, costs.frame, &export.functions, ["ob", "fl", "fn"]);
+        put_line(bytes, line, costs.own_ns);
+        for pair in &costs.callees {
+            let callee = functions[pair.callee].frame;
+            let called = put_place(bytes, callee, &export.functions, ["cob", "cfi", "cfn"]);
+            bytes.extend_from_slice(b"calls=");
+            put_line(bytes, pair.calls, called);
+            put_line(bytes, line, pair.inclusive_ns);
         }
-        Ok(())
+        portions.spill()?;
     }
+    Ok(())
 }
 
 /// Module, file and name of a function, under these keys; its line.

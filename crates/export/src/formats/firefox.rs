@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 use everycall_timeline::Gap;
 
-use crate::driver::{Export, Sink, overwritten};
+use crate::driver::{CallSums as _, Export, Sink, overwritten};
 use crate::filtered::Event;
 use crate::frames::Frame;
 use crate::json::{put_number, put_string};
@@ -192,7 +192,7 @@ impl<'o, S: Source> Sink<'o, S> for Firefox<'o> {
     }
 
     fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
-        export.summary.add_paths(&self.paths);
+        self.paths.count(&mut export.summary);
         self.portions.put(b"],\n\"libs\":[],\"pages\":[],\n\"shared\":");
         let modules = shared::put(&mut self.portions, &self.paths, &export.functions, &mut self.strings)?;
         self.portions.put(b",\n\"meta\":");

@@ -11,14 +11,13 @@ use std::io::{self, Write};
 use everycall_units::Count;
 use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 
-use crate::driver::{self, Export, Sink};
+use crate::driver::{self, Export};
 use crate::filter::Filter;
-use crate::filtered::Event;
-use crate::frames::{Frame, in_a_line};
+use crate::frames::in_a_line;
 use crate::names::{Functions, Names};
 use crate::paths::Paths;
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::Source;
 use crate::summary::{Note, Summary};
 
 /// A path with less than all time divided by this isn't drawn.
@@ -31,79 +30,15 @@ const SEPARATOR: char = '\u{1}';
 /// The time on a path and not on longer ones, in the older trace and in this one.
 type Stacks = BTreeMap<String, [u64; 2]>;
 
-/// The output.
-pub(crate) struct Flamegraph<'o> {
-    portions: Portions<'o>,
-    paths: Paths,
-    stacks: Stacks,
-    drawn: Drawn<'o>,
-}
-
-/// The picture of a trace's stacks.
-enum Drawn<'o> {
-    /// Nothing yet: they are compared with those of another one.
-    Nothing,
-    /// A picture.
-    Alone,
-    /// A picture of what changed since a trace of this name.
-    Since(&'o str),
-}
-
-impl<'o> Flamegraph<'o> {
-    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
-        Flamegraph::of(out, Stacks::new(), Drawn::Alone)
-    }
-
-    fn of(out: &'o mut dyn Write, stacks: Stacks, drawn: Drawn<'o>) -> Self {
-        Flamegraph { portions: Portions::new(out), paths: Paths::default(), stacks, drawn }
-    }
-}
-
-impl<'o, S: Source> Sink<'o, S> for Flamegraph<'o> {
-    fn portions(&mut self) -> &mut Portions<'o> {
-        &mut self.portions
-    }
-
-    fn thread(&mut self, export: &mut Export<'_, S>, _: usize, thread: &Thread) {
-        self.paths.thread(thread, export.source.processes());
-    }
-
-    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
-        export.summary.event(event);
-        self.paths.event(event);
-    }
-
-    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
-        export.summary.add_paths(&self.paths);
-        let column = usize::from(!matches!(self.drawn, Drawn::Nothing));
-        add(&mut self.stacks, column, &self.paths, &export.functions);
-        let program = export.source.processes().first().map_or("", |process| &process.name);
-        let program = picturable(program);
-        let title = match self.drawn {
-            Drawn::Nothing => return Ok(()),
-            Drawn::Alone => format!("{program}: time by call path"),
-            Drawn::Since(old) => {
-                format!(
-                    "{program}: time by call path; red has more own time than in {}, blue less",
-                    picturable(old)
-                )
-            }
-        };
-        let mut options = Options::default();
-        options.title = title;
-        options.subtitle = missing(&export.summary);
-        "ns".clone_into(&mut options.count_name);
-        options.hash = true;
-        // The outermost calls stand at the top: with deep recursion, they would be far below.
-        options.direction = Direction::Inverted;
-        // Names begin with their distinctive part.
-        options.text_truncate_direction = TextTruncateDirection::Right;
-        let bytes = &mut self.portions.bytes;
-        draw(&mut options, &self.stacks, matches!(self.drawn, Drawn::Alone), bytes)?;
-        // So that a later picture may replace it.
-        bytes.extend_from_slice(b"<!--everycall-->\n");
-        Ok(())
-    }
+/// Draws the stacks of a trace.
+pub(crate) fn write<S: Source>(
+    paths: &Paths,
+    export: &Export<'_, S>,
+    portions: &mut Portions<'_>,
+) -> io::Result<()> {
+    let mut stacks = Stacks::new();
+    add(&mut stacks, 1, paths, &export.functions);
+    picture(&stacks, None, export, portions)
 }
 
 /// Draws what passes `filter`, coloured by the difference to `old`, a trace called `old_name`.
@@ -118,30 +53,59 @@ pub fn flamegraph_against(
     notify: &mut dyn FnMut(Note),
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let mut nowhere = io::sink();
-    let mut before = Flamegraph::of(&mut nowhere, Stacks::new(), Drawn::Nothing);
-    driver::run(old, old_names, filter, notify, &mut before)?;
-    let stacks = std::mem::take(&mut before.stacks);
-    driver::run(source, names, filter, notify, &mut Flamegraph::of(out, stacks, Drawn::Since(old_name)))
+    let mut stacks = Stacks::new();
+    driver::sum((old, old_names), filter, notify, &mut io::sink(), |paths, export, _| {
+        add(&mut stacks, 0, paths, &export.functions);
+        Ok(())
+    })?;
+    driver::sum((source, names), filter, notify, out, |paths, export, portions| {
+        add(&mut stacks, 1, paths, &export.functions);
+        picture(&stacks, Some(old_name), export, portions)
+    })
+}
+
+/// The picture of stacks, or of what changed in them since a trace of this name.
+fn picture<S: Source>(
+    stacks: &Stacks,
+    since: Option<&str>,
+    export: &Export<'_, S>,
+    portions: &mut Portions<'_>,
+) -> io::Result<()> {
+    let program = export.source.processes().first().map_or("", |process| &process.name);
+    let program = picturable(program);
+    let title = match since {
+        None => format!("{program}: time by call path"),
+        Some(old) => format!(
+            "{program}: time by call path; red has more own time than in {}, blue less",
+            picturable(old)
+        ),
+    };
+    let mut options = Options::default();
+    options.title = title;
+    options.subtitle = missing(&export.summary);
+    "ns".clone_into(&mut options.count_name);
+    options.hash = true;
+    // The outermost calls stand at the top: with deep recursion, they would be far below.
+    options.direction = Direction::Inverted;
+    // Names begin with their distinctive part.
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    let bytes = &mut portions.bytes;
+    draw(&mut options, stacks, since.is_none(), bytes)?;
+    // So that a later picture may replace it.
+    bytes.extend_from_slice(b"<!--everycall-->\n");
+    Ok(())
 }
 
 /// Adds the stacks of a trace that are wide enough to be seen.
 fn add(stacks: &mut Stacks, column: usize, paths: &Paths, functions: &Functions<'_>) {
     let widths = paths.total_ns();
     let least = (paths.iter().map(|path| path.own_ns).sum::<u64>() / NARROWEST).max(1);
-    let mut frames = Vec::new();
     for (path, own_ns) in paths.wide(&widths, least) {
-        frames.clear();
-        frames.extend(paths.frames(path));
         let mut stack = String::new();
-        for frame in frames.iter().rev() {
+        for name in paths.names(path, functions) {
             if !stack.is_empty() {
                 stack.push(SEPARATOR);
             }
-            let name = match *frame {
-                Frame::Thread(index) => paths.thread_name(index),
-                frame => frame.name(functions),
-            };
             stack.push_str(&picturable(if name.is_empty() { "(no name)" } else { name }));
         }
         stacks.entry(stack).or_default()[column] += own_ns;

@@ -5,17 +5,16 @@
 //! with less than half a percent of all. It says how many it leaves out.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
 
 use everycall_units::{Count, Duration, Several};
 
-use crate::driver::{Export, Sink};
-use crate::filtered::Event;
+use crate::driver::Export;
 use crate::frames::in_a_line;
 use crate::names::Functions;
 use crate::pairs::{Costs, Pairs};
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::Source;
 
 /// Largest number of functions that are shown.
 const BOXES_MAX: usize = 100;
@@ -33,13 +32,6 @@ pub(crate) enum Language {
     Dot,
     /// Mermaid.
     Mermaid,
-}
-
-/// The output.
-pub(crate) struct Graph<'o> {
-    portions: Portions<'o>,
-    language: Language,
-    pairs: Pairs,
 }
 
 /// The contents of a graph.
@@ -108,6 +100,43 @@ impl Shown {
         let part = |full: f64| (full + (255.0 - full) * rest.clamp(0.0, 1.0)) as u8;
         format!("#{:02x}{:02x}{:02x}", 255, part(160.0), part(80.0))
     }
+
+    fn dot(&self, pairs: &Pairs, title: &str, functions: &Functions<'_>) -> String {
+        let mut text = String::from("digraph calls {\n");
+        let fonts = "fontname=\"sans-serif\", fontsize=10";
+        let _ = writeln!(text, "  graph [label={}, labelloc=t, {fonts}];", dot_text(&[title]));
+        let _ = writeln!(text, "  node [shape=box, style=\"filled,rounded\", {fonts}];");
+        let _ = writeln!(text, "  edge [fontname=\"sans-serif\", fontsize=9, color=\"#555555\"];");
+        for &position in &self.boxes {
+            let costs = &pairs.functions()[position];
+            let label = dot_text(&self.lines(costs, functions));
+            let _ = writeln!(text, "  f{position} [label={label}, fillcolor=\"{}\"];", self.colour(costs));
+        }
+        for &(caller, callee, calls, ns) in &self.arrows {
+            let width = 1.0 + 3.0 * ns as f64 / self.total_ns.max(1) as f64;
+            let label = dot_text(&[arrow(calls, ns)]);
+            let _ = writeln!(text, "  f{caller} -> f{callee} [label={label}, penwidth={width:.1}];");
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    fn mermaid(&self, pairs: &Pairs, title: &str, functions: &Functions<'_>) -> String {
+        // YAML takes a JSON string.
+        let mut quoted = Vec::new();
+        crate::json::put_string(&mut quoted, title);
+        let mut text = format!("---\ntitle: {}\n---\nflowchart TD\n", String::from_utf8_lossy(&quoted));
+        for &position in &self.boxes {
+            let costs = &pairs.functions()[position];
+            let label = mermaid_text(&self.lines(costs, functions));
+            let _ = writeln!(text, "  f{position}[{label}]");
+            let _ = writeln!(text, "  style f{position} fill:{},stroke:#555,color:#000", self.colour(costs));
+        }
+        for &(caller, callee, calls, ns) in &self.arrows {
+            let _ = writeln!(text, "  f{caller} -->|{}| f{callee}", mermaid_text(&[arrow(calls, ns)]));
+        }
+        text
+    }
 }
 
 /// The function's name, cut to fit.
@@ -124,49 +153,6 @@ fn name(costs: &Costs, functions: &Functions<'_>) -> String {
 fn arrow(calls: u64, ns: u64) -> String {
     let calls = Several(calls, "call", "calls");
     if ns == 0 { calls.to_string() } else { format!("{calls}, {}", Duration { ns }) }
-}
-
-impl<'o> Graph<'o> {
-    pub(crate) fn new(out: &'o mut dyn Write, language: Language) -> Self {
-        Graph { portions: Portions::new(out), language, pairs: Pairs::default() }
-    }
-
-    fn dot(&self, shown: &Shown, title: &str, functions: &Functions<'_>) -> String {
-        let mut text = String::from("digraph calls {\n");
-        let fonts = "fontname=\"sans-serif\", fontsize=10";
-        let _ = writeln!(text, "  graph [label={}, labelloc=t, {fonts}];", dot_text(&[title]));
-        let _ = writeln!(text, "  node [shape=box, style=\"filled,rounded\", {fonts}];");
-        let _ = writeln!(text, "  edge [fontname=\"sans-serif\", fontsize=9, color=\"#555555\"];");
-        for &position in &shown.boxes {
-            let costs = &self.pairs.functions()[position];
-            let label = dot_text(&shown.lines(costs, functions));
-            let _ = writeln!(text, "  f{position} [label={label}, fillcolor=\"{}\"];", shown.colour(costs));
-        }
-        for &(caller, callee, calls, ns) in &shown.arrows {
-            let width = 1.0 + 3.0 * ns as f64 / shown.total_ns.max(1) as f64;
-            let label = dot_text(&[arrow(calls, ns)]);
-            let _ = writeln!(text, "  f{caller} -> f{callee} [label={label}, penwidth={width:.1}];");
-        }
-        text.push_str("}\n");
-        text
-    }
-
-    fn mermaid(&self, shown: &Shown, title: &str, functions: &Functions<'_>) -> String {
-        // YAML takes a JSON string.
-        let mut quoted = Vec::new();
-        crate::json::put_string(&mut quoted, title);
-        let mut text = format!("---\ntitle: {}\n---\nflowchart TD\n", String::from_utf8_lossy(&quoted));
-        for &position in &shown.boxes {
-            let costs = &self.pairs.functions()[position];
-            let label = mermaid_text(&shown.lines(costs, functions));
-            let _ = writeln!(text, "  f{position}[{label}]");
-            let _ = writeln!(text, "  style f{position} fill:{},stroke:#555,color:#000", shown.colour(costs));
-        }
-        for &(caller, callee, calls, ns) in &shown.arrows {
-            let _ = writeln!(text, "  f{caller} -->|{}| f{callee}", mermaid_text(&[arrow(calls, ns)]));
-        }
-        text
-    }
 }
 
 /// A string of DOT with these lines.
@@ -199,32 +185,22 @@ fn mermaid_text<T: AsRef<str>>(lines: &[T]) -> String {
     text
 }
 
-impl<'o, S: Source> Sink<'o, S> for Graph<'o> {
-    fn portions(&mut self) -> &mut Portions<'o> {
-        &mut self.portions
-    }
-
-    fn thread(&mut self, _: &mut Export<'_, S>, _: usize, _: &Thread) {
-        self.pairs.thread();
-    }
-
-    #[inline]
-    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
-        export.summary.event(event);
-        self.pairs.event(event);
-    }
-
-    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
-        let shown = Shown::of(&self.pairs);
-        let program = export.source.processes().first().map_or("", |process| &process.name);
-        let title = shown.title(&in_a_line(program, None), export.summary.lost_events);
-        let text = match self.language {
-            Language::Dot => self.dot(&shown, &title, &export.functions),
-            Language::Mermaid => self.mermaid(&shown, &title, &export.functions),
-        };
-        self.portions.put(text.as_bytes());
-        Ok(())
-    }
+/// Writes the graph.
+pub(crate) fn write<S: Source>(
+    language: Language,
+    pairs: &Pairs,
+    export: &Export<'_, S>,
+    portions: &mut Portions<'_>,
+) -> io::Result<()> {
+    let shown = Shown::of(pairs);
+    let program = export.source.processes().first().map_or("", |process| &process.name);
+    let title = shown.title(&in_a_line(program, None), export.summary.lost_events);
+    let text = match language {
+        Language::Dot => shown.dot(pairs, &title, &export.functions),
+        Language::Mermaid => shown.mermaid(pairs, &title, &export.functions),
+    };
+    portions.put(text.as_bytes());
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The formats that `everycall export` writes: one module for each.
 //!
-//! A new format needs a module with a [`Sink`](crate::driver::Sink) or a
-//! [`DrawnSink`](crate::driver::DrawnSink), a line in each item of this file, its golden file in
-//! `tests/export/golden.rs`, and a row in `docs/reference/exports.md`. The command, its help and
-//! its messages use the tables below.
+//! A new format needs a module with a [`Sink`](crate::driver::Sink), a
+//! [`DrawnSink`](crate::driver::DrawnSink) or a function of [`CallSums`](crate::driver::CallSums),
+//! a line in each item of this file, its golden file in `tests/export/golden.rs`, and a row in
+//! `docs/reference/exports.md`. The command, its help and its messages use the tables below.
 
 mod callgrind;
 mod chrome;
@@ -248,6 +248,7 @@ pub(crate) fn write(
     notify: &mut dyn FnMut(Note),
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
+    let of = (source, names);
     let summary = match format {
         Format::Vizviewer => driver::draw(source, names, filter, notify, chrome::Chrome::new(out, true)),
         Format::Chrome => driver::draw(source, names, filter, notify, chrome::Chrome::new(out, false)),
@@ -262,18 +263,15 @@ pub(crate) fn write(
             let (since_ns, _) = filter.bounds(source);
             driver::run(source, names, filter, notify, &mut firefox::Firefox::new(out, since_ns))
         }
-        Format::Folded => driver::run(source, names, filter, notify, &mut folded::Folded::new(out)),
-        Format::Flamegraph => {
-            driver::run(source, names, filter, notify, &mut flamegraph::Flamegraph::new(out))
-        }
-        Format::Pprof => driver::run(source, names, filter, notify, &mut pprof::Pprof::new(out)),
-        Format::Callgrind => driver::run(source, names, filter, notify, &mut callgrind::Callgrind::new(out)),
-        Format::Dot => {
-            driver::run(source, names, filter, notify, &mut graph::Graph::new(out, graph::Language::Dot))
-        }
-        Format::Mermaid => {
-            driver::run(source, names, filter, notify, &mut graph::Graph::new(out, graph::Language::Mermaid))
-        }
+        Format::Folded => driver::sum(of, filter, notify, out, folded::write),
+        Format::Flamegraph => driver::sum(of, filter, notify, out, flamegraph::write),
+        Format::Pprof => driver::sum(of, filter, notify, out, pprof::write),
+        Format::Callgrind => driver::sum(of, filter, notify, out, callgrind::write),
+        Format::Dot | Format::Mermaid => driver::sum(of, filter, notify, out, |pairs, export, portions| {
+            let is_dot = format == Format::Dot;
+            let language = if is_dot { graph::Language::Dot } else { graph::Language::Mermaid };
+            graph::write(language, pairs, export, portions)
+        }),
     }?;
     if summary.deep_calls > 0 {
         notify(Note::DeepCalls { calls: summary.deep_calls });

@@ -13,13 +13,12 @@ use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
 use super::protobuf::Message;
-use crate::driver::{Export, Sink};
-use crate::filtered::Event;
+use crate::driver::Export;
 use crate::frames::Frame;
 use crate::names::Functions;
 use crate::paths::Paths;
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::Source;
 
 /// Fields of `Profile`.
 mod profile {
@@ -34,13 +33,6 @@ mod profile {
     pub(super) const PERIOD: u32 = 12;
     pub(super) const COMMENT: u32 = 13;
     pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
-}
-
-/// The output.
-pub(crate) struct Pprof<'o> {
-    portions: Portions<'o>,
-    paths: Paths,
-    strings: Strings,
 }
 
 /// Texts, each once; the first is empty.
@@ -60,17 +52,9 @@ impl Strings {
         self.numbers.insert(text.to_owned(), number);
         number
     }
-}
-
-impl<'o> Pprof<'o> {
-    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
-        let mut strings = Strings::default();
-        strings.number("");
-        Pprof { portions: Portions::new(out), paths: Paths::default(), strings }
-    }
 
     fn value_type(&mut self, field: u32, kind: &str, unit: &str, message: &mut Vec<u8>) {
-        let (kind, unit) = (self.strings.number(kind), self.strings.number(unit));
+        let (kind, unit) = (self.number(kind), self.number(unit));
         message.message(field, |inner| {
             inner.number(1, kind);
             inner.number(2, unit);
@@ -78,17 +62,20 @@ impl<'o> Pprof<'o> {
     }
 
     /// The function of a frame, and the location that stands for it.
-    fn frame(&mut self, frame: Frame, id: u64, functions: &Functions<'_>, message: &mut Vec<u8>) {
+    fn frame(
+        &mut self,
+        (frame, name): (Frame, &str),
+        id: u64,
+        functions: &Functions<'_>,
+        message: &mut Vec<u8>,
+    ) {
         let (mut symbol, mut file, mut line) = (0, 0, 0);
-        let name = match frame {
-            Frame::Thread(index) => self.strings.number(self.paths.thread_name(index)),
-            frame => self.strings.number(frame.name(functions)),
-        };
+        let name = self.number(name);
         if let Frame::Function(function) = frame {
             let details = functions.details(function);
-            symbol = details.symbol.or(details.full_name).map_or(0, |symbol| self.strings.number(&symbol));
+            symbol = details.symbol.or(details.full_name).map_or(0, |symbol| self.number(&symbol));
             let function = functions.get(function);
-            file = function.file.as_deref().map_or(0, |file| self.strings.number(file));
+            file = function.file.as_deref().map_or(0, |file| self.number(file));
             line = u64::from(function.line.unwrap_or(0));
         }
         message.message(profile::FUNCTION, |inner| {
@@ -108,73 +95,64 @@ impl<'o> Pprof<'o> {
     }
 }
 
-impl<'o, S: Source> Sink<'o, S> for Pprof<'o> {
-    fn portions(&mut self) -> &mut Portions<'o> {
-        &mut self.portions
+/// Writes the profile.
+pub(crate) fn write<S: Source>(
+    paths: &Paths,
+    export: &Export<'_, S>,
+    portions: &mut Portions<'_>,
+) -> io::Result<()> {
+    let mut strings = Strings::default();
+    strings.number("");
+    let mut zip = GzBuilder::new().comment("everycall").write(Vec::new(), Compression::fast());
+    let mut message = Vec::new();
+    strings.value_type(profile::SAMPLE_TYPE, "calls", "count", &mut message);
+    strings.value_type(profile::SAMPLE_TYPE, "wall", "nanoseconds", &mut message);
+    strings.value_type(profile::PERIOD_TYPE, "wall", "nanoseconds", &mut message);
+    message.number(profile::PERIOD, 1);
+    let default = strings.number("wall");
+    message.number(profile::DEFAULT_SAMPLE_TYPE, default);
+    if let Some(ns) = export.source.origin_realtime_ns() {
+        message.number(profile::TIME_NANOS, ns);
     }
-
-    fn thread(&mut self, export: &mut Export<'_, S>, _: usize, thread: &Thread) {
-        self.paths.thread(thread, export.source.processes());
+    message.number(profile::DURATION_NANOS, export.source.end_ns());
+    if paths.lost_events > 0 {
+        let lost = format!("{} events are missing", paths.lost_events);
+        let comment = strings.number(&lost);
+        message.number(profile::COMMENT, comment);
     }
-
-    fn event(&mut self, export: &mut Export<'_, S>, event: &Event) {
-        export.summary.event(event);
-        self.paths.event(event);
+    let mut ids: FxHashMap<Frame, u64> = FxHashMap::default();
+    let mut new = Vec::new();
+    for path in paths.iter() {
+        message.message(profile::SAMPLE, |sample| {
+            let mut locations = Vec::new();
+            for frame in paths.frames(path) {
+                let next = ids.len() as u64 + 1;
+                let id = *ids.entry(frame).or_insert_with(|| {
+                    new.push((frame, next));
+                    next
+                });
+                locations.varint(id);
+            }
+            sample.bytes(1, &locations);
+            let mut values = Vec::new();
+            values.varint(path.calls);
+            values.varint(path.own_ns);
+            sample.bytes(2, &values);
+        });
+        flow(&mut message, &mut zip, portions)?;
     }
-
-    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
-        export.summary.add_paths(&self.paths);
-        let mut zip = GzBuilder::new().comment("everycall").write(Vec::new(), Compression::fast());
-        let mut message = Vec::new();
-        self.value_type(profile::SAMPLE_TYPE, "calls", "count", &mut message);
-        self.value_type(profile::SAMPLE_TYPE, "wall", "nanoseconds", &mut message);
-        self.value_type(profile::PERIOD_TYPE, "wall", "nanoseconds", &mut message);
-        message.number(profile::PERIOD, 1);
-        let default = self.strings.number("wall");
-        message.number(profile::DEFAULT_SAMPLE_TYPE, default);
-        if let Some(ns) = export.source.origin_realtime_ns() {
-            message.number(profile::TIME_NANOS, ns);
-        }
-        message.number(profile::DURATION_NANOS, export.source.end_ns());
-        if self.paths.lost_events > 0 {
-            let lost = format!("{} events are missing", self.paths.lost_events);
-            let comment = self.strings.number(&lost);
-            message.number(profile::COMMENT, comment);
-        }
-        let mut ids: FxHashMap<Frame, u64> = FxHashMap::default();
-        let mut new = Vec::new();
-        for path in self.paths.iter() {
-            message.message(profile::SAMPLE, |sample| {
-                let mut locations = Vec::new();
-                for frame in self.paths.frames(path) {
-                    let next = ids.len() as u64 + 1;
-                    let id = *ids.entry(frame).or_insert_with(|| {
-                        new.push((frame, next));
-                        next
-                    });
-                    locations.varint(id);
-                }
-                sample.bytes(1, &locations);
-                let mut values = Vec::new();
-                values.varint(path.calls);
-                values.varint(path.own_ns);
-                sample.bytes(2, &values);
-            });
-            flow(&mut message, &mut zip, &mut self.portions)?;
-        }
-        for (frame, id) in new {
-            self.frame(frame, id, &export.functions, &mut message);
-            flow(&mut message, &mut zip, &mut self.portions)?;
-        }
-        for text in &self.strings.texts {
-            message.text(profile::STRING_TABLE, text);
-            flow(&mut message, &mut zip, &mut self.portions)?;
-        }
-        zip.write_all(&message)?;
-        let rest = zip.finish()?;
-        self.portions.put(&rest);
-        Ok(())
+    for (frame, id) in new {
+        strings.frame((frame, paths.name(frame, &export.functions)), id, &export.functions, &mut message);
+        flow(&mut message, &mut zip, portions)?;
     }
+    for text in &strings.texts {
+        message.text(profile::STRING_TABLE, text);
+        flow(&mut message, &mut zip, portions)?;
+    }
+    zip.write_all(&message)?;
+    let rest = zip.finish()?;
+    portions.put(&rest);
+    Ok(())
 }
 
 /// Compresses what is complete, and writes what is compressed, as soon as there is much of it.
